@@ -29,8 +29,8 @@ from workbench.session.session import Session
 from workbench.tracing import trace
 from workbench.units import divisors, parse_bytes
 from workbench.widgets.board.board import Board
-from workbench.widgets.board.gestures import verify_gesture
 from workbench.widgets.board.hardware import shapes_for
+from workbench.widgets.gestures.codec import verify_gesture
 from workbench.widgets.tabs.pictures import _place
 
 MANY = tuple((f"a{place}", 1) for place in range(2000))

@@ -2,13 +2,12 @@
 
 import pytest
 
+from tests.support.gestures import edit_of, taken
 from workbench.core.program import Program
 from workbench.errors import LayoutError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.session.session import Session
-from workbench.widgets.board.drag import taken
-from workbench.widgets.board.gestures import edit_of
 from workbench.widgets.board.state import board_state
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.tensors import tensor_blocks

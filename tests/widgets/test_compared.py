@@ -152,10 +152,10 @@ def test_a_run_on_other_devices_says_nothing_of_the_hardware_that_is_planned_for
 def test_differences_are_worked_out_once_however_many_edits_follow(screen):
     compile_now(screen)
     screen.send("drop", dim="hidden", source="", target="model")
-    kept = screen.board._comparison_state.comparison
+    kept = screen.board._figures.comparison_state.comparison
     screen.send("resize", axis="model", size="1")
-    assert screen.board._comparison_state.stale
-    assert screen.board._comparison_state.comparison is kept
+    assert screen.board._figures.comparison_state.stale
+    assert screen.board._figures.comparison_state.comparison is kept
 
 
 def test_a_run_here_does_not_replace_the_hardware_that_is_planned_for(screen):

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.gestures import edit_of
 from tests.support.programs import mlp_report
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import RenameDim, ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.reports.diagnostic import Diagnostic
 from workbench.widgets.board.drops import dropped_axes
-from workbench.widgets.board.gestures import edit_of, zone_of
+from workbench.widgets.gestures.codec import zone_of
 
 MEANINGS = [
     ({"verb": "drop", "dim": "d_model", "source": "", "target": "model"}, ShardDim("d_model", ("model",))),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.gestures import edit_of
 from tests.support.programs import mlp_report
 from workbench.core.mesh import Mesh
 from workbench.errors import MeshError
@@ -9,7 +10,6 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import ReorderAxes
 from workbench.widgets.board.figures import figure_states, figures
-from workbench.widgets.board.gestures import edit_of
 from workbench.widgets.board.state import device_count
 
 

@@ -2,14 +2,13 @@
 
 import pytest
 
+from tests.support.gestures import edit_of, taken
 from tests.support.programs import mlp_report
 from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError
 from workbench.models import build
 from workbench.plan.edits import Constrain, Override
 from workbench.plan.plan import Plan
-from workbench.widgets.board.drag import taken
-from workbench.widgets.board.gestures import edit_of
 
 FOLDED = {"of": "tensor", "path": "params/layers/*/w1"}
 

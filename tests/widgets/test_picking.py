@@ -4,14 +4,13 @@ import re
 
 import pytest
 
+from tests.support.gestures import edit_of, taken
 from workbench.core.program import Program
 from workbench.errors import LayoutError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.session.session import Session
-from workbench.widgets.board.annotating import BETWEEN_STEPS
-from workbench.widgets.board.drag import taken
-from workbench.widgets.board.gestures import edit_of
+from workbench.widgets.board.annotation_edits import BETWEEN_STEPS
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.results import result_rows
 from workbench.widgets.tabs.values import value_blocks

@@ -16,6 +16,7 @@ from workbench.session.session import Session
 from workbench.visualize.draw.collapse import open_at_first
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.comparison_state import ComparisonState
+from workbench.widgets.gestures.codec import read_gesture
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.pictures import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
 
@@ -69,18 +70,18 @@ def test_a_selected_argument_is_the_one_whose_parts_the_devices_show():
 
 def test_a_moment_of_the_step_shows_what_is_alive_there_and_again_the_peak():
     report = step_report()
-    views = Views().after({"verb": "moment", "place": "4"}, report)
+    views = Views().at("4", report)
     assert views.place == 4
     blocks = memory_blocks(report, None, views)
     assert "alive at this moment" in heads(blocks)
     assert "at grad/layers/1/mlp" in blocks[1]["picture"]["about"]
-    assert views.after({"verb": "moment", "place": "4"}, report).place is None
+    assert views.at("4", report).place is None
 
 
 @pytest.mark.parametrize("place", ["7", "-1", "x", "", None, "9" * 40])
 def test_a_moment_that_the_step_does_not_have_is_refused(place):
     with pytest.raises(WorkbenchError, match="The step has no place"):
-        Views().after({"verb": "moment", "place": place}, step_report())
+        Views().at(read_gesture({"verb": "moment", "place": place}).place, step_report())
 
 
 def test_a_place_beyond_the_end_of_another_plan_is_its_peak():
@@ -91,14 +92,14 @@ def test_a_place_beyond_the_end_of_another_plan_is_its_peak():
 def test_a_scope_opens_and_closes_from_those_that_are_open_at_first():
     report = step_report()
     first = open_at_first(GRAPH)
-    opened = Views().after({"verb": "expand", "scope": "loss"}, report)
+    opened = Views().expanded("loss", report)
     assert opened.opened == first | {"loss"}
-    assert opened.after({"verb": "expand", "scope": "loss"}, report).opened == first
+    assert opened.expanded("loss", report).opened == first
 
 
 def test_a_scope_that_the_graph_does_not_have_is_refused():
     with pytest.raises(WorkbenchError, match="The graph has no scope `nowhere`"):
-        Views().after({"verb": "expand", "scope": "nowhere"}, step_report())
+        Views().expanded("nowhere", step_report())
 
 
 def test_what_was_compiled_stands_beside_what_was_predicted():

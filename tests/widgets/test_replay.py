@@ -13,6 +13,7 @@ from workbench.propagation.explain import origins
 from workbench.session.session import Session
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board import Board
+from workbench.widgets.gestures.codec import read_gesture
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.propagation import NO_RECORD, NOTHING, Replay, replay_blocks
 from workbench.widgets.tabs.why import why
@@ -117,7 +118,7 @@ def test_a_plan_without_statements_or_records_says_so(report):
 @pytest.mark.parametrize("step", [-1, "2", True, 1.5])
 def test_a_step_that_is_none_is_refused(report, step):
     with pytest.raises(WorkbenchError, match="is no step"):
-        Replay().after({"verb": "step", "step": step}, report.plan)
+        read_gesture({"verb": "step", "step": step})
 
 
 def test_an_edit_that_was_not_found_for_this_plan_is_refused(report):

@@ -73,7 +73,7 @@ def test_edits_are_tried_when_asked_applied_by_a_click_and_the_row_is_gone(plan)
     row = shown["table"]["blocks"][1]["rows"][0]
     assert [remedy["note"] for remedy in remedies(row)["remedies"]] == ["avoids it"]  # what the note on it found already
     assert remedies(row)["find"] == "Try more edits"
-    try_edits({"key": row["key"]}, session.report)
+    try_edits(row["key"], session.report)
     board.answer({"verb": "refresh", "view": "v", "seq": 2})
     found = remedies(shown["table"]["blocks"][1]["rows"][0])
     assert found["find"] == ""

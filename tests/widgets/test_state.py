@@ -53,7 +53,7 @@ def test_a_drop_on_an_axis_that_a_tensor_uses_is_barred_by_name(session):
 
 def test_every_verdict_is_what_the_session_does(session):
     """The mark before the drop and the drop itself agree, for every chip, target and way."""
-    from workbench.widgets.board.gestures import edit_of
+    from tests.support.gestures import edit_of
 
     session.apply(ShardDim("hidden", ("model",)))
     state, judged = board_state(session), 0

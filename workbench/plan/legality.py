@@ -4,7 +4,6 @@ Checked before any work starts. The first rule broken is a `LayoutError` in the 
 """
 
 from collections.abc import Collection, Iterator
-from math import prod
 
 from workbench.core.layout import Layout
 from workbench.core.layout_text import group_text
@@ -17,7 +16,7 @@ from workbench.core.selectors import is_line, operations_at, selects, unknown_li
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Tensor
 from workbench.errors import LayoutError, PipelineError, unknown_name
-from workbench.units import divisors
+from workbench.plan.sharding_faults import Fault, fault_error, sharding_faults
 
 
 def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
@@ -73,16 +72,22 @@ def illegalities(program: Program, mesh: Mesh, layout: Layout) -> Iterator[Layou
         key = (tensor.dims, tensor.shape, spec)
         if key not in seen:  # a tensor like one already judged: say it once, not once a layer
             seen.add(key)
-            yield from _tensor_illegalities(tensor, spec, mesh)
+            yield from (fault_error(fault, tensor, mesh) for fault in sharding_faults(tensor.shape, spec, mesh))
 
 
 def why_illegal(program: Program, mesh: Mesh, layout: Layout, dim: str, axes: tuple[str, ...]) -> str | None:
     """Why dimension `dim` may not go onto `axes` in this layout; `None` if it may. Cheap: asked of every target under the hand."""
+    found = first_fault(program, mesh, layout, dim, axes)
+    return fault_error(found[1], found[0], mesh).message if found else None
+
+
+def first_fault(program: Program, mesh: Mesh, layout: Layout, dim: str, axes: tuple[str, ...]) -> tuple[Tensor, Fault] | None:
+    """The first argument that could not lie as the rules say if `dim` were on `axes`, and what is wrong with it."""
     trial = layout.with_rule(dim, axes)
     for tensor in program.arguments:
         if dim in tensor.dims and layout.override(tensor.path) is None:
-            for error in _tensor_illegalities(tensor, tuple(trial.rule(each) for each in tensor.dims), mesh):
-                return error.message
+            for fault in sharding_faults(tensor.shape, tuple(trial.rule(each) for each in tensor.dims), mesh):
+                return tensor, fault
     return None
 
 
@@ -205,38 +210,4 @@ def _unknown_path(kind: str, pattern: str, known: Collection[str]) -> tuple[str,
 def _wrong_rank(subject: str, rank: int, sharding: Sharding) -> LayoutError:
     return LayoutError(
         f"{subject} has {rank} dimensions; {sharding} places {len(sharding.dims)}.", ["write one entry a dimension, `-` for whole"]
-    )
-
-
-def _tensor_illegalities(tensor: Tensor, spec: tuple[tuple[str, ...] | None, ...], mesh: Mesh) -> Iterator[LayoutError]:
-    owner: dict[str, str] = {}
-    for dim, size, axes in zip(tensor.dims, tensor.shape, spec, strict=False):
-        for axis in axes or ():
-            if axis in owner:
-                yield LayoutError(
-                    f"`{tensor}` would have both `{owner[axis]}` and `{dim}` on mesh axis `{axis}`; "
-                    "an axis splits one dimension of a tensor.",
-                    [f"put `{dim}` on another axis", f"override `{tensor.path}`", f"leave `{dim}` whole"],
-                )
-            owner[axis] = dim
-        parts = prod(mesh[axis] for axis in axes or () if axis in mesh)
-        if size % parts:
-            yield _uneven(tensor, dim, size, axes or (), parts, mesh)
-
-
-def _uneven(tensor: Tensor, dim: str, size: int, axes: tuple[str, ...], parts: int, mesh: Mesh) -> LayoutError:
-    product = f" ({' x '.join(str(mesh[axis]) for axis in axes)} = {parts})" if len(axes) > 1 else f" ({parts})"
-    even = [n for n in divisors(size) if 2 <= n <= 4 * parts]
-    nearest = sorted(sorted(even, key=lambda n: abs(n - parts))[:2])
-    others = [name for name, width in mesh.axes if name not in axes and width > 1 and size % width == 0]
-    rounded = -(-size // parts) * parts
-    return LayoutError(
-        f"`{tensor}`: the layout puts `{dim}` ({size}) on mesh axis `{'+'.join(axes)}`{product}, and {size} % {parts} = {size % parts}. "
-        "JAX splits an argument into equal parts only.",
-        [
-            *([f"make the parts {' or '.join(map(str, nearest))}"] if nearest else []),
-            *(f"put `{dim}` on `{name}` ({mesh[name]} divides {size})" for name in others[:1]),
-            f"pad `{dim}` to {rounded}",
-            f"leave `{dim}` whole",
-        ],
     )

@@ -6,7 +6,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from workbench.widgets.board.board import Part
+from workbench.widgets.board.publishing import Part
 from workbench.widgets.module import PARTS, cell_module_text, module_text
 
 

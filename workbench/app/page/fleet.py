@@ -17,7 +17,8 @@ from workbench.app.runners.worker_fleet_runner import WorkerFleetRunner
 from workbench.documents import fleet_of, read_allowed
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.measured import FleetTimes
-from workbench.widgets.board.board import Part, at_once
+from workbench.widgets.board.board import at_once
+from workbench.widgets.board.publishing import Part
 from workbench.widgets.fleet.runner import FleetRunner
 from workbench.widgets.fleet.view import FleetView
 

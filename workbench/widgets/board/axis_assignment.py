@@ -12,6 +12,8 @@ from workbench.hardware.topology import PhysicalSpan, axis_assignment_error, def
 from workbench.plan.plan import Plan
 from workbench.units import format_count, format_seconds
 from workbench.visualize.draw.palette import AXES
+from workbench.widgets.board.menus import item
+from workbench.widgets.gestures.target_hardware import AxisAssignmentGesture
 
 MOST_AXIS_ASSIGNMENTS = 8
 _MOST_TRIES = 600  # wirings looked at for the menu
@@ -64,14 +66,10 @@ def axis_assignment_menu(plan: Plan) -> list[dict[str, Any]]:
     """Other axis assignments of the same mesh, the way back to the default, and one to write."""
     assert plan.hardware is not None
     now = str(plan.axis_assignment or default_axis_assignment(plan.mesh, plan.hardware))
-    items = [_item(text, {"verb": "wiring", "name": text}) for text in axis_assignments_for(plan.mesh, plan.hardware) if text != now]
+    items = [item(text, AxisAssignmentGesture(text)) for text in axis_assignments_for(plan.mesh, plan.hardware) if text != now]
     if plan.axis_assignment is not None:
-        items.insert(0, _item("By itself", {"verb": "wiring", "name": ""}))
-    return [*items, _item("Write…", {"verb": "wiring"}, {"label": "Axes on links", "value": now, "verb": "Assign"})]
-
-
-def _item(label: str, gesture: dict[str, Any], ask: dict[str, str] | None = None) -> dict[str, Any]:
-    return {"label": label, "gesture": gesture, "reason": None, "ask": ask}
+        items.insert(0, item("By itself", AxisAssignmentGesture("")))
+    return [*items, item("Write…", AxisAssignmentGesture(""), ask={"label": "Axes on links", "value": now, "verb": "Assign"})]
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,6 +1,6 @@
 """What a hand that takes a chip of the tables is told: where it may drop it, and what its menu offers. Made when it is taken."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from workbench.plan.plan import Plan
@@ -11,6 +11,8 @@ from workbench.widgets.board.gesture_target import GestureTarget, held
 from workbench.widgets.board.menus import dim_menu, heading, item
 from workbench.widgets.board.tensor_edits import drop_error, place_of
 from workbench.widgets.board.value_menu import value_menu
+from workbench.widgets.gestures.looking import WhyGesture
+from workbench.widgets.gestures.one_tensor import ByRulesGesture, OpenDimGesture, OwnGesture, OwnWholeGesture, TakeGesture
 from workbench.widgets.tabs.results import RESULT
 from workbench.widgets.tabs.tensors import TENSOR
 
@@ -18,15 +20,15 @@ Judge = Callable[[tuple[str, ...]], str | None]
 NO_RULE = "it has no name of the program, and so no rule"
 
 
-def taken(gesture: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, Any]:
+def taken(gesture: TakeGesture, plan: Plan, report: Report) -> dict[str, Any]:
     """`illegal` by zone: for a drop that edits the rule, and for one that is of this tensor alone; and the menu, unless it is dragged.
 
     Without a `place` the gesture is about all of a value, of a line or of a box, and there is the menu alone.
     """
     thing = held(gesture, plan, report)
-    if gesture.get("place") is None:
-        return {"key": str(gesture.get("key", ""))[:1200], "illegal": {}, "menu": list(value_menu(plan, report, thing))}
-    place, source = place_of(gesture, thing), str(gesture.get("source", WHOLE))
+    if gesture.place is None:
+        return {"key": gesture.key, "illegal": {}, "menu": list(value_menu(plan, report, thing))}
+    place, source = place_of(gesture, thing), WHOLE if gesture.source is None else gesture.source
     name, program = thing.dims[place], thinned(plan)
     named = name in plan.program.dims
 
@@ -43,12 +45,12 @@ def taken(gesture: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, A
     ruled = plan.layout.rule(name) if named else ()
     ruling = _rule_items(plan, name, ruled, by_rule) if named else ()
     return {
-        "key": str(gesture.get("key", ""))[:1200],
+        "key": gesture.key,
         "illegal": {
             "rule": dict(_illegal(plan.mesh.names, ruled, source if source in ruled else WHOLE, by_rule)),
             "only": dict(_illegal(plan.mesh.names, thing.axes[place], source, alone)),
         },
-        "menu": [] if gesture.get("menu") is False else [*ruling, *_own_items(plan.mesh.names, thing, place, alone), *beside()],
+        "menu": [*ruling, *_own_items(plan.mesh.names, thing, place, alone), *beside()] if gesture.menu else [],
     }
 
 
@@ -70,28 +72,28 @@ def _rule_items(plan: Plan, name: str, axes: tuple[str, ...], judge: Judge) -> l
 def _questions(thing: GestureTarget, place: int) -> Iterator[dict[str, Any]]:
     """Where each axis of the dimension comes from."""
     for axis in thing.axes[place]:
-        yield item(f"Why is {thing.called(place)} on {axis}?", {"verb": "why", "of": f"axis {thing.kind} {place} {axis} {thing.subject}"})
+        yield item(f"Why is {thing.called(place)} on {axis}?", WhyGesture(f"axis {thing.kind} {place} {axis} {thing.subject}"))
 
 
 def _own_items(mesh: tuple[str, ...], thing: GestureTarget, place: int, judge: Judge) -> Iterator[dict[str, Any]]:
     """The same, for this tensor alone; and all of it whole, or by the rules again."""
     by_itself = thing.kind != TENSOR  # propagation lays it, where nothing is said
     name = thing.called(place)
-    here = {"of": thing.kind, "path": thing.subject, "rank": len(thing.dims), "place": place, "source": WHOLE}
+    here = thing.address(place, WHOLE)
     axes = thing.axes[place]
     yield heading("Constrain this value" if thing.is_value else "Annotate this result" if thing.kind == RESULT else f"Only {thing.subject}")
     for add in (False, True) if axes else (False,):
         for target in (each for each in mesh if each not in axes):
             label = f"Also split {name} over {target}" if add else f"Put {name} on {target}"
             reason = judge(dropped_axes(axes, WHOLE, target, add=add))
-            yield item(label, {"verb": "own", **here, "target": target, "add": add}, reason)
+            yield item(label, OwnGesture(**here, target=target, add=add), reason)
     for axis in axes[1:]:
-        first = {"verb": "own", **here, "source": axis, "target": axes[0], "add": False}
+        first = OwnGesture(**thing.address(place, axis), target=axes[0])
         yield item(f"Make {axis} the major axis of {name}", first)
     if axes or by_itself:
-        yield item(f"Keep {name} whole", {"verb": "own", **here, "target": "", "add": False})
+        yield item(f"Keep {name} whole", OwnGesture(**here))
     if by_itself and thing.own:
-        yield item(f"Leave {name} to propagation", {"verb": "open_dim", **here})
-    yield item("Replicate it: whole on every device", {"verb": "own_whole", **here})
+        yield item(f"Leave {name} to propagation", OpenDimGesture(**here))
+    yield item("Replicate it: whole on every device", OwnWholeGesture(**here))
     if thing.own:
-        yield item("Free it again" if by_itself else "By the rules again", {"verb": "by_rules", **here})
+        yield item("Free it again" if by_itself else "By the rules again", ByRulesGesture(**here))

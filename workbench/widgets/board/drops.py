@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import prod
 
-from workbench.core.layout import Layout
-from workbench.core.mesh import Mesh
 from workbench.core.program import Program
 from workbench.core.tensor import Tensor
+from workbench.plan.legality import first_fault
 from workbench.plan.plan import Plan
+from workbench.plan.sharding_faults import brief_fault
 
 WHOLE = "*"
 """The source of a chip of the tables: the dimension with all its axes, where a chip of the board is one of them."""
@@ -58,22 +57,8 @@ def brief_reason(plan: Plan, judge: Program, dim: str, axes: tuple[str, ...]) ->
     """Why `dim` may not lie on `axes`, short enough for a drop zone: `2048 % 3 = 2`; `None` if it may."""
     if set(axes) <= set(plan.layout.rule(dim)):  # fewer parts, or the same in another order: what was even stays so
         return None
-    layout = plan.layout.with_rule(dim, axes)
-    bound = (tensor for tensor in judge.arguments if dim in tensor.dims and layout.override(tensor.path) is None)
-    return next((brief for tensor in bound if (brief := _brief(tensor, layout, plan.mesh, dim))), None)
-
-
-def _brief(tensor: Tensor, layout: Layout, mesh: Mesh, dim: str) -> str | None:
-    """The first thing wrong with one tensor, in the order of `legality`: the mark before the drop and the refusal after it agree."""
-    owner: dict[str, str] = {}
-    for name, size in zip(tensor.dims, tensor.shape, strict=True):
-        for axis in layout.rule(name):
-            if axis in owner:
-                return f"{tensor.path.rpartition('/')[2]} has {owner[axis] if name == dim else name} on {axis}"
-            owner[axis] = name
-        if size % (parts := prod(mesh[axis] for axis in layout.rule(name))):
-            return f"{size} % {parts} = {size % parts}"
-    return None
+    found = first_fault(judge, plan.mesh, plan.layout, dim, axes)
+    return brief_fault(found[1], found[0], dim) if found else None
 
 
 def thinned(plan: Plan) -> Program:

@@ -7,10 +7,10 @@ from workbench.errors import DocumentError
 from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
 from workbench.session.session import Session
-from workbench.widgets.board.gestures import Gesture
 from workbench.widgets.board.host import ENDING, MOST_NAME, Host, file_name
+from workbench.widgets.gestures.plan_files import CloseSheetGesture, ExportGesture, LinkGesture, OpenFileGesture, SaveGesture
+from workbench.widgets.gestures.table import Handlers, on
 
-VERBS = ("save", "open_file", "export", "link", "close_sheet")
 MOST_FILE = 1 << 20  # characters of a plan document
 
 Sheet = dict[str, Any]
@@ -33,19 +33,17 @@ class Files:
         """A new gesture: what the last one did is no news any more."""
         self._download, self._word = None, ""
 
-    def handle(self, gesture: Gesture) -> None:
-        """One of `VERBS`; raises a `WorkbenchError` for what cannot be saved, opened or written."""
-        verb = gesture.get("verb")
-        if verb == "save":
-            self._save(gesture)
-        elif verb == "open_file":
-            self._open(gesture)
-        elif verb == "close_sheet":
-            self._sheet = ""
-        else:
-            asked = str(gesture.get("form", ALL_EXPORTS[0].key)) if verb == "export" else "link"
-            _sheet(asked, self._session.plan, self._host)  # what is refused is said before anything opens
-            self._sheet = asked
+    def handlers(self) -> Handlers:
+        """What it answers; each raises a `WorkbenchError` for what cannot be saved, opened or written."""
+        return dict(
+            [
+                on(SaveGesture, self._save),
+                on(OpenFileGesture, self._open),
+                on(ExportGesture, lambda gesture: self._open_sheet(ALL_EXPORTS[0].key if gesture.form is None else gesture.form)),
+                on(LinkGesture, lambda _: self._open_sheet("link")),
+                on(CloseSheetGesture, self._close_sheet),
+            ]
+        )
 
     def state(self) -> dict[str, Any]:
         """`download` names the view that asked for it, so that no other one downloads as well; a key of the page names none."""
@@ -57,7 +55,14 @@ class Files:
                 self._sheet, self._word = "", error.message
         return {"path": self._host.path, "word": self._word, "download": self._download, "sheet": sheet}
 
-    def _save(self, gesture: Gesture) -> None:
+    def _open_sheet(self, key: str) -> None:
+        _sheet(key, self._session.plan, self._host)  # what is refused is said before anything opens
+        self._sheet = key
+
+    def _close_sheet(self, _gesture: CloseSheetGesture) -> None:
+        self._sheet = ""
+
+    def _save(self, gesture: SaveGesture) -> None:
         plan = self._session.plan
         if self._host.save is not None:
             self._word = f"Saved to {self._host.save(plan)}."
@@ -65,13 +70,13 @@ class Files:
         name = file_name(plan.name, ENDING)
         text = dump_plan(plan)
         self._downloads += 1
-        self._download = {"name": name, "text": text, "view": str(gesture.get("view", ""))[:40], "seq": self._downloads}
+        self._download = {"name": name, "text": text, "view": gesture.view, "seq": self._downloads}
         self._word = f"{name} goes to your downloads."
         self._host.downloaded(plan)
 
-    def _open(self, gesture: Gesture) -> None:
-        name, text = str(gesture.get("name", ""))[:MOST_NAME] or "the file", gesture.get("text")
-        if not isinstance(text, str) or len(text) > MOST_FILE:
+    def _open(self, gesture: OpenFileGesture) -> None:
+        name, text = gesture.name[:MOST_NAME] or "the file", gesture.text
+        if text is None or len(text) > MOST_FILE:
             raise DocumentError(
                 f"`{name}` is too large for a plan document.", [f"choose a *{ENDING} that `workbench` or `plan.save` wrote"]
             )

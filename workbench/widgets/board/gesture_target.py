@@ -1,6 +1,6 @@
 """What a gesture is about: an argument, a result or a value of the tables, all that a source line makes, or a box of a graph."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,9 +10,11 @@ from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import LayoutError, unknown_name
 from workbench.plan.edits import Constrain, Edit, Override
 from workbench.plan.plan import Plan
+from workbench.plan.sharding_faults import AxisTwice, Spec, sharding_faults
 from workbench.reports.placement import Placement, Value
 from workbench.reports.report import Report
 from workbench.widgets.board.folding import is_named, pattern_of, template
+from workbench.widgets.gestures.one_tensor import TensorGesture
 from workbench.widgets.tabs.results import RESULT, own_results
 from workbench.widgets.tabs.tensors import TENSOR, VALUE
 from workbench.widgets.tabs.values import constraint_on
@@ -50,6 +52,10 @@ class GestureTarget:
         """How a group or a barrier names it: `@` marks a value."""
         return f"@{self.pattern}" if self.is_value else self.pattern
 
+    def address(self, place: int | None = None, source: str | None = None) -> dict[str, Any]:
+        """The fields by which a `TensorGesture` names it, and one of its dimensions."""
+        return {"of": self.kind, "path": self.subject, "rank": len(self.dims), "place": place, "source": source}
+
     def edit(self, sharding: Sharding | None) -> Edit:
         """Place it in this way, or with `None` as the rules or propagation do."""
         if sharding is None:
@@ -60,7 +66,7 @@ class GestureTarget:
         """A dimension as a person reads it."""
         return self.dims[place] if self.dims[place] not in ("", "_") else f"dimension {place + 1}"
 
-    def dims_with(self, place: int, axes: tuple[str, ...] | None) -> tuple[tuple[str, ...] | None, ...]:
+    def dims_with(self, place: int, axes: tuple[str, ...] | None) -> Spec:
         return (*self.given.dims[:place], axes, *self.given.dims[place + 1 :])
 
     def with_dim(self, place: int, axes: tuple[str, ...] | None) -> Sharding:
@@ -71,13 +77,12 @@ class GestureTarget:
         return replace(self.given, replicated=kept, unreduced=left).with_dim(place, axes)
 
 
-def held(gesture: Mapping[str, Any], plan: Plan, report: Report) -> GestureTarget:
+def held(gesture: TensorGesture, plan: Plan, report: Report) -> GestureTarget:
     """What the gesture names; raises `LayoutError` if this plan has nothing of that name."""
-    kind, subject = str(gesture.get("of", "")), str(gesture.get("path", ""))
-    what, find, names = _KINDS.get(kind, _KINDS[TENSOR])
-    found = find(subject, gesture.get("rank"), plan, report)
+    what, find, names = _KINDS.get(gesture.of, _KINDS[TENSOR])
+    found = find(gesture.path, gesture.rank, plan, report)
     if found is None:
-        raise LayoutError(*unknown_name(what, subject[:200], dict.fromkeys(names(plan, report))))
+        raise LayoutError(*unknown_name(what, gesture.path[:200], dict.fromkeys(names(plan, report))))
     return found
 
 
@@ -169,14 +174,12 @@ _KINDS: dict[str, tuple[str, _Find, _Names]] = {
 }
 
 
-def _verify_axes(thing: GestureTarget, dims: tuple[tuple[str, ...] | None, ...]) -> None:
+def _verify_axes(thing: GestureTarget, dims: Spec) -> None:
     """An axis splits one dimension: said in the names of the dimensions, before the sharding says it."""
-    owner: dict[str, str] = {}
-    for name, axes in zip(thing.dims, dims, strict=True):
-        for axis in axes or ():
-            if axis in owner:
-                raise LayoutError(
-                    f"`{thing.subject}` has `{owner[axis]}` on mesh axis `{axis}` already; an axis splits one dimension of a tensor.",
-                    [f"leave `{owner[axis]}` whole first", f"put `{name}` on another axis"],
-                )
-            owner[axis] = name
+    for fault in sharding_faults(thing.shape, dims, {}):
+        assert isinstance(fault, AxisTwice), "without sizes nothing is uneven"
+        had, name = thing.dims[fault.earlier], thing.dims[fault.place]
+        raise LayoutError(
+            f"`{thing.subject}` has `{had}` on mesh axis `{fault.axis}` already; an axis splits one dimension of a tensor.",
+            [f"leave `{had}` whole first", f"put `{name}` on another axis"],
+        )

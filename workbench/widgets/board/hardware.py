@@ -17,9 +17,8 @@ from workbench.hardware.topology import axis_assignment_error
 from workbench.plan.plan import Plan
 from workbench.units import divisors, format_bytes, format_count, format_seconds
 from workbench.widgets.board.axis_assignment import axis_assignment_menu, axis_assignment_state
-
-ZONE = "hardware"
-"""Where the hardware is chosen: a refusal there is shown under its field."""
+from workbench.widgets.board.menus import item
+from workbench.widgets.gestures.target_hardware import HARDWARE_ZONE, HardwareGesture
 
 NONE = "no hardware"
 MOST_SHAPES = 8
@@ -52,7 +51,7 @@ def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str
     problem = hardware and axis_assignment_error(plan.mesh, hardware, plan.axis_assignment)
     shown = asked or (chip, shape_of(hardware) if hardware else "")
     return {
-        "zone": ZONE,
+        "zone": HARDWARE_ZONE,
         "name": str(hardware or ""),
         "chips": [{"name": name, "label": name or NONE} for name in ("", *own, *known)],
         "chip": shown[0] if shown[0] in ("", *own, *known) else "",
@@ -142,16 +141,8 @@ def _shape_menu(chip: str, mesh: Mesh) -> list[dict[str, Any]]:
         texts = shapes_for(entries[chip], mesh)
     else:
         texts = tuple(found[0] for entry in entries.values() if (found := shapes_for(entry, mesh)))
-    return [
-        {
-            "label": text,
-            "note": f"{parse_hardware(text).size:,} devices",
-            "gesture": {"verb": "hardware", "chip": "", "shape": text},
-            "reason": None,
-            "ask": None,
-        }
-        for text in texts
-    ]
+    notes = (f"{parse_hardware(text).size:,} devices" for text in texts)
+    return [{**item(text, HardwareGesture("", text)), "note": note} for text, note in zip(texts, notes, strict=True)]
 
 
 def _facts(hardware: Hardware) -> str:

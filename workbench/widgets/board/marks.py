@@ -7,6 +7,8 @@ from workbench.core.layout_text import barrier_text, group_text
 from workbench.core.paths import matches
 from workbench.core.selectors import selects
 from workbench.core.sharding import Sharding
+from workbench.widgets.gestures.annotation import UnbarGesture, UngroupGesture
+from workbench.widgets.gestures.gesture import TABLES, Gesture
 
 Mark = dict[str, str]
 Tag = dict[str, Any]
@@ -40,13 +42,13 @@ def tags_of(layout: Layout, path: str, source: str | None = None) -> list[Tag]:
     ties = [group_text(places) for places in layout.groups if is_at(places, path, source)]
     stops = [(place, allows) for place, allows in layout.barriers if is_at((place,), path, source)]
     return [
-        *(_tag(f"tied {text[5:]}", text, "untie", group=text) for text in ties),
-        *(_tag(_PASSES[allows], barrier_text(place, allows), "unbar", at=place) for place, allows in stops),
+        *(_tag(f"tied {text[5:]}", text, UngroupGesture(text, zone=TABLES)) for text in ties),
+        *(_tag(_PASSES[allows], barrier_text(place, allows), UnbarGesture(place, zone=TABLES)) for place, allows in stops),
     ]
 
 
-def _tag(label: str, title: str, verb: str, **fields: str) -> Tag:
-    return {"label": label, "title": f"{title}. Take it back", "gesture": {"verb": verb, **fields, "zone": "tables"}}
+def _tag(label: str, title: str, gesture: Gesture) -> Tag:
+    return {"label": label, "title": f"{title}. Take it back", "gesture": gesture.as_message()}
 
 
 def is_at(places: tuple[str, ...], path: str, source: str | None) -> bool:

@@ -1,9 +1,12 @@
 """What the menus of a chip and of an axis offer. Each item is its own gesture, so that the front end needs no verbs of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.widgets.board.drops import dropped_axes
+from workbench.widgets.gestures.dims import DropGesture, MajorGesture, RenameDimGesture, WholeGesture
+from workbench.widgets.gestures.gesture import Gesture
+from workbench.widgets.gestures.mesh import RemoveAxisGesture, RenameAxisGesture, ShiftAxisGesture
 
 _NAMES = ("data", "model", "pipe", "expert", "x", "y", "z")
 
@@ -16,23 +19,23 @@ def dim_menu(
     for add in (False, True) if axes else (False,):
         for target in (name for name in mesh if name not in axes):
             label = f"Also split over {target}" if add else f"Move to {target}" if source and axes else f"Put on {target}"
-            gesture = {"verb": "drop", "dim": dim, "source": source, "target": target, "add": add}
+            gesture = DropGesture(dim, source, target, add)
             items.append(item(label, gesture, why_not(dropped_axes(axes, source, target, add=add))))
-    items += [item(f"Make {axis} the major axis", {"verb": "major", "dim": dim, "axis": axis}) for axis in axes[1:]]
+    items += [item(f"Make {axis} the major axis", MajorGesture(dim, axis)) for axis in axes[1:]]
     if axes:
-        items.append(item("Leave whole", {"verb": "whole", "dim": dim}))
-    return [*items, item("Rename…", {"verb": "rename_dim", "dim": dim}, ask={"label": "New name", "value": dim, "verb": "Rename"})]
+        items.append(item("Leave whole", WholeGesture(dim)))
+    return [*items, item("Rename…", RenameDimGesture(dim, name=""), ask={"label": "New name", "value": dim, "verb": "Rename"})]
 
 
 def axis_menu(mesh: tuple[str, ...], axis: str) -> list[dict[str, Any]]:
     """Rename, move among the axes (which devices are neighbours), remove."""
     place = mesh.index(axis)
-    items = [item("Rename…", {"verb": "rename_axis", "axis": axis}, ask={"label": "New name", "value": axis, "verb": "Rename"})]
+    items = [item("Rename…", RenameAxisGesture(axis, name=""), ask={"label": "New name", "value": axis, "verb": "Rename"})]
     if place > 0:
-        items.append(item("Move left (more major)", {"verb": "shift_axis", "axis": axis, "by": -1}))
+        items.append(item("Move left (more major)", ShiftAxisGesture(axis, -1)))
     if place < len(mesh) - 1:
-        items.append(item("Move right (more minor)", {"verb": "shift_axis", "axis": axis, "by": 1}))
-    return [*items, item("Remove axis", {"verb": "remove_axis", "axis": axis})]
+        items.append(item("Move right (more minor)", ShiftAxisGesture(axis, 1)))
+    return [*items, item("Remove axis", RemoveAxisGesture(axis))]
 
 
 def spare_axis_name(mesh: tuple[str, ...]) -> str:
@@ -45,9 +48,12 @@ def heading(label: str) -> dict[str, Any]:
     return {"heading": label}
 
 
-def item(label: str, gesture: dict[str, Any], reason: str | None = None, ask: dict[str, Any] | None = None) -> dict[str, Any]:
+def item(label: str, gesture: Gesture, reason: str | None = None, ask: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """`reason`: why it would be refused; `ask`: a text that the gesture wants as its `name`, with the `options` offered, if any."""
-    return {"label": label, "gesture": gesture, "reason": reason, "ask": ask}
+    message = gesture.as_message()
+    if ask:
+        del message["name"]
+    return {"label": label, "gesture": message, "reason": reason, "ask": ask}
 
 
 def choices(label: str, options: list[dict[str, Any]], *, many: bool = False) -> dict[str, Any]:
@@ -55,5 +61,6 @@ def choices(label: str, options: list[dict[str, Any]], *, many: bool = False) ->
     return {"choices": label, "options": options, "many": many}
 
 
-def option(label: str, gesture: dict[str, Any], reason: str | None = None, *, checked: bool) -> dict[str, Any]:
-    return {"label": label, "gesture": gesture, "reason": reason, "checked": checked}
+def option(label: str, gesture: Gesture, reason: str | None = None, *, checked: bool) -> dict[str, Any]:
+    """One of several, which holds now if it is `checked`."""
+    return {"label": label, "gesture": gesture.as_message(), "reason": reason, "checked": checked}

@@ -9,9 +9,9 @@ from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes import Row, find_recipe, list_recipes
+from workbench.widgets.gestures.repairs import RecipeAxisGesture, RecipeGesture, RecipesGesture
+from workbench.widgets.gestures.table import Handlers, on
 
-VERBS = ("recipes", "recipe_axis")
-MOST_NAME = 80  # characters of a name that a gesture may give
 _log = logging.getLogger(__name__)
 
 
@@ -28,12 +28,9 @@ class RecipesPanel:
         self._open = False
         self._chosen: dict[str, tuple[str, ...]] = {}
 
-    def handle(self, gesture: Mapping[str, Any]) -> None:
-        """Open or close the list, or choose an axis; raises `WorkbenchError` for what is not there."""
-        if gesture.get("verb") == "recipes":
-            self._open = gesture.get("open") is not False
-        else:
-            self._choose(str(gesture.get("name", ""))[:MOST_NAME], gesture.get("place"), str(gesture.get("axis", ""))[:MOST_NAME])
+    def handlers(self) -> Handlers:
+        """What it answers."""
+        return dict([on(RecipesGesture, self._show), on(RecipeAxisGesture, self._choose)])
 
     def state(self, colours: Mapping[str, int]) -> dict[str, Any] | None:
         """Every recipe as JSON; `None`, and nothing is worked out, while the list is closed."""
@@ -51,9 +48,13 @@ class RecipesPanel:
         """The choices that the mesh still has."""
         return {name: axes for name, axes in self._chosen.items() if all(axis in plan.mesh for axis in axes)}
 
-    def _choose(self, name: str, place: Any, axis: str) -> None:
-        """The axis for the first, second, ... purpose; one that it has for another purpose changes places with it."""
-        plan = self._session.plan
+    def _show(self, gesture: RecipesGesture) -> None:
+        self._open = gesture.open
+
+    def _choose(self, gesture: RecipeAxisGesture) -> None:
+        """The axis for the first, second, ... purpose; one that it has for another purpose changes places with it. Raises `WorkbenchError`
+        for what is not there."""
+        plan, name, place, axis = self._session.plan, gesture.name, gesture.place, gesture.axis
         find_recipe(name)
         row = next(row for row in list_recipes(plan, self._given(plan)) if row.name == name)
         if place not in range(min(len(row.axes) + 1, row.most_axes)) or axis not in plan.mesh:
@@ -85,8 +86,6 @@ def _axis(name: str, options: list[dict[str, str]], colours: Mapping[str, int]) 
     return {"name": name, "colour": colours.get(name), "options": options}
 
 
-def recipe_edit(gesture: Mapping[str, Any], plan: Plan) -> Edit:
+def recipe_edit(gesture: RecipeGesture, plan: Plan) -> Edit:
     """All the edits of a recipe as one; raises `WorkbenchError` where it does not apply."""
-    axes = gesture.get("axes")
-    named = tuple(str(axis)[:MOST_NAME] for axis in axes[:4]) if isinstance(axes, list) else ()
-    return find_recipe(str(gesture.get("name", ""))[:MOST_NAME], named).edit(plan)
+    return find_recipe(gesture.name, gesture.axes).edit(plan)

@@ -1,33 +1,35 @@
 """One tensor in its own way: from what a hand did with a chip of the tables to an `Override` or a `Constrain`, and back to the rules."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
+from workbench.plan.sharding_faults import AxisTwice, Fault, sharding_faults
 from workbench.reports.report import Report
 from workbench.widgets.board.drops import dropped_axes
 from workbench.widgets.board.gesture_target import GestureTarget, held
+from workbench.widgets.gestures.one_tensor import ByRulesGesture, OpenDimGesture, OwnGesture, OwnWholeGesture, TensorGesture
+from workbench.widgets.gestures.table import EditMaker, Kind, means
 from workbench.widgets.tabs.tensors import TENSOR
 
 
-def own_way(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
+def _own(gesture: OwnGesture, plan: Plan, report: Report) -> Edit:
     """A dimension of one tensor dropped on an axis: of that tensor alone."""
     thing = held(gesture, plan, report)
     place = place_of(gesture, thing)
-    source, target = str(gesture.get("source", "")), str(gesture.get("target", ""))
-    return thing.edit(thing.with_dim(place, dropped_axes(thing.axes[place], source, target, add=gesture.get("add") is True)))
+    axes = dropped_axes(thing.axes[place], gesture.source or "", gesture.target, add=gesture.add)
+    return thing.edit(thing.with_dim(place, axes))
 
 
-def own_whole(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
+def _own_whole(gesture: OwnWholeGesture, plan: Plan, report: Report) -> Edit:
     """Explicitly whole on every device."""
     thing = held(gesture, plan, report)
     return thing.edit(Sharding.whole(len(thing.dims)))
 
 
-def opened(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
+def _open_dim(gesture: OpenDimGesture, plan: Plan, report: Report) -> Edit:
     """A dimension left to propagation; the constraint of a value goes with the last dimension of which it says anything."""
     thing = held(gesture, plan, report)
     return thing.edit(unless_empty(thing, thing.with_dim(place_of(gesture, thing), None)))
@@ -39,7 +41,7 @@ def unless_empty(thing: GestureTarget, sharding: Sharding) -> Sharding | None:
     return None if thing.kind != TENSOR and thing.own and says_nothing else sharding
 
 
-def by_the_rules(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
+def _by_rules(gesture: ByRulesGesture, plan: Plan, report: Report) -> Edit:
     """As the rules or propagation place it."""
     thing = held(gesture, plan, report)
     if not thing.own:
@@ -50,19 +52,32 @@ def by_the_rules(gesture: Mapping[str, Any], plan: Plan, report: Report) -> Edit
 
 def drop_error(thing: GestureTarget, mesh: Mapping[str, int], place: int, axes: tuple[str, ...]) -> str | None:
     """Why one tensor may not lie so, short enough for a drop zone; `None` if it may. A value may lie unevenly: XLA pads it."""
-    for other, on in enumerate(thing.dims_with(place, axes)):
-        if other != place and (shared := next((axis for axis in axes if axis in (on or ())), None)):
-            return f"{thing.dims[other] or thing.shape[other]} is on {shared}"
-    parts = 1
-    for axis in axes:
-        parts *= mesh[axis]
-    size = thing.shape[place]
-    return f"{size} % {parts} = {size % parts}" if size % parts and not thing.is_value else None
+    faults = [each for each in sharding_faults(thing.shape, thing.dims_with(place, axes), mesh) if place in _places(each)]
+    twice = [(min(_places(each) - {place}), axes.index(each.axis), each.axis) for each in faults if isinstance(each, AxisTwice)]
+    if twice:  # an axis that another dimension has is said first, as the edit says it
+        other, _, axis = min(twice)
+        return f"{thing.dims[other] or thing.shape[other]} is on {axis}"
+    return str(faults[0]) if faults and not thing.is_value else None
 
 
-def place_of(gesture: Mapping[str, Any], thing: GestureTarget) -> int:
+def _places(fault: Fault) -> set[int]:
+    """The dimensions a fault is about."""
+    return {fault.place, fault.earlier} if isinstance(fault, AxisTwice) else {fault.place}
+
+
+def place_of(gesture: TensorGesture, thing: GestureTarget) -> int:
     """Which dimension the gesture names."""
-    place = gesture.get("place")
-    if not isinstance(place, int) or not 0 <= place < len(thing.dims):
+    place = gesture.place
+    if place is None or not 0 <= place < len(thing.dims):
         raise LayoutError(f"`{thing.subject}` has no dimension number {str(place)[:20]}.", ["reload the page"])
     return place
+
+
+TENSOR_EDITS: dict[Kind, EditMaker] = dict(
+    [
+        means(OwnGesture, _own),
+        means(OwnWholeGesture, _own_whole),
+        means(OpenDimGesture, _open_dim),
+        means(ByRulesGesture, _by_rules),
+    ]
+)

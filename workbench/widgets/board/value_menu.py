@@ -11,6 +11,9 @@ from workbench.widgets.board.drops import WHOLE
 from workbench.widgets.board.gesture_target import LINE, GestureTarget
 from workbench.widgets.board.menus import choices, heading, item, option
 from workbench.widgets.board.tensor_edits import drop_error
+from workbench.widgets.gestures.annotation import OpenGesture
+from workbench.widgets.gestures.looking import WhyGesture
+from workbench.widgets.gestures.one_tensor import ByRulesGesture, OpenDimGesture, OwnGesture, OwnWholeGesture
 from workbench.widgets.tabs.tensors import TENSOR
 
 
@@ -22,10 +25,9 @@ def value_menu(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[dic
         yield choices(f"{thing.called(place)} {'' if named else '= '}{thing.shape[place]:,}", list(_options(plan, thing, place)))
     yield heading("All of it")
     yield from whole_items(plan, report, thing)
-    here = {"of": thing.kind, "path": thing.subject, "rank": len(thing.dims)}
-    yield item("Replicate it: whole on every device", {"verb": "own_whole", **here})
+    yield item("Replicate it: whole on every device", OwnWholeGesture(**thing.address()))
     if thing.own:
-        yield item("By the rules again" if thing.kind == TENSOR else "Free it again", {"verb": "by_rules", **here})
+        yield item("By the rules again" if thing.kind == TENSOR else "Free it again", ByRulesGesture(**thing.address()))
     if thing.kind != LINE:
         yield from _questions(thing)
 
@@ -41,24 +43,24 @@ def _title(thing: GestureTarget) -> str:
 
 def _options(plan: Plan, thing: GestureTarget, place: int) -> Iterator[dict[str, Any]]:
     """By itself, whole, on one axis, on one more; what is asked now is checked."""
-    here = {"of": thing.kind, "path": thing.subject, "rank": len(thing.dims), "place": place, "source": WHOLE}
+    here = thing.address(place, WHOLE)
     asked, lies = thing.given.dims[place], thing.axes[place]
     mesh = dict(plan.mesh.axes)
     found = f": {'+'.join(lies) or 'whole'}" if asked is None and thing.kind != LINE else ""
     if thing.kind == TENSOR:
-        open_it = {"verb": "annotate", **here, "what": "open", "open": True}
+        open_it = OpenGesture(**here, open=True)
         yield option(f"?{found}", open_it, None if not asked else "leave it whole first", checked=asked is None)
     else:
-        yield option(f"by itself{found}", {"verb": "open_dim", **here}, checked=asked is None)
-    yield option("whole", {"verb": "own", **here, "target": "", "add": False}, checked=asked == ())
+        yield option(f"by itself{found}", OpenDimGesture(**here), checked=asked is None)
+    yield option("whole", OwnGesture(**here), checked=asked == ())
     for axis in plan.mesh.names:
-        gesture = {"verb": "own", **here, "target": axis, "add": False}
+        gesture = OwnGesture(**here, target=axis)
         yield option(axis, gesture, drop_error(thing, mesh, place, (axis,)), checked=asked == (axis,))
     if asked and len(asked) > 1:
-        yield option("+".join(asked), {"verb": "own", **here, "target": asked[-1], "add": True}, checked=True)
+        yield option("+".join(asked), OwnGesture(**here, target=asked[-1], add=True), checked=True)
     for axis in plan.mesh.names if asked else ():
         if asked and axis not in asked:
-            gesture = {"verb": "own", **here, "target": axis, "add": True}
+            gesture = OwnGesture(**here, target=axis, add=True)
             yield option(f"{'+'.join(asked)}+{axis}", gesture, drop_error(thing, mesh, place, (*asked, axis)), checked=False)
 
 
@@ -66,4 +68,4 @@ def _questions(thing: GestureTarget) -> Iterator[dict[str, Any]]:
     for place, axes in enumerate(thing.axes):
         for axis in axes:
             of = f"axis {thing.kind} {place} {axis} {thing.subject}"
-            yield item(f"Why is {thing.called(place)} on {axis}?", {"verb": "why", "of": of})
+            yield item(f"Why is {thing.called(place)} on {axis}?", WhyGesture(of))

@@ -8,6 +8,7 @@ from workbench.text.fleet import measurement_figures
 from workbench.units import format_seconds
 from workbench.widgets.fleet.live import DONE_BEFORE, FleetLive, ModelLive
 from workbench.widgets.fleet.state import COLOURS
+from workbench.widgets.fleet.work import Timing
 from workbench.widgets.run.messages import log_state
 
 MOST_POINTS = 200
@@ -112,6 +113,11 @@ def left_text(live: FleetLive) -> str:
     left = [max(each.of - each.done, 0) * seconds for each, seconds in zip(live.models.values(), pace, strict=True)]
     there = max(1, live.devices - len(live.away))
     return f"at least {format_seconds(max(sum(left) / there, *left))} left"
+
+
+def timing_state(timing: Timing, *, can_time: bool) -> dict[str, Any]:
+    """The timing of units, and whether it may be asked for."""
+    return {"phase": timing.phase, "stage": plain(timing.stage), "message": timing.message, "can_time": can_time}
 
 
 def _said(live: FleetLive) -> str:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from workbench.core.error_text import failure_words
@@ -13,12 +13,13 @@ from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_commands import RemoveDevice, ReturnDevice, StopModel
 from workbench.multimodel.forecast import MOST_PLANNED, FleetForecast, devices_of
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
-from workbench.units import format_seconds, parse_bytes
-from workbench.widgets.board.board import Part
-from workbench.widgets.board.gestures import verify_gesture, whole_number
+from workbench.units import format_seconds
+from workbench.widgets.board.answers import Answers
+from workbench.widgets.board.publishing import Part
+from workbench.widgets.fleet.budget import budget_of, next_budget
 from workbench.widgets.fleet.expectation import Expectation
 from workbench.widgets.fleet.forecast import LiveForecast
-from workbench.widgets.fleet.run_state import plain, run_state
+from workbench.widgets.fleet.run_state import run_state, timing_state
 from workbench.widgets.fleet.runner import FleetRunner
 from workbench.widgets.fleet.state import (
     columns_of,
@@ -33,6 +34,13 @@ from workbench.widgets.fleet.state import (
 )
 from workbench.widgets.fleet.timeline import expected_state, measured_state, timeline_state
 from workbench.widgets.fleet.work import FleetWork, News
+from workbench.widgets.gestures import fleet_controls as controls
+from workbench.widgets.gestures.codec import kind_of, read_gesture, verify_gesture
+from workbench.widgets.gestures.fields import whole_number
+from workbench.widgets.gestures.gesture import Message
+from workbench.widgets.gestures.members import FLEET_GESTURES
+from workbench.widgets.gestures.running import CancelGesture, RefreshGesture, RunGesture
+from workbench.widgets.gestures.table import Handlers, on
 
 PARTS: tuple[Part, ...] = ("board", "table", "live")
 SHOWN: dict[News, tuple[Part, ...]] = {
@@ -43,7 +51,6 @@ SHOWN: dict[News, tuple[Part, ...]] = {
     "fleet": PARTS,
     "expected": ("board", "live"),
 }
-Gesture = Mapping[str, Any]
 Watcher = Callable[[Part, dict[str, Any]], None]
 
 _log = logging.getLogger(__name__)
@@ -70,9 +77,7 @@ class FleetView:
         self._lock = threading.RLock()
         self._work = FleetWork(runner, self._happened)
         self._work.timed = (times.for_models(fleet.models),) if times else ()
-        self._answer: dict[str, Any] = {"view": "", "seq": 0}
-        self._done: dict[str, int] = {}
-        self._revision = 0
+        self._answers, self._handlers = Answers(), self._make_handlers()
         self._refusal: dict[str, Any] | None = None
         self._asked: dict[str, str] = {}
         self._forecast = LiveForecast(self._lock, self._arrived)
@@ -107,59 +112,54 @@ class FleetView:
         self._work.cancel()
         self._work.cancel_timing()
 
-    def answer(self, gesture: Gesture) -> None:
+    def answer(self, message: Message) -> None:
         """Do what a hand asked for, or say why not."""
         with self._lock:
-            asked = {"view": str(gesture.get("view", ""))[:40], "seq": gesture.get("seq", 0)}
-            again = gesture.get("again") and self._done.get(asked["view"]) == asked["seq"]
-            self._answer = asked
-            if gesture.get("verb") == "refresh" or again:
-                self._revision += 1
+            if not self._answers.begin(message):
                 self._show(*PARTS)
                 return
-            self._done[asked["view"]] = asked["seq"]
             self._refusal, self._asked = None, {}
-            zone = str(gesture.get("verb", ""))
             try:
-                verify_gesture(gesture)
-                self._handle(gesture)
+                self._do(message)
             except WorkbenchError as error:
-                self._refuse(error, zone, gesture)
+                self._refuse(error, message)
             except Exception as error:  # noqa: BLE001 - the page must answer, whatever broke
-                _log.exception("The gesture %r failed", dict(gesture))
-                self._refuse(WorkbenchError(f"The workbench itself failed: {failure_words(error)}"), zone, gesture)
+                _log.exception("The gesture %r failed", dict(message))
+                self._refuse(WorkbenchError(f"The workbench itself failed: {failure_words(error)}"), message)
             self._show("board")
 
-    def _refuse(self, error: WorkbenchError, zone: str, gesture: Gesture) -> None:
-        self._refusal = refusal_state(error, zone)
-        if zone in ("memory", "devices"):
-            self._asked = {zone: str(gesture.get("value", ""))[:40]}
+    def _do(self, message: Message) -> None:
+        """What is no gesture of this board does nothing."""
+        verify_gesture(message)
+        if kind_of(message, FLEET_GESTURES) is not None:
+            gesture = read_gesture(message, FLEET_GESTURES)
+            self._handlers[type(gesture)](gesture)
 
-    def _handle(self, gesture: Gesture) -> None:
-        verb, value = gesture.get("verb"), str(gesture.get("value", ""))[:200]
-        if verb == "policy":
-            self._change(policy=policy_named(value).name)
-        elif verb == "memory":
-            self._change(memory=_memory(value))
-        elif verb == "budget":  # twice as much, or half
-            self._change(memory=self._budget(value))
-        elif verb == "devices":
-            self._change(devices=whole_number(value, "number of devices", most=MOST_PLANNED))
-        elif verb == "run":
-            self._run()
-        elif verb == "cancel":
-            self._work.cancel()
-        elif verb == "time":
-            self._work.time(self.fleet)
-        elif verb == "cancel_timing":
-            self._work.cancel_timing()
-        elif verb == "stop":
-            self._work.send(StopModel(value))
-        elif verb == "reread":
-            self._take(fleet_of(self._path, self._allow).models)
-        elif verb in ("leave", "return"):
-            number = whole_number(value, "device", least=0, most=MOST_PLANNED)
-            self._work.send(RemoveDevice(number) if verb == "leave" else ReturnDevice(number))
+    def _refuse(self, error: WorkbenchError, message: Message) -> None:
+        zone = str(message.get("verb", ""))
+        self._refusal = refusal_state(error, zone)
+        if zone in (controls.MemoryGesture.verb, controls.DevicesGesture.verb):
+            self._asked = {zone: str(message.get("value", ""))[:40]}
+
+    def _make_handlers(self) -> Handlers:
+        """The one table of gestures: what the board does for each."""
+        return dict(
+            [
+                on(controls.PolicyGesture, lambda gesture: self._change(policy=policy_named(gesture.value).name)),
+                on(controls.MemoryGesture, lambda gesture: self._change(memory=budget_of(gesture.value))),
+                on(controls.BudgetGesture, lambda gesture: self._change(memory=next_budget(self.fleet, self.seen, gesture.value))),
+                on(controls.DevicesGesture, lambda gesture: self._change(devices=_number(gesture.value, "number of devices"))),
+                on(RunGesture, lambda _: self._run()),
+                on(CancelGesture, lambda _: self._work.cancel()),
+                on(controls.TimeUnitsGesture, lambda _: self._work.time(self.fleet)),
+                on(controls.CancelTimingGesture, lambda _: self._work.cancel_timing()),
+                on(controls.StopModelGesture, lambda gesture: self._work.send(StopModel(gesture.value))),
+                on(controls.RereadGesture, lambda _: self._take(fleet_of(self._path, self._allow).models)),
+                on(controls.LeaveGesture, lambda gesture: self._work.send(RemoveDevice(_number(gesture.value, "device", least=0)))),
+                on(controls.ReturnGesture, lambda gesture: self._work.send(ReturnDevice(_number(gesture.value, "device", least=0)))),
+                on(RefreshGesture, lambda _: None),  # an answer is all that is wanted
+            ]
+        )
 
     def _run(self) -> None:
         """Raises `FleetError` where there is nothing left to train: a worker would compile everything before it said so."""
@@ -195,13 +195,6 @@ class FleetView:
             for name in sorted(before - wanted):
                 self._work.send(StopModel(name))
         self._show("table", "live")
-
-    def _budget(self, value: str) -> int:
-        """Half or twice the budget; without one, all of the largest model."""
-        whole = max((each.bytes for each in self.seen.models), default=1) if self.seen else 1 << 20
-        if self.fleet.memory is None:
-            return whole
-        return max(1, self.fleet.memory * 2 if value == "more" else self.fleet.memory // 2)
 
     def _predict(self, fleet: Fleet, *, patient: bool = False) -> None:
         """Predict a fleet, and take it. One that does not fit raises `FleetError`, or if it is `patient` is taken with its problem."""
@@ -266,26 +259,22 @@ class FleetView:
             "refusal": self._refusal,
             "problem": refusal_state(forecast.problem, "problem") if forecast.problem else None,
             "doubt": doubt_text(seen) if seen else "",
-            "timing": self._timing(),
+            "timing": timing_state(self._work.timing, can_time=self._can_time),
             "figures": figures_state(seen, forecast.before, measured, rest.makespan if rest else None) if seen else [],
             "columns": [each.replace("_", " ").capitalize() for each in columns_of(self.fleet)],
             "models": models_state(self.fleet, seen),
             "ways": ways_state(seen, measured) if seen else [],
             "command": command_text(self.fleet, self._path) if self._path else "",
             "said": self._said(),
-            "answer": self._answer,
-            "told": self._revision,
+            "answer": self._answers.last,
+            "told": self._answers.revision,
         }
 
-    def _timing(self) -> dict[str, Any]:
-        timing, running = self._work.timing, self._work.live.running
-        stale = self.seen is None or self.seen.source != "timed"
-        return {
-            "phase": timing.phase,
-            "stage": plain(timing.stage),
-            "message": timing.message,
-            "can_time": self._work.can_run and not timing.running and not running and stale,
-        }
+    @property
+    def _can_time(self) -> bool:
+        """Whether units may be timed, and what is predicted is not of timed ones."""
+        work, stale = self._work, self.seen is None or self.seen.source != "timed"
+        return work.can_run and not work.timing.running and not work.live.running and stale
 
     def _said(self) -> str:
         if self._refusal:
@@ -295,7 +284,7 @@ class FleetView:
     def _table(self) -> dict[str, Any]:
         ran = self._work.live if self._mine() else None
         timeline = timeline_state(self.seen, ran) if self.seen else None
-        return {"timeline": timeline, "seq": self._answer["seq"], "told": self._revision}
+        return {"timeline": timeline, "seq": self._answers.last["seq"], "told": self._answers.revision}
 
     def _live(self) -> dict[str, Any]:
         with self._work.lock:
@@ -303,13 +292,8 @@ class FleetView:
             measured = measured_state(live) if self._mine() else {"measured": "[]", "lasted": 0.0}
             rest = expected_state(self._expectation.rest if self._mine() else None, len(live.models))
             stale = "" if self._mine() or live.fleet is None else stale_text(live.fleet, live.devices or devices_of(live.fleet))
-            return {**run_state(live, can_run=self._work.can_run), **measured, **rest, "stale": stale, "told": self._revision}
+            return {**run_state(live, can_run=self._work.can_run), **measured, **rest, "stale": stale, "told": self._answers.revision}
 
 
-def _memory(text: str) -> int | None:
-    """A budget that a person typed; none is all that a device has."""
-    if not text.strip():
-        return None
-    if (found := parse_bytes(text)) is None:
-        raise FleetError(f'"{text}" is no amount of memory.', ['write "2 GiB", "512 MiB" or a number of bytes', "leave it empty for all"])
-    return found
+def _number(typed: str, what: str, least: int = 1) -> int:
+    return whole_number(typed, what, least=least, most=MOST_PLANNED)

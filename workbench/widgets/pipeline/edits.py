@@ -1,9 +1,8 @@
 """From what a hand did on the stage board to an edit. Every change is tried first: what cannot be cut is refused, and nothing is lost."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from workbench.core.pipeline_spec import MOST, PipelineSpec
 from workbench.core.schedules import schedule_named
@@ -15,42 +14,62 @@ from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
+from workbench.widgets.gestures.looking import TryBoundaryGesture
+from workbench.widgets.gestures.stage_changes import (
+    BalanceMemoryGesture,
+    BalanceTimeGesture,
+    BoundaryGesture,
+    BucketsGesture,
+    ChunksGesture,
+    EngineGesture,
+    MakePipelineGesture,
+    MicroBatchesGesture,
+    RemovePipelineGesture,
+    ScheduleGesture,
+    StageAxisGesture,
+    StageGesture,
+    StageRematGesture,
+    StagesGesture,
+)
+from workbench.widgets.gestures.table import EditMaker, Kind, means
 from workbench.widgets.pipeline.start import micro_batches_for, start_of
 
 ZONE = "#pipeline"
 """Where a refusal of these gestures is shown; no mesh axis can have this name."""
-Gesture = Mapping[str, Any]
+Change = tuple[PipelineSpec, str]
 
 
-def stage_edit(gesture: Gesture, plan: Plan, report: Report) -> Edit:
-    """The edit of a gesture `{"verb": "pipeline", "change": ..., "value": ...}`. Raises `WorkbenchError`, in the user's names."""
-    change, value = str(gesture.get("change", ""))[:40], str(gesture.get("value", ""))[:1000].strip()
-    if change == "make":
-        return start_of(plan).edit
-    if plan.pipeline is None:
-        raise PipelineError("The plan has no pipeline.", ["make one first"])
-    if change == "remove":
-        return SetPipeline(None, "no pipeline")
-    if change not in _CHANGES:
-        raise PipelineError(*unknown_name("change of a pipeline", change, _CHANGES))
-    spec, about = _CHANGES[change](value, plan, report)
-    edit = SetPipeline(spec, about)
-    verify_partition(edit.apply(plan).program, spec)
-    return edit
-
-
-def tried(gesture: Gesture, plan: Plan, report: Report) -> PipelineReport | None:
+def tried(gesture: TryBoundaryGesture, plan: Plan, report: Report) -> PipelineReport | None:
     """The pipeline with a boundary where the hand holds it, and no edit yet; `None` once it holds none."""
-    value = str(gesture.get("value", ""))[:1000].strip()
-    if not value or plan.pipeline is None:
+    if not gesture.value or plan.pipeline is None:
         return None
     planned = planned_of(report)
-    spec, _ = _boundary(value, plan, report)
+    spec, _ = _boundary(gesture.value, plan, report)
     paths = [block.path for block in planned.blocks]
     return planned.cut_at([paths.index(path) for path in spec.boundaries]) if planned.cut_at else None
 
 
-Change = tuple[PipelineSpec, str]
+def _verify_pipeline(plan: Plan) -> None:
+    if plan.pipeline is None:
+        raise PipelineError("The plan has no pipeline.", ["make one first"])
+
+
+def _remove(_gesture: RemovePipelineGesture, plan: Plan, _report: Report) -> Edit:
+    _verify_pipeline(plan)
+    return SetPipeline(None, "no pipeline")
+
+
+def _changes(kind: type[StageGesture], change: Callable[[str, Plan, Report], Change]) -> tuple[Kind, EditMaker]:
+    """An entry of the table: what is there is changed, and cut on trial. Raises `WorkbenchError`, in the user's names."""
+
+    def make(gesture: StageGesture, plan: Plan, report: Report) -> Edit:
+        _verify_pipeline(plan)
+        spec, about = change(gesture.value, plan, report)
+        edit = SetPipeline(spec, about)
+        verify_partition(edit.apply(plan).program, spec)
+        return edit
+
+    return means(kind, make)
 
 
 def _count(text: str, what: str) -> int:
@@ -173,16 +192,20 @@ def planned_of(report: Report) -> PipelineReport:
     return planned
 
 
-_CHANGES: dict[str, Callable[[str, Plan, Report], Change]] = {
-    "stages": _stages,
-    "micro_batches": _micro_batches,
-    "chunks": _chunks,
-    "schedule": _schedule,
-    "remat": _remat,
-    "engine": _engine,
-    "axis": _axis,
-    "boundary": _boundary,
-    "time": _by_time,
-    "memory": _by_memory,
-    "buckets": _by_buckets,
-}
+STAGE_EDITS: dict[Kind, EditMaker] = dict(
+    [
+        means(MakePipelineGesture, lambda _gesture, plan, _report: start_of(plan).edit),
+        means(RemovePipelineGesture, _remove),
+        _changes(StagesGesture, _stages),
+        _changes(MicroBatchesGesture, _micro_batches),
+        _changes(ChunksGesture, _chunks),
+        _changes(ScheduleGesture, _schedule),
+        _changes(StageRematGesture, _remat),
+        _changes(EngineGesture, _engine),
+        _changes(StageAxisGesture, _axis),
+        _changes(BoundaryGesture, _boundary),
+        _changes(BalanceTimeGesture, _by_time),
+        _changes(BalanceMemoryGesture, _by_memory),
+        _changes(BucketsGesture, _by_buckets),
+    ]
+)

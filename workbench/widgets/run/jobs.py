@@ -12,7 +12,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.reports.run_events import Failed, RunEvent, StepDone
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.gestures import whole_number
+from workbench.widgets.gestures.fields import whole_number
 from workbench.widgets.run.compile_panel import compile_state
 from workbench.widgets.run.compiling import Compiling
 from workbench.widgets.run.live import MOST_STEPS, Live

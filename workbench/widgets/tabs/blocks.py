@@ -13,6 +13,7 @@ from typing import Any
 from workbench.core.sharding import Sharding, base_axis
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.picture import Picture
+from workbench.widgets.gestures.gesture import Gesture
 
 Cell = Any
 Row = dict[str, Any]
@@ -43,14 +44,14 @@ def note_block(note: str) -> Block:
 class Opens:
     """The gesture that a click on a mark that opens something makes, and the field of it that names what."""
 
-    verb: str
+    kind: type[Gesture]
     field: str
 
 
 def picture_block(picture: Picture, note: str = "", name: str = "picture", opens: Opens | None = None) -> Block:
     """A picture, and its text twin for those who do not see it; `name` is that of the file it is saved as."""
     shown = {"svg": picture.svg, "text": picture.text, "name": name, "about": picture.about}
-    gesture = {"verb": opens.verb, "field": opens.field} if opens else None
+    gesture = {"verb": opens.kind.verb, "field": opens.field} if opens else None
     return {**note_block(note), "picture": {**shown, "opens": gesture}}
 
 

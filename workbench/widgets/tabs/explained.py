@@ -21,6 +21,9 @@ from workbench.reports.report import Report
 from workbench.text.propagation import counted, move_text, rejection_text
 from workbench.widgets.board.background_queries import BackgroundQueries, asked
 from workbench.widgets.board.folding import is_named
+from workbench.widgets.gestures.gesture import TABLES, Gesture
+from workbench.widgets.gestures.looking import WhyGesture
+from workbench.widgets.gestures.repairs import DecideGesture
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, note_block, row
 
 MOST_MOVES = 24
@@ -88,11 +91,7 @@ def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...
         return {"text": _elsewhere(site, axes[0]), "wrap": True}
     if not explanation:
         return {"text": "nobody brought an axis here", "tone": "muted", "wrap": True}
-    ways = [
-        {"label": f"The way of {axis}", "gesture": {"verb": "why", "of": f"axis {asked_as} {axis} {subject}"}}
-        for axis in axes
-        if axis in held
-    ]
+    ways = [act(f"The way of {axis}", WhyGesture(f"axis {asked_as} {axis} {subject}")) for axis in axes if axis in held]
     return {"text": "; ".join(explanation), "wrap": True, "acts": ways}
 
 
@@ -200,7 +199,12 @@ def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries
 
 def decide_act(edit: Edit, label: str = "") -> dict[str, Any]:
     """A button that makes an edit which was found for the present plan."""
-    return {"label": label or str(edit), "gesture": {"verb": "decide", "edit": str(edit), "zone": "tables"}}
+    return act(label or str(edit), DecideGesture(str(edit), zone=TABLES))
+
+
+def act(label: str, gesture: Gesture, **more: str) -> dict[str, Any]:
+    """A button that makes a gesture."""
+    return {"label": label, "gesture": gesture.as_message(), **more}
 
 
 def acts(*each: dict[str, Any]) -> Cell:

@@ -10,11 +10,19 @@ from workbench.analysis.plan_diff import PlanDiff
 from workbench.errors import WorkbenchError
 from workbench.session.session import HistoryNode, ReportSummary, Session
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.board.gestures import Gesture
+from workbench.widgets.gestures.plan_tree import (
+    ComparePlansGesture,
+    GoGesture,
+    HistoryGesture,
+    NamePlanGesture,
+    PinGesture,
+    StopComparingGesture,
+    SwapPlansGesture,
+)
+from workbench.widgets.gestures.table import Handlers, on
 from workbench.widgets.tabs.blocks import Block
 from workbench.widgets.tabs.history_diff import diff_blocks
 
-VERBS = ("history", "go", "name_plan", "pin", "compare_plans", "swap_plans", "stop_comparing")
 MOST_NODES = 200
 """Plans listed: the newest, and all with a name or a pin."""
 MOST_TITLE = 300  # characters of a layout
@@ -32,26 +40,20 @@ class HistoryPanel:
         self._first: int | None = None
         self._second: int | None = None
 
-    def handle(self, gesture: Gesture) -> None:
-        """One of `VERBS`; raises `WorkbenchError` for a plan that is not there."""
-        verb, session = gesture.get("verb"), self._session
-        if verb == "history":
-            self._open = gesture.get("open") is not False
-        elif verb == "stop_comparing":
-            self._first = self._second = None
-        elif verb == "swap_plans":
-            if self._first is not None:
-                self._first, self._second = self._other(), self._first
-        else:
-            number = _number(gesture, session)
-            if verb == "go":
-                session.go(number)
-            elif verb == "name_plan":
-                session.name(number, str(gesture.get("name", "")))
-            elif verb == "pin":
-                session.pin(number, gesture.get("pinned") is not False)
-            else:
-                self._pick(number)
+    def handlers(self) -> Handlers:
+        """What it answers; raises `WorkbenchError` for a plan that is not there."""
+        session = self._session
+        return dict(
+            [
+                on(HistoryGesture, self._show),
+                on(GoGesture, lambda gesture: session.go(self._found(gesture.number))),
+                on(NamePlanGesture, lambda gesture: session.name(self._found(gesture.number), gesture.name)),
+                on(PinGesture, lambda gesture: session.pin(self._found(gesture.number), gesture.pinned)),
+                on(ComparePlansGesture, lambda gesture: self._pick(self._found(gesture.number))),
+                on(SwapPlansGesture, self._swap),
+                on(StopComparingGesture, self._stop_comparing),
+            ]
+        )
 
     def state(self) -> dict[str, Any]:
         """Of a history that is not open, how many plans it has."""
@@ -66,6 +68,21 @@ class HistoryPanel:
             f"{len(nodes) - len(listed):,} older plans are not listed; name or pin one to keep it here." if len(listed) < len(nodes) else ""
         )
         return {**shown, "nodes": rows, "lanes": max(lanes.values()) + 1, "note": note, "compared": self._compared()}
+
+    def _show(self, gesture: HistoryGesture) -> None:
+        self._open = gesture.open
+
+    def _swap(self, _gesture: SwapPlansGesture) -> None:
+        if self._first is not None:
+            self._first, self._second = self._other(), self._first
+
+    def _stop_comparing(self, _gesture: StopComparingGesture) -> None:
+        self._first = self._second = None
+
+    def _found(self, number: int) -> int:
+        if not 0 <= number < len(self._session.nodes):
+            raise WorkbenchError("That plan is not in the history.", ["look at the history again"])
+        return number
 
     def _other(self) -> int:
         return self._session.node.number if self._second is None else self._second
@@ -149,13 +166,6 @@ def lanes_of(nodes: tuple[HistoryNode, ...]) -> dict[int, int]:
 
 def _listed(nodes: tuple[HistoryNode, ...]) -> list[HistoryNode]:
     return [node for node in nodes if node.number >= len(nodes) - MOST_NODES or node.name or node.pinned or node.number == 0]
-
-
-def _number(gesture: Gesture, session: Session) -> int:
-    number = gesture.get("number")
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(session.nodes):
-        raise WorkbenchError("That plan is not in the history.", ["look at the history again"])
-    return number
 
 
 def _figures(summary: ReportSummary | None, before: ReportSummary | None) -> list[dict[str, str]]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from workbench.analysis.comparison import Comparison
 from workbench.core.paths import template
@@ -17,11 +16,11 @@ from workbench.visualize import communication, device_grid, graph, memory_map, m
 from workbench.visualize.draw.collapse import open_at_first, scopes_of
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.figures import ROLES, memory_parts
+from workbench.widgets.gestures.looking import ExpandGesture, MomentGesture
 from workbench.widgets.tabs.blocks import Block, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row, seconds_cell
 from workbench.widgets.tabs.communication import collectives_block, communication_blocks, whose
 from workbench.widgets.tabs.compared import figures_block
 
-VIEW_VERBS = ("expand", "moment")
 MOST_ALIVE = 24
 MOST_KERNELS = 40
 NO_HARDWARE = "Choose hardware above to see what a step takes there: its parts, the roofline, and the largest kernels."
@@ -34,12 +33,13 @@ class Views:
     opened: frozenset[str] | None = None
     place: int | None = None
 
-    def after(self, gesture: Mapping[str, Any], report: Report) -> "Views":
-        """Open or close a scope; look at a place of the step, or at its peak again. Raises `WorkbenchError` for what is not there."""
-        if gesture.get("verb") == "moment":
-            place = _place(gesture.get("place"), report)
-            return replace(self, place=None if place == self.place else place)
-        scope = str(gesture.get("scope", ""))[:1000]
+    def at(self, place_text: str, report: Report) -> "Views":
+        """Look at a place of the step, or at its peak again. Raises `WorkbenchError` for a place that is not there."""
+        place = _place(place_text, report)
+        return replace(self, place=None if place == self.place else place)
+
+    def expanded(self, scope: str, report: Report) -> "Views":
+        """Open or close a scope. Raises `WorkbenchError` for one that is not there."""
         if scope not in scopes_of(report.graph):
             raise WorkbenchError(f"The graph has no scope `{scope[:80]}`.", ["open one that it shows"])
         return replace(self, opened=(open_at_first(report.graph) if self.opened is None else self.opened) ^ {scope})
@@ -49,9 +49,8 @@ class Views:
         return self.place if self.place is not None and self.place < len(report.memory_curve.paths) else None
 
 
-def _place(value: Any, report: Report) -> int:
+def _place(text: str, report: Report) -> int:
     count = len(report.memory_curve.paths)
-    text = str(value)
     if not text[:12].isdecimal() or len(text) > 12 or int(text) >= count:
         raise WorkbenchError(f"The step has no place `{text[:40]}`; it has {count}.", ["click on the chart"])
     return int(text)
@@ -100,7 +99,7 @@ def memory_blocks(report: Report, comparison_state: ComparisonState | None, view
     over = memory_over_step(report, comparison.compiled if comparison else None, listed=0, chosen=place)
     hint = "Click a moment of the step to see what is alive there." if place is None else "Click the same moment again for the peak."
     return [
-        picture_block(over, hint, name="memory over the step", opens=Opens("moment", "place")),
+        picture_block(over, hint, name="memory over the step", opens=Opens(MomentGesture, "place")),
         picture_block(memory_map(report, place), name="memory map"),
         *beside,
         _alive(report, place),
@@ -228,7 +227,7 @@ def graph_blocks(report: Report, views: Views) -> list[Block]:
     """The graph of the step, its scopes opened level by level."""
     if not report.graph.nodes:
         return [note_block("The program has no operations.")]
-    return [picture_block(graph(report, views.opened), name="graph", opens=Opens("expand", "scope"))]
+    return [picture_block(graph(report, views.opened), name="graph", opens=Opens(ExpandGesture, "scope"))]
 
 
 def _present(comparison_state: ComparisonState | None) -> Comparison | None:

@@ -17,10 +17,11 @@ from workbench.text.propagation import counted, rejection_text
 from workbench.visualize.spread import laid_out, spread
 from workbench.widgets.board.background_queries import BackgroundQueries, asked
 from workbench.widgets.board.folding import folded, template
+from workbench.widgets.gestures.looking import ExpandGesture, FewestGesture, WeighGesture
+from workbench.widgets.gestures.repairs import DecideGesture
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row
-from workbench.widgets.tabs.explained import acts, decide_act, decided, edits_cell, move_line, place_cell, replay_of
+from workbench.widgets.tabs.explained import act, acts, decide_act, decided, edits_cell, move_line, place_cell, replay_of
 
-REPLAY_VERBS = ("step", "weigh", "fewest")
 MOST_ROWS = 120
 MOST_CONFLICTS = 40
 MOST_LINES = 4  # of one step
@@ -52,16 +53,17 @@ class Replay:
     weighed: frozenset[str] = frozenset()
     fewest: Plan | None = None
 
-    def after(self, gesture: Mapping[str, Any], plan: Plan) -> "Replay":
-        """Raises `WorkbenchError` for a step that is none."""
-        if gesture.get("verb") == "weigh":
-            return replace(self, weighed=self.weighed | {str(gesture.get("conflict", ""))[:2000]})
-        if gesture.get("verb") == "fewest":
-            return replace(self, fewest=plan)
-        step = gesture.get("step")
-        if step is not None and (not isinstance(step, int) or isinstance(step, bool) or step < 0):
-            raise WorkbenchError(f"`{str(step)[:20]}` is no step of a propagation.", ["move the slider"])
+    def at(self, step: int | None) -> "Replay":
+        """The slider moved to a step."""
         return replace(self, step=step)
+
+    def weighing(self, conflict: str) -> "Replay":
+        """The edits of one conflict more asked for."""
+        return replace(self, weighed=self.weighed | {conflict})
+
+    def seeking(self, plan: Plan) -> "Replay":
+        """The fewest statements of a plan asked for."""
+        return replace(self, fewest=plan)
 
 
 def replay_blocks(
@@ -91,12 +93,11 @@ def replay_blocks(
     ]
 
 
-def suggested(gesture: Mapping[str, Any], report: Report, background: BackgroundQueries) -> Edit:
+def suggested(gesture: DecideGesture, report: Report, background: BackgroundQueries) -> Edit:
     """An edit that was found for the present plan, named by its text; raises `LayoutError` for any other."""
-    wanted = str(gesture.get("edit", ""))
-    found = decided(wanted, report, background.known)
+    found = decided(gesture.edit, report, background.known)
     if found is None:
-        raise LayoutError(f"`{wanted[:80]}` was found for another plan.", ["look at the conflicts again"])
+        raise LayoutError(f"`{gesture.edit[:80]}` was found for another plan.", ["look at the conflicts again"])
     return found
 
 
@@ -205,7 +206,7 @@ def _picture(report: Report, step: int, background: BackgroundQueries | None, op
     laid = asked(background, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: laid_out(report, opened))
     if laid is None:
         return {**waiting_block("Reading the graph."), "title": "On the graph"}
-    shown = picture_block(spread(report, step, laid), name="propagation", opens=Opens("expand", "scope"))
+    shown = picture_block(spread(report, step, laid), name="propagation", opens=Opens(ExpandGesture, "scope"))
     return {**shown, "title": "On the graph"}
 
 
@@ -233,7 +234,7 @@ def _conflict_row(
     if is_quick or key in chosen.weighed:
         turned = edits_cell(report, conflict, background)
     else:
-        turned = acts({"label": "Try edits", "gesture": {"verb": "weigh", "conflict": key}, "title": "Each is tried, which takes a moment"})
+        turned = acts(act("Try edits", WeighGesture(key), title="Each is tried, which takes a moment"))
     rejected = conflict.first
     where = place_cell(replay.sites[rejected.wanted.value], rejected.wanted.dim)["path"]
     places = f" and {counted(len(conflict.rejections) - 1, 'more place')}" if len(conflict.rejections) > 1 else ""
@@ -252,7 +253,7 @@ def _fewest(report: Report, chosen: Replay, background: BackgroundQueries | None
     title, plan = "Minimal annotations", report.plan
     count = counted(len(plan.layout.statements), "statement")
     if chosen.fewest is not plan:
-        ask = acts({"label": "Find the fewest statements", "gesture": {"verb": "fewest"}})
+        ask = acts(act("Find the fewest statements", FewestGesture()))
         text = {"text": f"{count} now. Which of them are needed for every value to lie as it does?", "wrap": True}
         return block(title, (Column(""), Column("")), [row("ask", text, ask)])
     try:

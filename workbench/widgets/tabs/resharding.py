@@ -3,8 +3,7 @@
 Edits are tried when a hand asks for them, for a report is made of each; what was found stays with the report that it is of.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from workbench.core.paths import template
 from workbench.errors import WorkbenchError
@@ -33,9 +32,8 @@ def resharding_blocks(report: Report, comparison_state: ComparisonState | None, 
     return [*entries, *_warned(report, comparison_state), *padding_blocks(report, paint), *_free(free, paint)]
 
 
-def try_edits(gesture: Mapping[str, Any], report: Report, background: BackgroundQueries | None = None) -> None:
+def try_edits(key: str, report: Report, background: BackgroundQueries | None = None) -> None:
     """Look for the remedies of one resharding, aside where that is possible; raises `WorkbenchError` if the plan has it no more."""
-    key = gesture.get("key")
     found = next((each for each in report.reshards if key_of(each) == key), None)
     if found is None:
         raise WorkbenchError("The plan reshards nothing there any more.", ["look at the table again"])

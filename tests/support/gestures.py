@@ -1,0 +1,23 @@
+"""Gestures as the page sends them, read and answered without a board."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.widgets.board import drag, edit_table
+from workbench.widgets.gestures.codec import read_gesture
+from workbench.widgets.gestures.one_tensor import TakeGesture
+
+
+def edit_of(message: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
+    """The edit that a message asks for."""
+    return edit_table.edit_of(read_gesture(message), plan, report)
+
+
+def taken(message: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, Any]:
+    """What a hand is shown that takes a chip."""
+    gesture = read_gesture({"verb": "take", **message})
+    assert isinstance(gesture, TakeGesture)
+    return drag.taken(gesture, plan, report)

@@ -1,0 +1,110 @@
+"""Arguments that several commands share, and how a command is added."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from workbench.cli.plans import DEFAULT_MESH
+
+TERMS = """\
+words used here:
+  mesh     the devices as a grid with named axes: "data:4 model:2" is 4 x 2 = 8 devices
+  layout   which tensor dimension is split over which mesh axis: "batch:data; d_ff:model";
+           "params/head=[-, model]" places one argument in its own way ("-" keeps a dimension whole),
+           "@mlp/dot_general=[data, ?, model]" constrains an intermediate value ("?" leaves it to the partitioner)
+  plan     a program, a mesh and a layout; PLAN.json is one that was saved
+"""
+
+
+def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], None], text: str, example: str) -> argparse.ArgumentParser:
+    """A command about one plan: a document, or a model with a mesh and a layout."""
+    parser = add_parser(added, name, text, epilog=f"{TERMS}\nexample:\n  {example}\n")
+    parser.add_argument("plan", nargs="?", metavar="PLAN.json", help="a saved plan")
+    parser.add_argument("--model", metavar="NAME", help="a model of the zoo (`workbench models` lists them), or package.module:function")
+    parser.add_argument(
+        "-a",
+        "--argument",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an argument of the model, such as layers=2; may be repeated",
+    )
+    parser.add_argument("--mesh", metavar="AXES", help=f'mesh axes and sizes (default for a model: "{DEFAULT_MESH}")')
+    parser.add_argument("--layout", metavar="RULES", help="what is split over which axis (default for a model: everything replicated)")
+    parser.add_argument("--remat", metavar="POLICY", help="what a layer keeps for its backward pass: none, full, dots, save:NAME+NAME, ...")
+    parser.add_argument("--precision", metavar="TYPE", help="what the step is computed in: bfloat16, params=bfloat16,moments=float32, ...")
+    parser.add_argument("--hardware", metavar="NAME", help='what it is planned for: "TPU v5p 8x8x16", "32 nodes of 8 H100"')
+    parser.add_argument(
+        "--axis-assignment",
+        "--wiring",
+        metavar="ROUTES",
+        help='which mesh axis runs over which links: "data:x+y; model:z" (default: by itself)',
+    )
+    parser.add_argument(
+        "--pipeline",
+        metavar="STAGES",
+        help='how the step is pipelined: "stages:4 micro_batches:16 schedule:1f1b"; a schedule that goes round wants chunks, too: '
+        '"schedule:interleaved chunks:2"',
+    )
+    add_hardware_file(parser)
+    add_allow(parser)
+    parser.set_defaults(command=function, parser=parser, serves=name == "serve")
+    return parser
+
+
+def add_parser(added: Any, name: str, text: str, *, description: str | None = None, epilog: str | None = None) -> argparse.ArgumentParser:
+    """A command, or a verb of one; its description is the text as a sentence, if no other is given."""
+    parser: argparse.ArgumentParser = added.add_parser(
+        name,
+        help=text,
+        description=description or f"{text[0].upper()}{text[1:]}.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def add_json(command: argparse.ArgumentParser, besides: str = "") -> None:
+    """One JSON object in place of text."""
+    command.add_argument("--json", action="store_true", help=f"print one JSON object instead of tables{besides}")
+
+
+def add_time_limit(command: argparse.ArgumentParser) -> None:
+    """How long it may take."""
+    command.add_argument("--time-limit", type=duration, metavar="SECONDS", help="give up after so many seconds (default: never)")
+
+
+def add_hardware_file(command: argparse.ArgumentParser) -> None:
+    """Hardware of one's own, beside the catalogue."""
+    command.add_argument(
+        "--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware/hardware.toml"
+    )
+
+
+def add_allow(command: argparse.ArgumentParser) -> None:
+    """Modules whose programs a file may name."""
+    command.add_argument(
+        "--allow",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        help="let files name programs of this module, which is imported then; may be repeated (WORKBENCH_ALLOW=mine,other does the same)",
+    )
+
+
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1")
+    return int(text)
+
+
+def duration(text: str) -> float:
+    """Seconds, more than none and not endless."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return seconds

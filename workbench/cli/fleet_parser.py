@@ -1,0 +1,34 @@
+"""What may be written after `workbench fleet`."""
+
+from typing import Any
+
+from workbench.cli import fleets
+from workbench.cli.arguments import add_allow, add_json, add_parser, positive
+
+
+def add_fleet(added: Any) -> None:
+    """The command `fleet` and its verbs."""
+    command = add_parser(
+        added,
+        "fleet",
+        "train many models at once on the attached devices, or see beforehand what that would take",
+        description="Train many models at once, each cut into shards that fit a device, or simulate that from units timed here.",
+        epilog="examples:\n  workbench fleet run grid.toml --devices 2\n  workbench fleet simulate grid.toml --devices 8 --policy all\n",
+    )
+    verbs = command.add_subparsers(required=True, metavar="VERB")
+    for name, function, text in (
+        ("run", fleets.run, "train the models, and print the measured schedule beside the predicted one"),
+        ("simulate", fleets.simulate, "time each unit on one device here, and print the schedule on any number of them"),
+    ):
+        verb = add_parser(verbs, name, text)
+        verb.add_argument("file", metavar="FILE", help="which models to train, in TOML or JSON")
+        verb.add_argument("--devices", type=positive, metavar="N", help="so many devices (default: the file's, else all there are)")
+        verb.add_argument("--memory", metavar="TEXT", help='what may be used of each device: "2 GiB"')
+        several = ", `all`, or `exact` for the optimum of a small case" if name == "simulate" else ""
+        verb.add_argument("--policy", metavar="NAME", help=f"which model runs next: sharded-lrtf, round-robin, ...{several}")
+        if name == "run":
+            verb.add_argument("--folder", metavar="DIR", help="keep checkpoints there, and go on from the one that is there")
+            verb.add_argument("--follow", action="store_true", help="models added to FILE meanwhile join, those taken out of it stop")
+        add_allow(verb)
+        add_json(verb, "; progress goes to stderr")
+        verb.set_defaults(command=function, parser=verb)

@@ -1,0 +1,124 @@
+"""Annotations by hand: from what a hand said of a tensor or value, beside where it lies, to an edit."""
+
+from dataclasses import replace
+
+from workbench.core.layout_text import group_text
+from workbench.core.paths import matches
+from workbench.core.sharding import Sharding
+from workbench.errors import LayoutError
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
+from workbench.plan.statement_edits import GroupValues, SetBarrier, UngroupValues
+from workbench.reports.report import Report
+from workbench.widgets.board.gesture_target import GestureTarget, held
+from workbench.widgets.board.marks import is_at
+from workbench.widgets.board.tensor_edits import place_of, unless_empty
+from workbench.widgets.gestures.annotation import (
+    BarrierGesture,
+    GroupGesture,
+    KeepOutGesture,
+    OpenGesture,
+    RoundGesture,
+    UnbarGesture,
+    UngroupGesture,
+    UnreducedGesture,
+)
+from workbench.widgets.gestures.table import EditMaker, Kind, means
+
+BETWEEN_STEPS = "what a step takes and gives is handed on as whole values"
+
+
+def barrier_at(plan: Plan, thing: GestureTarget) -> tuple[str, str]:
+    """The place of the barrier that holds for it, and what that lets through; its own place, and nothing, if there is none."""
+    return next((each for each in plan.layout.barriers if is_at(each[:1], thing.path, thing.line)), (thing.place, ""))
+
+
+def open_edit(gesture: OpenGesture, plan: Plan, report: Report) -> Edit:
+    """Open to further axes, or closed on those it has."""
+    thing = held(gesture, plan, report)
+    return thing.edit(_opened(thing, place_of(gesture, thing), is_open=gesture.open))
+
+
+def keep_out_edit(gesture: KeepOutGesture, thing: GestureTarget) -> Edit:
+    """An axis kept out, or let in again."""
+    others = tuple(each for each in thing.given.replicated if each != gesture.axis)
+    kept = (*others, gesture.axis) if gesture.out else others
+    return thing.edit(unless_empty(thing, replace(thing.given, replicated=kept)))
+
+
+def _round(gesture: RoundGesture, plan: Plan, report: Report) -> Edit:
+    thing = held(gesture, plan, report)
+    return thing.edit(_with_priority(thing.given, place_of(gesture, thing), gesture.priority))
+
+
+def _group(gesture: GroupGesture, plan: Plan, report: Report) -> Edit:
+    return GroupValues((held(gesture, plan, report).place, _other_place(gesture.name, plan)))
+
+
+def _barrier(gesture: BarrierGesture, plan: Plan, report: Report) -> Edit:
+    return SetBarrier(barrier_at(plan, held(gesture, plan, report))[0], gesture.allows or None)
+
+
+def _ungroup(gesture: UngroupGesture, plan: Plan, _report: Report) -> Edit:
+    """A group taken back, named by its text."""
+    found = next((places for places in plan.layout.groups if group_text(places) == gesture.group), None)
+    if found is None:
+        raise LayoutError(f"There is no `{gesture.group[:80]}` any more.", ["look at the layout again"])
+    return UngroupValues(found)
+
+
+def _opened(thing: GestureTarget, place: int, *, is_open: bool) -> Sharding | None:
+    """Open to further axes, or closed on those it has; a dimension without axes left to propagation, or kept whole."""
+    axes, given = thing.given.dims[place], thing.given
+    if not axes:
+        return unless_empty(thing, given.with_dim(place, None if is_open else ()))
+    flags = given.open or (False,) * len(given.dims)
+    return replace(given, open=(*flags[:place], is_open, *flags[place + 1 :]))
+
+
+def _with_priority(given: Sharding, place: int, priority: int) -> Sharding:
+    now = given.priorities or (0,) * len(given.dims)
+    return replace(given, priorities=(*now[:place], priority, *now[place + 1 :]))
+
+
+def _unreduced(gesture: UnreducedGesture, plan: Plan, report: Report) -> Edit:
+    """The sum over an axis left to do, or done again. What is left to propagation is closed as it lies: open, it asks for the whole."""
+    thing, axis = held(gesture, plan, report), gesture.axis
+    if not thing.is_value:
+        raise LayoutError(
+            f"`{thing.subject}` cannot be a partial sum over `{axis}`: {BETWEEN_STEPS}.",
+            ["ask for the partial sum of an intermediate value, in Values", "split one of its dimensions over the axis"],
+        )
+    others = tuple(each for each in thing.given.unreduced if each != axis)
+    if not gesture.left:
+        return thing.edit(unless_empty(thing, replace(thing.given, unreduced=others)))
+    dims = tuple(now if asked is None else asked for asked, now in zip(thing.given.dims, thing.axes, strict=True))
+    place = next((place for place, axes in enumerate(dims) if axis in axes), None)
+    if place is not None:
+        raise LayoutError(
+            f"`{thing.subject}` has `{thing.called(place)}` on mesh axis `{axis}`: a device has a part of it there, not a part of a sum.",
+            [f"leave `{thing.called(place)}` whole first", "choose an axis that none of its dimensions lies on"],
+        )
+    kept = tuple(each for each in thing.given.replicated if each != axis)
+    return thing.edit(Sharding(dims, replicated=kept, unreduced=(*others, axis)))
+
+
+def _other_place(name: str, plan: Plan) -> str:
+    """As a person names it: `@` may be left out before a value."""
+    name = name.strip()
+    is_argument = any(matches(name, tensor.path) for tensor in plan.program.arguments)
+    return name if name.startswith("@") or is_argument or not name else f"@{name}"
+
+
+ANNOTATION_EDITS: dict[Kind, EditMaker] = dict(
+    [
+        means(OpenGesture, open_edit),
+        means(RoundGesture, _round),
+        means(KeepOutGesture, lambda gesture, plan, report: keep_out_edit(gesture, held(gesture, plan, report))),
+        means(UnreducedGesture, _unreduced),
+        means(GroupGesture, _group),
+        means(BarrierGesture, _barrier),
+        means(UngroupGesture, _ungroup),
+        means(UnbarGesture, lambda gesture, _plan, _report: SetBarrier(gesture.at, None)),
+    ]
+)

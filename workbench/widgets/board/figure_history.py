@@ -1,0 +1,33 @@
+"""The figures of the present plan, tier by tier, and those of the plan before: what an edit changed is told within a tier."""
+
+from workbench.reports.report import Report
+from workbench.widgets.board.comparison_state import ComparisonState, comparison_state
+from workbench.widgets.board.figure import Figure
+from workbench.widgets.board.figures import figures
+from workbench.widgets.run.jobs import Jobs
+
+
+class FigureHistory:
+    """`now` are the figures as they stand; `comparison_state` sets them against what was compiled and measured."""
+
+    def __init__(self) -> None:
+        self.now: tuple[Figure, ...] = ()
+        self.comparison_state: ComparisonState | None = None
+        self._by_tier: dict[str, tuple[Figure, ...]] = {}  # of the present plan
+        self._before: dict[str, tuple[Figure, ...]] = {}  # of the plan before
+
+    def begin(self) -> None:
+        """Another plan: what stands is the plan before."""
+        self._before, self._by_tier = self._by_tier, {}
+
+    def learn(self, report: Report, jobs: Jobs) -> None:
+        """Set the present report against what was compiled and measured."""
+        live = jobs.live
+        self.comparison_state = comparison_state(report, jobs.compiling, live, self.comparison_state)
+        ran, own = live.shown(report.plan), live.of(report.plan)
+        found = figures(report, self.comparison_state, ran.measurement if ran else None, stale=own is None)
+        self.now = self._by_tier[report.tier] = found
+
+    def before(self, tier: str) -> tuple[Figure, ...]:
+        """Of the plan before, in this tier if it was there."""
+        return self._before.get(tier) or next(iter(self._before.values()), ())

@@ -1,0 +1,31 @@
+"""What a drop would do, worked out while the hand still holds the chip."""
+
+import logging
+
+from workbench.errors import WorkbenchError
+from workbench.session.session import Session
+from workbench.widgets.board.edit_table import edit_of
+from workbench.widgets.board.figures import figures
+from workbench.widgets.gestures.codec import read_gesture
+from workbench.widgets.gestures.gesture import Message
+from workbench.widgets.gestures.running import CompileGesture
+from workbench.widgets.run.jobs import Jobs
+
+FORESEEN_WITHIN = 0.1  # seconds that a report may take to be made before it is asked for
+_log = logging.getLogger(__name__)
+
+
+def foresee(message: Message, session: Session, jobs: Jobs) -> None:
+    """Silently, and only where that takes no time, as the hand may do something else. What is wrong with it is said when it is done. What
+    compiles starts while the hand is over the button."""
+    if message.get("verb") == CompileGesture.verb:
+        jobs.expect_compilation(session.plan)
+        return
+    if session.seconds > FORESEEN_WITHIN or session.plan.pipeline is not None:
+        return
+    try:
+        figures(session.foresee(edit_of(read_gesture(message), session.plan, session.report)))
+    except WorkbenchError:
+        pass
+    except Exception:  # noqa: BLE001 - nobody asked yet
+        _log.exception("What %r would do is not known", dict(message))

@@ -1,0 +1,97 @@
+"""From what comes over the wire to a gesture. Every field is checked here, and nothing else is believed."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from typing import Any, get_type_hints
+
+from workbench.errors import LayoutError, unknown_name
+from workbench.widgets.gestures.fields import Reader, needed
+from workbench.widgets.gestures.gesture import TABLES, EditGesture, Gesture, Message
+from workbench.widgets.gestures.members import ALL_GESTURES, BOARD_GESTURES
+from workbench.widgets.gestures.target_hardware import HARDWARE_ZONE, HardwareGesture
+
+Members = tuple[type[Gesture], ...]
+MOST_FIELDS, MOST_ENTRIES, MOST_LETTERS = 24, 64, 2_000
+"""Of a gesture; entries of a list in it, letters of a text. The longest texts are places, the longest lists the axes of a mesh."""
+
+
+def read_gesture(message: Message, members: Members = BOARD_GESTURES) -> Gesture:
+    """The gesture of a message; raises `WorkbenchError` for one that no page sends."""
+    verify_gesture(message)
+    verb = needed()(message.get("verb"), "verb", message)
+    kind = kind_of(message, members)
+    if kind is None:
+        edits = dict.fromkeys(each.verb for each in members if issubclass(each, EditGesture))
+        raise LayoutError(*unknown_name("gesture", verb, edits))
+    read = _READERS[kind]
+    given = {field.name: reader(message.get(field.name), field.name, message) for field, reader in read if _is_read(field, message)}
+    return kind(**given)
+
+
+def kind_of(message: Message, members: Members = BOARD_GESTURES) -> type[Gesture] | None:
+    """Which of the members a message is about, `None` for none of them. Raises where only its verb is known."""
+    verb = message.get("verb")
+    alike = [each for each in members if isinstance(verb, str) and each.verb == verb.strip()]
+    if not alike or not alike[0].apart_by:
+        return alike[0] if alike else None
+    apart = message.get(alike[0].apart_by)
+    found = next((each for each in alike if each.apart == apart), None)
+    if found is None:
+        raise alike[0].unknown(apart)
+    return found
+
+
+def verify_gesture(message: Message) -> None:
+    """Raises `LayoutError` for a gesture that no page makes: too many fields, or too long ones. A file's text has a bound of its own."""
+    if len(message) > MOST_FIELDS:
+        raise LayoutError(f"The gesture has {len(message):,} fields; {MOST_FIELDS} are the most.", ["reload the page"])
+    for name, value in message.items():
+        kind, size = _measured(value)
+        most = MOST_ENTRIES if kind == "entries" else MOST_LETTERS
+        if size > most and (message.get("verb"), name) != ("open_file", "text"):
+            raise LayoutError(f"`{str(name)[:40]}` of the gesture has {size:,} {kind}; {most:,} are the most.", ["reload the page"])
+
+
+def zone_of(message: Message) -> str:
+    """Where the hand was: the zone that shows the refusal of this gesture, also of one that cannot be read."""
+    verb, zone = message.get("verb"), message.get("zone")
+    kind = next((each for each in BOARD_GESTURES if each.verb == verb), Gesture)
+    if zone == TABLES and kind.refused_at != HARDWARE_ZONE:
+        return TABLES
+    return kind.refused_at or next((message[field] for field in kind.refused_by if isinstance(message.get(field), str)), "")
+
+
+def asked_hardware(message: Message) -> tuple[str, str] | None:
+    """The chip and the shape that a gesture asks for; `None` if it is no such gesture."""
+    if message.get("verb") != HardwareGesture.verb:
+        return None
+    return str(message.get("chip", ""))[:80], str(message.get("shape", ""))[:200]
+
+
+def _is_read(field: Field[Any], message: Message) -> bool:
+    """What is missing has its default, or if it has none is read as nothing."""
+    return field.name in message or field.default is MISSING
+
+
+def _readers(kind: type[Gesture]) -> tuple[tuple[Field[Any], Reader], ...]:
+    """How each field is read, as its type says."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple((each, hints[each.name].__metadata__[0]) for each in fields(kind))
+
+
+def _measured(value: object) -> tuple[str, int]:
+    """What a field has many of, and how many: entries of a list, else letters."""
+    if isinstance(value, list | Mapping):
+        inner = max((len(str(each)[: MOST_LETTERS + 1]) for each in value), default=0)
+        return ("entries", len(value)) if inner <= MOST_LETTERS else ("letters", inner)
+    if isinstance(value, str):
+        return "letters", len(value)
+    return "digits", len(f"{value:e}") if isinstance(value, float) else 0 if value is None else _digits(value)
+
+
+def _digits(value: object) -> int:
+    """Of a whole number; Python refuses to print one of thousands."""
+    return value.bit_length() // 3 if isinstance(value, int) else 1
+
+
+_READERS = {kind: _readers(kind) for kind in ALL_GESTURES}

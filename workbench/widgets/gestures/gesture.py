@@ -1,0 +1,48 @@
+"""What every gesture is: a frozen value with the word it goes by on the wire."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+from workbench.errors import WorkbenchError
+from workbench.widgets.gestures.fields import Zone
+
+Message = Mapping[str, Any]
+"""A gesture as it comes over the wire: JSON that nobody has looked at yet."""
+TABLES = "tables"
+"""The zone over the tables, for what is done with their chips."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gesture:
+    """Something a hand did; each member names the fields it has, and how they are read.
+
+    `verb` is the word on the wire. Where several members share one, the field `apart_by` tells them apart, and has the value `apart`.
+    A refusal is shown in `refused_at`, or where that is empty in the zone that one of the fields `refused_by` names.
+    """
+
+    verb: ClassVar[str] = ""
+    apart_by: ClassVar[str] = ""
+    apart: ClassVar[str] = ""
+    refused_at: ClassVar[str] = ""
+    refused_by: ClassVar[tuple[str, ...]] = ("axis", "zone")
+
+    zone: Zone = field(default="", kw_only=True)
+
+    @classmethod
+    def unknown(cls, name: Any) -> WorkbenchError:
+        """There is no member of this verb that is told apart by `name`."""
+        return WorkbenchError(f"`{str(name)[:40]}` is no `{cls.verb}`.", ["reload the page"])
+
+    def as_message(self) -> dict[str, Any]:
+        """The JSON that the page sends for it; fields that say nothing are left out."""
+        shown = {each.name: getattr(self, each.name) for each in fields(self)}
+        said = {name: list(value) if isinstance(value, tuple) else value for name, value in shown.items() if value is not None}
+        if not self.zone:
+            del said["zone"]
+        return {"verb": self.verb, **({self.apart_by: self.apart} if self.apart_by else {}), **said}
+
+
+@dataclass(frozen=True, slots=True)
+class EditGesture(Gesture):
+    """A gesture that asks for another plan: `EDITS` of the board has the edit it means."""

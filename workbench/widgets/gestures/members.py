@@ -1,0 +1,54 @@
+"""All gestures there are: the tests run over these tuples, so that a new member is under every law at once."""
+
+from workbench.widgets.gestures import (
+    annotation,
+    dims,
+    fleet_controls,
+    looking,
+    mesh,
+    one_tensor,
+    plan_files,
+    plan_tree,
+    repairs,
+    running,
+    stage_changes,
+    target_hardware,
+)
+from workbench.widgets.gestures.gesture import Gesture
+
+EDIT_GESTURES: tuple[type[Gesture], ...] = (
+    *(dims.DropGesture, dims.MajorGesture),
+    *(one_tensor.OwnGesture, one_tensor.OwnWholeGesture, one_tensor.OpenDimGesture, one_tensor.ByRulesGesture),
+    *(annotation.OpenGesture, annotation.RoundGesture, annotation.KeepOutGesture, annotation.UnreducedGesture),
+    *(annotation.GroupGesture, annotation.BarrierGesture),
+    *(dims.PrioritizeGesture, annotation.UngroupGesture, annotation.UnbarGesture),
+    *(dims.WholeGesture, dims.RenameDimGesture),
+    *(mesh.ResizeGesture, mesh.AddAxisGesture, mesh.RemoveAxisGesture, mesh.RenameAxisGesture, mesh.ShiftAxisGesture),
+    *(mesh.OrderAxesGesture, target_hardware.HardwareGesture, target_hardware.AxisAssignmentGesture, repairs.MendGesture),
+    *(stage_changes.MakePipelineGesture, stage_changes.RemovePipelineGesture, stage_changes.StagesGesture),
+    *(stage_changes.MicroBatchesGesture, stage_changes.ChunksGesture, stage_changes.ScheduleGesture),
+    *(stage_changes.StageRematGesture, stage_changes.EngineGesture, stage_changes.StageAxisGesture, stage_changes.BoundaryGesture),
+    *(stage_changes.BalanceTimeGesture, stage_changes.BalanceMemoryGesture, stage_changes.BucketsGesture),
+    repairs.RecipeGesture,
+)
+"""Those that ask for another plan."""
+BOARD_GESTURES: tuple[type[Gesture], ...] = (
+    *EDIT_GESTURES,
+    *(plan_tree.UndoGesture, plan_tree.RedoGesture, plan_tree.HistoryGesture, plan_tree.GoGesture, plan_tree.NamePlanGesture),
+    *(plan_tree.PinGesture, plan_tree.ComparePlansGesture, plan_tree.SwapPlansGesture, plan_tree.StopComparingGesture),
+    *(plan_files.SaveGesture, plan_files.OpenFileGesture, plan_files.ExportGesture, plan_files.LinkGesture, plan_files.CloseSheetGesture),
+    *(repairs.RecipesGesture, repairs.RecipeAxisGesture, repairs.TryEditsGesture, repairs.DecideGesture, one_tensor.TakeGesture),
+    *(looking.TabGesture, looking.SelectGesture, looking.FoldGesture, looking.WhyGesture, looking.TryBoundaryGesture),
+    *(looking.StepGesture, looking.WeighGesture, looking.FewestGesture, looking.ExpandGesture, looking.MomentGesture),
+    *(running.RunGesture, running.CancelGesture, running.CompileGesture, running.CancelCompilationGesture, running.CompileAtRestGesture),
+    *(running.DismissGesture, running.RefreshGesture),
+)
+"""Those of the board over one plan."""
+FLEET_GESTURES: tuple[type[Gesture], ...] = (
+    *(fleet_controls.PolicyGesture, fleet_controls.MemoryGesture, fleet_controls.BudgetGesture, fleet_controls.DevicesGesture),
+    *(fleet_controls.TimeUnitsGesture, fleet_controls.CancelTimingGesture, fleet_controls.StopModelGesture),
+    *(fleet_controls.RereadGesture, fleet_controls.LeaveGesture, fleet_controls.ReturnGesture),
+    *(running.RunGesture, running.CancelGesture, running.RefreshGesture),
+)
+"""Those of the board over many models."""
+ALL_GESTURES = tuple(dict.fromkeys((*BOARD_GESTURES, *FLEET_GESTURES)))

@@ -1,0 +1,19 @@
+"""What a board answers to the gestures of its runs and compilations."""
+
+from workbench.session.session import Session
+from workbench.widgets.board.state import axis_colours
+from workbench.widgets.gestures.running import CancelCompilationGesture, CancelGesture, CompileGesture, RunGesture
+from workbench.widgets.gestures.table import Handlers, on
+from workbench.widgets.run.jobs import Jobs
+
+
+def job_handlers(session: Session, jobs: Jobs) -> Handlers:
+    """Each is about the present plan, as it was predicted."""
+    return dict(
+        [
+            on(RunGesture, lambda gesture: jobs.run(session.report.prediction, gesture.steps, axis_colours(session.plan))),
+            on(CancelGesture, lambda _: jobs.cancel_run()),
+            on(CompileGesture, lambda _: jobs.compile(session.report.prediction)),
+            on(CancelCompilationGesture, lambda _: jobs.cancel_compilation()),
+        ]
+    )
