@@ -25,7 +25,7 @@ from benchmarks.corpus.program import TARGET, ThirdPartyProgram
 from benchmarks.corpus.split import is_ranged
 from benchmarks.corpus.third_party import PROGRAMS
 from workbench.analysis.analyze import analyze
-from workbench.analysis.ranges import KERNELS, MEMORY, SENT, SHIPPED, is_counted
+from workbench.analysis.ranges import KERNELS, MEMORY, RANGES_FILE, SENT, is_counted
 from workbench.engine import shared_worker
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
@@ -137,7 +137,7 @@ def main() -> None:
             rows.append({**where, "low": low, "high": high, "cases": len(residuals[tier])})
             print(f"{figure:<10}{tier:<14}{low:>8.3f}{high:>8.3f}  of {len(residuals[tier])} cases")
     versions = next((answers.versions for each in chosen if (answers := read_answers(each.name))), {})
-    Path(SHIPPED).write_text(text_of(rows, ", ".join(f"{name} {versions[name]}" for name in ("jax", "libtpu"))), encoding="utf-8")
+    Path(RANGES_FILE).write_text(text_of(rows, ", ".join(f"{name} {versions[name]}" for name in ("jax", "libtpu"))), encoding="utf-8")
     if options.json:
         print(json.dumps({f"{row['figure']}_{row['tier']}": [row["low"], row["high"], row["cases"]] for row in rows}))
 

@@ -15,7 +15,7 @@ from workbench.models.data import text
 from workbench.models.mixture import mixture
 from workbench.models.mixture import weights as mixture_weights
 from workbench.models.mixture.config import PRESETS
-from workbench.models.mixture.experts import assign, experts, placed, route
+from workbench.models.mixture.experts import assign, experts, make_dispatch_mask, route
 from workbench.models.mixture.layouts import expert_parallel
 from workbench.plan.plan import Plan
 
@@ -82,7 +82,7 @@ def test_an_expert_keeps_the_tokens_that_its_router_gives_most(config):
 def test_a_place_is_for_one_token_and_first_choices_come_first():
     config = replace(TOP2, capacity_factor=0.5)
     gates, _ = route(logits(config), config)
-    mask = placed(gates, config)
+    mask = make_dispatch_mask(gates, config)
     assert mask.sum(1).max() == 1, "a place has one token at most"
     assert mask.sum(3).max() == 1, "a token has one place in an expert at most"
     assert not (mask.sum(3) * (gates == 0)).any(), "and none in an expert it did not choose"

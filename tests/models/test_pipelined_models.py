@@ -17,7 +17,7 @@ from workbench.models.amoebanet import weights as amoebanet_weights
 from workbench.models.decoder import config as decoder_config
 from workbench.models.deep_unet import config as deep_unet_config
 from workbench.models.deep_unet import deep_unet
-from workbench.pipeline.balance import at, balance, bucket_rule
+from workbench.pipeline.balance import balance, bucket_rule, evaluate_starts
 from workbench.pipeline.simulate import simulate
 from workbench.pipeline.stage_costs import stage_costs
 from workbench.pipeline.staged_program import staged_program
@@ -79,7 +79,7 @@ def test_the_early_cells_of_an_amoebanet_move_most_and_compute_no_more():
     read and write (GPipe's table 2 implies a balance of 0.5 to 0.6 by time), and even the best cut of whole cells is not even."""
     blocks = cut_amoebanet("gpipe-18-256").network.blocks
     traffic, flops = ([getattr(block, each) for block in blocks] for each in ("traffic", "flops"))
-    by_rule = at(traffic, list(accumulate(bucket_rule(flops, 8)))[:-1]).factor
+    by_rule = evaluate_starts(traffic, list(accumulate(bucket_rule(flops, 8)))[:-1]).factor
     assert 0.3 < by_rule < 0.65 < balance(traffic, 8).factor < 0.95
 
 

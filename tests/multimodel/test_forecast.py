@@ -13,7 +13,7 @@ from workbench.engine.worker.job_payload import WorkerJob
 from workbench.errors import FleetError
 from workbench.multimodel.estimate import layers_of
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.forecast import devices_of, forecast
+from workbench.multimodel.forecast import count_devices, forecast
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,8 @@ def test_the_plan_the_run_and_its_worker_have_one_number_of_devices(program, mon
     fleet = Fleet(tuple(FleetModel(f"m{i}", program) for i in range(models)), devices=asked)
     monkeypatch.setattr(jax, "local_devices", lambda: list(range(attached)))
     assert len(_attached(fleet)) == devices
-    assert devices_of(fleet, attached) == forecast(fleet, attached=attached).devices == devices
-    assert WorkerJob("fleet", "training", fleet, {}).devices == devices_of(fleet)
+    assert count_devices(fleet, attached) == forecast(fleet, attached=attached).devices == devices
+    assert WorkerJob("fleet", "training", fleet, {}).devices == count_devices(fleet)
 
 
 def test_more_devices_than_are_attached_are_refused(program, monkeypatch):

@@ -130,20 +130,20 @@ def test_the_successor_on_the_same_device_keeps_its_shard_and_its_activations():
 
 def test_a_model_that_stops_early_speeds_up_the_rest():
     jobs = of_length(6, 6, 6)
-    whole, stopped = simulate(jobs, 1, LRTF), simulate(jobs, 1, LRTF, happenings=[FleetEvent(3.0, "model stops", 0)])
+    whole, stopped = simulate(jobs, 1, LRTF), simulate(jobs, 1, LRTF, events=[FleetEvent(3.0, "model stops", 0)])
     assert stopped.faults() == []
     assert stopped.makespan == whole.makespan - (6 - sum(each.model == 0 for each in stopped.placed))
 
 
 def test_a_model_that_comes_later_is_trained_whole():
-    schedule = simulate(of_length(4, 4), 1, LRTF, happenings=[FleetEvent(2.5, "model comes", 1)])
+    schedule = simulate(of_length(4, 4), 1, LRTF, events=[FleetEvent(2.5, "model comes", 1)])
     assert schedule.faults() == []
     assert min(each.start for each in schedule.placed if each.model == 1) >= 2.5
     assert schedule.makespan == 8.0
 
 
 def test_a_device_that_leaves_loses_one_unit_and_another_repeats_it():
-    schedule = simulate(of_length(4, 4), 2, LRTF, double_buffer=False, happenings=[FleetEvent(1.5, "device leaves", 1)])
+    schedule = simulate(of_length(4, 4), 2, LRTF, double_buffer=False, events=[FleetEvent(1.5, "device leaves", 1)])
     lost = [each for each in schedule.placed if each.lost]
     assert [(each.device, each.end) for each in lost] == [(1, 1.5)]
     assert schedule.faults() == []
@@ -152,8 +152,8 @@ def test_a_device_that_leaves_loses_one_unit_and_another_repeats_it():
 
 
 def test_a_device_that_returns_works_again():
-    happenings = [FleetEvent(1.0, "device leaves", 1), FleetEvent(3.0, "device returns", 1)]
-    schedule = simulate(of_length(6, 6), 2, LRTF, happenings=happenings)
+    events = [FleetEvent(1.0, "device leaves", 1), FleetEvent(3.0, "device returns", 1)]
+    schedule = simulate(of_length(6, 6), 2, LRTF, events=events)
     assert schedule.faults() == []
     assert any(each.device == 1 and each.start >= 3.0 for each in schedule.placed)
 
@@ -181,7 +181,7 @@ def test_a_decision_is_made_in_less_than_a_millisecond():
         (lambda: Job("a", ()), "Model `a` has 0 units, 1 mini-batches, 1 epochs."),
         (lambda: chain("a", (-1.0,)), "A unit of model `a` lasts less than no time."),
         (
-            lambda: simulate(of_length(2), 1, LRTF, happenings=[FleetEvent(0.0, "model stops", 7)]),
+            lambda: simulate(of_length(2), 1, LRTF, events=[FleetEvent(0.0, "model stops", 7)]),
             "`model stops 7` is nothing that can happen here.",
         ),
         (lambda: optimum(of_length(5000), 2), "The exact optimum of 5,000 units on 2 devices is out of reach."),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from workbench.errors import FleetError
 from workbench.multimodel import ALL_POLICIES, MENU, Job, Pass, ScheduledUnit, Unit, chain, list_bound, lower_bound, policy_named, simulate
-from workbench.multimodel.exact import optimum, prepared
-from workbench.multimodel.expected import expected
+from workbench.multimodel.exact import optimum, prepare_policy
+from workbench.multimodel.expected import predict_rest
 from workbench.multimodel.progress import FleetProgress
 from workbench.text.fleet import list_note, ways_text
 from workbench.text.fleet_schedule import legend_text
@@ -73,9 +73,9 @@ def test_a_legend_says_whose_the_letters_are():
 
 def test_what_an_earlier_run_has_done_is_not_expected_again():
     jobs = [chain("a", (1.0,) * 4), chain("b", (1.0,) * 4)]
-    stand = FleetProgress.at_the_start(jobs, 1, (4, 2))
+    stand = FleetProgress.at_start(jobs, 1, (4, 2))
     predicted = simulate(jobs, 1, LRTF, progress=stand)
-    assert expected(predicted, jobs, (), [4, 4], LRTF).makespan == predicted.makespan == 2.0
+    assert predict_rest(predicted, jobs, (), [4, 4], LRTF).makespan == predicted.makespan == 2.0
 
 
 def test_what_a_unit_changes_is_on_the_host_before_it_is_changed_again():
@@ -104,7 +104,7 @@ def test_a_run_that_keeps_to_its_prediction_is_expected_to(share):
     jobs = [sharing("a", 8), sharing("b", 6, 0.5), sharing("c", 12, 0.25)]
     predicted = simulate(jobs, 2, LRTF)
     ran = [each for each in predicted.placed if each.end <= share * predicted.makespan]
-    rest = expected(predicted, jobs, ran, [each.length for each in jobs], LRTF)
+    rest = predict_rest(predicted, jobs, ran, [each.length for each in jobs], LRTF)
     assert {(each.model, each.unit) for each in (*ran, *rest.placed)} == {(each.model, each.unit) for each in predicted.placed}
     assert rest.makespan == pytest.approx(predicted.makespan, rel=0.15)  # what runs at that moment begins anew
 
@@ -114,23 +114,23 @@ def test_units_that_turn_out_longer_make_the_rest_longer():
     predicted = simulate(jobs, 2, LRTF)
     ran = [replace(each, start=3 * each.start, end=3 * each.end) for each in predicted.placed if each.end <= 3.0]
     last = [each.length for each in jobs]
-    assert expected(predicted, jobs, ran, last, LRTF).makespan == pytest.approx(3 * predicted.makespan)
-    stopped = expected(predicted, jobs, ran, [2, last[1]], LRTF)
+    assert predict_rest(predicted, jobs, ran, last, LRTF).makespan == pytest.approx(3 * predicted.makespan)
+    stopped = predict_rest(predicted, jobs, ran, [2, last[1]], LRTF)
     assert stopped.makespan == pytest.approx(18.0)
-    assert expected(predicted, jobs, predicted.placed, last, LRTF).makespan == predicted.makespan
+    assert predict_rest(predicted, jobs, predicted.placed, last, LRTF).makespan == predicted.makespan
 
 
 def test_a_lost_unit_is_done_again():
     jobs = [chain("a", (1.0,) * 3)]
     ran = [ScheduledUnit(0, 0, 0, 0.0, 1.0, 0.0), ScheduledUnit(0, 1, 0, 1.0, 1.5, 1.0, lost=True)]
-    assert expected(simulate(jobs, 1, LRTF), jobs, ran, [3], LRTF).makespan == pytest.approx(3.5)
+    assert predict_rest(simulate(jobs, 1, LRTF), jobs, ran, [3], LRTF).makespan == pytest.approx(3.5)
 
 
 def test_the_exact_policy_follows_the_solver():
     jobs = [chain(name, (1.0,) * units) for name, units in zip("abc", (4, 4, 8), strict=True)]
-    policy = prepared(policy_named("exact"), jobs, 2)
+    policy = prepare_policy(policy_named("exact"), jobs, 2)
     assert simulate(jobs, 2, policy, double_buffer=False).makespan == 8.0 == optimum(jobs, 2).schedule.makespan
-    assert prepared(LRTF, jobs, 2) is LRTF
+    assert prepare_policy(LRTF, jobs, 2) is LRTF
     unknown = [*jobs, chain("later", (1.0,) * 4)]
     assert simulate(unknown, 2, policy).faults() == []
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.errors import PipelineError
-from workbench.pipeline.balance import at, balance, bucket_rule
+from workbench.pipeline.balance import balance, bucket_rule, evaluate_starts
 
 COSTS = st.lists(st.integers(0, 9), min_size=1, max_size=7)
 
@@ -32,7 +32,7 @@ def test_what_costs_nothing_is_balanced_and_divides_by_nothing():
 def test_no_other_cut_has_a_cheaper_dearest_piece(costs, data):
     pieces = data.draw(st.integers(1, len(costs)))
     sent = data.draw(st.lists(st.integers(0, 9), min_size=len(costs), max_size=len(costs)))
-    others = [at(costs, starts, sent).worst for starts in combinations(range(1, len(costs)), pieces - 1)]
+    others = [evaluate_starts(costs, starts, sent).worst for starts in combinations(range(1, len(costs)), pieces - 1)]
     assert balance(costs, pieces, sent=sent).worst == min(others)
 
 
@@ -42,7 +42,9 @@ def test_a_boundary_that_is_named_is_kept(costs, data):
     fixed = data.draw(st.lists(st.integers(1, max(len(costs) - 1, 1)), unique=True, max_size=pieces - 1)) if pieces > 1 else []
     found = balance(costs, pieces, fixed=fixed)
     assert set(fixed) <= set(found.starts)
-    assert found.worst == min(at(costs, each).worst for each in combinations(range(1, len(costs)), pieces - 1) if set(fixed) <= set(each))
+    assert found.worst == min(
+        evaluate_starts(costs, each).worst for each in combinations(range(1, len(costs)), pieces - 1) if set(fixed) <= set(each)
+    )
 
 
 def test_what_is_left_over_when_one_block_dominates_is_spread_evenly():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests.support.resharding import TABLE, WEIGHT_UPDATES, reproducer, resharded, weight_update
-from workbench.analysis.remedies import between
+from workbench.analysis.remedies import find_intermediate_shardings
 from workbench.plan.plan import Plan
 from workbench.reports.collective import collective_class
 from workbench.reports.reshard import REMATERIALISED
@@ -40,7 +40,7 @@ def test_where_xla_gathers_whole_shardys_moves_are_planned_and_nothing_is_said()
 
 def test_shardings_in_between_are_one_plain_step_from_both_sides_the_least_sent_first():
     plan = reproducer()
-    assert [str(each) for each in between(plan.report().reshards[0], plan)] == ["[r, c, -]", "[-, -, c+r]"]
+    assert [str(each) for each in find_intermediate_shardings(plan.report().reshards[0], plan)] == ["[r, c, -]", "[-, -, c+r]"]
 
 
 def test_alike_reshards_in_a_loop_are_one_with_their_executions_counted():

@@ -16,8 +16,8 @@ from workbench.models import ALL_MODELS, build
 from workbench.plan.edits import Constrain, Override, SetPipeline, ShardDim
 from workbench.plan.plan import Plan
 from workbench.recipes import ALL_RECIPES, find_recipe, list_recipes
-from workbench.recipes.names import DIMS, Use, is_named
-from workbench.recipes.shards import LAST
+from workbench.recipes.names import DIMS, DimUse, is_named
+from workbench.recipes.shards import SHARD_PRIORITY
 from workbench.reports.report import Report
 from workbench.session.session import Session
 from workbench.spmd.partition import ask_partitioner
@@ -239,7 +239,7 @@ def test_recipes_compose(recipes):
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
         if tensor.role is Role.OPTIMIZER_STATE and len(tensor.shape) > 2:
             assert sorted(sharding.axes) == ["data", "model"], tensor
-            assert sharding.priority(sharding.dims.index(("data",))) == LAST
+            assert sharding.priority(sharding.dims.index(("data",))) == SHARD_PRIORITY
             assert sharding.priority(sharding.dims.index(("model",))) == 0
 
 
@@ -413,17 +413,17 @@ def test_every_recipe_says_what_it_is_and_where_it_is_from():
 @pytest.mark.parametrize(
     ("dim", "use"),
     [
-        ("activation_batch", Use.BATCH),
-        ("num_query_groups", Use.HEADS),
-        ("num_attention_heads", Use.HEADS),
-        ("intermediate_size", Use.HIDDEN),
-        ("ffn_hidden_size", Use.HIDDEN),
-        ("mlp", Use.HIDDEN),
-        ("padded_vocab_size", Use.VOCABULARY),
-        ("exp", Use.EXPERTS),
-        ("num_local_experts", Use.EXPERTS),
-        ("target_seq", Use.SEQUENCE),
-        ("image_height", Use.SPACE),
+        ("activation_batch", DimUse.BATCH),
+        ("num_query_groups", DimUse.HEADS),
+        ("num_attention_heads", DimUse.HEADS),
+        ("intermediate_size", DimUse.HIDDEN),
+        ("ffn_hidden_size", DimUse.HIDDEN),
+        ("mlp", DimUse.HIDDEN),
+        ("padded_vocab_size", DimUse.VOCABULARY),
+        ("exp", DimUse.EXPERTS),
+        ("num_local_experts", DimUse.EXPERTS),
+        ("target_seq", DimUse.SEQUENCE),
+        ("image_height", DimUse.SPACE),
     ],
 )
 def test_names_of_other_libraries_are_known(dim, use):

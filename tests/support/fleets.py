@@ -13,7 +13,7 @@ from workbench.multimodel import lower_bound, policy_named, simulate
 from workbench.multimodel.estimate import estimated_job, layers_of
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_commands import AddModel, FleetCommand, StopModel
-from workbench.multimodel.forecast import FleetForecast, devices_of
+from workbench.multimodel.forecast import FleetForecast, count_devices
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.multimodel.shards import shard_bytes
 from workbench.multimodel.training_events import CommandDone, SchedulePredicted, TrainingDone, TrainingListener, UnitDone
@@ -52,7 +52,7 @@ def times_of(seen: FleetForecast, factor: float = 0.5) -> FleetTimes:
         ends = [*begins[1:], len(layers)]
         job = estimated_job(each.model, begins)
         for place in range(len(job.units)):
-            job = job.measured(place, 1e-3)
+            job = job.with_unit_seconds(place, 1e-3)
         jobs.append(job)
         starts.append(begins)
         needs.append(tuple(int(factor * shard_bytes(layers, a, b)) for a, b in zip(begins, ends, strict=True)))
@@ -99,7 +99,7 @@ class Training:
 
     def __init__(self, handle: ToldHandle, seen: FleetForecast, devices: int = 0) -> None:
         self.handle, self.jobs, self.times = handle, seen.jobs, times_of(seen)
-        self.devices = devices or devices_of(handle.fleet)
+        self.devices = devices or count_devices(handle.fleet)
         self.predicted = simulate(seen.jobs, self.devices, policy_named(handle.fleet.policy))
         self.left = list(self.predicted.placed)
         self.last = {job.name: job.length for job in seen.jobs}

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from workbench.models.layers.recompute import replayed
+from workbench.models.layers.recompute import recompute_all
 from workbench.plan.plan import Plan
 from workbench.tracing import fused_kernel, trace, trace_micro_batch, trace_update
 
@@ -77,11 +77,11 @@ def test_what_is_replayed_is_computed_again_whole_and_gives_the_same_gradient():
     def loss(w, x, wrap):
         return jnp.sum(wrap(lambda w, x: jnp.tanh(x @ w) @ w)(w, x))
 
-    grads = [jax.grad(loss)(jnp.eye(8), jnp.ones((4, 8)), wrap) for wrap in (lambda fn: fn, replayed)]
+    grads = [jax.grad(loss)(jnp.eye(8), jnp.ones((4, 8)), wrap) for wrap in (lambda fn: fn, recompute_all)]
     assert jnp.allclose(*grads)
     flops = [
         report(lambda w, x, wrap=wrap: jax.value_and_grad(loss)(w, x, wrap), S((8, 8), "float32"), S((4, 8), "float32")).flops.unique
-        for wrap in (lambda fn: fn, jax.checkpoint, replayed)
+        for wrap in (lambda fn: fn, jax.checkpoint, recompute_all)
     ]
     one = 2 * 4 * 8 * 8
     assert flops == [5 * one, 6 * one, 7 * one]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import pipelines
 from workbench.models import build
-from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups, in_parts
+from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups, split_gradients
 from workbench.tracing.grad_accumulation.stage_sums import split_task
 from workbench.tracing.stage_partition.partition import network_of, partition_loss
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
@@ -63,7 +63,7 @@ def test_what_every_device_has_not_whole_is_left_as_it_is():
     task = stage.backward(recompute=True)
     _, places = split_task(stage, task, DataParallelGroups(("data",), 2, frozenset(stage.virtual_stage.param_slices[:3])))
     assert places == {0, 1, 2}
-    assert in_parts(task, 3, 4, stage.trained) == (task, frozenset())  # three do not divide four
+    assert split_gradients(task, 3, 4, stage.trained) == (task, frozenset())  # three do not divide four
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_gradient_goes_on_from_its_sum_over_the_batch_part_by_part(last):
     shape = jax.ShapeDtypeStruct((8, 8), jnp.float32)
     stage = whole(partition_loss(loss, {"w": shape}, {"x": jax.ShapeDtypeStruct((4, 8), jnp.float32)}).network)
     task = stage.backward(recompute=True)
-    split, places = in_parts(task, 2, 4, stage.trained)
+    split, places = split_gradients(task, 2, 4, stage.trained)
     values = list(values_of(task.specs))
     assert places == {0}
     np.testing.assert_allclose(split.call(*values)[0].sum(axis=0), task.call(*values)[0], rtol=1e-5, atol=1e-6)

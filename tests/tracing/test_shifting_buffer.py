@@ -88,12 +88,14 @@ def test_stages_lie_on_their_own_devices_beside_a_batch_that_is_split():
     mesh = jax.make_mesh((4, 2), ("stage", "data"), axis_types=(AxisType.Auto,) * 2)
     weights, h, number = case(4, 8, 1)
 
-    def hold(tree):
+    def place_on_stages(tree):
         at = [NamedSharding(mesh, PartitionSpec("stage", *[FREE] * (leaf.ndim - 1))) for leaf in jax.tree.leaves(tree)]
         return jax.lax.with_sharding_constraint(tree, jax.tree.unflatten(jax.tree.structure(tree), at))
 
     staged, split = NamedSharding(mesh, PartitionSpec("stage")), NamedSharding(mesh, PartitionSpec(None, "data"))
-    step = jax.jit(jax.value_and_grad(lambda *given: pipelined(*given, hold=hold)), in_shardings=(staged, split, split))
+    step = jax.jit(
+        jax.value_and_grad(lambda *given: pipelined(*given, place_on_stages=place_on_stages)), in_shardings=(staged, split, split)
+    )
     compiled = step.lower(weights, h, number).compile()
     text = compiled.as_text()
     assert "collective-permute" in text

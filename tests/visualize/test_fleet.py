@@ -22,7 +22,7 @@ JOBS = (job("wide", 0.02, 8), job("narrow", 0.01, 6), job("deep", 0.03, 3))
 LRTF = policy_named("sharded-lrtf")
 PREDICTED = simulate(JOBS, 2, LRTF)
 GONE = (FleetEvent(0.3, "device leaves", 1), FleetEvent(0.35, "device returns", 1))
-RAN = simulate(JOBS, 2, LRTF, double_buffer=False, happenings=GONE)
+RAN = simulate(JOBS, 2, LRTF, double_buffer=False, events=GONE)
 MEASURED = FleetMeasurement(("wide", "narrow", "deep"), LRTF.name, JOBS, RAN, PREDICTED, lower_bound(JOBS, 2), {}, (2, 2, 2), "cpu", None)
 BOTH = fleet(MEASURED)
 

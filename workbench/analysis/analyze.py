@@ -31,13 +31,13 @@ def analyze(plan: Plan, hardware: Hardware | None = None, answer: Partitioned | 
         step_time=found.step_time,
         hardware=found.hardware,
         partitioned=answer,
-        details=PlannedDetails(found, _as_run),
+        details=PlannedDetails(found, _analyze_as_run),
     )
     report = diagnose(report, found.planned, found.partitioned.edges)  # edits are tried on what Shardy says, and compared with that
     return with_compiled(report, answer.scheduled) if answer is not None and answer.scheduled is not None else report
 
 
-def _as_run(plan: Plan, hardware: Hardware | None) -> Report | None:
+def _analyze_as_run(plan: Plan, hardware: Hardware | None) -> Report | None:
     """A pipeline in step is another program, planned as that."""
     if plan.pipeline is None or plan.pipeline.engine != "spmd":
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from workbench.analysis.differences import Difference, explain
+from workbench.analysis.differences import Difference, explain_collectives
 from workbench.analysis.kernel_differences import KernelDifference, explain_kernels
 from workbench.analysis.memory_differences import MemoryDifference, explain_memory
 from workbench.core.sharding import base_axis
@@ -19,13 +19,13 @@ from workbench.reports.measurement import Measurement
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 
-CLOSE = 0.02
+SAME_WITHIN = 0.02
 """Relative difference up to which two figures are called the same."""
 
 
 def is_same(one: float, other: float) -> bool:
-    """Within `CLOSE` of each other."""
-    return abs(one - other) <= CLOSE * max(one, other)
+    """Within `SAME_WITHIN` of each other."""
+    return abs(one - other) <= SAME_WITHIN * max(one, other)
 
 
 Volumes = Mapping[tuple[tuple[str, ...], str], int]  # payload bytes by (mesh axes, kind)
@@ -73,16 +73,16 @@ class ComparedFigure(NamedTuple):
     measured: float | None
 
     @property
-    def truest(self) -> float | None:
+    def best_known(self) -> float | None:
         """The figure of the last tier that has it."""
         return self.measured if self.measured is not None else self.compiled
 
     @property
     def error(self) -> float | None:
         """How far the prediction is off, relative to the truest figure there is: 0.1 is a tenth too much."""
-        if self.predicted is None or not self.truest:
+        if self.predicted is None or not self.best_known:
             return None
-        return self.predicted / self.truest - 1
+        return self.predicted / self.best_known - 1
 
     @property
     def verdict(self) -> str:
@@ -105,95 +105,105 @@ class Comparison:
     @cached_property
     def stages(self) -> tuple[StageRow, ...]:
         """Of a pipeline whose stages are programs of their own, each as planned beside what is compiled of it; else none."""
-        planned = self._planned
+        planned = self._pipeline_report
         if planned is None or self.compiled is None:
             return ()
-        return tuple(_stage_row(planned, device, found) for device, found in enumerate(self.compiled.stages))
+        return tuple(_make_stage_row(planned, device, found) for device, found in enumerate(self.compiled.stages))
 
     @cached_property
-    def _planned(self) -> PipelineReport | None:
+    def _pipeline_report(self) -> PipelineReport | None:
         """The pipeline, where its stages are programs of their own: then no figure is of the program whole."""
         spec = self.report.plan.pipeline
         return self.report.pipeline if spec is not None and spec.engine == "mpmd" else None
 
     @property
-    def _ran(self) -> Report:
+    def _report_as_run(self) -> Report:
         """Of the program that is compiled and run, where that is one for all devices."""
-        return self.report if self._planned is not None else self.report.as_run
+        return self.report if self._pipeline_report is not None else self.report.as_run
 
     @cached_property
     def _fullest(self) -> int:
         """The stage that all but `stages` is about: the compiled fullest, else the planned."""
-        assert self._planned is not None, "asked of pipelines"
-        return self.compiled.fullest if self.compiled else self._planned.fullest
+        assert self._pipeline_report is not None, "asked of pipelines"
+        return self.compiled.fullest if self.compiled else self._pipeline_report.fullest
 
     @cached_property
     def collectives(self) -> tuple[CollectiveRow, ...]:
         """By set of mesh axes and class, the heaviest first; of a pipeline those inside of its fullest stage."""
-        if self._planned is not None:
-            predicted = dict(self._planned.payload(self._fullest))
+        if self._pipeline_report is not None:
+            predicted = dict(self._pipeline_report.payload(self._fullest))
             found = self.compiled.by_axis_and_kind if self.compiled else self.measurement.compiled if self.measurement else {}
-            return _rows(predicted, found, self._ran)
+            return _make_rows(predicted, found, self._report_as_run)
         if self.compiled is not None:
-            return compare_collectives(self._ran, self.compiled.by_axis_and_kind)
-        return compare_collectives(self._ran, self.measurement.compiled) if self.measurement else ()
+            return compare_collectives(self._report_as_run, self.compiled.by_axis_and_kind)
+        return compare_collectives(self._report_as_run, self.measurement.compiled) if self.measurement else ()
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
         """Each collective that one side has and the other has not, or has more often, with its cause; the heaviest first."""
-        return explain(self._ran, self.compiled) if self.compiled is not None and self._planned is None else ()
+        return (
+            explain_collectives(self._report_as_run, self.compiled) if self.compiled is not None and self._pipeline_report is None else ()
+        )
 
     @cached_property
     def memory_differences(self) -> tuple[MemoryDifference, ...]:
         """What each side holds at its peak and the other does not, by named scope; empty where the peaks are the same."""
-        if self.compiled is None or self._planned is not None or is_same(self._ran.memory.peak, self.compiled.memory.peak):
+        if (
+            self.compiled is None
+            or self._pipeline_report is not None
+            or is_same(self._report_as_run.memory.peak, self.compiled.memory.peak)
+        ):
             return ()
-        return explain_memory(self._ran, self.compiled)
+        return explain_memory(self._report_as_run, self.compiled)
 
     @cached_property
     def kernel_differences(self) -> tuple[KernelDifference, ...]:
         """Kernels that take longer on one side, by named scope; empty where the sums are the same or the compiler estimates no times."""
-        time, compiled = self._ran.step_time if self._planned is None else None, self.compiled
+        time, compiled = self._report_as_run.step_time if self._pipeline_report is None else None, self.compiled
         if time is None or compiled is None or compiled.compute_seconds is None or is_same(time.estimate, compiled.compute_seconds):
             return ()
-        return explain_kernels(self._ran, compiled)
+        return explain_kernels(self._report_as_run, compiled)
 
     @cached_property
     def figures(self) -> tuple[ComparedFigure, ...]:
         """Memory, arithmetic and time."""
-        return tuple(figure for figure in (*self.memory_figures(), *self._work(), *self._time()) if _tiers(figure) > 1)
+        return tuple(
+            figure for figure in (*self.memory_figures(), *self._work_figures(), *self._time_figures()) if _count_tiers(figure) > 1
+        )
 
     def memory_figures(self) -> Iterator[ComparedFigure]:
         """The peak first; of a pipeline its fullest stage's."""
         compiled, measured = self.compiled, self.measurement
         peak = compiled.memory.peak if compiled else measured.compiled_peak if measured else None
-        if self._planned is not None:
+        if self._pipeline_report is not None:
             device = self._fullest
             seen = measured.device_peak if measured else None
-            yield ComparedFigure(f"peak memory, stage {device}", "bytes", self._planned.exact_memory.peaks[device], peak, seen)
+            yield ComparedFigure(f"peak memory, stage {device}", "bytes", self._pipeline_report.exact_memory.peaks[device], peak, seen)
             yield ComparedFigure(
-                "held throughout", "bytes", self._planned.resident(device), compiled.memory.arguments if compiled else None, None
+                "held throughout", "bytes", self._pipeline_report.resident(device), compiled.memory.arguments if compiled else None, None
             )
             return
-        yield ComparedFigure("peak memory", "bytes", self._ran.memory.peak, peak, measured.device_peak if measured else None)
-        yield ComparedFigure("arguments", "bytes", self._ran.memory.held, compiled.memory.arguments if compiled else None, None)
+        yield ComparedFigure("peak memory", "bytes", self._report_as_run.memory.peak, peak, measured.device_peak if measured else None)
+        yield ComparedFigure("arguments", "bytes", self._report_as_run.memory.held, compiled.memory.arguments if compiled else None, None)
 
-    def _work(self) -> Iterator[ComparedFigure]:
-        if self._planned is not None:
+    def _work_figures(self) -> Iterator[ComparedFigure]:
+        if self._pipeline_report is not None:
             return
         compiled = self.compiled.flops if self.compiled and self.compiled.kernels else None
-        yield ComparedFigure("products", "FLOP", self._ran.flops.per_device, compiled, None)
+        yield ComparedFigure("products", "FLOP", self._report_as_run.flops.per_device, compiled, None)
 
-    def _time(self) -> Iterator[ComparedFigure]:
+    def _time_figures(self) -> Iterator[ComparedFigure]:
         """A measured step stands beside what was predicted for the devices it ran on, which need not be those of the plan."""
-        time, measured = self._ran.step_time, self.measurement
+        time, measured = self._report_as_run.step_time, self.measurement
         compiled = self.compiled.compute_seconds if self.compiled else None
-        if self._planned is None:
+        if self._pipeline_report is None:
             yield ComparedFigure("kernels", "seconds", time.estimate if time else None, compiled, None)
         if measured is not None:
             yield ComparedFigure("step", "seconds", measured.predicted_seconds, None, measured.median_seconds)
         elif time is not None:
-            yield ComparedFigure("step", "seconds", time.total if self._planned is None else self._planned.seconds, None, None)
+            yield ComparedFigure(
+                "step", "seconds", time.total if self._pipeline_report is None else self._pipeline_report.seconds, None, None
+            )
 
     def __str__(self) -> str:
         from workbench.text.comparison import comparison_text
@@ -206,27 +216,27 @@ class Comparison:
         return html_of(lambda: str(self))
 
 
-def _tiers(figure: ComparedFigure) -> int:
+def _count_tiers(figure: ComparedFigure) -> int:
     return sum(each is not None for each in (figure.predicted, figure.compiled, figure.measured))
 
 
-def _stage_row(planned: PipelineReport, device: int, compiled: Compiled) -> StageRow:
+def _make_stage_row(planned: PipelineReport, device: int, compiled: Compiled) -> StageRow:
     payload = sum(count for _, count in planned.payload(device))
     return StageRow(device, planned.resident(device), planned.exact_memory.peaks[device], payload, compiled)
 
 
 def compare_collectives(report: Report, compiled: Volumes) -> tuple[CollectiveRow, ...]:
     """A row for each set of mesh axes and class of collective that either has, the heaviest first. A sub-axis counts as its axis."""
-    return _rows(report.by_axis_and_kind, compiled, report)
+    return _make_rows(report.by_axis_and_kind, compiled, report)
 
 
-def _rows(planned: Volumes, compiled: Volumes, report: Report) -> tuple[CollectiveRow, ...]:
-    predicted, found = _by_class(planned, report), _by_class(compiled, report)
+def _make_rows(planned: Volumes, compiled: Volumes, report: Report) -> tuple[CollectiveRow, ...]:
+    predicted, found = _sum_by_class(planned, report), _sum_by_class(compiled, report)
     rows = (CollectiveRow(*key, predicted.get(key, 0), found.get(key, 0)) for key in {**predicted, **found})
     return tuple(sorted(rows, key=lambda row: (-max(row.predicted, row.compiled), row.axes, row.kind)))
 
 
-def _by_class(volumes: Volumes, report: Report) -> dict[tuple[tuple[str, ...], str], int]:
+def _sum_by_class(volumes: Volumes, report: Report) -> dict[tuple[tuple[str, ...], str], int]:
     sums: dict[tuple[tuple[str, ...], str], int] = {}
     for (axes, kind), volume in volumes.items():
         used = {base_axis(axis) for axis in axes}

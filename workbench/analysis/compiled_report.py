@@ -7,7 +7,7 @@ a prediction: `Report.prediction` is the report before.
 
 from dataclasses import replace
 
-from workbench.analysis.diagnose import over_capacity
+from workbench.analysis.diagnose import over_capacity_text
 from workbench.core.tensor import Role
 from workbench.reports.compiled import Compiled, Scheduled
 from workbench.reports.diagnostic import NO_ROOM, Diagnostic
@@ -23,7 +23,7 @@ def with_compiled(report: Report, compiled: Compiled | Scheduled) -> Report:
     prediction = report.prediction
     memory = compiled_memory(prediction.memory, compiled)
     time = prediction.step_time and compiled_time(prediction.step_time, compiled)
-    diagnostics = _without_false_alarm(prediction, memory, compiled.no_room if isinstance(compiled, Scheduled) else "")
+    diagnostics = _settle_memory_diagnostic(prediction, memory, compiled.no_room if isinstance(compiled, Scheduled) else "")
     return replace(prediction, memory=memory, step_time=time, diagnostics=diagnostics, compiled=compiled, predicted=prediction)
 
 
@@ -31,12 +31,12 @@ def compiled_memory(predicted: Memory, compiled: Compiled | Scheduled) -> Memory
     """Bytes at the peak as compiled: arguments by role as they were predicted to share them, results that lie in no argument's place, and
     all else, which the compiler does not tell apart, as activations."""
     found = compiled.memory
-    held = {role: count for role in STAYING if (count := predicted.by_role.get(role, 0))}
-    whole = sum(held.values())
-    by_role = {role: count * found.arguments // whole for role, count in held.items()}
+    staying = {role: count for role in STAYING if (count := predicted.by_role.get(role, 0))}
+    whole = sum(staying.values())
+    by_role = {role: count * found.arguments // whole for role, count in staying.items()}
     if by_role:  # what rounding left
         by_role[next(iter(by_role))] += found.arguments - sum(by_role.values())
-    by_role[Role.ACTIVATION] = found.temporary + (0 if held else found.arguments)
+    by_role[Role.ACTIVATION] = found.temporary + (0 if staying else found.arguments)
     by_role[Role.OUTPUT] = max(found.outputs - found.aliased, 0)
     return replace(predicted, by_role={role: count for role in Role if (count := by_role.get(role, 0))})
 
@@ -48,11 +48,11 @@ def compiled_time(predicted: StepTime, compiled: Compiled | Scheduled) -> StepTi
     return predicted if seconds is None or not predicted.estimate else predicted.scaled(seconds / predicted.estimate)
 
 
-def _without_false_alarm(prediction: Report, memory: Memory, no_room: str) -> tuple[Diagnostic, ...]:
+def _settle_memory_diagnostic(prediction: Report, memory: Memory, no_room: str) -> tuple[Diagnostic, ...]:
     """Whether the plan fits is the compiler's to say: a prediction that it does not goes where it does, and one comes where it does not."""
     others = tuple(each for each in prediction.diagnostics if each.kind != NO_ROOM)
     if memory.fits and not no_room:
         return others
     known = next((each for each in prediction.diagnostics if each.kind == NO_ROOM), None)
-    message = f"One device holds {over_capacity(memory, 'at the peak as compiled')}" if not memory.fits else f"The compiler: {no_room}"
+    message = f"One device holds {over_capacity_text(memory, 'at the peak as compiled')}" if not memory.fits else f"The compiler: {no_room}"
     return (Diagnostic(NO_ROOM, "memory", message, known.edits if known else ()), *others)

@@ -35,7 +35,7 @@ from workbench.reports.reshard import Reshard
 from workbench.reports.step_time import DotCost
 from workbench.reports.timeline import Timeline
 
-_NO_VALUES = ("constant", "data_flow_edge", "sharding_constraint", "return")  # what stands for other values or for none
+_KINDS_WITHOUT_VALUES = ("constant", "data_flow_edge", "sharding_constraint", "return")  # what stands for other values or for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class PlannedDetails(Details):
         structure = partitioned.structure
         counts: Counter[tuple[Operation, Dims]] = Counter()
         for operation, op in zip(plan.program.operations, structure.ops, strict=True):
-            if op.results and operation.kind not in _NO_VALUES and (dims := partitioned.dims[op.results[0]]) is not None:
+            if op.results and operation.kind not in _KINDS_WITHOUT_VALUES and (dims := partitioned.dims[op.results[0]]) is not None:
                 counts[operation, dims] += structure.regions[op.region].times
-        return tuple(_value(plan, operation, dims, count) for (operation, dims), count in counts.items())
+        return tuple(_to_value(plan, operation, dims, count) for (operation, dims), count in counts.items())
 
     def memory_curve(self) -> MemoryCurve:
         return self.estimate.over_step.curve()
@@ -71,17 +71,19 @@ class PlannedDetails(Details):
         return product_list(self._plan.program, self.estimate.partitioned)
 
     def timeline(self) -> Timeline | None:
-        of = self.estimate
-        return None if of.simulated is None else timeline(self._plan.program, of.partitioned, of.kernels, of.simulated)
+        estimate = self.estimate
+        return (
+            None if estimate.simulated is None else timeline(self._plan.program, estimate.partitioned, estimate.kernels, estimate.simulated)
+        )
 
     def kernels(self) -> tuple[Kernel, ...]:
-        of = self.estimate
-        return () if of.times is None else kernel_list(self._plan.program, of.partitioned, of.kernels, of.times)
+        estimate = self.estimate
+        return () if estimate.times is None else kernel_list(self._plan.program, estimate.partitioned, estimate.kernels, estimate.times)
 
     def graph(self) -> Graph:
-        of, plan = self.estimate, self._plan
-        seconds = () if of.times is None else of.times.busy + of.times.launch
-        return graph_of(plan.program, of.partitioned, of.kernels, plan.mesh, seconds, of.simulated)
+        estimate, plan = self.estimate, self._plan
+        seconds = () if estimate.times is None else estimate.times.busy + estimate.times.launch
+        return graph_of(plan.program, estimate.partitioned, estimate.kernels, plan.mesh, seconds, estimate.simulated)
 
     def pipeline(self) -> PipelineReport | None:
         """Pieces of a pipeline are programs of their own, estimated each by itself."""
@@ -103,19 +105,19 @@ class PlannedDetails(Details):
         return propagation_of(self._plan, self.estimate.partitioned.dims)
 
     def reshards(self, report: Report) -> tuple[Reshard, ...]:
-        found = reshard_list(self._plan, self.estimate.partitioned, self._seconds)
+        found = reshard_list(self._plan, self.estimate.partitioned, self._collective_seconds)
         return tuple(replace(each, find_remedies=partial(find_remedies, report)) for each in found)
 
     def notes(self, report: Report) -> tuple[Diagnostic, ...]:
         return report.diagnostics if self._plan.pipeline is None else with_pipeline(report)
 
-    def _seconds(self, sends: list[InsertedCollective]) -> list[float]:
+    def _collective_seconds(self, sends: list[InsertedCollective]) -> list[float]:
         """Of one execution of each; 0 without hardware."""
         hardware = self.estimate.hardware
         return [each.seconds for each in collective_costs(sends, self._plan, hardware)] if hardware else [0.0] * len(sends)
 
 
-def _value(plan: Plan, operation: Operation, dims: Dims, count: int) -> Value:
+def _to_value(plan: Plan, operation: Operation, dims: Dims, count: int) -> Value:
     return Value(
         operation.path,
         operation.kind,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from workbench.analysis.diagnose_operators import operator_notes, subject_of
-from workbench.analysis.remedies import avoiding, resized, unsplit
+from workbench.analysis.remedies import avoid_rematerialisation, fix_padding, fix_split_reshape
 from workbench.core.remat import Remat
 from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
@@ -26,33 +26,33 @@ from workbench.reports.reshard import REMATERIALISATION, Reshard
 from workbench.spmd.join import operations_at_places
 from workbench.units import format_bytes
 
-_LARGEST = 3  # things named in a message
-_EXPENSIVE = 0.25  # of all that is sent
-_NOTEWORTHY = 1 << 20  # bytes
-_WASTE = 0.1  # of a value's bytes
+_MOST_NAMED = 3  # things named in a message
+_MIN_TRAFFIC_SHARE = 0.25  # of all that is sent
+_MIN_TRAFFIC = 1 << 20  # bytes
+_MIN_PADDING_SHARE = 0.1  # of a value's bytes
 
 
 def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> Report:
     """The report with its diagnostics. `partitioned` is Shardy's answer, by which edits are judged; `edges` are the report's own."""
     found = (
-        *_hardware_misfit(report),
-        *_too_much_memory(report, partitioned),
-        *_rematerialisations(report, partitioned, edges),
-        *_resharding(report, partitioned, edges),
-        *_torn(report, partitioned),
-        *_padding(report, partitioned),
-        *_duplicated_work(report),
-        *_unused_axes(report, partitioned),
-        *_unknown_loops(report, partitioned),
-        *_branches(report, partitioned),
+        *_diagnose_hardware(report),
+        *_diagnose_memory(report, partitioned),
+        *_diagnose_rematerialisations(report, partitioned, edges),
+        *_diagnose_resharding(report, partitioned, edges),
+        *_diagnose_split_reshapes(report, partitioned),
+        *_diagnose_padding(report, partitioned),
+        *_diagnose_duplicated_work(report),
+        *_diagnose_unused_axes(report, partitioned),
+        *_diagnose_unknown_loops(report, partitioned),
+        *_diagnose_branches(report, partitioned),
         *operator_notes(report, partitioned),
-        *_manual_regions(report, partitioned),
-        *_named_besides(report),
+        *_diagnose_manual_regions(report, partitioned),
+        *_diagnose_constraint_ranks(report),
     )
     return replace(report, diagnostics=found)
 
 
-def _hardware_misfit(report: Report) -> list[Diagnostic]:
+def _diagnose_hardware(report: Report) -> list[Diagnostic]:
     """The mesh is larger than the hardware, or the axis assignment is not one of it; times are as if it were not so."""
     plan = report.plan
     if plan.hardware is None or not (problem := axis_assignment_error(plan.mesh, plan.hardware, plan.axis_assignment)):
@@ -62,66 +62,67 @@ def _hardware_misfit(report: Report) -> list[Diagnostic]:
     return [Diagnostic("hardware too small", "mesh", problem.message + ways_out, (SetAxisAssignment(None),) if fits_by_itself else ())]
 
 
-def _too_much_memory(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+def _diagnose_memory(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     """What one device would hold at the peak, against what it has; edits that hold less, the most telling first."""
     memory = report.memory
     if memory.fits:
         return []
-    largest = ", ".join(f"{each.path} {format_bytes(each.bytes)}" for each in report.alive[:_LARGEST])
-    message = f"One device would hold {over_capacity(memory, 'at the peak')} The largest then: {largest}."
-    return [Diagnostic(NO_ROOM, "memory", message, (*_remats(report, partitioned), *_splits(report)))]
+    largest = ", ".join(f"{each.path} {format_bytes(each.bytes)}" for each in report.alive[:_MOST_NAMED])
+    message = f"One device would hold {over_capacity_text(memory, 'at the peak')} The largest then: {largest}."
+    return [Diagnostic(NO_ROOM, "memory", message, (*_suggest_remat(report, partitioned), *_suggest_splits(report)))]
 
 
-def over_capacity(memory: Memory, when: str) -> str:
+def over_capacity_text(memory: Memory, when: str) -> str:
     """By how much a device's memory is too small, the bytes by role in it; to follow `One device would hold`."""
     roles = " + ".join(f"{role} {format_bytes(count)}" for role, count in memory.by_role.items())
     room, share = format_bytes(memory.capacity), memory.peak / memory.capacity
     return f"{format_bytes(memory.peak)} {when} ({roles}) and has {room}: {share:.2f} times as much."
 
 
-def _remats(report: Report, partitioned: Propagated) -> tuple[SetRemat, ...]:
+def _suggest_remat(report: Report, partitioned: Propagated) -> tuple[SetRemat, ...]:
     """Keep less for the backward pass, if activations are what there is most of and scanned layers are there to be traced so."""
     program, by_role = report.plan.program, report.memory.by_role
     most = max(by_role, key=lambda role: by_role[role])
     has_layers = bool(program.carried and partitioned.structure.body_of)
-    can = program.retrace is not None and has_layers and most is Role.ACTIVATION and program.remat.policy != "full"
-    return (SetRemat(Remat("full")),) if can else ()
+    can_remat = program.retrace is not None and has_layers and most is Role.ACTIVATION and program.remat.policy != "full"
+    return (SetRemat(Remat("full")),) if can_remat else ()
 
 
-def _splits(report: Report) -> tuple[ShardDim, ...]:
+def _suggest_splits(report: Report) -> tuple[ShardDim, ...]:
     """Split the largest dimensions that lie whole, over the largest axis where that is legal."""
     axes = sorted((name for name, size in report.mesh.axes if size > 1), key=lambda name: -report.mesh[name])
     found: dict[str, ShardDim] = {}
     for axis in axes:
-        for edit in _suggestions(report, axis) if len(found) < _LARGEST - 1 else ():
+        for edit in _suggest_dims(report, axis) if len(found) < _MOST_NAMED - 1 else ():
             found.setdefault(edit.dim, edit)
-    return tuple(found.values())[:_LARGEST]
+    return tuple(found.values())[:_MOST_NAMED]
 
 
-def _rematerialisations(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
+def _diagnose_rematerialisations(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
     """What XLA's partitioner warned of, where it was asked; with a sharding in between that avoids it, where one is found."""
     found = [each for each in edges if each.gathered_whole]
     matched = {warning for each in found for warning in each.gathered_whole}
     unmatched = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in matched]
-    places = _reshards(report, partitioned, found) if found else ()
+    places = _list_reshards(report, partitioned, found) if found else ()
     return [
         Diagnostic(
             REMATERIALISATION,
             each.path,
-            f"XLA finds no way from {each.before} to {each.after} for `{each.path}`{_at(each.source)}, which {_reader(each)} needs so: "
-            f"every device gathers {_gathered(each)} and keeps its part. {format_bytes(each.sent)} leave each device a step, and "
+            f"XLA finds no way from {each.before} to {each.after} for `{each.path}`{_source_text(each.source)}, "
+            f"which {_reader_text(each)} needs so: "
+            f"every device gathers {_gathered_text(each)} and keeps its part. {format_bytes(each.sent)} leave each device a step, and "
             f"{format_bytes(each.temporary)} are held at the worst moment.",
-            find=partial(avoiding, report.plan, partitioned, each) if number < _LARGEST else None,
+            find=partial(avoid_rematerialisation, report.plan, partitioned, each) if number < _MOST_NAMED else None,
         )
         for number, each in enumerate(places)
-    ] + [_elsewhere(report, partitioned, each) for each in unmatched]
+    ] + [_diagnose_unmatched_warning(report, partitioned, each) for each in unmatched]
 
 
-def _elsewhere(report: Report, partitioned: Propagated, warning: GatheredWhole) -> Diagnostic:
+def _diagnose_unmatched_warning(report: Report, partitioned: Propagated, warning: GatheredWhole) -> Diagnostic:
     """A warning about a value that Shardy does not reshard."""
     (number,) = operations_at_places(partitioned.structure, [warning.operation])
     operation = None if number is None else report.plan.program.operations[number]
-    name = f"`{operation.path}`{_at(operation.source)}" if operation else "a value"
+    name = f"`{operation.path}`{_source_text(operation.source)}" if operation else "a value"
     return Diagnostic(
         REMATERIALISATION,
         operation.path if operation else "",
@@ -130,12 +131,12 @@ def _elsewhere(report: Report, partitioned: Propagated, warning: GatheredWhole) 
     )
 
 
-def _reshards(report: Report, partitioned: Propagated, edges: list[Edge]) -> tuple[Reshard, ...]:
+def _list_reshards(report: Report, partitioned: Propagated, edges: list[Edge]) -> tuple[Reshard, ...]:
     """These places alone, alike ones together; nothing is priced."""
     return reshard_list(report.plan, replace(partitioned, edges=edges), lambda moves: [0.0] * len(moves))
 
 
-def _gathered(each: Reshard) -> str:
+def _gathered_text(each: Reshard) -> str:
     largest = max(each.moves, key=lambda move: move.payload)
     return f"{format_bytes(largest.payload)}, {_shape_text(each)} of {each.dtype},"
 
@@ -144,33 +145,33 @@ def _shape_text(each: Reshard) -> str:
     return " x ".join(map(str, each.shape))
 
 
-def _at(source: str) -> str:
+def _source_text(source: str) -> str:
     return f" ({source})" if source else ""
 
 
-def _reader(each: Reshard) -> str:
-    return f"`{each.reader}`{_at(each.reader_source)}"
+def _reader_text(each: Reshard) -> str:
+    return f"`{each.reader}`{_source_text(each.reader_source)}"
 
 
-def _resharding(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
+def _diagnose_resharding(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
     """Values resharded between operations that take a large share of what is sent; a parameter that is gathered lies so by choice."""
     if not report.sent:
         return []
     values = [each for each in edges if each.argument is None and not each.gathered_whole and each.moves]
-    places = _reshards(report, partitioned, values)
+    places = _list_reshards(report, partitioned, values)
     return [
         Diagnostic(
             "resharding",
             each.path,
-            f"`{each.path}`{_at(each.source)} lies {each.before} and {_reader(each)} needs it {each.after}: {each.way}, "
+            f"`{each.path}`{_source_text(each.source)} lies {each.before} and {_reader_text(each)} needs it {each.after}: {each.way}, "
             f"{format_bytes(each.sent)} a step, {each.sent / report.sent:.0%} of all that a device sends.",
         )
         for each in places
-        if each.sent > _EXPENSIVE * report.sent and each.sent > _NOTEWORTHY
-    ][:_LARGEST]
+        if each.sent > _MIN_TRAFFIC_SHARE * report.sent and each.sent > _MIN_TRAFFIC
+    ][:_MOST_NAMED]
 
 
-def _torn(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+def _diagnose_split_reshapes(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     """Reshapes whose major part takes the axis of the whole: a batch cut into micro-batches splits over the micro-batches first."""
     found = []
     for number in partitioned.structure.reshapes:
@@ -183,15 +184,18 @@ def _torn(report: Report, partitioned: Propagated) -> list[Diagnostic]:
         torn &= {axis for dim in read or () for axis in dim}
         if torn and operation.path:
             note = (
-                f"`{operation.path}`{_at(operation.source)} cuts a dimension that lies on `{'+'.join(sorted(torn))}` into several, and "
+                f"`{operation.path}`{_source_text(operation.source)} cuts a dimension that lies on `{'+'.join(sorted(torn))}` into "
+                "several, and "
                 f"the major one takes the axis first: the result lies {Sharding(dims or ())}. A loop over that one gathers it, turn by "
                 "turn. Way out: reshape so that the dimension that shall stay split comes first, and swap the two."
             )
-            found.append(Diagnostic("split reshape", operation.path, note, find=partial(unsplit, report.plan, operation, dims or (), torn)))
-    return found[:_LARGEST]
+            found.append(
+                Diagnostic("split reshape", operation.path, note, find=partial(fix_split_reshape, report.plan, operation, dims or (), torn))
+            )
+    return found[:_MOST_NAMED]
 
 
-def _padding(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+def _diagnose_padding(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     """Dimensions that do not divide, by name: the values together, the largest told."""
     groups: dict[tuple[str, tuple[str, ...]], list[Padding]] = {}
     for each in padding_list(report.plan, partitioned):
@@ -201,16 +205,16 @@ def _padding(report: Report, partitioned: Propagated) -> list[Diagnostic]:
             "padding",
             dim if dim != "_" else group[0].path,
             f"{group[0].arithmetic}. {len(group)} kind{'s' * (len(group) != 1)} of values are padded, the largest `{group[0].path}`"
-            f"{_at(group[0].source)}: {group[0].share:.0%} of its {format_bytes(group[0].bytes)} on each device hold nothing. "
+            f"{_source_text(group[0].source)}: {group[0].share:.0%} of its {format_bytes(group[0].bytes)} on each device hold nothing. "
             f"Sizes nearby: {group[0].way_out}.",
-            find=partial(resized, report.plan, group[0]),
+            find=partial(fix_padding, report.plan, group[0]),
         )
         for (dim, _), group in groups.items()
-        if any(each.share > _WASTE for each in group)
-    ][:_LARGEST]
+        if any(each.share > _MIN_PADDING_SHARE for each in group)
+    ][:_MOST_NAMED]
 
 
-def _unused_axes(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+def _diagnose_unused_axes(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     used = {base_axis(axis) for dims in set(partitioned.dims) for axes in dims or () for axis in axes}
     peak = format_bytes(report.memory.peak)
     return [
@@ -218,14 +222,14 @@ def _unused_axes(report: Report, partitioned: Propagated) -> list[Diagnostic]:
             "unused axis",
             name,
             f"Mesh axis `{name}` ({size}) splits nothing: its {size} groups of devices hold the same {peak}.",
-            _suggestions(report, name),
+            _suggest_dims(report, name),
         )
         for name, size in report.mesh.axes
         if size > 1 and name not in used and not _carries_stages(report, name)
     ]
 
 
-def _duplicated_work(report: Report) -> list[Diagnostic]:
+def _diagnose_duplicated_work(report: Report) -> list[Diagnostic]:
     stages = report.plan.pipeline.stages if report.plan.pipeline else 1  # each does its own part of it
     factor = report.flops.duplication / stages
     if factor < 1.01:
@@ -245,20 +249,20 @@ def _carries_stages(report: Report, axis: str) -> bool:
     return report.plan.pipeline is not None and report.plan.pipeline.axis == axis
 
 
-def _unknown_loops(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+def _diagnose_unknown_loops(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     structure = partitioned.structure
     unknown = [index for index in structure.control_flow if not structure.ops[index].trips_known]
-    return [Diagnostic(UNKNOWN_TURNS, subject_of(report.plan.program, index), _counted(structure, index)) for index in unknown]
+    return [Diagnostic(UNKNOWN_TURNS, subject_of(report.plan.program, index), _trip_count_text(structure, index)) for index in unknown]
 
 
-def _counted(structure: Structure, loop: int) -> str:
+def _trip_count_text(structure: Structure, loop: int) -> str:
     turns = structure.regions[structure.body_of[loop]].times // (structure.regions[structure.ops[loop].region].times or 1)
     if turns == 1:
         return "The number of turns of this loop depends on data; what happens in it is counted once."
     return f"The number of turns of this loop depends on data, and is {turns:,} at most; what happens in it is counted so often."
 
 
-def _branches(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+def _diagnose_branches(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     counts = Counter(region.parent for region in partitioned.structure.regions)
     return [
         Diagnostic(
@@ -271,7 +275,7 @@ def _branches(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     ]
 
 
-def _manual_regions(report: Report, partitioned: Propagated) -> list[Diagnostic]:
+def _diagnose_manual_regions(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     """Shardy does not look into them; XLA's partitioner, once it was asked, has counted what they send."""
     if report.partitioned is not None:
         return []
@@ -283,29 +287,29 @@ def _manual_regions(report: Report, partitioned: Propagated) -> list[Diagnostic]
     ]
 
 
-def _named_besides(report: Report) -> list[Diagnostic]:
+def _diagnose_constraint_ranks(report: Report) -> list[Diagnostic]:
     """Constraints whose words name values of another rank as well, which they leave alone. The backward pass, which mirrors the other one,
     is not told of."""
     program, found = report.plan.program, []
     for pattern, sharding in report.plan.layout.constraints:
         rank = len(sharding.dims)
         named = [op for op in (program.operations[i] for i in operations_at(program, pattern)) if not op.path.startswith("grad/")]
-        besides = [each for each in named if len(each.shape) != rank]
-        if not besides:
+        of_other_rank = [each for each in named if len(each.shape) != rank]
+        if not of_other_rank:
             continue
-        lines = list(dict.fromkeys(each.source or each.path for each in besides))
-        more = f" and {len(lines) - _LARGEST} more" if len(lines) > _LARGEST else ""
-        meant = next((each for each in named if len(each.shape) == rank), besides[0])
+        lines = list(dict.fromkeys(each.source or each.path for each in of_other_rank))
+        more = f" and {len(lines) - _MOST_NAMED} more" if len(lines) > _MOST_NAMED else ""
+        meant = next((each for each in named if len(each.shape) == rank), of_other_rank[0])
         message = (
-            f"{len(besides)} of the {len(named)} values that `{pattern}` names in the forward pass have not the {rank} dimensions of "
-            f"`@{pattern}={sharding}`, which leaves them alone (at {', '.join(lines[:_LARGEST])}{more})."
+            f"{len(of_other_rank)} of the {len(named)} values that `{pattern}` names in the forward pass have not the {rank} dimensions of "
+            f"`@{pattern}={sharding}`, which leaves them alone (at {', '.join(lines[:_MOST_NAMED])}{more})."
         )
         by_line = f" A line says which is meant: `@{meant.source}/{meant.path.split('/')[-1]}=...`." if meant.source else ""
         found.append(Diagnostic("named besides", pattern, message + by_line))
     return found
 
 
-def _suggestions(report: Report, axis: str) -> tuple[ShardDim, ...]:
+def _suggest_dims(report: Report, axis: str) -> tuple[ShardDim, ...]:
     """The largest dimensions that may go there."""
     plan = report.plan
     free = sorted((dim for dim in plan.program.dims if not plan.layout.rule(dim)), key=lambda dim: -max(plan.program.dims[dim]))

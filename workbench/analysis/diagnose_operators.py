@@ -20,11 +20,11 @@ from workbench.spmd.join import operations_at_places
 
 def operator_notes(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     if report.partitioned is None:
-        yield from _uncounted(report, partitioned)
+        yield from _diagnose_uncounted(report, partitioned)
     else:
-        yield from _summed_too_often(report, partitioned, report.partitioned)
-    yield from _without_rule(report, partitioned)
-    yield from _padded_alike(report, partitioned)
+        yield from _diagnose_repeated_sums(report, partitioned, report.partitioned)
+    yield from _diagnose_missing_rules(report, partitioned)
+    yield from _diagnose_shared_padding(report, partitioned)
 
 
 def subject_of(program: Program, index: int) -> str:
@@ -33,26 +33,27 @@ def subject_of(program: Program, index: int) -> str:
     return operation.path or operation.source or operation.kind
 
 
-def _uncounted(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
+def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     """Operations that read across the cut of a dimension in a way that is not known, a kind at a time."""
     structure = partitioned.structure
     uncounted = (index for index in structure.shifting if index not in partitioned.read)
-    for kind, indices in _by_kind(report, [index for index in uncounted if _reads_across(partitioned, index)]).items():
+    for kind, indices in _group_by_kind(report, [index for index in uncounted if _reads_across_shards(partitioned, index)]).items():
         yield Diagnostic(
             "not counted",
             subject_of(report.plan.program, indices[0]),
-            f"`{kind}` moves data along a sharded dimension, in {_places(indices)}. Shardy leaves that to XLA, and as planned it is not "
+            f"`{kind}` moves data along a sharded dimension, in {_count_text(indices)}. Shardy leaves that to XLA, and as "
+            "planned it is not "
             'counted. XLA\'s partitioner tells what is sent once it is asked: `plan.report("partitioned")`.',
         )
 
 
-def _reads_across(partitioned: Propagated, index: int) -> bool:
+def _reads_across_shards(partitioned: Propagated, index: int) -> bool:
     op = partitioned.structure.ops[index]
-    lies = (partitioned.dims[value] or () for value in (op.operands[0], op.results[0]))
-    return any(dims[dim] for dims in lies for dim in op.shifted if dim < len(dims))
+    shardings = (partitioned.dims[value] or () for value in (op.operands[0], op.results[0]))
+    return any(dims[dim] for dims in shardings for dim in op.shifted if dim < len(dims))
 
 
-def _without_rule(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
+def _diagnose_missing_rules(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     """Operations that Shardy has no rule for, a kind at a time; only where something of them is cut."""
     ops = partitioned.structure.ops
     cut = [
@@ -61,17 +62,18 @@ def _without_rule(report: Report, partitioned: Propagated) -> Iterator[Diagnosti
         if any(any(partitioned.dims[value] or ()) for value in (*ops[index].operands, *ops[index].results))
     ]
     uncounted = "" if report.partitioned else ", which as planned is not counted"
-    for kind, indices in _by_kind(report, cut).items():
+    for kind, indices in _group_by_kind(report, cut).items():
         yield Diagnostic(
             "no sharding rule",
             subject_of(report.plan.program, indices[0]),
-            f"Shardy has no rule for `{kind}`, in {_places(indices)}: no sharding spreads through it, in either direction, every device "
+            f"Shardy has no rule for `{kind}`, in {_count_text(indices)}: no sharding spreads through it, in either direction, "
+            "every device "
             f"makes the whole result, and XLA brings its operands together{uncounted}. "
             "Ways out: constrain what comes out of it, or write it in operations that have rules.",
         )
 
 
-def _summed_too_often(report: Report, partitioned: Propagated, answer: Partitioned) -> Iterator[Diagnostic]:
+def _diagnose_repeated_sums(report: Report, partitioned: Propagated, answer: Partitioned) -> Iterator[Diagnostic]:
     """Convolutions that XLA sums over devices that hold the same parts (jaxlib 0.10.2): over mesh axes along which nothing lies that a
     convolution sums. The first such sum of each."""
     sums = [each for each in answer.collectives if each.kind in ("all-reduce", "reduce-scatter")]
@@ -79,28 +81,28 @@ def _summed_too_often(report: Report, partitioned: Propagated, answer: Partition
     repeated: dict[int, tuple[str, ...]] = {}
     for maker, each in zip(makers, sums, strict=True):
         if maker is not None and partitioned.structure.ops[maker].position == each.made_by:
-            repeated[maker] = repeated.get(maker) or _not_summed(partitioned, maker, each.axes)
+            repeated[maker] = repeated.get(maker) or _find_repeated_axes(partitioned, maker, each.axes)
     for index, axes in repeated.items():
         if axes:
-            yield _too_large(report, index, axes)
+            yield _repeated_sum_diagnostic(report, index, axes)
 
 
-def _not_summed(partitioned: Propagated, index: int, axes: Sequence[str]) -> tuple[str, ...]:
+def _find_repeated_axes(partitioned: Propagated, index: int, axes: Sequence[str]) -> tuple[str, ...]:
     """Of a convolution's all-reduce, the mesh axes along which neither image nor kernel is cut in a dimension that is summed. One that is
     taken apart as a product may be summed along others: devices that held the same keep a part each first."""
-    windows, lies = partitioned.structure.ops[index].windows, partitioned.read.get(index, ())
-    if windows is None or not windows.kernel_dims or not lies:
+    windows, shardings = partitioned.structure.ops[index].windows, partitioned.read.get(index, ())
+    if windows is None or not windows.kernel_dims or not shardings:
         return ()
     product = partitioned.structure.products.get(index)
-    if product is not None and not product.reaches_over_a_cut(lies[:2]):
+    if product is not None and not product.reaches_over_a_cut(shardings[:2]):
         return ()
-    image, kernel = lies[:2]
+    image, kernel = shardings[:2]
     pairs = ((image[dim], kernel[at]) for dim, at in enumerate(windows.kernel_dims) if at is not None)
     summed = {base_axis(axis) for pair in pairs for lie in pair for axis in lie}
     return tuple(axis for axis in axes if base_axis(axis) not in summed)
 
 
-def _too_large(report: Report, index: int, axes: Sequence[str]) -> Diagnostic:
+def _repeated_sum_diagnostic(report: Report, index: int, axes: Sequence[str]) -> Diagnostic:
     names = tuple(dict.fromkeys(map(base_axis, axes)))
     times, named = math.prod(axis_size(axis, report.mesh) for axis in axes), " and ".join(f"`{name}`" for name in names)
     return Diagnostic(
@@ -108,21 +110,21 @@ def _too_large(report: Report, index: int, axes: Sequence[str]) -> Diagnostic:
         subject_of(report.plan.program, index),
         f"XLA makes this convolution {times} times too large: it sums the parts of its image over all devices, "
         f"those along {named} too, which hold the same parts. Let {named} split the batch, or keep the image whole.",
-        _mends(report, names),
+        _suggest_fixes(report, names),
     )
 
 
-def _padded_alike(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
+def _diagnose_shared_padding(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     """Operations that read one value through the same windows and pad it with different numbers: XLA fetches the borders once, with the
     padding of the first (`ReshardAsWindowedInput`, openxla/xla, keeps what it made of a value by its windows; jaxlib 0.10.2)."""
     ops = partitioned.structure.ops
     found: dict[tuple[Any, ...], int] = {}
     for index in partitioned.structure.shifting:
-        op, windows, lies = ops[index], ops[index].windows, partitioned.dims[ops[index].results[0]]
-        if windows is None or not windows.fill or lies is None:
+        op, windows, shardings = ops[index], ops[index].windows, partitioned.dims[ops[index].results[0]]
+        if windows is None or not windows.fill or shardings is None:
             continue
-        first = found.setdefault((op.operands[0], op.region, windows.dims, lies), index)
-        rows = zip(windows.dims, lies, strict=True)
+        first = found.setdefault((op.operands[0], op.region, windows.dims, shardings), index)
+        rows = zip(windows.dims, shardings, strict=True)
         axes = tuple(axis for window, dim in rows if max(window.low, window.high) > 0 for axis in dim)
         other = ops[first].windows
         if axes and other is not None and other.fill != windows.fill:
@@ -132,22 +134,22 @@ def _padded_alike(report: Report, partitioned: Propagated) -> Iterator[Diagnosti
                 f"XLA makes the padding of this operation and of `{subject_of(report.plan.program, first)}` once: both read the same value "
                 f"through the same windows, but they pad it with different numbers, and one of the two comes out wrong. Leave whole what "
                 f"{' and '.join(f'`{axis}`' for axis in axes)} splits here, or let one of them read other windows.",
-                _freed(report, {base_axis(axis) for axis in axes}),
+                _suggest_freeing_axes(report, {base_axis(axis) for axis in axes}),
             )
 
 
-def _freed(report: Report, axes: AbstractSet[str]) -> tuple[ShardDim, ...]:
+def _suggest_freeing_axes(report: Report, axes: AbstractSet[str]) -> tuple[ShardDim, ...]:
     """Edits that take the axes from the dimensions that lie along them."""
     rules = report.plan.layout.rules
     return tuple(ShardDim(dim, tuple(axis for axis in placed if axis not in axes)) for dim, placed in rules if set(placed) & axes)
 
 
-def _mends(report: Report, axes: Sequence[str]) -> tuple[ShardDim, ...]:
+def _suggest_fixes(report: Report, axes: Sequence[str]) -> tuple[ShardDim, ...]:
     """What lies along the axes is left whole, where something does; else the first dimension of the inputs that may go there, the batch as
     a rule, does, too."""
     plan = report.plan
-    if there := _freed(report, set(axes)):
-        return there
+    if freeing := _suggest_freeing_axes(report, set(axes)):
+        return freeing
     rules = dict(plan.layout.rules)
     dims = dict.fromkeys(dim for index in plan.program.inputs for dim in plan.program.arguments[index].dims)
     found = (ShardDim(dim, (*rules.get(dim, ()), *axes)) for dim in dims)
@@ -158,12 +160,12 @@ def _is_legal(plan: Plan, edit: ShardDim) -> bool:
     return why_illegal(plan.program, plan.mesh, plan.layout, edit.dim, edit.axes) is None
 
 
-def _by_kind(report: Report, indices: Sequence[int]) -> dict[str, list[int]]:
+def _group_by_kind(report: Report, indices: Sequence[int]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for index in indices:
         found.setdefault(report.plan.program.operations[index].kind, []).append(index)
     return found
 
 
-def _places(indices: Sequence[int]) -> str:
+def _count_text(indices: Sequence[int]) -> str:
     return f"{len(indices)} {'place' if len(indices) == 1 else 'places'}"

@@ -47,7 +47,7 @@ ALL_CAUSES = (
     *(BORDERS, REWRITTEN, NARROWED, LOOKED_UP, NOT_PARTITIONED, OTHERWISE, TOO_FINE, NOT_SENT, UNEXPLAINED),
 )
 
-_SHIFTING = (
+_SHIFT_OPS = (
     "slice",
     "pad",
     "concatenate",
@@ -59,9 +59,9 @@ _SHIFTING = (
     "rev",
     "select_and_scatter",
 )
-_LOOKING_UP = ("gather", "scatter")
-_EXPANDED = ("select_and_scatter", "top_k", "fft")
-_WHOLE = ("top_k", "sort", "fft", "cholesky", "triangular_solve", "custom_call", "ragged_dot")
+_LOOKUP_OPS = ("gather", "scatter")
+_EXPANDED_OPS = ("select_and_scatter", "top_k", "fft")
+_UNPARTITIONED_OPS = ("top_k", "sort", "fft", "cholesky", "triangular_solve", "custom_call", "ragged_dot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +94,26 @@ class _Item:
         return self.payload * self.count
 
 
-def explain(report: Report, compiled: Compiled) -> tuple[Difference, ...]:
+def explain_collectives(report: Report, compiled: Compiled) -> tuple[Difference, ...]:
     """The differences, heaviest first; what was only combined or windowed stands at the end, as its bytes are equal."""
     order = {name: place for place, name in enumerate(report.mesh.names)}
-    ours, theirs = _unmatched([_planned(each, order) for each in report.collectives], list(_found(compiled, order)))
+    ours, theirs = _remove_matches([_planned_item(each, order) for each in report.collectives], list(_list_compiled_items(compiled, order)))
     thin = {_scope(each.path) for each in report.padding if each.size < each.parts} if ours or theirs else set[str]()
-    fine = [*_too_fine(ours, thin, is_ours=True), *_too_fine(theirs, thin, is_ours=False)]
-    pairs = list(_pairs(ours, theirs, narrows="cpu" not in compiled.target.lower()))
-    otherwise = {_ending(each.path) for each in pairs if each.cause is OTHERWISE}
+    fine = [*_explain_too_fine(ours, thin, is_ours=True), *_explain_too_fine(theirs, thin, is_ours=False)]
+    pairs = list(_pair_leftovers(ours, theirs, narrows="cpu" not in compiled.target.lower()))
+    otherwise = {_path_tail(each.path) for each in pairs if each.cause is OTHERWISE}
     has_loops = any(each.kind == "while" for each in report.plan.program.operations)
-    found = [*fine, *pairs, *_left_over(ours, theirs, otherwise, has_loops=has_loops)]
+    found = [*fine, *pairs, *_explain_leftovers(ours, theirs, otherwise, has_loops=has_loops)]
     found.sort(key=lambda each: -abs(each.predicted - each.compiled))
-    return (*found, *_forms(compiled))
+    return (*found, *_list_other_forms(compiled))
 
 
-def _planned(each: Collective, order: dict[str, int]) -> _Item:
+def _planned_item(each: Collective, order: dict[str, int]) -> _Item:
     axes = tuple(sorted({base_axis(axis) for axis in each.axes}, key=order.__getitem__))
     return _Item(axes, collective_class(each.kind), each.payload, each.count, each.path, each.source)
 
 
-def _found(compiled: Compiled, order: dict[str, int]) -> Iterator[_Item]:
+def _list_compiled_items(compiled: Compiled, order: dict[str, int]) -> Iterator[_Item]:
     for each in compiled.collectives:
         axes = tuple(sorted(each.axes, key=lambda axis: order.get(axis, 0)))
         parts = each.parts or (each.payload,)
@@ -123,78 +123,87 @@ def _found(compiled: Compiled, order: dict[str, int]) -> Iterator[_Item]:
             yield _Item(axes, collective_class(each.part_of or each.kind), payload, each.count, path, source, each.reader)
 
 
-def _unmatched(ours: list[_Item], theirs: list[_Item]) -> tuple[list[_Item], list[_Item]]:
+def _remove_matches(ours: list[_Item], theirs: list[_Item]) -> tuple[list[_Item], list[_Item]]:
     """What is left of each side when equal payloads over equal axes are taken away, execution by execution: those of one place first, then
     those of places whose names end alike (a compiled loop's body does not say where the loop stands), then any."""
     for parts in (None, 2, 0):
-        ours, theirs = _unmatched_by(ours, theirs, parts)
+        ours, theirs = _remove_matches_by(ours, theirs, parts)
     return ours, theirs[::-1]
 
 
-def _unmatched_by(ours: list[_Item], theirs: list[_Item], parts: int | None) -> tuple[list[_Item], list[_Item]]:
-    """As `_unmatched`, of items whose paths have the same last `parts`; all of the path if `None`."""
+def _remove_matches_by(ours: list[_Item], theirs: list[_Item], parts: int | None) -> tuple[list[_Item], list[_Item]]:
+    """As `_remove_matches`, of items whose paths have the same last `parts`; all of the path if `None`."""
 
     def key(each: _Item) -> tuple[object, ...]:
-        return each.axes, each.kind, each.payload, _ending(each.path, parts)
+        return each.axes, each.kind, each.payload, _path_tail(each.path, parts)
 
     executions: Counter[tuple[object, ...]] = Counter()
     for each in theirs:
         executions[key(each)] += each.count
     left = []
     for each in ours:
-        taken = min(executions[key(each)], each.count)
-        executions[key(each)] -= taken
-        if each.count > taken:
-            left.append(replace(each, count=each.count - taken))
+        matched = min(executions[key(each)], each.count)
+        executions[key(each)] -= matched
+        if each.count > matched:
+            left.append(replace(each, count=each.count - matched))
     rest = []
     for each in reversed(theirs):  # the later ones are the repetitions
-        taken = min(executions[key(each)], each.count)
-        executions[key(each)] -= taken
-        if taken:
-            rest.append(replace(each, count=taken))
+        matched = min(executions[key(each)], each.count)
+        executions[key(each)] -= matched
+        if matched:
+            rest.append(replace(each, count=matched))
     return left, rest[::-1]
 
 
-def _pairs(ours: list[_Item], theirs: list[_Item], *, narrows: bool) -> Iterator[Difference]:
+def _pair_leftovers(ours: list[_Item], theirs: list[_Item], *, narrows: bool) -> Iterator[Difference]:
     """Leftovers of both sides that belong together; they are taken out of the lists."""
-    for test in (_together, _widened, _padded, *((_narrowed,) if narrows else ()), _split, _folded, _rewritten, _otherwise):
+    for test in (
+        _match_combined,
+        _match_widened,
+        _match_padded,
+        *((_match_narrowed,) if narrows else ()),
+        _match_split,
+        _match_folded,
+        _match_rewritten,
+        _match_other_path,
+    ):
         for each in list(ours):
             if each in ours and (match := test(each, theirs, ours)):
-                mine, his, cause = match
-                for item in mine:
+                our_items, their_items, cause = match
+                for item in our_items:
                     ours.remove(item)
-                for item in his:
+                for item in their_items:
                     theirs.remove(item)
-                yield _difference(each, sum(item.total for item in mine), sum(item.total for item in his), cause)
+                yield _make_difference(each, sum(item.total for item in our_items), sum(item.total for item in their_items), cause)
 
 
 _Match = tuple[list[_Item], list[_Item], Cause] | None
 
 
-def _together(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
+def _match_combined(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
     """All that is left of one kind over the same axes, and its bytes are the same: packed together before they are sent."""
-    mine, his = ([item for item in side if (item.axes, item.kind) == (each.axes, each.kind)] for side in (ours, theirs))
-    planned, found = (sum(item.total for item in side) for side in (mine, his))
-    return (mine, his, COMBINED) if his and planned == found else None
+    our_items, their_items = ([item for item in side if (item.axes, item.kind) == (each.axes, each.kind)] for side in (ours, theirs))
+    planned, found = (sum(item.total for item in side) for side in (our_items, their_items))
+    return (our_items, their_items, COMBINED) if their_items and planned == found else None
 
 
-def _widened(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
+def _match_widened(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
     if each.kind != "reduce":
         return None
-    match = _first(theirs, lambda item: (item.axes, item.kind, item.payload) == (each.axes, each.kind, 2 * each.payload))
+    match = _find_first(theirs, lambda item: (item.axes, item.kind, item.payload) == (each.axes, each.kind, 2 * each.payload))
     return ([each], [match], WIDENED) if match else None
 
 
-def _padded(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
+def _match_padded(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
     """A reduction of somewhat more, and the shift of no more than that, which has no name of its own."""
     if each.kind != "reduce":
         return None
 
     def is_it(item: _Item) -> bool:
-        place = item.axes, item.kind, item.count, _ending(item.path)
-        return place == (each.axes, each.kind, each.count, _ending(each.path)) and 0 < item.payload - each.payload <= each.payload // 8
+        place = item.axes, item.kind, item.count, _path_tail(item.path)
+        return place == (each.axes, each.kind, each.count, _path_tail(each.path)) and 0 < item.payload - each.payload <= each.payload // 8
 
-    wide = _first(theirs, is_it)
+    wide = _find_first(theirs, is_it)
     if wide is None:
         return None
     shift = ("collective-permute", each.axes, each.count, "")
@@ -202,22 +211,22 @@ def _padded(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
     return [each], [wide, *(item for item in shifts if item.payload <= wide.payload - each.payload)], PADDED
 
 
-def _narrowed(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
-    match = _first(theirs, lambda item: (item.axes, item.kind, 2 * item.payload) == (each.axes, each.kind, each.payload))
+def _match_narrowed(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
+    match = _find_first(theirs, lambda item: (item.axes, item.kind, 2 * item.payload) == (each.axes, each.kind, each.payload))
     return ([each], [match], NARROWED) if match and each.kind == "collective-permute" else None
 
 
-def _rewritten(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
+def _match_rewritten(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
     """All that either side sends for an operation that some compilers know no more when they partition."""
     name = each.path.rpartition("/")[2]
-    if not any(word in name for word in _EXPANDED):
+    if not any(word in name for word in _EXPANDED_OPS):
         return None
-    mine = [item for item in ours if item.path == each.path]
-    his = [item for item in theirs if item.path.rpartition("/")[0] == each.path.rpartition("/")[0] and item.axes == each.axes]
-    return (mine, his, REWRITTEN) if his else None
+    our_items = [item for item in ours if item.path == each.path]
+    their_items = [item for item in theirs if item.path.rpartition("/")[0] == each.path.rpartition("/")[0] and item.axes == each.axes]
+    return (our_items, their_items, REWRITTEN) if their_items else None
 
 
-def _split(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
+def _match_split(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
     """One reduction over several axes, found as one an axis."""
     if each.kind != "reduce" or len(each.axes) < 2:
         return None
@@ -226,39 +235,41 @@ def _split(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
     return ([each], found, SPLIT) if len(found) == len(each.axes) else None
 
 
-def _folded(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
+def _match_folded(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
     """Several reductions of one value, found as one over all their axes."""
     if each.kind != "reduce":
         return None
     for wide in theirs:
         if wide.kind == "reduce" and set(each.axes) < set(wide.axes) and wide.payload == each.payload:
-            mine = [item for item in ours if item.kind == "reduce" and item.payload == each.payload and set(item.axes) < set(wide.axes)]
-            return mine, [wide], FOLDED
+            our_items = [
+                item for item in ours if item.kind == "reduce" and item.payload == each.payload and set(item.axes) < set(wide.axes)
+            ]
+            return our_items, [wide], FOLDED
     return None
 
 
-def _otherwise(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
-    match = _first(theirs, lambda item: item.path == each.path and bool(set(item.axes) & set(each.axes)))
+def _match_other_path(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
+    match = _find_first(theirs, lambda item: item.path == each.path and bool(set(item.axes) & set(each.axes)))
     return ([each], [match], OTHERWISE) if match else None
 
 
-def _first(items: Iterable[_Item], test: Callable[[_Item], bool]) -> _Item | None:
+def _find_first(items: Iterable[_Item], test: Callable[[_Item], bool]) -> _Item | None:
     return next((item for item in items if test(item)), None)
 
 
-def _too_fine(items: list[_Item], thin: set[str], *, is_ours: bool) -> Iterator[Difference]:
+def _explain_too_fine(items: list[_Item], thin: set[str], *, is_ours: bool) -> Iterator[Difference]:
     """Those in scopes of values that have fewer elements than devices along a dimension; they are taken out of the list."""
     for each in [item for item in items if _scope(item.path) in thin]:
         items.remove(each)
-        yield _difference(each, each.total if is_ours else 0, 0 if is_ours else each.total, TOO_FINE)
+        yield _make_difference(each, each.total if is_ours else 0, 0 if is_ours else each.total, TOO_FINE)
 
 
-def _left_over(ours: list[_Item], theirs: list[_Item], resharded: set[str], *, has_loops: bool) -> Iterator[Difference]:
+def _explain_leftovers(ours: list[_Item], theirs: list[_Item], resharded: set[str], *, has_loops: bool) -> Iterator[Difference]:
     """What has no match; `resharded` are the places where the compiler takes another way, of which this may be a step."""
     for each in ours:
-        yield _difference(each, each.total, 0, _missing(each, has_loops=has_loops))
+        yield _make_difference(each, each.total, 0, _cause_of_missing(each, has_loops=has_loops))
     for each in theirs:
-        yield _difference(each, 0, each.total, _extra(each, resharded))
+        yield _make_difference(each, 0, each.total, _cause_of_extra(each, resharded))
 
 
 def _scope(path: str) -> str:
@@ -266,45 +277,45 @@ def _scope(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _missing(each: _Item, *, has_loops: bool) -> Cause:
+def _cause_of_missing(each: _Item, *, has_loops: bool) -> Cause:
     """Why the compiled program does not send what the plan does."""
-    if _ends_in(each, _LOOKING_UP):
+    if _is_operation_in(each, _LOOKUP_OPS):
         return LOOKED_UP
-    if each.kind == "collective-permute" and _ends_in(each, _SHIFTING):
+    if each.kind == "collective-permute" and _is_operation_in(each, _SHIFT_OPS):
         return BORDERS
     return HOISTED if has_loops and each.count > 1 else KEPT if each.kind == "all-gather" else NOT_SENT
 
 
-def _extra(each: _Item, resharded: set[str]) -> Cause:
+def _cause_of_extra(each: _Item, resharded: set[str]) -> Cause:
     """Why the compiled program sends what the plan does not."""
-    if _ends_in(each, _WHOLE):
+    if _is_operation_in(each, _UNPARTITIONED_OPS):
         return NOT_PARTITIONED
-    if _ending(each.path) in resharded:
+    if _path_tail(each.path) in resharded:
         return OTHERWISE
-    if _ends_in(each, _SHIFTING):
+    if _is_operation_in(each, _SHIFT_OPS):
         return BORDERS
-    if _ends_in(each, _LOOKING_UP):
+    if _is_operation_in(each, _LOOKUP_OPS):
         return LOOKED_UP
     return GATHERED_AGAIN if each.kind == "all-gather" else UNEXPLAINED
 
 
-def _ending(path: str, parts: int | None = 2) -> str:
+def _path_tail(path: str, parts: int | None = 2) -> str:
     """The last `parts` of a path; all of it if `None`."""
     words = path.split("/")
     return path if parts is None else "/".join(words[max(0, len(words) - parts) :])
 
 
-def _ends_in(each: _Item, words: Iterable[str]) -> bool:
+def _is_operation_in(each: _Item, words: Iterable[str]) -> bool:
     """Whether the operation that sends, or that reads what is sent, is one of these."""
     names = each.path.rpartition("/")[2], each.reader.rpartition("/")[2]
     return any(word in name for word in words for name in names)
 
 
-def _difference(each: _Item, predicted: int, compiled: int, cause: Cause) -> Difference:
+def _make_difference(each: _Item, predicted: int, compiled: int, cause: Cause) -> Difference:
     return Difference(each.axes, each.kind, each.path, each.source, predicted, compiled, cause)
 
 
-def _forms(compiled: Compiled) -> Iterator[Difference]:
+def _list_other_forms(compiled: Compiled) -> Iterator[Difference]:
     """What is sent in another form, byte for byte the same: a line for each kind and axes."""
     forms: dict[tuple[Cause, tuple[str, ...], str], list[CompiledCollective]] = defaultdict(list)
     for each in compiled.collectives:

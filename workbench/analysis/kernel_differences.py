@@ -19,7 +19,7 @@ FUSED = Cause("fused otherwise", "elementwise work is in other kernels than in t
 KERNEL_CAUSES = (COPIED, IN_PIECES, RECOMPUTED, RATE, FUSED)
 
 _COPIES = ("copy", "transpose", "convert", "broadcast", "reshape", "pad", "slice", "dynamic-slice", "dynamic-update-slice", "concatenate")
-_LEAST = 0.01  # of all kernels: what is smaller is not worth a line
+_MIN_SHARE = 0.01  # of all kernels: what is smaller is not worth a line
 _PIECES = 1.3  # times as many kernels are no longer the same ones
 
 
@@ -34,48 +34,49 @@ class KernelDifference:
     cause: Cause
 
 
-class _Sum(NamedTuple):
+class _KernelSum(NamedTuple):
     """Kernels of one scope and work on one side."""
 
     seconds: float = 0.0
     kernels: int = 0
     flops: int = 0
 
-    def plus(self, seconds: float, kernels: int, flops: int) -> "_Sum":
-        return _Sum(self.seconds + seconds, self.kernels + kernels, self.flops + flops)
+    def plus(self, seconds: float, kernels: int, flops: int) -> "_KernelSum":
+        return _KernelSum(self.seconds + seconds, self.kernels + kernels, self.flops + flops)
 
 
 def explain_kernels(report: Report, compiled: Compiled) -> tuple[KernelDifference, ...]:
     """The differences of at least a hundredth of the time in kernels, the largest first."""
     sustained = report.step_time.sustained if report.step_time else 1.0  # the compiler's estimate knows nothing of that
-    ours = _sums(
+    ours = _sum_kernels(
         ((scope_of(each.path), "products" if each.flops else "elementwise"), each.estimate(sustained), each.count, each.flops * each.count)
         for each in report.kernel_costs
     )
-    theirs = _sums(
-        ((scope_of(each.path), _work(each)), (each.seconds or 0.0) * each.count, each.count, each.flops * each.count)
+    theirs = _sum_kernels(
+        ((scope_of(each.path), _kernel_work(each)), (each.seconds or 0.0) * each.count, each.count, each.flops * each.count)
         for each in compiled.kernels
     )
     found = [
-        KernelDifference(*key, ours[key].seconds, theirs[key].seconds, _cause(key[1], ours[key], theirs[key])) for key in {**ours, **theirs}
+        KernelDifference(*key, ours[key].seconds, theirs[key].seconds, _find_cause(key[1], ours[key], theirs[key]))
+        for key in {**ours, **theirs}
     ]
-    least = _LEAST * max(sum(each.predicted for each in found), sum(each.compiled for each in found))
-    telling = (each for each in found if abs(each.predicted - each.compiled) >= least)
-    return tuple(sorted(telling, key=lambda each: -abs(each.predicted - each.compiled)))
+    least = _MIN_SHARE * max(sum(each.predicted for each in found), sum(each.compiled for each in found))
+    significant = (each for each in found if abs(each.predicted - each.compiled) >= least)
+    return tuple(sorted(significant, key=lambda each: -abs(each.predicted - each.compiled)))
 
 
-def _sums(kernels: Iterable[tuple[tuple[str, str], float, int, int]]) -> defaultdict[tuple[str, str], _Sum]:
-    sums: defaultdict[tuple[str, str], _Sum] = defaultdict(_Sum)
+def _sum_kernels(kernels: Iterable[tuple[tuple[str, str], float, int, int]]) -> defaultdict[tuple[str, str], _KernelSum]:
+    sums: defaultdict[tuple[str, str], _KernelSum] = defaultdict(_KernelSum)
     for key, seconds, count, flops in kernels:
         sums[key] = sums[key].plus(seconds, count, flops)
     return sums
 
 
-def _work(kernel: CompiledKernel) -> str:
+def _kernel_work(kernel: CompiledKernel) -> str:
     return "products" if kernel.flops else "copies" if kernel.kind in _COPIES else "elementwise"
 
 
-def _cause(work: str, ours: _Sum, theirs: _Sum) -> Cause:
+def _find_cause(work: str, ours: _KernelSum, theirs: _KernelSum) -> Cause:
     if work != "products":
         return COPIED if work == "copies" else FUSED
     if theirs.flops > _PIECES * ours.flops:

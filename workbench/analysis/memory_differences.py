@@ -17,7 +17,7 @@ REST = Cause("the rest", "what is too small for a line of its own, and what the 
 
 MEMORY_CAUSES = (PACKED, FREED, HELD, SIZED, ARGUMENTS, REST)
 
-_LEAST = 0.01  # of the peak: what is smaller is not worth a line
+_MIN_SHARE = 0.01  # of the peak: what is smaller is not worth a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,15 @@ def explain_memory(report: Report, compiled: Compiled) -> tuple[MemoryDifference
     theirs = Counter[str]()
     for path, count in compiled.alive_at_peak:
         theirs[scope_of(path)] += count
-    found = [_difference(scope, ours[scope], theirs[scope]) for scope in {**ours, **theirs}]
+    found = [_make_difference(scope, ours[scope], theirs[scope]) for scope in {**ours, **theirs}]
     found.append(MemoryDifference("arguments", report.memory.held, memory.arguments, ARGUMENTS))
     if memory.live:
         found.append(MemoryDifference("", 0, max(memory.temporary - memory.live, 0), PACKED))
-    least = _LEAST * max(report.memory.peak, memory.peak)
-    telling = sorted((each for each in found if _gap(each) >= least), key=lambda each: -_gap(each))
-    left = report.memory.peak - sum(each.predicted for each in telling), memory.peak - sum(each.compiled for each in telling)
+    least = _MIN_SHARE * max(report.memory.peak, memory.peak)
+    significant = sorted((each for each in found if _gap(each) >= least), key=lambda each: -_gap(each))
+    left = report.memory.peak - sum(each.predicted for each in significant), memory.peak - sum(each.compiled for each in significant)
     rest = MemoryDifference("", *left, REST)
-    return (*telling, rest) if _gap(rest) >= least else tuple(telling)
+    return (*significant, rest) if _gap(rest) >= least else tuple(significant)
 
 
 def _gap(each: MemoryDifference) -> int:
@@ -68,6 +68,6 @@ def scope_of(path: str) -> str:
     return "/".join(words[: 2 if words[:1] == ["grad"] else 1])
 
 
-def _difference(scope: str, predicted: int, compiled: int) -> MemoryDifference:
+def _make_difference(scope: str, predicted: int, compiled: int) -> MemoryDifference:
     cause = SIZED if predicted and compiled else FREED if predicted else HELD
     return MemoryDifference(scope, predicted, compiled, cause)

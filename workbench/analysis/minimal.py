@@ -21,11 +21,11 @@ from workbench.plan.plan import Plan
 from workbench.propagation import partition
 
 Rules = tuple[tuple[str, tuple[str, ...]], ...]
-_COMPARED = 4096  # choices of rules; of more, one dimension after the other
+_MOST_CHOICES = 4096  # choices of rules; of more, one dimension after the other
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class NeededStatement:
     """One statement, and the first argument or value that would lie otherwise without it: where it lies, where it would."""
 
     statement: str
@@ -35,7 +35,7 @@ class Needed:
 
 
 @dataclass(frozen=True, slots=True)
-class Minimal:
+class MinimalLayout:
     """The fewest statements found.
 
     - `needed`: one entry a statement, with what it is needed for: leaving any of them out changes something;
@@ -44,7 +44,7 @@ class Minimal:
     """
 
     layout: Layout
-    needed: tuple[Needed, ...]
+    needed: tuple[NeededStatement, ...]
     is_fewest: bool
     written: int
     placed: int
@@ -61,29 +61,29 @@ class Minimal:
         return "\n".join([f"{head}; {proof}:", *rows])
 
 
-def minimal_annotations(plan: Plan) -> Minimal:
+def minimal_annotations(plan: Plan) -> MinimalLayout:
     """The fewest statements after which every argument, result and intermediate value lies as it does now.
 
     Raises `PartitionError` with Shardy's words if the plan itself is refused.
     """
-    before = _lies(plan)
-    rules, is_fewest = _rules(plan)
-    layout = plan.layout.updated(rules=rules, overrides=_overrides(plan, rules), priorities=_kept(plan.layout, rules))
+    before = _list_placements(plan)
+    rules, is_fewest = _find_rules(plan)
+    layout = plan.layout.updated(rules=rules, overrides=_find_overrides(plan, rules), priorities=_keep_priorities(plan.layout, rules))
     longer = len(layout.rules + layout.overrides) > len(plan.layout.rules + plan.layout.overrides)
-    if longer or _lies_otherwise(plan, layout, before):  # a pattern of the user's own, a dimension left open: it stays as it is written
+    if longer or _find_moved_value(plan, layout, before):  # a pattern of the user's own, a dimension left open: it stays as it is written
         layout, is_fewest = plan.layout, False
-    layout = _pruned(plan, layout, before)
-    needed = tuple(_proof(plan, layout, before))
+    layout = _prune_layout(plan, layout, before)
+    needed = tuple(_prove_needed(plan, layout, before))
     split = sum(any(dims) for dims in before.values())
-    return Minimal(layout, needed, is_fewest, len(plan.layout.statements), split)
+    return MinimalLayout(layout, needed, is_fewest, len(plan.layout.statements), split)
 
 
-def _kept(layout: Layout, rules: Rules) -> tuple[tuple[str, int], ...]:
+def _keep_priorities(layout: Layout, rules: Rules) -> tuple[tuple[str, int], ...]:
     ruled = {dim for dim, _ in rules}
     return tuple((dim, priority) for dim, priority in layout.priorities if dim in ruled)
 
 
-def _rules(plan: Plan) -> tuple[Rules, bool]:
+def _find_rules(plan: Plan) -> tuple[Rules, bool]:
     """The rules that leave the fewest statements, and whether all choices were compared."""
     choices: dict[str, dict[tuple[str, ...], None]] = {}
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
@@ -91,13 +91,13 @@ def _rules(plan: Plan) -> tuple[Rules, bool]:
             if axes:
                 choices.setdefault(dim, {(): None})[axes] = None
     names = list(choices)
-    if prod(len(each) for each in choices.values()) <= _COMPARED:
+    if prod(len(each) for each in choices.values()) <= _MOST_CHOICES:
         found = min(itertools.product(*choices.values()), key=lambda chosen: _cost(plan, names, chosen))
         return _as_rules(names, found), True
     chosen = [next(reversed(each)) for each in choices.values()]
     for _ in range(2):
-        for place, name in enumerate(names):
-            chosen[place] = min(choices[name], key=lambda axes: _cost(plan, names, (*chosen[:place], axes, *chosen[place + 1 :])))
+        for index, name in enumerate(names):
+            chosen[index] = min(choices[name], key=lambda axes: _cost(plan, names, (*chosen[:index], axes, *chosen[index + 1 :])))
     return _as_rules(names, chosen), False
 
 
@@ -108,11 +108,11 @@ def _as_rules(names: Sequence[str], chosen: Sequence[tuple[str, ...]]) -> Rules:
 def _cost(plan: Plan, names: Sequence[str], chosen: Sequence[tuple[str, ...]]) -> tuple[int, int]:
     """Statements in all, and of those the overrides: of two layouts of one length, that of more rules."""
     rules = _as_rules(names, chosen)
-    overrides = len({(template(path), sharding) for path, sharding in _exceptions(plan, rules)})
+    overrides = len({(template(path), sharding) for path, sharding in _list_exceptions(plan, rules)})
     return len(rules) + overrides, overrides
 
 
-def _exceptions(plan: Plan, rules: Rules) -> Iterator[tuple[str, Sharding]]:
+def _list_exceptions(plan: Plan, rules: Rules) -> Iterator[tuple[str, Sharding]]:
     """The arguments that the rules do not place as they lie."""
     axes = dict(rules)
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
@@ -120,68 +120,68 @@ def _exceptions(plan: Plan, rules: Rules) -> Iterator[tuple[str, Sharding]]:
             yield tensor.path, sharding
 
 
-def _overrides(plan: Plan, rules: Rules) -> tuple[tuple[str, Sharding], ...]:
+def _find_overrides(plan: Plan, rules: Rules) -> tuple[tuple[str, Sharding], ...]:
     """The exceptions to the rules, as few patterns as name them and nothing that lies otherwise."""
-    lies = dict(zip((tensor.path for tensor in plan.program.arguments), plan.argument_shardings, strict=True))
-    waiting = dict(_exceptions(plan, rules))
+    placements = dict(zip((tensor.path for tensor in plan.program.arguments), plan.argument_shardings, strict=True))
+    waiting = dict(_list_exceptions(plan, rules))
     found: list[tuple[str, Sharding]] = []
     while waiting:
         path, sharding = next(iter(waiting.items()))
-        pattern = _widest(path, sharding, lies)
+        pattern = _find_widest_pattern(path, sharding, placements)
         found.append((pattern, sharding))
         waiting = {other: each for other, each in waiting.items() if not matches(pattern, other)}
     return tuple(found)
 
 
-def _widest(path: str, sharding: Sharding, lies: dict[str, Sharding]) -> str:
+def _find_widest_pattern(path: str, sharding: Sharding, placements: dict[str, Sharding]) -> str:
     """The shortest tail of a path, layer numbers left open, that names only what lies so."""
     for words in (template(path).split("/"), path.split("/")):
         for length in range(1, len(words) + 1):
             pattern = "/".join(words[-length:])
-            if all(each == sharding for other, each in lies.items() if matches(pattern, other)) and pattern != "*":
+            if all(each == sharding for other, each in placements.items() if matches(pattern, other)) and pattern != "*":
                 return pattern
     return f"/{path}"
 
 
-Lies = dict[str, tuple[tuple[str, ...], ...]]
+Placements = dict[str, tuple[tuple[str, ...], ...]]
 
 
-def _lies(plan: Plan) -> Lies:
+def _list_placements(plan: Plan) -> Placements:
     """Every argument, intermediate value and result by a name, with where it lies."""
     found, program = partition(plan), plan.program
     operations, values = program.operations, found.structure.values
-    lies: Lies = {}
+    placements: Placements = {}
     for number, (value, dims) in enumerate(zip(values, found.dims, strict=True)):
         if value.born >= 0 and dims is not None and operations[value.born].path:
-            lies[f"{operations[value.born].path} #{number}"] = dims
-    asked = {
+            placements[f"{operations[value.born].path} #{number}"] = dims
+    arguments = {
         tensor.path: tuple(dim or () for dim in each.dims) for tensor, each in zip(program.arguments, plan.argument_shardings, strict=True)
     }
     results = {f"the result {tensor.path}": dims for tensor, dims in zip(program.results, found.results, strict=True)}
-    return {**asked, **lies, **results}
+    return {**arguments, **placements, **results}
 
 
-def _lies_otherwise(plan: Plan, layout: Layout, before: Lies) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
+def _find_moved_value(plan: Plan, layout: Layout, before: Placements) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
     """The first value that would lie otherwise, and how; itself, unsplit, if such a plan is refused."""
     try:
-        after = _lies(plan.updated(layout=layout))
+        after = _list_placements(plan.updated(layout=layout))
     except WorkbenchError:
         return next(iter(before)), ()
     return next(((name, after.get(name, ())) for name, dims in before.items() if after.get(name) != dims), None)
 
 
-def _pruned(plan: Plan, layout: Layout, before: Lies) -> Layout:
+def _prune_layout(plan: Plan, layout: Layout, before: Placements) -> Layout:
     """Without the constraints, groups, barriers and priorities that change nothing."""
     while True:
-        for _, less in _each_left_out(layout):
-            if less.rules == layout.rules and less.overrides == layout.overrides and not _lies_otherwise(plan, less, before):
-                layout = less
+        for _, smaller in _leave_out_each(layout):
+            if smaller.rules == layout.rules and smaller.overrides == layout.overrides and not _find_moved_value(plan, smaller, before):
+                layout = smaller
                 break
         else:
             return layout
 
 
-def _each_left_out(layout: Layout) -> Iterator[tuple[str, Layout]]:
+def _leave_out_each(layout: Layout) -> Iterator[tuple[str, Layout]]:
     """Every statement, and the layout without it; a priority is a statement too, on top of its rule."""
     statements: list[tuple[str, Callable[[], Layout]]] = [
         *((f"{dim}:{'+'.join(axes)}", lambda dim=dim: layout.with_rule(dim, ())) for dim, axes in layout.rules),
@@ -194,14 +194,14 @@ def _each_left_out(layout: Layout) -> Iterator[tuple[str, Layout]]:
     return ((statement, less()) for statement, less in statements)
 
 
-def _proof(plan: Plan, layout: Layout, before: Lies) -> Iterator[Needed]:
+def _prove_needed(plan: Plan, layout: Layout, before: Placements) -> Iterator[NeededStatement]:
     """What each statement is needed for."""
-    for statement, less in _each_left_out(layout):
-        name, dims = _changed_argument(plan, less) or _lies_otherwise(plan, less, before) or ("nothing", ())
-        yield Needed(statement, name.partition(" #")[0], Sharding(before.get(name, ())), Sharding(dims))
+    for statement, smaller in _leave_out_each(layout):
+        name, dims = _find_changed_argument(plan, smaller) or _find_moved_value(plan, smaller, before) or ("nothing", ())
+        yield NeededStatement(statement, name.partition(" #")[0], Sharding(before.get(name, ())), Sharding(dims))
 
 
-def _changed_argument(plan: Plan, layout: Layout) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
+def _find_changed_argument(plan: Plan, layout: Layout) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
     """The first argument that another layout places otherwise: seen without the partitioner."""
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
         other = layout.sharding(tensor)

@@ -16,11 +16,11 @@ from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import NO_ROOM, Diagnostic
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-from workbench.tracing.spmd_pipeline.loss import layers_in_step
+from workbench.tracing.spmd_pipeline.loss import find_layers
 from workbench.units import format_bytes, format_seconds
 
-UNEVEN = 0.9  # balance below which stages are uneven
-WIDE, NARROW = 0.2, 0.1  # a bubble to mind, and one to bring it to
+MIN_BALANCE = 0.9  # balance below which stages are uneven
+MAX_BUBBLE, TARGET_BUBBLE = 0.2, 0.1  # a bubble to mind, and one to bring it to
 
 
 def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
@@ -33,14 +33,14 @@ def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
         return report.diagnostics
     plan = report.plan
     others = tuple(each for each in report.diagnostics if each.kind != NO_ROOM)
-    own = (
-        *_out_of_step(plan, planned.spec),
-        *_too_full(plan, planned),
-        *_one_chunk(plan, planned.spec),
-        *_uneven(plan, planned),
-        *_wide_bubble(plan, planned),
+    found = (
+        *_diagnose_unequal_layers(plan, planned.spec),
+        *_diagnose_memory(plan, planned),
+        *_diagnose_one_chunk(plan, planned.spec),
+        *_diagnose_uneven_stages(plan, planned),
+        *_diagnose_bubble(plan, planned),
     )
-    return (*own, *_recomputation(planned.spec), *others)
+    return (*found, *_diagnose_recomputation(planned.spec), *others)
 
 
 def _uncut(plan: Plan, spec: PipelineSpec, error: WorkbenchError) -> Diagnostic:
@@ -55,11 +55,11 @@ def _uncut(plan: Plan, spec: PipelineSpec, error: WorkbenchError) -> Diagnostic:
     return Diagnostic("cannot be cut", "pipeline", error.message, tuple(edits))
 
 
-def _out_of_step(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
+def _diagnose_unequal_layers(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
     """Why one program for all stages cannot be made of the plan's, before it is run."""
     try:
         if spec.engine == "spmd":
-            layers_in_step(plan.program, spec)
+            find_layers(plan.program, spec)
     except WorkbenchError as error:
         yield Diagnostic("not in step", "pipeline", error.message, (SetPipeline(replace(spec, engine="mpmd"), "a program for each stage"),))
 
@@ -73,7 +73,7 @@ def _can_be_cut(plan: Plan, edit: Edit) -> bool:
     return True
 
 
-def _too_full(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
+def _diagnose_memory(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
     """Each stage whose devices would hold more than they have."""
     step, room = planned.simulated, planned.capacity
     for device, peak in enumerate(step.peaks):
@@ -85,31 +85,31 @@ def _too_full(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
             f"optimiser state, {format_bytes(peak - held)} for {step.in_flight(device)} micro-batches in flight) and has "
             f"{format_bytes(room)}: {peak / room:.2f} times as much."
         )
-        yield Diagnostic(NO_ROOM, f"stage {device}", message, tuple(_smaller(plan, planned, device)))
+        yield Diagnostic(NO_ROOM, f"stage {device}", message, tuple(_suggest_less_memory(plan, planned, device)))
 
 
-def _smaller(plan: Plan, planned: PipelineReport, device: int) -> Iterator[SetPipeline]:
+def _suggest_less_memory(plan: Plan, planned: PipelineReport, device: int) -> Iterator[SetPipeline]:
     """Other ways to run the same pieces in which this stage holds less, and more and smaller micro-batches."""
     spec, costs = planned.spec, planned.simulated.costs
     changes = [("recompute all micro-batches", {"remat": "always"}), ("schedule 1f1b", {"schedule": "1f1b", "engine": "mpmd"})]
     for about, change in changes:
-        other = _changed(spec, **change)
+        other = _try_replace(spec, **change)
         if other and other != spec and simulate(other, costs, transfer_of(plan)).peaks[device] < planned.simulated.peaks[device]:
             yield SetPipeline(other, about)
     if more := _with_micro_batches(plan, spec, spec.micro_batches + 1):
         yield SetPipeline(more, f"{more.micro_batches} micro-batches")
 
 
-_ALIKE_IN_ONE = {"interleaved": "1f1b", "circular": "gpipe"}  # and breadth-first is what it says with one chunk, too
+_ONE_CHUNK_EQUIVALENTS = {"interleaved": "1f1b", "circular": "gpipe"}  # and breadth-first is what it says with one chunk, too
 
 
-def _one_chunk(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
+def _diagnose_one_chunk(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
     """A schedule that goes round, and nothing to go round for."""
-    alike = _ALIKE_IN_ONE.get(spec.schedule)
+    alike = _ONE_CHUNK_EQUIVALENTS.get(spec.schedule)
     if alike is None or spec.chunks > 1 or spec.stages == 1:
         return
     message = f"With `chunks:1` schedule `{spec.schedule}` is `{alike}`: it gains by several pieces of the network on each stage."
-    two = _changed(spec, chunks=2, boundaries=())
+    two = _try_replace(spec, chunks=2, boundaries=())
     edits = [SetPipeline(each, "2 chunks a stage") for each in (two,) if each is not None]
     edits = [edit for edit in edits if _can_be_cut(plan, edit)]
     if not edits:
@@ -119,9 +119,9 @@ def _one_chunk(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
     yield Diagnostic("one chunk", "pipeline", message, (*edits, SetPipeline(replace(spec, schedule=alike), f"schedule {alike}")))
 
 
-def _uneven(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
+def _diagnose_uneven_stages(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
     """Stages that work longer than the others, and the cut that is more even if there is one."""
-    if planned.balance >= UNEVEN:
+    if planned.balance >= MIN_BALANCE:
         return
     busy = planned.simulated.busy
     most = max(range(len(busy)), key=lambda device: busy[device])
@@ -130,7 +130,7 @@ def _uneven(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
     if not planned.nominal:
         longer = f"{format_seconds(busy[most])} a step and the mean stage {format_seconds(mean)}"
     message = f"Stage {most} works {longer}: the others wait for it, and the balance is {planned.balance:.0%}."
-    better = _balanced(plan, planned)
+    better = _balance_stages(plan, planned)
     if better is None:
         message += " Its blocks cannot be cut more evenly: fewer stages or smaller blocks can."
     edits = () if better is None else (SetPipeline(better.spec, "balance the stages"),)
@@ -138,7 +138,7 @@ def _uneven(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
     yield Diagnostic("uneven stages", f"stage {most}", message, edits)
 
 
-def _balanced(plan: Plan, planned: PipelineReport) -> PipelineReport | None:
+def _balance_stages(plan: Plan, planned: PipelineReport) -> PipelineReport | None:
     """The pipeline with its boundaries left to the balance, if it is the more even one."""
     if not planned.spec.boundaries:
         return None
@@ -146,25 +146,25 @@ def _balanced(plan: Plan, planned: PipelineReport) -> PipelineReport | None:
     return found if found.balance > planned.balance else None
 
 
-def _wide_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
+def _diagnose_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
     """A bubble that more micro-batches make smaller: what is idle stays, and the work it is measured against grows."""
     bubble, least, spec = planned.simulated.bubble, planned.least_bubble, planned.spec
-    if bubble <= WIDE:
+    if bubble <= MAX_BUBBLE:
         return
     filling = bubble if least is None else min(least, bubble)
     sentence = f"The stages do nothing for {bubble:.0%} of the step's time"
-    if filling <= NARROW:
+    if filling <= TARGET_BUBBLE:
         why = (
             f"{sentence}; equal stages and free transfers would leave {filling:.0%}: it is their balance and what they send, "
             "not the filling."
         )
         yield Diagnostic("bubble", "pipeline", why)
         return
-    need = int(-(-spec.micro_batches * filling * (1 - NARROW) // ((1 - filling) * NARROW)))
+    need = int(-(-spec.micro_batches * filling * (1 - TARGET_BUBBLE) // ((1 - filling) * TARGET_BUBBLE)))
     more = _with_micro_batches(plan, spec, need)
     message = (
         f"{sentence} with {spec.micro_batches} micro-batches, {filling:.0%} while the pipeline fills and drains; {need} would bring that "
-        f"to {NARROW:.0%}."
+        f"to {TARGET_BUBBLE:.0%}."
     )
     if more is None:
         message += " The batch does not divide into more: make it larger, or take fewer stages."
@@ -173,10 +173,10 @@ def _wide_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
     yield Diagnostic("bubble", "pipeline", message, () if more is None else (SetPipeline(more, f"{more.micro_batches} micro-batches"),))
 
 
-def _with_micro_batches(plan: Plan, spec: PipelineSpec, wanted: int) -> PipelineSpec | None:
+def _with_micro_batches(plan: Plan, spec: PipelineSpec, count_wanted: int) -> PipelineSpec | None:
     """With so many micro-batches, or as few more as divide the batch and suit the schedule, or else as many as do."""
-    for count in (*range(wanted, min(4 * wanted, MOST) + 1), *range(min(wanted, MOST) - 1, spec.micro_batches, -1)):
-        other = _changed(spec, micro_batches=count)
+    for count in (*range(count_wanted, min(4 * count_wanted, MOST) + 1), *range(min(count_wanted, MOST) - 1, spec.micro_batches, -1)):
+        other = _try_replace(spec, micro_batches=count)
         try:
             splits_of(plan.program, count)
         except WorkbenchError:
@@ -186,7 +186,7 @@ def _with_micro_batches(plan: Plan, spec: PipelineSpec, wanted: int) -> Pipeline
     return None
 
 
-def _changed(spec: PipelineSpec, **changes: object) -> PipelineSpec | None:
+def _try_replace(spec: PipelineSpec, **changes: object) -> PipelineSpec | None:
     """`None` where there cannot be such a pipeline."""
     try:
         return replace(spec, **changes)  # type: ignore[arg-type]
@@ -194,7 +194,7 @@ def _changed(spec: PipelineSpec, **changes: object) -> PipelineSpec | None:
         return None
 
 
-def _recomputation(spec: PipelineSpec) -> Iterator[Diagnostic]:
+def _diagnose_recomputation(spec: PipelineSpec) -> Iterator[Diagnostic]:
     if spec.engine == "spmd" and spec.remat == "except_last":
         message = (
             "Engine `spmd` does the same in every turn, so that the last micro-batch cannot be spared: `remat:except_last` computes the "

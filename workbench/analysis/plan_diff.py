@@ -18,7 +18,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 
-Decided = tuple[str, ...] | Sharding | Hardware | AxisAssignment | Remat | Precision | PipelineSpec | int | str | None
+PlanSetting = tuple[str, ...] | Sharding | Hardware | AxisAssignment | Remat | Precision | PipelineSpec | int | str | None
 """What a plan may say of something: mesh axes of a dimension, a sharding, the size of an axis, ...; `None` if it says nothing."""
 
 
@@ -27,8 +27,8 @@ class Change(NamedTuple):
 
     kind: str
     subject: str
-    before: Decided
-    after: Decided
+    before: PlanSetting
+    after: PlanSetting
 
 
 KINDS = (
@@ -96,24 +96,24 @@ class PlanDiff:
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """What was decided otherwise; empty exactly if the plans are equal but for their names."""
-        return tuple(_changes(self.before.plan, self.after.plan))
+        return tuple(_list_changes(self.before.plan, self.after.plan))
 
     @cached_property
     def figures(self) -> tuple[FigureChange, ...]:
         """Memory, traffic, arithmetic and time, whether they changed or not."""
-        return tuple(each for each in _figures(self.before, self.after) if not each.before == each.after is None)
+        return tuple(each for each in _compare_figures(self.before, self.after) if not each.before == each.after is None)
 
     @cached_property
     def traffic(self) -> tuple[TrafficChange, ...]:
         """By mesh axes and kind, whatever either plan sends; the greatest change first."""
-        before, after = _traffic(self.before), _traffic(self.after)
+        before, after = _sum_traffic(self.before), _sum_traffic(self.after)
         rows = (TrafficChange(*key, before.get(key, 0), after.get(key, 0)) for key in {**before, **after})
         return tuple(sorted(rows, key=lambda row: (-abs(row.delta), -row.after, row.axes, row.kind)))
 
     @cached_property
     def placements(self) -> tuple[PlacementChange, ...]:
         """Arguments that lie otherwise, alike ones together; the greatest change of memory first."""
-        return tuple(sorted(_placements(self.before, self.after), key=lambda each: -abs(each.delta)))
+        return tuple(sorted(_compare_placements(self.before, self.after), key=lambda each: -abs(each.delta)))
 
     def __str__(self) -> str:
         from workbench.text.plan_diff import plan_diff_text
@@ -121,8 +121,8 @@ class PlanDiff:
         return plan_diff_text(self)
 
 
-def _changes(before: Plan, after: Plan) -> Iterator[Change]:
-    yield from _program_changes(before, after)
+def _list_changes(before: Plan, after: Plan) -> Iterator[Change]:
+    yield from _compare_programs(before, after)
     mine, theirs = before.layout, after.layout
     for kind, one, other in (
         ("rule", mine.rules, theirs.rules),
@@ -133,9 +133,9 @@ def _changes(before: Plan, after: Plan) -> Iterator[Change]:
         ("barrier", mine.barriers, theirs.barriers),
         ("mesh axis", before.mesh.axes, after.mesh.axes),
     ):
-        yield from _entries(kind, dict(one), dict(other))
-    kept = [tuple(name for name in each.names if name in before.mesh and name in after.mesh) for each in (before.mesh, after.mesh)]
-    if kept[0] != kept[1]:
+        yield from _compare_entries(kind, dict(one), dict(other))
+    common_axes = [tuple(name for name in each.names if name in before.mesh and name in after.mesh) for each in (before.mesh, after.mesh)]
+    if common_axes[0] != common_axes[1]:
         yield Change("axis order", "", before.mesh.names, after.mesh.names)
     for kind, was, now in (
         ("hardware", before.hardware, after.hardware),
@@ -152,11 +152,11 @@ def _as_entries(groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, str], .
     return tuple((", ".join(places), "alike") for places in groups)
 
 
-def _program_changes(before: Plan, after: Plan) -> Iterator[Change]:
+def _compare_programs(before: Plan, after: Plan) -> Iterator[Change]:
     """Another program, or the same one with dimensions renamed."""
     one, other = before.program, after.program
     names = [{traced: each.renamed.get(traced, traced) for traced in {**one.renamed, **other.renamed}} for each in (one, other)]
-    renamed = list(_entries("dimension", names[0], names[1]))
+    renamed = list(_compare_entries("dimension", names[0], names[1]))
     yield from renamed
     same_variant = (one.remat, one.precision) == (other.remat, other.precision)
     unexplained = same_variant and (one.fingerprint != other.fingerprint or not renamed)
@@ -164,13 +164,13 @@ def _program_changes(before: Plan, after: Plan) -> Iterator[Change]:
         yield Change("program", "", str(one.reference or one.name), str(other.reference or other.name))
 
 
-def _entries(kind: str, before: Mapping[str, Decided], after: Mapping[str, Decided]) -> Iterator[Change]:
+def _compare_entries(kind: str, before: Mapping[str, PlanSetting], after: Mapping[str, PlanSetting]) -> Iterator[Change]:
     for subject in {**before, **after}:
         if before.get(subject) != after.get(subject):
             yield Change(kind, subject, before.get(subject), after.get(subject))
 
 
-def _figures(before: Report, after: Report) -> Iterator[FigureChange]:
+def _compare_figures(before: Report, after: Report) -> Iterator[FigureChange]:
     yield FigureChange("peak memory", "bytes", before.peak, after.peak)
     for role in dict.fromkeys((*before.memory.by_role, *after.memory.by_role)):
         yield FigureChange(f"{role} at the peak", "bytes", before.memory.by_role.get(role, 0), after.memory.by_role.get(role, 0))
@@ -189,7 +189,7 @@ def _figures(before: Report, after: Report) -> Iterator[FigureChange]:
 _TIMES = {"estimate": "kernels", "exposed": "waiting for communication"}
 
 
-def _traffic(report: Report) -> dict[tuple[tuple[str, ...], str], int]:
+def _sum_traffic(report: Report) -> dict[tuple[tuple[str, ...], str], int]:
     """Payload by whole mesh axes: a sub-axis counts as its axis."""
     sums: dict[tuple[tuple[str, ...], str], int] = {}
     for (axes, kind), payload in report.by_axis_and_kind.items():
@@ -198,16 +198,16 @@ def _traffic(report: Report) -> dict[tuple[tuple[str, ...], str], int]:
     return sums
 
 
-def _placements(before: Report, after: Report) -> Iterator[PlacementChange]:
+def _compare_placements(before: Report, after: Report) -> Iterator[PlacementChange]:
     one, other = ({placed.tensor.path: placed for placed in report.arguments} for report in (before, after))
     alike: dict[tuple[str, tuple[str, ...], Sharding | None, Sharding | None], list[tuple[int, int]]] = {}
     for path in {**one, **other}:
         was, now = one.get(path), other.get(path)
         before_after = was.sharding if was else None, now.sharding if now else None
         if before_after[0] != before_after[1]:
-            held = was.local_bytes if was else 0, now.local_bytes if now else 0
+            local_bytes_pair = was.local_bytes if was else 0, now.local_bytes if now else 0
             dims = (now or one[path]).tensor.dims
-            alike.setdefault((template(path), dims, *before_after), []).append(held)
-    for kind, held_all in alike.items():
-        bytes_before, bytes_after = (sum(each) for each in zip(*held_all, strict=True))
-        yield PlacementChange(*kind, bytes_before, bytes_after, len(held_all))
+            alike.setdefault((template(path), dims, *before_after), []).append(local_bytes_pair)
+    for kind, local_bytes_pairs in alike.items():
+        bytes_before, bytes_after = (sum(each) for each in zip(*local_bytes_pairs, strict=True))
+        yield PlacementChange(*kind, bytes_before, bytes_after, len(local_bytes_pairs))

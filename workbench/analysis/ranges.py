@@ -19,7 +19,7 @@ from workbench.hardware.hardware import Chip
 from workbench.reports.diagnostic import UNKNOWN_TURNS
 from workbench.reports.report import Report
 
-SHIPPED = Path(__file__).with_name("ranges.toml")
+RANGES_FILE = Path(__file__).with_name("ranges.toml")
 SENT, MEMORY, KERNELS, STEP = "sent", "memory", "kernels", "step"
 
 
@@ -55,12 +55,12 @@ def ranges_of(report: Report) -> Mapping[str, Range]:
     known = _residuals_for(report, report.hardware.chip)
     found: dict[str, Range] = {}
     if SENT in known and is_counted(report):
-        found[SENT] = _scaled(report.sent, known[SENT])
+        found[SENT] = _scale_range(report.sent, known[SENT])
     if MEMORY in known and report.compiled is None:
         found[MEMORY] = _memory_range(report, known[MEMORY])
     time = report.step_time
     if KERNELS in known and time is not None and not report.has_compiled_times and is_counted(report):
-        found[KERNELS] = _scaled(time.estimate, known[KERNELS])
+        found[KERNELS] = _scale_range(time.estimate, known[KERNELS])
         found[STEP] = Range(*(time.scaled(share).total for share in (known[KERNELS].low, known[KERNELS].high)))
     return {name: each for name, each in found.items() if each.high > each.low}
 
@@ -87,14 +87,14 @@ def _memory_range(report: Report, residual: Residual) -> Range:
     return Range(max(low, min(memory.held, memory.peak)), high)
 
 
-def _scaled(value: float, residual: Residual) -> Range:
+def _scale_range(value: float, residual: Residual) -> Range:
     return Range(value * residual.low, value * residual.high)
 
 
 @cache
 def residuals() -> Mapping[tuple[str, str, str], Residual]:
     """By figure, tier and platform, as `ranges.toml` has them."""
-    made = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+    table = tomllib.loads(RANGES_FILE.read_text(encoding="utf-8"))
     return {
-        (each["figure"], each["tier"], each["platform"]): Residual(each["low"], each["high"], each["cases"]) for each in made["residuals"]
+        (each["figure"], each["tier"], each["platform"]): Residual(each["low"], each["high"], each["cases"]) for each in table["residuals"]
     }

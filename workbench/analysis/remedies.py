@@ -25,120 +25,124 @@ from workbench.reports.report import Report
 from workbench.reports.reshard import Remedy, Reshard
 from workbench.units import divisors
 
-_TRIED = 10  # reports made for one resharding
-_SUGGESTED = 3
-_AXES = 3  # of more, too many shardings in between
+_MOST_TRIED = 10  # reports made for one resharding
+_MOST_SUGGESTED = 3
+_MOST_AXES = 3  # of more, too many shardings in between
 
 
-def find_remedies(report: Report, place: Reshard) -> tuple[Remedy, ...]:
+def find_remedies(report: Report, reshard: Reshard) -> tuple[Remedy, ...]:
     """The edits that send less at this place and no more in the whole step; what saves most first."""
-    plan, tried, judge = report.plan, [], _Judge(report, place)
-    for edit in itertools.islice(dict.fromkeys(_candidates(plan, place)), _TRIED):
+    plan, tried, evaluator = report.plan, [], _RemedyEvaluator(report, reshard)
+    for edit in itertools.islice(dict.fromkeys(_candidate_edits(plan, reshard)), _MOST_TRIED):
         try:
             after = plan.apply(edit).report()
         except WorkbenchError:  # not legal, or refused by Shardy
             continue
-        if (remedy := judge.remedy(edit, after)) is not None:
+        if (remedy := evaluator.remedy(edit, after)) is not None:
             tried.append(remedy)
     tried.sort(key=lambda each: (-each.saved, each.sent, each.held))
-    return tuple(tried[:_SUGGESTED])
+    return tuple(tried[:_MOST_SUGGESTED])
 
 
-class _Judge:
+class _RemedyEvaluator:
     """Compares plans as planned, without an edit and with it; at the place itself, with what XLA sends there if that is known."""
 
-    def __init__(self, report: Report, place: Reshard) -> None:
-        self._place, self._settled = place, report.partitioned is not None
-        self._before = report.plan.report() if self._settled else report
+    def __init__(self, report: Report, reshard: Reshard) -> None:
+        self._reshard, self._is_settled = reshard, report.partitioned is not None
+        self._before = report.plan.report() if self._is_settled else report
         planned = sum(
             each.sent
             for each in self._before.reshards
-            if (each.path, each.reader, *_ends(each)) == (place.path, place.reader, *_ends(place))
+            if (each.path, each.reader, *_reshard_key(each)) == (reshard.path, reshard.reader, *_reshard_key(reshard))
         )
-        self._more = place.sent - planned  # what XLA sends there
-        self._peak = (report if place.rematerialises else self._before).memory.peak
+        self._extra_sent = reshard.sent - planned  # what XLA sends there
+        self._peak = (report if reshard.rematerialises else self._before).memory.peak
 
     def remedy(self, edit: Edit, after: Report) -> Remedy | None:
         """What an edit does, if it is a remedy: this place sends less, the step no more."""
-        before, here = (sum(each.sent for each in _at(report, self._place)) for report in (self._before, after))
-        saved = self._before.sent + self._more - after.sent
-        if here >= before + self._more or saved < 0:
+        before, here = (sum(each.sent for each in _find_same_reshards(report, self._reshard)) for report in (self._before, after))
+        saved = self._before.sent + self._extra_sent - after.sent
+        if here >= before + self._extra_sent or saved < 0:
             return None
-        if self._settled and not _is_sure(self._before.reshards, after.reshards, self._place, after.mesh):
+        if self._is_settled and not _is_certain(self._before.reshards, after.reshards, self._reshard, after.mesh):
             return None
         return Remedy(edit, here, saved, after.memory.peak - self._peak)
 
 
-def _is_sure(before: Sequence[Reshard], after: Sequence[Reshard], place: Reshard, mesh: Mesh) -> bool:
+def _is_certain(before: Sequence[Reshard], after: Sequence[Reshard], reshard: Reshard, mesh: Mesh) -> bool:
     """Whether XLA sends what is planned: fewer values go from and to the same shardings, and what is resharded anew takes a plain step."""
-    old, new = (Counter(map(_ends, each)) for each in (before, after))
-    return new[_ends(place)] < max(old[_ends(place)], 1) and all(step_sends(*ends, mesh) is not None for ends in new.keys() - old.keys())
+    old, new = (Counter(map(_reshard_key, each)) for each in (before, after))
+    return new[_reshard_key(reshard)] < max(old[_reshard_key(reshard)], 1) and all(
+        step_sends(*ends, mesh) is not None for ends in new.keys() - old.keys()
+    )
 
 
-def _ends(each: Reshard) -> tuple[tuple[int, ...], Sharding, Sharding]:
+def _reshard_key(each: Reshard) -> tuple[tuple[int, ...], Sharding, Sharding]:
     return each.shape, each.before, each.after
 
 
-def avoiding(plan: Plan, planned: Propagated, place: Reshard) -> tuple[Edit, ...]:
+def avoid_rematerialisation(plan: Plan, planned: Propagated, reshard: Reshard) -> tuple[Edit, ...]:
     """An edit with which XLA need not gather the value whole, tried on Shardy's answer alone: for a diagnostic."""
-    before = _planned(plan, planned)
-    elsewhere = _payload(planned) - sum(each.payload for each in before if (each.path, *_ends(each)) == (place.path, *_ends(place)))
-    gentle = (each for each in _candidates(plan, place) if isinstance(each, Constrain | Override))
-    for edit in itertools.islice(dict.fromkeys(gentle), _SUGGESTED):
+    before = _list_reshards(plan, planned)
+    elsewhere = _total_payload(planned) - sum(
+        each.payload for each in before if (each.path, *_reshard_key(each)) == (reshard.path, *_reshard_key(reshard))
+    )
+    gentle = (each for each in _candidate_edits(plan, reshard) if isinstance(each, Constrain | Override))
+    for edit in itertools.islice(dict.fromkeys(gentle), _MOST_SUGGESTED):
         try:
             after = partition(changed := plan.apply(edit), plan.hardware)
         except WorkbenchError:
             continue
-        if _payload(after) < elsewhere + place.payload and _is_sure(before, _planned(changed, after), place, plan.mesh):
+        if _total_payload(after) < elsewhere + reshard.payload and _is_certain(before, _list_reshards(changed, after), reshard, plan.mesh):
             return (edit,)
     return ()
 
 
-def _planned(plan: Plan, planned: Propagated) -> tuple[Reshard, ...]:
+def _list_reshards(plan: Plan, planned: Propagated) -> tuple[Reshard, ...]:
     """What is resharded; nothing is priced."""
     return reshard_list(plan, planned, lambda moves: [0.0] * len(moves))
 
 
-def _payload(planned: Propagated) -> int:
+def _total_payload(planned: Propagated) -> int:
     """Bytes of all collectives of a step."""
     times = planned.structure.regions
     return sum(each.payload * times[each.region].times for each in planned.reshards)
 
 
-def resized(plan: Plan, padding: Padding) -> tuple[Edit, ...]:
+def fix_padding(plan: Plan, padding: Padding) -> tuple[Edit, ...]:
     """Mesh axes of another size, and other axes, with which the dimension divides; each tried on Shardy's answer."""
     found: list[Edit] = []
-    for edit in _resizings(plan, padding):
+    for edit in _suggest_resizes(plan, padding):
         try:
             after = padding_list(changed := plan.apply(edit), partition(changed, plan.hardware))
         except WorkbenchError:
             continue
         if not any((each.path, each.dim) == (padding.path, padding.dim) for each in after):
             found.append(edit)
-        if len(found) == _SUGGESTED - 1:
+        if len(found) == _MOST_SUGGESTED - 1:
             break
     return tuple(found)
 
 
-def unsplit(plan: Plan, operation: Operation, dims: Dims, torn: Collection[str]) -> tuple[Edit, ...]:
+def fix_split_reshape(plan: Plan, operation: Operation, dims: Dims, torn: Collection[str]) -> tuple[Edit, ...]:
     """A constraint that puts the axes a reshape tore apart onto one of its dimensions, the first behind the major one that they divide."""
-    places = [place for place, dim in enumerate(dims) if any(base_axis(axis) in torn for axis in dim)]
-    for place in range(places[0] + 1, len(dims)):
-        apart = [tuple(axis for axis in dim if base_axis(axis) not in torn) for dim in dims]
-        apart[place] = (*apart[place], *sorted(torn, key=plan.mesh.names.index))
-        edit = Constrain(f"/{operation.path}", Sharding(tuple(apart)))
-        if operation.shape[place] % Sharding(tuple(apart)).parts(plan.mesh)[place]:
+    split_dims = [at for at, dim in enumerate(dims) if any(base_axis(axis) in torn for axis in dim)]
+    for at in range(split_dims[0] + 1, len(dims)):
+        moved = [tuple(axis for axis in dim if base_axis(axis) not in torn) for dim in dims]
+        moved[at] = (*moved[at], *sorted(torn, key=plan.mesh.names.index))
+        edit = Constrain(f"/{operation.path}", Sharding(tuple(moved)))
+        if operation.shape[at] % Sharding(tuple(moved)).parts(plan.mesh)[at]:
             continue
         try:
             after = partition(plan.apply(edit), plan.hardware)
         except WorkbenchError:
             continue
-        if not any(base_axis(axis) != axis for lies in after.dims for dim in lies or () for axis in dim):
+        if not any(base_axis(axis) != axis for value_dims in after.dims for dim in value_dims or () for axis in dim):
             return (edit,)
     return ()
 
 
-def _resizings(plan: Plan, padding: Padding) -> Iterator[Edit]:
+def _suggest_resizes(plan: Plan, padding: Padding) -> Iterator[Edit]:
     if len(padding.axes) == 1:
         old = plan.mesh[padding.axes[0]]
         sizes = [size for size in divisors(padding.size) if 2 <= size < 2 * old and size != old]
@@ -149,54 +153,56 @@ def _resizings(plan: Plan, padding: Padding) -> Iterator[Edit]:
         yield ShardDim(padding.dim, ())
 
 
-def _at(report: Report, place: Reshard) -> list[Reshard]:
+def _find_same_reshards(report: Report, reshard: Reshard) -> list[Reshard]:
     """What is resharded of the same value, and from there on to the same reader."""
-    mine = {place.path, place.reader} if place.reader_source else {place.path}
-    return [each for each in report.reshards if each.shape == place.shape and each.path in mine]
+    mine = {reshard.path, reshard.reader} if reshard.reader_source else {reshard.path}
+    return [each for each in report.reshards if each.shape == reshard.shape and each.path in mine]
 
 
-def _candidates(plan: Plan, place: Reshard) -> Iterator[Edit]:
+def _candidate_edits(plan: Plan, reshard: Reshard) -> Iterator[Edit]:
     """Edits worth a try, the gentlest first."""
-    before, after = (_plain(each) for each in (place.before, place.after))
-    for pattern in () if place.is_argument else _patterns(plan, place):
-        if place.rematerialises and before and after:
-            yield from (Constrain(pattern, each) for each in between(place, plan))
+    before, after = (_keep_if_plain(each) for each in (reshard.before, reshard.after))
+    for pattern in () if reshard.is_argument else _name_value(plan, reshard):
+        if reshard.rematerialises and before and after:
+            yield from (Constrain(pattern, each) for each in find_intermediate_shardings(reshard, plan))
         yield from (Constrain(pattern, each) for each in (after, before) if each)
-    if place.is_argument and after:
-        yield Override(f"/{place.path}", after)
+    if reshard.is_argument and after:
+        yield Override(f"/{reshard.path}", after)
     for pattern, _ in plan.layout.constraints:
-        if any(selects(pattern, path, source) for path, source in ((place.path, place.source), (place.reader, place.reader_source))):
+        if any(
+            selects(pattern, path, source) for path, source in ((reshard.path, reshard.source), (reshard.reader, reshard.reader_source))
+        ):
             yield Constrain(pattern, None)
-    yield from _placements(plan, place)
+    yield from _candidate_rules(plan, reshard)
 
 
-def _plain(sharding: Sharding) -> Sharding | None:
+def _keep_if_plain(sharding: Sharding) -> Sharding | None:
     """The sharding, if a layout can say it: no sub-axes."""
     return sharding if all(axis == base_axis(axis) for axis in sharding.axes) else None
 
 
-def _patterns(plan: Plan, place: Reshard) -> Iterator[str]:
+def _name_value(plan: Plan, reshard: Reshard) -> Iterator[str]:
     """Names for the value in a constraint: its path, in all layers or here alone, or its line where others have the same path."""
-    alike = {op.source for op in plan.program.operations if op.path == place.path and op.shape == place.shape}
-    if place.path and len(alike) == 1:
-        yield from dict.fromkeys((f"/{template(place.path)}", f"/{place.path}"))
-    elif place.source:
-        yield f"{place.source}/{place.path.rpartition('/')[2]}" if place.path else place.source
+    alike = {op.source for op in plan.program.operations if op.path == reshard.path and op.shape == reshard.shape}
+    if reshard.path and len(alike) == 1:
+        yield from dict.fromkeys((f"/{template(reshard.path)}", f"/{reshard.path}"))
+    elif reshard.source:
+        yield f"{reshard.source}/{reshard.path.rpartition('/')[2]}" if reshard.path else reshard.source
 
 
-def between(place: Reshard, plan: Plan) -> list[Sharding]:
+def find_intermediate_shardings(reshard: Reshard, plan: Plan) -> list[Sharding]:
     """Shardings that are one plain step from where the value lies and one from where it is needed, the cheapest way round first; the best
     three."""
-    axes = list(dict.fromkeys((*place.before.axes, *place.after.axes)))
-    if len(axes) > _AXES:
+    axes = list(dict.fromkeys((*reshard.before.axes, *reshard.after.axes)))
+    if len(axes) > _MOST_AXES:
         return []
     found = []
-    for sharding in _shardings(axes, len(place.shape)):
-        steps = [step_sends(place.shape, *pair, plan.mesh) for pair in ((place.before, sharding), (sharding, place.after))]
-        is_even = all(size % parts == 0 for size, parts in zip(place.shape, sharding.parts(plan.mesh), strict=True))
+    for sharding in _shardings(axes, len(reshard.shape)):
+        steps = [step_sends(reshard.shape, *pair, plan.mesh) for pair in ((reshard.before, sharding), (sharding, reshard.after))]
+        is_even = all(size % parts == 0 for size, parts in zip(reshard.shape, sharding.parts(plan.mesh), strict=True))
         if is_even and None not in steps:
             found.append((sum(step or 0 for step in steps), -len(sharding.axes), str(sharding), sharding))
-    return [each[-1] for each in sorted(found, key=lambda each: each[:-1])[:_SUGGESTED]]
+    return [each[-1] for each in sorted(found, key=lambda each: each[:-1])[:_MOST_SUGGESTED]]
 
 
 def step_sends(shape: tuple[int, ...], before: Sharding, after: Sharding, mesh: Mesh) -> float | None:
@@ -206,21 +212,21 @@ def step_sends(shape: tuple[int, ...], before: Sharding, after: Sharding, mesh: 
     dimension moved to the minor end of another (an all-to-all). XLA's partitioner has a direct way for each.
     """
     old, new = _axes_of(before), _axes_of(after)
-    if _begin_with(old, new):
+    if _is_prefix(old, new):
         return 0 if old != new else None
-    if _begin_with(new, old):
+    if _is_prefix(new, old):
         return math.prod(local_shape(shape, new, mesh)) - math.prod(local_shape(shape, old, mesh))
-    if not (swapped := _swapped(old, new)):
+    if not (moved := _find_moved_axes(old, new)):
         return None
-    return math.prod(local_shape(shape, old, mesh)) * (1 - 1 / math.prod(axis_size(axis, mesh) for axis in swapped))
+    return math.prod(local_shape(shape, old, mesh)) * (1 - 1 / math.prod(axis_size(axis, mesh) for axis in moved))
 
 
-def _begin_with(fewer: Dims, more: Dims) -> bool:
+def _is_prefix(fewer: Dims, more: Dims) -> bool:
     """Whether each dimension's axes of the one are its major axes in the other."""
     return all(few == many[: len(few)] for few, many in zip(fewer, more, strict=True))
 
 
-def _swapped(old: Dims, new: Dims) -> tuple[str, ...]:
+def _find_moved_axes(old: Dims, new: Dims) -> tuple[str, ...]:
     """The minor axes of one dimension that are at the minor end of another in the new sharding, if all else is as it was."""
     changed = [(before, after) for before, after in zip(old, new, strict=True) if before != after]
     if len(changed) != 2:
@@ -239,20 +245,20 @@ def _shardings(axes: list[str], rank: int) -> Iterator[Sharding]:
     for count in range(1, len(axes) + 1):
         for order in itertools.permutations(axes, count):
             for dims in itertools.combinations_with_replacement(range(rank), count):
-                yield from (Sharding(tuple(each)) for each in [_placed(order, dims, rank)])
+                yield from (Sharding(tuple(each)) for each in [_place_axes(order, dims, rank)])
 
 
-def _placed(order: tuple[str, ...], dims: tuple[int, ...], rank: int) -> list[tuple[str, ...]]:
+def _place_axes(order: tuple[str, ...], dims: tuple[int, ...], rank: int) -> list[tuple[str, ...]]:
     """Axes in their dimensions: `order` holds those of the first dimension first."""
-    return [tuple(axis for axis, place in zip(order, dims, strict=True) if place == dim) for dim in range(rank)]
+    return [tuple(axis for axis, at in zip(order, dims, strict=True) if at == dim) for dim in range(rank)]
 
 
-def _placements(plan: Plan, place: Reshard) -> Iterator[Edit]:
+def _candidate_rules(plan: Plan, reshard: Reshard) -> Iterator[Edit]:
     """The dimensions of the value that are split otherwise before and after, as the reader has them, or whole."""
-    for dim, old, new in zip(place.dims, place.before.dims, place.after.dims, strict=True):
+    for dim, old, new in zip(reshard.dims, reshard.before.dims, reshard.after.dims, strict=True):
         if old != new and dim in plan.program.dims and (rule := plan.layout.rule(dim)):
             plain = tuple(axis for axis in new or () if axis == base_axis(axis))
             yield from (ShardDim(dim, axes) for axes in (plain, tuple(reversed(rule)), ()) if axes != rule)
 
 
-__all__ = ["between", "find_remedies", "step_sends"]
+__all__ = ["find_intermediate_shardings", "find_remedies", "step_sends"]

@@ -1,7 +1,7 @@
 """What a fleet's run is now expected to take, for its lines of progress."""
 
 from workbench.multimodel import FleetSchedule, ScheduledUnit, policy_named
-from workbench.multimodel.expected import expected
+from workbench.multimodel.expected import predict_rest
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.measured import FleetTimes
 from workbench.multimodel.training_events import SchedulePredicted, TrainingEvent, UnitDone
@@ -37,5 +37,5 @@ class ShortForecast:
             return ""
         policy = policy_named("sharded-lrtf" if self._fleet.policy == "exact" else self._fleet.policy)
         last = [self._last[each.name] for each in self._times.jobs]
-        rest = expected(self._predicted, self._times.jobs, self._ran, last, policy, double_buffer=self._fleet.double_buffer)
+        rest = predict_rest(self._predicted, self._times.jobs, self._ran, last, policy, double_buffer=self._fleet.double_buffer)
         return f", {format_seconds(rest.makespan)} in all as now expected"

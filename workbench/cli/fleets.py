@@ -15,7 +15,7 @@ from workbench.multimodel import ALL_POLICIES, FleetSchedule, policy_named
 from workbench.multimodel import simulate as simulated
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.fleet_commands import AddModel, StopModel
-from workbench.multimodel.forecast import devices_of
+from workbench.multimodel.forecast import count_devices
 from workbench.multimodel.jobs import verify_devices
 from workbench.multimodel.measured import FleetTimes
 from workbench.multimodel.training_events import (
@@ -65,7 +65,7 @@ def simulate(options: argparse.Namespace) -> None:
     verify_devices(options.devices or 1)
     fleet = _fleet(options)
     wanted = options.policy or fleet.policy
-    devices = devices_of(fleet)
+    devices = count_devices(fleet)
     verify_devices(devices)
     times = measure_units(fleet, on_progress=_ProgressPrinter(fleet))
     schedules = _schedules(times, devices, fleet, wanted)
@@ -90,10 +90,12 @@ def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
 
 def _schedules(times: FleetTimes, devices: int, fleet: Fleet, wanted: str) -> dict[str, FleetSchedule]:
     if wanted == "exact":
-        from workbench.multimodel.exact import optimum, prepared
+        from workbench.multimodel.exact import optimum, prepare_policy
 
         found = optimum(times.jobs, devices)
-        own = simulated(times.jobs, devices, prepared(policy_named(fleet.policy), times.jobs, devices), double_buffer=fleet.double_buffer)
+        own = simulated(
+            times.jobs, devices, prepare_policy(policy_named(fleet.policy), times.jobs, devices), double_buffer=fleet.double_buffer
+        )
         return {fleet.policy: own, f"exact ({'proven' if found.proven else 'not proven'}, no transfers)": found.schedule}
     policies = ALL_POLICIES if wanted == "all" else (policy_named(wanted),)
     return {each.name: simulated(times.jobs, devices, each, double_buffer=fleet.double_buffer) for each in policies}

@@ -44,7 +44,7 @@ def _apply(plan: Plan, options: argparse.Namespace) -> None:
     after, edits, notes = plan, list[str](), list[str]()
     for name in options.names:
         chosen = find_recipe(name, tuple(options.axis))
-        draft = chosen.verified(after)
+        draft = chosen.draft_changes(after)
         after = after.apply(chosen.edit(after))
         edits += map(str, draft.edits)
         notes += draft.notes

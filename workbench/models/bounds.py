@@ -36,19 +36,19 @@ def one_piece(_: Mapping[str, Any]) -> int:
 
 def unrolled_layers(presets: Mapping[str, Any]) -> Pieces:
     """The layers, where they are not scanned."""
-    return lambda given: 1 if given["scan"] else _chosen(given, "layers", presets)
+    return lambda given: 1 if given["scan"] else _read_choice(given, "layers", presets)
 
 
 def cells(presets: Mapping[str, Any]) -> Pieces:
-    return lambda given: _chosen(given, "cells", presets)
+    return lambda given: _read_choice(given, "cells", presets)
 
 
 def convolutions(presets: Mapping[str, Any]) -> Pieces:
     """Those of all levels: on the way down, at the bottom, on the way up."""
-    return lambda given: _chosen(given, "convolutions", presets) * (2 * getattr(presets.get(given["preset"]), "levels", 0) + 1)
+    return lambda given: _read_choice(given, "convolutions", presets) * (2 * getattr(presets.get(given["preset"]), "levels", 0) + 1)
 
 
-def _chosen(given: Mapping[str, Any], name: str, presets: Mapping[str, Any]) -> int:
+def _read_choice(given: Mapping[str, Any], name: str, presets: Mapping[str, Any]) -> int:
     """As given, or as the preset says; an unknown preset is told by whoever builds it."""
     value = given[name] or getattr(presets.get(given["preset"]), name, 0)
     return int(value)

@@ -9,7 +9,7 @@ from workbench.errors import DocumentError, unknown_name
 Config = TypeVar("Config")
 
 
-def chosen(presets: Mapping[str, Config], preset: str, **changes: Any) -> Config:
+def choose_preset(presets: Mapping[str, Config], preset: str, **changes: Any) -> Config:
     """A preset with some of its choices changed; `None` keeps the preset's. Raises `DocumentError` for an unknown preset."""
     if preset not in presets:
         raise DocumentError(*unknown_name("preset", preset, presets))

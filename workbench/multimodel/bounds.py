@@ -23,7 +23,7 @@ def lower_bound(jobs: Sequence[Job], devices: int, done: Sequence[int] = ()) -> 
 def list_bound(jobs: Sequence[Job], devices: int) -> float:
     """No schedule that leaves no device idle while a unit is eligible takes longer (Graham 1966): `(2 - 1/P)` times the lower bound, of
     units that are as slow as they can be."""
-    return (2 - 1 / devices) * lower_bound([each.crowded(devices) for each in jobs], devices)
+    return (2 - 1 / devices) * lower_bound([each.with_contention(devices) for each in jobs], devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ def strategies(jobs: Sequence[Job], devices: int, micro_batches: int | None = No
     """
     micro = micro_batches or 4 * devices
     whole = sum(each.seconds for each in jobs)
-    together = [each.crowded(devices).seconds for each in jobs]
+    together = [each.with_contention(devices).seconds for each in jobs]
     return (
         Strategy("one at a time", whole, "each model alone on one device"),
         Strategy("model parallel", whole, "each model over all devices, of which one computes at a time"),
-        Strategy("task parallel", _packed(together, devices), "each model whole on one device, if it fits there"),
+        Strategy("task parallel", _pack_models(together, devices), "each model whole on one device, if it fits there"),
         Strategy(
             "pipelined",
             sum(together) * (micro + devices - 1) / (micro * devices),
@@ -58,7 +58,7 @@ def strategies(jobs: Sequence[Job], devices: int, micro_batches: int | None = No
     )
 
 
-def _packed(lengths: Sequence[float], devices: int) -> float:
+def _pack_models(lengths: Sequence[float], devices: int) -> float:
     """Whole models on devices, the longest first onto the one that is free first: at most 4/3 of the optimum (Graham 1969)."""
     loads = [0.0] * devices
     for length in sorted(lengths, reverse=True):

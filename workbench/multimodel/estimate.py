@@ -13,7 +13,7 @@ from workbench.pipeline.stage_partition import network_blocks
 
 RATES = "20 GFLOP/s, 10 GB/s"
 _FLOPS, _BYTES, _LAUNCH = 2e10, 1e10, 2e-5  # a second, a second, seconds of a unit: of no device in particular
-_AGAIN = 3  # a backward pass computes its shard again, and then about twice as much
+_BACKWARD_FACTOR = 3  # a backward pass computes its shard again, and then about twice as much
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class LayerWork:
 
 def layers_of(program: Program) -> tuple[Layer, ...]:
     """The network's blocks by the bytes they need: parameters, a gradient each, and the optimiser's share."""
-    return tuple(each.layer for each in works_of(program))
+    return tuple(each.layer for each in estimate_layers(program))
 
 
 @kept_with_program(5)
-def works_of(program: Program) -> tuple[LayerWork, ...]:
+def estimate_layers(program: Program) -> tuple[LayerWork, ...]:
     """The blocks of a program, forward, for one mini-batch. Raises `PipelineError` for a program that cannot be cut."""
-    held = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}
-    factor = 2 + held[Role.OPTIMIZER_STATE] / max(held[Role.PARAMETER], 1)
+    state_bytes = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}
+    factor = 2 + state_bytes[Role.OPTIMIZER_STATE] / max(state_bytes[Role.PARAMETER], 1)
     blocks = network_blocks(program)
     entering = [0, *(each.crossing for each in blocks)]
     return tuple(
@@ -47,19 +47,21 @@ def works_of(program: Program) -> tuple[LayerWork, ...]:
 
 def estimated_job(model: FleetModel, starts: Sequence[int]) -> Job:
     """The model cut before the blocks `starts`, its units as long as arithmetic and memory traffic alone would take."""
-    works = works_of(model.program)
+    works = estimate_layers(model.program)
     ends = [*starts[1:], len(works)]
     forward = [sum(each.seconds for each in works[begin:end]) for begin, end in zip(starts, ends, strict=True)]
     moved = [sum(each.layer.resident for each in works[begin:end]) / _BYTES for begin, end in zip(starts, ends, strict=True)]
     entering = [works[begin].layer.input_activations / _BYTES for begin in starts]
     last = len(starts) - 1
-    there = [Unit(i, Pass.FORWARD, _LAUNCH + forward[i], moved[i], 0.0, entering[i]) for i in range(last)]
-    turn = Unit(last, Pass.FORWARD_LOSS, _LAUNCH + _AGAIN * forward[last], moved[last], moved[last], entering[last])
-    back = [Unit(i, Pass.BACKWARD, _LAUNCH + _AGAIN * forward[i], moved[i], moved[i], entering[i]) for i in reversed(range(last))]
-    return Job(model.name, (*there, turn, *back), model.mini_batches, model.epochs)
+    forward_units = [Unit(i, Pass.FORWARD, _LAUNCH + forward[i], moved[i], 0.0, entering[i]) for i in range(last)]
+    loss_unit = Unit(last, Pass.FORWARD_LOSS, _LAUNCH + _BACKWARD_FACTOR * forward[last], moved[last], moved[last], entering[last])
+    backward_units = [
+        Unit(i, Pass.BACKWARD, _LAUNCH + _BACKWARD_FACTOR * forward[i], moved[i], moved[i], entering[i]) for i in reversed(range(last))
+    ]
+    return Job(model.name, (*forward_units, loss_unit, *backward_units), model.mini_batches, model.epochs)
 
 
-def scaled(job: Job, by: float) -> Job:
+def scale_job(job: Job, by: float) -> Job:
     """The job with the seconds of its units, and of their transfers, multiplied."""
     units = tuple(
         replace(each, seconds=each.seconds * by, load=each.load * by, store=each.store * by, carry=each.carry * by, slowed=each.slowed * by)

@@ -40,19 +40,19 @@ def optimum(jobs: Sequence[Job], devices: int, limit: float = 10.0) -> Optimum:
     2,000 units.
     """
     verify_within_reach(jobs, devices)
-    lrtf, crowded = policy_named("sharded-lrtf"), [_bare(each.crowded(devices)) for each in jobs]
+    lrtf, crowded = policy_named("sharded-lrtf"), [_without_transfers(each.with_contention(devices)) for each in jobs]
     problem = _ExactProblem(crowded, devices)
     problem.hint(lrtf)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = limit
     solver.parameters.random_seed = 0
     status = solver.solve(problem.model)
-    bare = [_bare(each) for each in jobs]
-    found = [simulate(bare, devices, lrtf, double_buffer=False)]
+    without_transfers = [_without_transfers(each) for each in jobs]
+    found = [simulate(without_transfers, devices, lrtf, double_buffer=False)]
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         solved = problem.schedule(solver)
         slowed = any(unit.slowed for each in jobs for unit in each.units)
-        found.insert(0, simulate(bare, devices, _order(solved), double_buffer=False) if slowed else solved)
+        found.insert(0, simulate(without_transfers, devices, _order_of(solved), double_buffer=False) if slowed else solved)
     return Optimum(min(found, key=lambda each: each.makespan), status == cp_model.OPTIMAL, lower_bound(jobs, devices))
 
 
@@ -68,16 +68,16 @@ def verify_within_reach(jobs: Sequence[Job], devices: int) -> None:
         )
 
 
-def prepared(policy: Policy, jobs: Sequence[Job], devices: int) -> Policy:
+def prepare_policy(policy: Policy, jobs: Sequence[Job], devices: int) -> Policy:
     """The policy, ready to decide about these jobs: `exact` solves first. Raises what `optimum` does."""
-    return _order(optimum(jobs, devices).schedule) if isinstance(policy, ExactOrder) and not policy.starts else policy
+    return _order_of(optimum(jobs, devices).schedule) if isinstance(policy, ExactOrder) and not policy.starts else policy
 
 
-def _order(schedule: FleetSchedule) -> ExactOrder:
+def _order_of(schedule: FleetSchedule) -> ExactOrder:
     return ExactOrder({(each.model, each.unit): each.start for each in schedule.placed})
 
 
-def _bare(job: Job) -> Job:
+def _without_transfers(job: Job) -> Job:
     """Without transfers and pauses."""
     return replace(job, units=tuple(replace(each, load=0.0, store=0.0, carry=0.0, pause=0.0) for each in job.units))
 
@@ -91,7 +91,7 @@ class _ExactProblem:
         least = max(-(-sum(lengths) // devices), *lengths)  # the lower bound of `bounds`, in ticks: often reached, and then it proves
         self.makespan = self.model.new_int_var(least, sum(lengths), "C")
         self.on_device: list[list[cp_model.IntervalVar]] = [[] for _ in range(devices)]
-        self.units = [(i, unit, *self._unit(job, unit)) for i, job in enumerate(jobs) for unit in range(job.length)]
+        self.units = [(i, unit, *self._add_unit(job, unit)) for i, job in enumerate(jobs) for unit in range(job.length)]
         for (model, _, _, end, _, _), (after, _, start, _, _, _) in pairwise(self.units):
             if model == after:
                 self.model.add(start >= end)
@@ -111,20 +111,20 @@ class _ExactProblem:
             placed = known[model, unit]
             self.model.add_hint(start, round(placed.start))
             self.model.add_hint(end, round(placed.end))
-            for device, here in enumerate(assigned):
-                self.model.add_hint(here, device == placed.device)
+            for device, is_here in enumerate(assigned):
+                self.model.add_hint(is_here, device == placed.device)
 
     def _ticks(self, seconds: float) -> int:
         return round(seconds / self.tick) if self.tick else 0
 
-    def _unit(self, job: Job, unit: int) -> tuple[cp_model.IntVar, cp_model.IntVar, list[cp_model.IntVar], float]:
+    def _add_unit(self, job: Job, unit: int) -> tuple[cp_model.IntVar, cp_model.IntVar, list[cp_model.IntVar], float]:
         """Start, end, the device it is assigned to, and its seconds."""
         seconds = job.unit(unit).seconds
         name, length = f"{job.name} {unit}", self._ticks(seconds)
         start, end = (self.model.new_int_var(0, 2**40, f"{name} {which}") for which in ("start", "end"))
         assigned = [self.model.new_bool_var(f"{name} on {device}") for device in range(self.devices)]
-        for device, here in enumerate(assigned):
-            self.on_device[device].append(self.model.new_optional_interval_var(start, length, end, here, f"{name} at {device}"))
+        for device, is_here in enumerate(assigned):
+            self.on_device[device].append(self.model.new_optional_interval_var(start, length, end, is_here, f"{name} at {device}"))
         self.model.add_exactly_one(assigned)
         self.model.add(end <= self.makespan)
         return start, end, assigned, seconds

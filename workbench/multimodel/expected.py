@@ -10,7 +10,7 @@ from workbench.multimodel.schedule import FleetSchedule, ScheduledUnit
 from workbench.multimodel.simulate import simulate
 
 
-def expected(
+def predict_rest(
     predicted: FleetSchedule,
     jobs: Sequence[Job],
     ran: Sequence[ScheduledUnit],
@@ -28,7 +28,7 @@ def expected(
     >>> from workbench.multimodel import chain, policy_named
     >>> jobs, lrtf = [chain("a", (1.0, 1.0, 1.0, 1.0))], policy_named("sharded-lrtf")
     >>> ran = [ScheduledUnit(0, 0, 0, 0.0, 1.5, 0.0), ScheduledUnit(0, 1, 0, 1.5, 3.0, 1.5)]  # half as long again as was predicted
-    >>> expected(simulate(jobs, 1, lrtf), jobs, ran, [4], lrtf).makespan
+    >>> predict_rest(simulate(jobs, 1, lrtf), jobs, ran, [4], lrtf).makespan
     6.0
     """
     devices = predicted.devices
@@ -41,29 +41,29 @@ def expected(
         free[each.device] = max(free[each.device], each.end)
         if not each.lost:
             done[each.model], back[each.model] = max(done[each.model], each.unit + 1), max(back[each.model], each.end)
-    stand = FleetProgress(tuple(done), tuple(last), tuple(back), tuple(free), away)
-    rest = simulate(_revised(predicted, jobs, ran), devices, policy, double_buffer=double_buffer, progress=stand)
+    progress_now = FleetProgress(tuple(done), tuple(last), tuple(back), tuple(free), away)
+    rest = simulate(_revise_jobs(predicted, jobs, ran), devices, policy, double_buffer=double_buffer, progress=progress_now)
     return replace(rest, placed=rest.placed or tuple(ran))
 
 
-def _revised(predicted: FleetSchedule, jobs: Sequence[Job], ran: Sequence[ScheduledUnit]) -> list[Job]:
+def _revise_jobs(predicted: FleetSchedule, jobs: Sequence[Job], ran: Sequence[ScheduledUnit]) -> list[Job]:
     """Units longer or shorter by as much as those like them were, of the same model, else of any."""
     foreseen = {(each.model, each.unit): each.end - each.start for each in predicted.placed if not each.lost}
     sums: dict[tuple[int, int], tuple[float, float]] = {}
     for each in ran:
         if not each.lost and (each.model, each.unit) in foreseen:
             key = each.model, each.unit % len(jobs[each.model].units)
-            took, thought = sums.get(key, (0.0, 0.0))
-            sums[key] = took + each.end - each.start, thought + foreseen[each.model, each.unit]
+            measured, foreseen_seconds = sums.get(key, (0.0, 0.0))
+            sums[key] = measured + each.end - each.start, foreseen_seconds + foreseen[each.model, each.unit]
     found = []
     for number, job in enumerate(jobs):
-        whole = _ratio([each for (model, _), each in sums.items() if model == number]) or _ratio(list(sums.values())) or 1.0
-        ratios = [_ratio([sums[number, place]]) or whole if (number, place) in sums else whole for place in range(len(job.units))]
+        whole = _sum_ratio([each for (model, _), each in sums.items() if model == number]) or _sum_ratio(list(sums.values())) or 1.0
+        ratios = [_sum_ratio([sums[number, index]]) or whole if (number, index) in sums else whole for index in range(len(job.units))]
         units = (replace(unit, seconds=unit.seconds * by, slowed=unit.slowed * by) for unit, by in zip(job.units, ratios, strict=True))
         found.append(replace(job, units=tuple(units)))
     return found
 
 
-def _ratio(sums: Sequence[tuple[float, float]]) -> float:
-    took, thought = sum(each for each, _ in sums), sum(each for _, each in sums)
-    return took / thought if thought else 0.0
+def _sum_ratio(sums: Sequence[tuple[float, float]]) -> float:
+    measured, foreseen_seconds = sum(each for each, _ in sums), sum(each for _, each in sums)
+    return measured / foreseen_seconds if foreseen_seconds else 0.0

@@ -53,7 +53,7 @@ class FleetModel:
         if not isinstance(self.program, Program):
             raise FleetError(self._expected_text("program", "a `Program`"), ["make it with `wb.trace_training`"])
         if not isinstance(self.cuts, list | tuple) or not all(isinstance(each, str) for each in self.cuts):
-            raise FleetError(self._expected_text("cuts", "a list of the paths of blocks"), [f"write cuts={_listed(self.cuts)}"])
+            raise FleetError(self._expected_text("cuts", "a list of the paths of blocks"), [f"write cuts={_list_text(self.cuts)}"])
         if not _is_whole(self.seed) or not -(2**63) <= self.seed < 2**63:
             raise FleetError(self._expected_text("seed", "a whole number of 64 bits"), ["write seed=0, say", "leave it out"])
         if self.stop_below is not None and not _is_number(self.stop_below):
@@ -110,7 +110,7 @@ def _verify_models(models: object) -> None:
     ways_out = ['write models=[FleetModel("a", program)], say']
     if not isinstance(models, list | tuple):
         raise FleetError(wrong_type("models", models, "a list of models"), ways_out)
-    if wrong := [place for place, each in enumerate(models) if not isinstance(each, FleetModel)]:
+    if wrong := [index for index, each in enumerate(models) if not isinstance(each, FleetModel)]:
         raise FleetError(wrong_type(f"models[{wrong[0]}]", models[wrong[0]], "a `FleetModel`"), ways_out)
 
 
@@ -119,13 +119,13 @@ def _verify_length(models: Sequence[FleetModel]) -> None:
     if (total := sum(each.mini_batches * each.epochs for each in models)) > MOST_MINI_BATCHES:
         longest = max(models, key=lambda each: each.mini_batches * each.epochs)
         raise FleetError(
-            f"The fleet has {_counted(total)} mini-batches (`{longest.name}` has {_counted(longest.epochs)} x "
-            f"{_counted(longest.mini_batches)}); it may have {MOST_MINI_BATCHES:,}.",
+            f"The fleet has {_count_text(total)} mini-batches (`{longest.name}` has {_count_text(longest.epochs)} x "
+            f"{_count_text(longest.mini_batches)}); it may have {MOST_MINI_BATCHES:,}.",
             ["give fewer mini-batches or epochs", "train the models in several fleets"],
         )
 
 
-def _counted(count: int) -> str:
+def _count_text(count: int) -> str:
     return f"{count:,}" if count < 10**18 else "10**18 or more"
 
 
@@ -169,6 +169,6 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _listed(cuts: object) -> str:
+def _list_text(cuts: object) -> str:
     """What was meant by a text, which is read letter by letter where a list is expected."""
     return f'["{cuts}"]' if isinstance(cuts, str) else '["layers/1"], say'

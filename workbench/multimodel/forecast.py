@@ -10,7 +10,7 @@ from functools import cached_property
 
 from workbench.errors import FleetError
 from workbench.multimodel.bounds import Strategy, lower_bound, strategies
-from workbench.multimodel.estimate import estimated_job, layers_of, scaled
+from workbench.multimodel.estimate import estimated_job, layers_of, scale_job
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.jobs import Job
 from workbench.multimodel.measured import FleetTimes, ModelTimes
@@ -21,7 +21,7 @@ from workbench.multimodel.simulate import simulate
 
 SOURCES = ("timed", "scaled", "estimated")
 MOST_PLANNED = 64  # devices that a board plans for
-MOST_UNASKED = 8  # devices that a fleet of no number is planned for, where it is not known how many there are
+MOST_IF_UNKNOWN = 8  # devices that a fleet of no number is planned for, where it is not known how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class ModelForecast:
-    """One model, cut. `source` says where its seconds come from: `timed`, `scaled` from another cut that was, or `estimated`."""
+    """One model, cut. `source` says where its seconds come from: `timed`, `scale_job` from another cut that was, or `estimated`."""
 
     model: FleetModel
     shards: tuple[Shard, ...]
@@ -76,9 +76,9 @@ class FleetForecast:
         policy = policy_named(self.fleet.policy)
         if policy.name != "exact":
             return policy
-        from workbench.multimodel.exact import prepared  # the solver is large, and needed for this alone
+        from workbench.multimodel.exact import prepare_policy  # the solver is large, and needed for this alone
 
-        return prepared(policy, self.jobs, self.devices)
+        return prepare_policy(policy, self.jobs, self.devices)
 
     @cached_property
     def bound(self) -> float:
@@ -103,47 +103,49 @@ def forecast(fleet: Fleet, timed: Sequence[FleetTimes] = (), attached: int | Non
 
     Raises `FleetError` for a layer, or a given shard, that does not fit; `PipelineError` for a program that cannot be cut.
     """
-    devices = devices_of(fleet, attached)
-    room = _room(fleet, timed)
-    return FleetForecast(fleet, devices, tuple(_model(fleet, each, timed, room) for each in fleet.models), room.usable if room else None)
+    devices = count_devices(fleet, attached)
+    room = _find_room(fleet, timed)
+    return FleetForecast(
+        fleet, devices, tuple(_forecast_model(fleet, each, timed, room) for each in fleet.models), room.usable if room else None
+    )
 
 
-def devices_of(fleet: Fleet, attached: int | None = None) -> int:
+def count_devices(fleet: Fleet, attached: int | None = None) -> int:
     """How many it is planned for and trained on: a fleet of no number gets one a model, as far as they are `attached`; eight at most where
     that is not known."""
-    return fleet.devices or min(len(fleet.models), attached or MOST_UNASKED)
+    return fleet.devices or min(len(fleet.models), attached or MOST_IF_UNKNOWN)
 
 
-def _model(fleet: Fleet, model: FleetModel, timed: Sequence[FleetTimes], room: Room | None) -> ModelForecast:
+def _forecast_model(fleet: Fleet, model: FleetModel, timed: Sequence[FleetTimes], room: Room | None) -> ModelForecast:
     layers = layers_of(model.program)
     found = [(each.memory, times) for each in timed if (times := each.of(model)) and times.starts[-1] < len(layers)]
     known = [times for _, times in found]
     exact = next((times for memory, times in found if memory == fleet.memory and times.cuts in (None, model.cuts)), None)
-    factor = _factor(layers, known)
-    given = exact.starts if exact else _starts(model, layers, factor, room, sure=bool(known))
+    factor = _measured_factor(layers, known)
+    given = exact.starts if exact else _find_starts(model, layers, factor, room, is_compiled=bool(known))
     same = next((each for each in known if each.starts == given), None)
     if same:
         job = replace(same.job, mini_batches=model.mini_batches, epochs=model.epochs)
-        return ModelForecast(model, _shards(layers, given, same.needs), job, "timed")
-    sizes = [int(shard_bytes(layers, *ends) * factor) for ends in _ends(layers, given)]
+        return ModelForecast(model, _make_shards(layers, given, same.needs), job, "timed")
+    sizes = [int(shard_bytes(layers, *ends) * factor) for ends in _pair_ends(layers, given)]
     estimate = estimated_job(model, given)
     if not known:
-        return ModelForecast(model, _shards(layers, given, sizes), estimate, "estimated")
+        return ModelForecast(model, _make_shards(layers, given, sizes), estimate, "estimated")
     pace = known[0].job.mini_batch_seconds / (estimated_job(model, known[0].starts).mini_batch_seconds or 1.0)
-    return ModelForecast(model, _shards(layers, given, sizes), scaled(estimate, pace), "scaled")
+    return ModelForecast(model, _make_shards(layers, given, sizes), scale_job(estimate, pace), "scaled")
 
 
-def _room(fleet: Fleet, timed: Sequence[FleetTimes]) -> Room | None:
+def _find_room(fleet: Fleet, timed: Sequence[FleetTimes]) -> Room | None:
     """What of a device a unit may use: the fleet's budget, and no more than a device has, where a timing was held to that."""
     limit = next((each.budget for each in timed if each.budget != each.memory), None)
     budget = min((each for each in (fleet.memory, limit) if each is not None), default=None)
     return None if budget is None else Room(budget, fleet.buffer if fleet.double_buffer else 0.0)
 
 
-def _starts(model: FleetModel, layers: Sequence[Layer], factor: float, room: Room | None, *, sure: bool) -> tuple[int, ...]:
+def _find_starts(model: FleetModel, layers: Sequence[Layer], factor: float, room: Room | None, *, is_compiled: bool) -> tuple[int, ...]:
     """Where the shards of a model begin, as the executor will find it, but for what the compiler makes of each.
 
-    Unless it is `sure`, for shards of the model have been compiled, a layer's activations are no reason to refuse it.
+    Unless it is `is_compiled`, for shards of the model have been compiled, a layer's activations are no reason to refuse it.
     """
     names = [each.name for each in layers]
     if unknown := next((each for each in model.cuts if each not in names[1:]), None):
@@ -152,19 +154,19 @@ def _starts(model: FleetModel, layers: Sequence[Layer], factor: float, room: Roo
     if room is None:
         return given or (0,)
     try:
-        found = _resized(layers, factor) if sure else _clipped(layers, room.usable)
+        found = _scale_layers(layers, factor) if is_compiled else _clip_activations(layers, room.usable)
         return greedy_shards(found, [room]) if given is None else verify_shards(found, given, [room])
     except FleetError as error:
         raise FleetError(f"Model `{model.name}`: {error.message}", error.ways_out) from None
 
 
-def _resized(layers: Sequence[Layer], factor: float) -> list[Layer]:
+def _scale_layers(layers: Sequence[Layer], factor: float) -> list[Layer]:
     return [
         Layer(each.name, int(each.resident * factor), int(each.residuals * factor), int(each.input_activations * factor)) for each in layers
     ]
 
 
-def _clipped(layers: Sequence[Layer], usable: int) -> list[Layer]:
+def _clip_activations(layers: Sequence[Layer], usable: int) -> list[Layer]:
     """With no more activations than leave each layer room for its parameters."""
     after = [*(each.input_activations for each in layers[1:]), 0]
     return [
@@ -173,21 +175,21 @@ def _clipped(layers: Sequence[Layer], usable: int) -> list[Layer]:
     ]
 
 
-def _factor(layers: Sequence[Layer], known: Sequence[ModelTimes]) -> float:
+def _measured_factor(layers: Sequence[Layer], known: Sequence[ModelTimes]) -> float:
     """What compiled shards need, of what the planner thought: the most of any."""
     found = [
         need / estimate
         for each in known
-        for need, ends in zip(each.needs, _ends(layers, each.starts), strict=True)
+        for need, ends in zip(each.needs, _pair_ends(layers, each.starts), strict=True)
         if (estimate := shard_bytes(layers, *ends))
     ]
     return max(found, default=1.0)
 
 
-def _ends(layers: Sequence[Layer], starts: Sequence[int]) -> list[tuple[int, int]]:
+def _pair_ends(layers: Sequence[Layer], starts: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(starts, [*starts[1:], len(layers)], strict=True))
 
 
-def _shards(layers: Sequence[Layer], starts: Sequence[int], sizes: Sequence[int]) -> tuple[Shard, ...]:
-    found = zip(_ends(layers, starts), sizes, strict=True)
+def _make_shards(layers: Sequence[Layer], starts: Sequence[int], sizes: Sequence[int]) -> tuple[Shard, ...]:
+    found = zip(_pair_ends(layers, starts), sizes, strict=True)
     return tuple(Shard(layers[begin].name, layers[end - 1].name, size) for (begin, end), size in found)

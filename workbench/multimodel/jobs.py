@@ -39,16 +39,16 @@ class Unit:
     slowed: float = 0.0
     pause: float = 0.0
 
-    def among(self, devices: int) -> float:
+    def seconds_among(self, devices: int) -> float:
         """Seconds while so many devices compute, this one included.
 
-        >>> Unit(0, Pass.FORWARD, 2.0, slowed=0.5).among(devices=3)
+        >>> Unit(0, Pass.FORWARD, 2.0, slowed=0.5).seconds_among(devices=3)
         3.0
         """
         return self.seconds + self.slowed * (devices - 1)
 
     @property
-    def least(self) -> float:
+    def least_time(self) -> float:
         """The least of its times."""
         return min(self.seconds, self.load, self.store, self.carry, self.slowed, self.pause)
 
@@ -72,7 +72,7 @@ class Job:
         if not self.units or self.mini_batches < 1 or self.epochs < 1:
             summary = f"{len(self.units)} units, {self.mini_batches} mini-batches, {self.epochs} epochs"
             raise FleetError(f"Model `{self.name}` has {summary}.", ["each must be 1 at least"])
-        if any(each.least < 0 for each in self.units):
+        if any(each.least_time < 0 for each in self.units):
             raise FleetError(f"A unit of model `{self.name}` lasts less than no time.", ["measure it again"])
 
     @cached_property
@@ -89,13 +89,13 @@ class Job:
         """Compute time in all, R_i of the bounds."""
         return self.mini_batch_seconds * self.mini_batches * self.epochs
 
-    def crowded(self, devices: int) -> "Job":
+    def with_contention(self, devices: int) -> "Job":
         """The job as it is while so many devices compute all the time."""
-        return replace(self, units=tuple(replace(each, seconds=each.among(devices), slowed=0.0) for each in self.units))
+        return replace(self, units=tuple(replace(each, seconds=each.seconds_among(devices), slowed=0.0) for each in self.units))
 
     def device_seconds(self, devices: int, done: int = 0) -> float:
         """The least time of devices that the rest of it takes up, of so many: alone on all of them, or while all compute."""
-        least = (replace(each, seconds=min(each.seconds * devices, each.among(devices))) for each in self.units)
+        least = (replace(each, seconds=min(each.seconds * devices, each.seconds_among(devices))) for each in self.units)
         return replace(self, units=tuple(least)).remaining(done)
 
     def unit(self, index: int) -> Unit:
@@ -113,9 +113,9 @@ class Job:
         left = self.mini_batches * self.epochs - batches
         return (left - 1) * self.mini_batch_seconds + sum(each.seconds for each in self.units[into:]) if left > 0 else 0.0
 
-    def measured(self, place: int, seconds: float) -> "Job":
+    def with_unit_seconds(self, index: int, seconds: float) -> "Job":
         """The job with another time for one unit of the mini-batch: what was measured feeds the policy."""
-        units = tuple(replace(each, seconds=seconds) if i == place else each for i, each in enumerate(self.units))
+        units = tuple(replace(each, seconds=seconds) if i == index else each for i, each in enumerate(self.units))
         return replace(self, units=units)
 
 

@@ -45,20 +45,20 @@ class FleetTimes:
         """With what was timed, by name: a model that is changed later keeps its name. What is told already stays."""
         if self.programs:
             return self
-        asked = {each.name: each for each in models}
-        timed = [asked.get(each.name) for each in self.jobs]
+        by_name = {each.name: each for each in models}
+        timed = [by_name.get(each.name) for each in self.jobs]
         programs = tuple(each.program.fingerprint if each else "" for each in timed)
         return replace(self, programs=programs, cuts=tuple(each.cuts if each else () for each in timed))
 
     def of(self, model: FleetModel) -> ModelTimes | None:
         """What is known of a model of this name and, as far as that is told, of this program."""
-        place = next((i for i, each in enumerate(self.jobs[: len(self.starts)]) if each.name == model.name), None)
-        if place is None:
+        index = next((i for i, each in enumerate(self.jobs[: len(self.starts)]) if each.name == model.name), None)
+        if index is None:
             return None
-        program = self.programs[place] if self.programs else ""
+        program = self.programs[index] if self.programs else ""
         if program not in ("", model.program.fingerprint):
             return None
-        return ModelTimes(self.starts[place], self.needs[place], self.jobs[place], self.cuts[place] if program else None)
+        return ModelTimes(self.starts[index], self.needs[index], self.jobs[index], self.cuts[index] if program else None)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class FleetProgress:
     away: frozenset[int] = frozenset()
 
     @classmethod
-    def at_the_start(cls, jobs: Sequence[Job], devices: int, done: Sequence[int] | None = None) -> "FleetProgress":
+    def at_start(cls, jobs: Sequence[Job], devices: int, done: Sequence[int] | None = None) -> "FleetProgress":
         """Nothing has run yet, or `done` units of each, in a run before."""
         models = len(jobs)
         return cls(tuple(done or (0,) * models), tuple(each.length for each in jobs), (0.0,) * models, (0.0,) * devices)

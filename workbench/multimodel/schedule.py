@@ -44,7 +44,7 @@ class FleetSchedule:
         total = self.makespan * self.devices
         return sum(each.end - each.start for each in self.placed) / total if total else 0.0
 
-    def finished(self, model: int) -> float:
+    def finish_time(self, model: int) -> float:
         """When the last unit of a model ends."""
         return max((each.end for each in self.placed if each.model == model), default=0.0)
 
@@ -52,15 +52,15 @@ class FleetSchedule:
         """What breaks the invariants, in words; empty for a schedule."""
         found = []
         for device in range(self.devices):
-            found += _overlaps(f"device {device}", [each for each in self.placed if each.device == device])
+            found += _list_overlaps(f"device {device}", [each for each in self.placed if each.device == device])
         for model in sorted({each.model for each in self.placed}):
             units = sorted((each for each in self.placed if each.model == model and not each.lost), key=lambda each: each.unit)
             found += [f"model {model} skips unit {i}" for i, each in enumerate(units) if each.unit != i][:1]
-            found += _overlaps(f"model {model}", units)
+            found += _list_overlaps(f"model {model}", units)
             found += [f"model {model} runs unit {b.unit} before {a.unit}" for a, b in pairwise(units) if b.start < a.start]
         return found
 
 
-def _overlaps(whose: str, placed: list[ScheduledUnit]) -> list[str]:
-    turns = sorted(placed, key=lambda each: each.start)
-    return [f"{whose} runs two units at {b.start:g}" for a, b in pairwise(turns) if b.start < a.end - 1e-9]
+def _list_overlaps(whose: str, placed: list[ScheduledUnit]) -> list[str]:
+    in_order = sorted(placed, key=lambda each: each.start)
+    return [f"{whose} runs two units at {b.start:g}" for a, b in pairwise(in_order) if b.start < a.end - 1e-9]

@@ -43,10 +43,10 @@ Measure = Callable[[int, int], int]
 
 def shard_bytes(layers: Sequence[Layer], begin: int, end: int) -> int:
     """What the layers `begin` to before `end` need together: the planner's estimate."""
-    own = layers[begin:end]
+    shard = layers[begin:end]
     return (
-        sum(each.resident + each.residuals for each in own)
-        + own[0].input_activations
+        sum(each.resident + each.residuals for each in shard)
+        + shard[0].input_activations
         + (layers[end].input_activations if end < len(layers) else 0)
     )
 
@@ -64,17 +64,17 @@ def greedy_shards(layers: Sequence[Layer], rooms: Sequence[Room], measure: Measu
     need = measure or (lambda begin, end: shard_bytes(layers, begin, end))
     starts, begin = [0], 0
     while begin < len(layers):
-        if (taken := need(begin, begin + 1)) > room.usable:
-            raise _too_large(layers[begin], taken, room)
+        if (size := need(begin, begin + 1)) > room.usable:
+            raise _too_large_error(layers[begin], size, room)
         guess = begin + 1
         while guess < len(layers) and shard_bytes(layers, begin, guess + 1) <= room.usable:
             guess += 1
-        begin = _largest(begin + 1, len(layers), guess, lambda end, begin=begin: need(begin, end) <= room.usable)  # type: ignore[misc]
+        begin = _find_largest(begin + 1, len(layers), guess, lambda end, begin=begin: need(begin, end) <= room.usable)  # type: ignore[misc]
         starts.append(begin)
     return tuple(starts[:-1])
 
 
-def _largest(least: int, most: int, guess: int, fits: Callable[[int], bool]) -> int:
+def _find_largest(least: int, most: int, guess: int, fits: Callable[[int], bool]) -> int:
     """The largest number that fits, `least` being known to; asked as seldom as doubling and halving from `guess` allow."""
     low, high = least, most + 1
     step, at = 1, guess
@@ -99,20 +99,20 @@ def verify_shards(layers: Sequence[Layer], starts: Sequence[int], rooms: Sequenc
     room = min(rooms, key=lambda each: each.usable)
     need = measure or (lambda begin, end: shard_bytes(layers, begin, end))
     for begin, end in zip(starts, [*starts[1:], len(layers)], strict=True):
-        if (taken := need(begin, end)) > room.usable:
+        if (size := need(begin, end)) > room.usable:
             raise FleetError(
                 f"The shard of layers {begin} to {end - 1} (`{layers[begin].name}` to `{layers[end - 1].name}`) takes "
-                f"{format_bytes(taken)}; a device has {format_bytes(room.usable)} for it.",
+                f"{format_bytes(size)}; a device has {format_bytes(room.usable)} for it.",
                 ["cut it once more", "leave the cuts out, and they are chosen"],
             )
     return tuple(starts)
 
 
-def _too_large(layer: Layer, taken: int, room: Room) -> FleetError:
-    held = min(layer.resident, taken)  # what is compiled may need less than the planner thinks
+def _too_large_error(layer: Layer, size: int, room: Room) -> FleetError:
+    held = min(layer.resident, size)  # what is compiled may need less than the planner thinks
     return FleetError(
-        f"Layer `{layer.name}` alone takes {format_bytes(taken)} ({format_bytes(held)} of parameters, gradients and optimiser state, "
-        f"{format_bytes(taken - held)} of activations); a device has {format_bytes(room.usable)}: {format_bytes(room.capacity)} "
+        f"Layer `{layer.name}` alone takes {format_bytes(size)} ({format_bytes(held)} of parameters, gradients and optimiser state, "
+        f"{format_bytes(size - held)} of activations); a device has {format_bytes(room.usable)}: {format_bytes(room.capacity)} "
         f"less {room.buffer:.0%} for the buffer.",
         ["give a larger budget of memory", "make the mini-batch smaller", "cut the layer into smaller named scopes"],
     )

@@ -11,31 +11,31 @@ class ModelState:
     """Where one job stands. Its units end before `last`; a model that stops has fewer."""
 
     job: Job
-    there: bool
+    available: bool
     done: int
     last: int
-    taken: bool = False  # a unit of it runs, or is brought in
+    reserved: bool = False  # a unit of it runs, or is brought in
     back: float = 0.0  # when what its last unit changed is on the host
     started: float = float("-inf")
 
-    def idle(self, now: float) -> bool:
-        return self.there and not self.taken and self.done < self.last and self.back <= now
+    def is_idle(self, now: float) -> bool:
+        return self.available and not self.reserved and self.done < self.last and self.back <= now
 
 
 @dataclass(slots=True)
 class DeviceState:
     """What lies on one device, and what runs there. `shard` is the (model, shard) whose state it holds."""
 
-    there: bool = True
+    available: bool = True
     running: ScheduledUnit | None = None
     next: int | None = None  # the model whose unit is brought in
-    since: float = 0.0  # when its transfer began
+    load_start: float = 0.0  # when its transfer began
     ready: float = 0.0  # when its state is there
     free: float = 0.0  # when it may compute the next one
     link: float = 0.0  # when the way in from the host is free
     out: float = 0.0  # and the way back
     shard: tuple[int, int] | None = None
     place: int = 0  # of what runs, among all that was placed
-    left: float = 1.0  # the share of it that was left when it last `turned` to another pace
+    left: float = 1.0  # the share of it that was left at `pace_since`, when its pace last changed
     pace: float = 0.0  # seconds that the whole of it takes among as many as compute now
-    turned: float = 0.0
+    pace_since: float = 0.0

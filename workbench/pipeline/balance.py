@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 from workbench.errors import PipelineError
 
 Fits = Callable[[int, int, int], bool]
-_NEVER = float("inf")
+_IMPOSSIBLE = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ def balance(
     if any(not 0 < start < n for start in fixed) or len(set(fixed)) >= pieces:
         raise PipelineError(f"Pieces that begin at {sorted(fixed)} are not {pieces} pieces of {n} blocks.", ["take out a boundary"])
     problem = _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(fixed), fits)
-    worst = problem.solve(pieces, bound=_NEVER, combine=max)[0]
-    if worst == _NEVER:
+    worst = problem.solve(pieces, bound=_IMPOSSIBLE, combine=max)[0]
+    if worst == _IMPOSSIBLE:
         raise PipelineError(f"No cut into {pieces} pieces fits the devices' memory.", ["take more stages", "take remat:always"])
     starts = problem.solve(pieces, bound=worst, combine=lambda so_far, cost: so_far + cost * cost)[1]
-    return problem.balanced(starts)
+    return problem.evaluate(starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +90,10 @@ class _BalanceProblem:
         `best[b]` is that of the first b blocks in the pieces so far. A piece grows to the left until its blocks alone cost too much.
         """
         n = len(self.sums) - 1
-        best = [0.0] + [_NEVER] * n
+        best = [0.0] + [_IMPOSSIBLE] * n
         starts: list[tuple[int, ...]] = [()] * (n + 1)
         for piece in range(pieces):
-            following = [_NEVER] * (n + 1)
+            following = [_IMPOSSIBLE] * (n + 1)
             paths: list[tuple[int, ...]] = [()] * (n + 1)
             for b in range(piece + 1, n - (pieces - piece - 1) + 1):
                 for a in range(b - 1, piece - 1, -1):
@@ -101,7 +101,7 @@ class _BalanceProblem:
                     if inside > bound or (inside >= following[b] and combine is max):
                         break
                     cost = self.cost(a, b)
-                    if cost <= bound and best[a] < _NEVER and self._allows(piece, a, b):
+                    if cost <= bound and best[a] < _IMPOSSIBLE and self._allows(piece, a, b):
                         total = combine(best[a], cost)
                         if total < following[b]:
                             following[b], paths[b] = total, (*starts[a], a) if a else starts[a]
@@ -113,14 +113,14 @@ class _BalanceProblem:
     def _allows(self, piece: int, a: int, b: int) -> bool:
         return self.fits is None or self.fits(piece, a, b)
 
-    def balanced(self, starts: tuple[int, ...]) -> Balance:
+    def evaluate(self, starts: tuple[int, ...]) -> Balance:
         bounds = (0, *starts, len(self.sums) - 1)
         return Balance(starts, tuple(self.cost(a, b) for a, b in pairwise(bounds)))
 
 
-def at(costs: Sequence[float], starts: Sequence[int], sent: Sequence[float] = ()) -> Balance:
+def evaluate_starts(costs: Sequence[float], starts: Sequence[int], sent: Sequence[float] = ()) -> Balance:
     """What a given cut costs."""
-    return _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(), None).balanced(tuple(starts))
+    return _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(), None).evaluate(tuple(starts))
 
 
 def bucket_rule(costs: Sequence[float], pieces: int) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """One block, or one whole stage, priced as a program of its own over the devices of a stage.
 
 What is traced of it is the network's and kept with it. A price is a matter of what the devices of one stage are like, and of nothing else
-of the plan: `OnStage` says what that is, so that another schedule, another boundary or another number of stages over the same devices a
-stage finds what is known.
+of the plan: `StageContext` says what that is, so that another schedule, another boundary or another number of stages over the same devices
+a stage finds what is known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from workbench.cost.tiles import tiled_bytes
 from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.topology import PhysicalSpan
-from workbench.pipeline.data_parallel_groups import parts_of, split_over
+from workbench.pipeline.data_parallel_groups import find_batch_axes, find_data_parallel_groups
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
 from workbench.reports.collective import payload_by_axis_and_kind
@@ -36,7 +36,7 @@ NOMINAL = 1e12  # operations a second where no hardware is chosen
 
 
 @dataclass(frozen=True, slots=True)
-class OnStage:
+class StageContext:
     """A plan as one stage of it sees it; two that are equal price alike.
 
     - `mesh`: its axes but that of the stages; `physical_spans`: where each of them runs on the hardware, beside that of the stages;
@@ -53,18 +53,20 @@ class OnStage:
     plan: Plan = field(compare=False, repr=False)
 
     @property
-    def adds_apart(self) -> bool:
+    def adds_separately(self) -> bool:
         """Whether a gradient is made before it is added to the sum: XLA:CPU has no products that add to what is there."""
         return self.hardware is None or self.hardware.chip.platform not in ("tpu", "cuda")
 
 
-def on_stage(staged: StagedProgram) -> OnStage:
+def make_stage_context(staged: StagedProgram) -> StageContext:
     """The plan as each of its stages sees it."""
     plan = staged.plan
     mesh = Mesh({name: size for name, size in plan.mesh.axes if name != staged.spec.axis})
     known = closest_spans(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else {}
     runs = tuple(known.get(name, ()) for name in mesh.names)
-    return OnStage(plan.program, plan.layout, plan.hardware, mesh, runs, parts_of(staged), plan.updated(pipeline=None, name=""))
+    return StageContext(
+        plan.program, plan.layout, plan.hardware, mesh, runs, find_data_parallel_groups(staged), plan.updated(pipeline=None, name="")
+    )
 
 
 class TaskBytes(NamedTuple):
@@ -116,38 +118,45 @@ class BlockCost(NamedTuple):
         return self.forward + self.backward_input + self.backward_weight
 
 
-def estimate_block(block: BlockTasks, stage: OnStage) -> BlockCost:
+def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
     """The backward pass is what forward and backward take together beyond the forward pass alone."""
-    forward, both = (estimate(_alone(program, stage)) for program in (block.forward_program, block.both_program(stage.parts)))
-    one, two = _seconds(forward, both)
+    forward, both = (estimate(_plan_alone(program, stage)) for program in (block.forward_program, block.both_program(stage.parts)))
+    one, two = _estimate_seconds(forward, both)
     backward = max(two - one, 0.0)
     weight = backward * block.weight_share
     sent_forward, sent_both = (tuple(payload_by_axis_and_kind(each.collectives).items()) for each in (forward, both))
-    at_backward = task_bytes(block.backward_program(stage.parts, recompute=False, apart=stage.adds_apart), stage)
+    at_backward = task_bytes(block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately), stage)
     return BlockCost(
-        block.stage.virtual_stage.blocks[0], one, backward - weight, weight, _bytes_in(forward), at_backward, sent_forward, sent_both
+        block.stage.virtual_stage.blocks[0],
+        one,
+        backward - weight,
+        weight,
+        _count_task_bytes(forward),
+        at_backward,
+        sent_forward,
+        sent_both,
     )
 
 
-def task_bytes(program: Program, stage: OnStage) -> TaskBytes:
+def task_bytes(program: Program, stage: StageContext) -> TaskBytes:
     """Of a task's program alone on the devices of a stage."""
-    return _bytes_in(estimate(_alone(program, stage)))
+    return _count_task_bytes(estimate(_plan_alone(program, stage)))
 
 
-def _bytes_in(found: Estimate) -> TaskBytes:
+def _count_task_bytes(found: Estimate) -> TaskBytes:
     hardware = found.hardware
     tile = hardware.chip.array_tile if hardware else ()
     sizes = [(each.tensor, tiled_bytes(each.local_shape, each.tensor.dtype, tile)) for each in found.arguments]
     read = tuple((tensor.path, size) for tensor, size in sizes if tensor.role is Role.INPUT)
-    held = sum(size for tensor, size in sizes if tensor.role is not Role.INPUT)
+    state_bytes = sum(size for tensor, size in sizes if tensor.role is not Role.INPUT)
     sums = {group: sum(size for path, size in read if path.startswith(f"{group}/")) for group in ("arriving", "pending")}
     staying = sum(size for _, size in read) - sum(sums.values())
     made = found.memory.by_role.get(Role.OUTPUT, 0)
-    working = found.memory.peak - held - sum(size for _, size in read) - made
+    working = found.memory.peak - state_bytes - sum(size for _, size in read) - made
     return TaskBytes(staying, sums["arriving"], sums["pending"], made, working, read)
 
 
-def _seconds(*found: Estimate) -> tuple[float, ...]:
+def _estimate_seconds(*found: Estimate) -> tuple[float, ...]:
     """Without hardware one for each `NOMINAL` operations; of what has none at all, bytes."""
     if all(each.step_time is not None for each in found):
         return tuple(each.step_time.total for each in found if each.step_time is not None)
@@ -155,29 +164,29 @@ def _seconds(*found: Estimate) -> tuple[float, ...]:
     return tuple(count / NOMINAL for count in (counts if any(counts) else [each.traffic for each in found]))
 
 
-def _alone(program: Program, stage: OnStage) -> Plan:
+def _plan_alone(program: Program, stage: StageContext) -> Plan:
     """A block's program over the plan's devices: its weights and its part of the batch where the plan puts them, what else it reads by the
     rules of the layout."""
     plan, layout = stage.plan, stage.layout
     by_path = {tensor.path: (tensor, each) for tensor, each in zip(plan.program.arguments, plan.argument_shardings, strict=True)}
-    overrides, rules = [], _rules(plan)
+    overrides, rules = [], _find_dim_rules(plan)
     for tensor in program.arguments:
         if tensor.role in (Role.PARAMETER, Role.GRADIENT):
             path = tensor.path.removeprefix(f"{TOTAL}/")
             whole, sharding = by_path.get(path) or by_path[path.rpartition("/")[0]]
             first = (stage.parts.axes,) if len(tensor.shape) > len(whole.shape) else ()
             dims = [dim or () for dim in sharding.dims]
-            own = dims if whole.shape == tensor.shape[len(first) :] else ((), *dims[1:])
-            overrides.append((f"/{tensor.path}", Sharding((*first, *own))))
+            param_dims = dims if whole.shape == tensor.shape[len(first) :] else ((), *dims[1:])
+            overrides.append((f"/{tensor.path}", Sharding((*first, *param_dims))))
         else:
             at_rest = by_path[tensor.path][1].dims if tensor.path in by_path else [rules.get(dim, ()) for dim in tensor.dims]
-            if (sharding := _divided(tensor, at_rest, plan)).axes:
+            if (sharding := _divide_value(tensor, at_rest, plan)).axes:
                 overrides.append((f"/{tensor.path}", sharding))
     alone = Plan(program, plan.mesh, Layout((), tuple(overrides)), hardware=plan.hardware, axis_assignment=plan.axis_assignment)
-    return _constrained(alone, layout.constraints)
+    return _add_constraints(alone, layout.constraints)
 
 
-def _constrained(plan: Plan, constraints: Sequence[tuple[str, Sharding]]) -> Plan:
+def _add_constraints(plan: Plan, constraints: Sequence[tuple[str, Sharding]]) -> Plan:
     """With those constraints that are of its values, and that divide what a micro-batch has of a dimension."""
     for pattern, sharding in constraints:
         if any(matches(pattern, operation.path) for operation in plan.program.operations):
@@ -186,17 +195,17 @@ def _constrained(plan: Plan, constraints: Sequence[tuple[str, Sharding]]) -> Pla
     return plan
 
 
-def _rules(plan: Plan) -> Mapping[str, tuple[str, ...]]:
+def _find_dim_rules(plan: Plan) -> Mapping[str, tuple[str, ...]]:
     """What splits a dimension by its name; the batch is split as its own leaves are, whatever says so."""
     inputs = [plan.program.arguments[i] for i in plan.program.inputs]
-    return {**dict(plan.layout.rules), batch_dim(inputs, plan.program.name): split_over(plan)}
+    return {**dict(plan.layout.rules), batch_dim(inputs, plan.program.name): find_batch_axes(plan)}
 
 
-def _divided(tensor: Tensor, at_rest: Sequence[tuple[str, ...] | None], plan: Plan) -> Sharding:
+def _divide_value(tensor: Tensor, at_rest: Sequence[tuple[str, ...] | None], plan: Plan) -> Sharding:
     """A value on its way through the network, the first dimension first; an axis that does not divide what a micro-batch has of a
     dimension, or that splits an earlier one, it goes without."""
     found: list[tuple[str, ...]] = []
     for axes, size in zip((each or () for each in at_rest), tensor.shape, strict=True):
-        taken = any(overlap(axis, other) for axis in axes for each in found for other in each)
-        found.append(() if taken or size % prod(axis_size(axis, plan.mesh) for axis in axes) else axes)
+        is_taken = any(overlap(axis, other) for axis in axes for each in found for other in each)
+        found.append(() if is_taken or size % prod(axis_size(axis, plan.mesh) for axis in axes) else axes)
     return Sharding(tuple(found))

@@ -7,39 +7,39 @@ from workbench.core.sharding import axis_size, base_axis
 from workbench.core.tensor import Role
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
-from workbench.tracing.grad_accumulation.partial_sums import WHOLE, DataParallelGroups
+from workbench.tracing.grad_accumulation.partial_sums import NO_GROUPS, DataParallelGroups
 
 
-def parts_of(staged: StagedProgram) -> DataParallelGroups:
+def find_data_parallel_groups(staged: StagedProgram) -> DataParallelGroups:
     """Where all is one program its compiler decides what is added up when: then there are no parts."""
     plan = staged.plan
-    axes = _whole_axes(plan)
+    axes = _find_whole_axes(plan)
     if staged.spec.engine == "spmd" or not axes:
-        return WHOLE
+        return NO_GROUPS
     parameters = [i for i, each in enumerate(plan.program.arguments) if each.role is Role.PARAMETER]
     split = [bool({base_axis(axis) for axis in plan.argument_shardings[i].axes} & set(axes)) for i in parameters]
     whole = (number for number, (param_slice, _) in enumerate(staged.network.flat.param_slices) if not split[param_slice.leaf])
     return DataParallelGroups(axes, prod(plan.mesh[axis] for axis in axes), frozenset(whole))
 
 
-def spread(plan: Plan) -> int:
+def count_batch_shards(plan: Plan) -> int:
     """Over how many devices of a stage a micro-batch is spread."""
-    return prod(axis_size(axis, plan.mesh) for axis in split_over(plan))
+    return prod(axis_size(axis, plan.mesh) for axis in find_batch_axes(plan))
 
 
-def split_over(plan: Plan) -> tuple[str, ...]:
+def find_batch_axes(plan: Plan) -> tuple[str, ...]:
     """The mesh axes, or parts of them, that split the batch: of leaves that are split unlike each other, those of the one split most."""
-    return max(_of_leaves(plan), key=lambda axes: prod(axis_size(axis, plan.mesh) for axis in axes), default=())
+    return max(_list_leaf_axes(plan), key=lambda axes: prod(axis_size(axis, plan.mesh) for axis in axes), default=())
 
 
-def _whole_axes(plan: Plan) -> tuple[str, ...]:
+def _find_whole_axes(plan: Plan) -> tuple[str, ...]:
     """The mesh axes that split the batch, if all leaves of it are split alike and by whole axes."""
-    found = {*_of_leaves(plan)}
+    found = {*_list_leaf_axes(plan)}
     axes = found.pop() if len(found) == 1 else ()
     return axes if all(axis in plan.mesh.names for axis in axes) else ()
 
 
-def _of_leaves(plan: Plan) -> list[tuple[str, ...]]:
+def _list_leaf_axes(plan: Plan) -> list[tuple[str, ...]]:
     """What splits the batch dimension of each leaf of the batch that has it."""
     inputs = plan.program.inputs
     name = batch_dim([plan.program.arguments[i] for i in inputs], plan.program.name)

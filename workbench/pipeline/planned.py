@@ -9,7 +9,7 @@ from workbench.pipeline.simulate import simulate
 from workbench.pipeline.stage_costs import block_costs, partition_costs, plan_starts
 from workbench.pipeline.stage_memory import with_exact_memory
 from workbench.pipeline.staged_program import StagedProgram, staged_program
-from workbench.pipeline.transfer import FREE, Transfer
+from workbench.pipeline.transfer import FREE_TRANSFER, Transfer
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport, PlannedBlock, VirtualStage
 from workbench.reports.simulated import SimulatedPipeline
@@ -33,17 +33,17 @@ def _cut_at(staged: StagedProgram, starts: Sequence[int]) -> PipelineReport:
         for number, (a, b, cost) in enumerate(zip(bounds[:-1], bounds[1:], costs, strict=True))
     )
     capacity = plan.hardware.chip.memory if plan.hardware else 0
-    blocks = tuple(_blocks(staged))
+    blocks = tuple(_list_blocks(staged))
     step = simulate(spec, costs, transfer_of(plan))
-    exact_memory = partial(_exact_memory, staged, tuple(starts), costs)
+    exact_memory = partial(_simulate_exact_memory, staged, tuple(starts), costs)
     return PipelineReport(spec, pieces, step, capacity, blocks, partial(_cut_at, staged), partial(partition_costs, staged), exact_memory)
 
 
-def _exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> SimulatedPipeline:
+def _simulate_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> SimulatedPipeline:
     return simulate(staged.spec, with_exact_memory(staged, starts, costs), transfer_of(staged.plan))
 
 
-def _blocks(staged: StagedProgram) -> Iterator[PlannedBlock]:
+def _list_blocks(staged: StagedProgram) -> Iterator[PlannedBlock]:
     for cost, block in zip(block_costs(staged), staged.network.blocks, strict=True):
         yield PlannedBlock(block.path, cost.forward, cost.backward_input + cost.backward_weight, block.parameter_bytes, block.crossing)
 
@@ -52,5 +52,5 @@ def transfer_of(plan: Plan) -> Transfer:
     """From one stage to the next over the links that the pipeline's axis lies on, behind what the devices compute."""
     hardware, spec = plan.hardware, plan.pipeline
     if hardware is None or spec is None:
-        return FREE
+        return FREE_TRANSFER
     return Transfer(lambda count: collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.axis_assignment))

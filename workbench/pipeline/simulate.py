@@ -18,12 +18,12 @@ from workbench.core.schedules import schedule_named
 from workbench.core.schedules.costs import StageCost, receives
 from workbench.core.schedules.tasks import Kind, Orders, Task
 from workbench.errors import PipelineError
-from workbench.pipeline.transfer import FREE, Transfer
+from workbench.pipeline.transfer import FREE_TRANSFER, Transfer
 from workbench.reports.simulated import Arrival, SimulatedPipeline, TaskSpan
 
 
 def simulate(
-    spec: PipelineSpec, costs: Sequence[StageCost], transfer: Transfer = FREE, *, recompute_ahead: bool = False
+    spec: PipelineSpec, costs: Sequence[StageCost], transfer: Transfer = FREE_TRANSFER, *, recompute_ahead: bool = False
 ) -> SimulatedPipeline:
     """A step of `spec`, whose pieces cost `costs`; with `recompute_ahead` recomputation does not wait for the gradient.
 
@@ -41,7 +41,7 @@ def simulate(
 def simulate_orders(
     orders: Orders,
     costs: Sequence[StageCost],
-    transfer: Transfer = FREE,
+    transfer: Transfer = FREE_TRANSFER,
     recomputes: Callable[[int], bool] = lambda _: False,
     *,
     recompute_ahead: bool = False,
@@ -51,11 +51,11 @@ def simulate_orders(
     walk.run()
     spans = tuple(tuple(walk.spans[task] for task in order) for order in orders)
     return SimulatedPipeline(
-        spans, tuple(costs), tuple(recomputes(i) for i in range(_micro_batches(orders))), walk.causes, tuple(walk.arrivals)
+        spans, tuple(costs), tuple(recomputes(i) for i in range(_count_micro_batches(orders))), walk.causes, tuple(walk.arrivals)
     )
 
 
-def _micro_batches(orders: Orders) -> int:
+def _count_micro_batches(orders: Orders) -> int:
     return 1 + max((task.micro_batch for order in orders for task in order), default=-1)
 
 
@@ -77,29 +77,29 @@ class _DeviceWalk:
         self.next = [0] * devices
         self.free = [0.0] * devices
         self.receives = receives(self.costs)
-        self.sends = _sends(self.receives)
+        self.sends = _invert_receives(self.receives)
         self.gradient = {(task.stage, task.micro_batch): task for order in self.orders for task in order if task.kind in _GRADIENTS}
         self.arrived: dict[tuple[Task, int], float] = {}  # when what a task made was there, on each stage that reads it
         self.links: dict[tuple[int, int], float] = {}  # until when each link is busy
         self.waiting: dict[tuple[Task, int], int] = {}  # which device goes on then
 
     def run(self) -> None:
-        awake = list(range(len(self.orders)))
-        while awake:
-            device = awake.pop()
+        ready = list(range(len(self.orders)))
+        while ready:
+            device = ready.pop()
             order = self.orders[device]
             while self.next[device] < len(order):
                 task = order[self.next[device]]
-                needs = tuple(self._needs(task))
+                needs = tuple(self._list_needs(task))
                 if missing := next((each for each in needs if each not in self.arrived), None):
                     self.waiting[missing] = device
                     break
-                self._do(task, device, needs)
+                self._run_task(task, device, needs)
                 self.next[device] += 1
-                awake += [self.waiting.pop(each) for each in self._made(task) if each in self.waiting]
+                ready += [self.waiting.pop(each) for each in self._list_arrivals(task) if each in self.waiting]
         self._verify_done()
 
-    def _needs(self, task: Task) -> Iterator[tuple[Task, int]]:
+    def _list_needs(self, task: Task) -> Iterator[tuple[Task, int]]:
         """What has to have arrived at the task's stage, made by which task."""
         kind, stage, i = task
         if kind is Kind.FORWARD:
@@ -112,19 +112,19 @@ class _DeviceWalk:
             for target, _ in self.sends[stage]:
                 yield self.gradient[target, i], stage
 
-    def _made(self, task: Task) -> Iterator[tuple[Task, int]]:
+    def _list_arrivals(self, task: Task) -> Iterator[tuple[Task, int]]:
         yield task, task.stage
-        for stage, _ in self._goes_to(task):
+        for stage, _ in self._list_receivers(task):
             yield task, stage
 
-    def _goes_to(self, task: Task) -> Sequence[tuple[int, int]]:
+    def _list_receivers(self, task: Task) -> Sequence[tuple[int, int]]:
         """The stages that read what a task makes, and the bytes of it; a gradient is as large as what it is of."""
         if task.kind is Kind.FORWARD:
             return self.sends[task.stage]
         return () if task.kind is Kind.BACKWARD_WEIGHT else self.receives[task.stage]
 
-    def _do(self, task: Task, device: int, needs: tuple[tuple[Task, int], ...]) -> None:
-        seconds, recompute = self._seconds(task)
+    def _run_task(self, task: Task, device: int, needs: tuple[tuple[Task, int], ...]) -> None:
+        seconds, recompute = self._task_seconds(task)
         ahead = recompute if self.recompute_ahead else 0.0
         start, cause = self.free[device], self.orders[device][self.next[device] - 1] if self.next[device] else None
         for need in needs:
@@ -134,7 +134,7 @@ class _DeviceWalk:
         self.causes[task] = cause
         self.free[device] = start + seconds
         self.arrived[task, task.stage] = start + seconds
-        for stage, count in self._goes_to(task):
+        for stage, count in self._list_receivers(task):
             self._send(task, device, stage, count)
 
     def _send(self, task: Task, device: int, stage: int, count: int) -> None:
@@ -151,7 +151,7 @@ class _DeviceWalk:
         else:
             self.free[device] = begins + seconds
 
-    def _seconds(self, task: Task) -> tuple[float, float]:
+    def _task_seconds(self, task: Task) -> tuple[float, float]:
         """Of a task in all, and of the recomputation it begins with."""
         cost = self.costs[task.stage]
         if task.kind is Kind.FORWARD:
@@ -172,7 +172,7 @@ class _DeviceWalk:
 _GRADIENTS = (Kind.BACKWARD, Kind.BACKWARD_INPUT)
 
 
-def _sends(received: Sequence[Sequence[tuple[int, int]]]) -> tuple[tuple[tuple[int, int], ...], ...]:
+def _invert_receives(received: Sequence[Sequence[tuple[int, int]]]) -> tuple[tuple[tuple[int, int], ...], ...]:
     """`receives` the other way round."""
     found: list[list[tuple[int, int]]] = [[] for _ in received]
     for stage, sources in enumerate(received):

@@ -16,8 +16,8 @@ from workbench.core.tensor import Role
 from workbench.errors import PipelineError
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.plan import Plan
-from workbench.tracing.spmd_pipeline.loss import stacked_leaves
-from workbench.tracing.spmd_pipeline.step import run_in_step, traced_in_step
+from workbench.tracing.spmd_pipeline.loss import find_stacked_leaves
+from workbench.tracing.spmd_pipeline.step import trace_spmd_step, with_spmd_step
 
 
 def as_spmd_program(plan: Plan, mesh: Any = None) -> Plan:
@@ -29,18 +29,18 @@ def as_spmd_program(plan: Plan, mesh: Any = None) -> Plan:
     spec = spec_of(plan)
     if plan.program.step.training is None:
         raise PipelineError(f"`{plan.program.name}` is no training step with a loss.", ["make it with `wb.trace_training`"])
-    program = traced_in_step(plan.program, spec, plan.mesh) if mesh is None else run_in_step(plan.program, spec, mesh)
-    return plan.updated(program=program, layout=_at_rest(plan, spec), pipeline=None)
+    program = trace_spmd_step(plan.program, spec, plan.mesh) if mesh is None else with_spmd_step(plan.program, spec, mesh)
+    return plan.updated(program=program, layout=_place_stacked_weights(plan, spec), pipeline=None)
 
 
-def _at_rest(plan: Plan, spec: PipelineSpec) -> Layout:
+def _place_stacked_weights(plan: Plan, spec: PipelineSpec) -> Layout:
     """The layout, with stacked weights and their optimiser state over the stages where the layers of a stage are neighbours."""
     layout = plan.layout
     if spec.chunks > 1:  # a stage's layers are not one slice: they are brought together in the step
         return layout
     parameters = [tensor for tensor in plan.program.arguments if tensor.role is Role.PARAMETER]
     names = [each.path.partition("/")[2] for each in parameters]
-    stacked = {names[leaf] for leaf in stacked_leaves(plan.program, spec)}
+    stacked = {names[leaf] for leaf in find_stacked_leaves(plan.program, spec)}
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
         is_like = tensor.shape and tensor.role in (Role.PARAMETER, Role.OPTIMIZER_STATE) and parameter_of(tensor.path, names) in stacked
         if is_like and not sharding.dims[0]:

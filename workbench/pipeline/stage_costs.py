@@ -17,10 +17,10 @@ from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import collective_seconds
 from workbench.cost.tiles import tiled_bytes
-from workbench.pipeline.block_cost import BlockCost, OnStage, estimate_block, on_stage
-from workbench.pipeline.data_parallel_groups import spread
+from workbench.pipeline.block_cost import BlockCost, StageContext, estimate_block, make_stage_context
+from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.stage_memory import with_exact_memory
-from workbench.pipeline.stage_partition import starts_of
+from workbench.pipeline.stage_partition import find_starts
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
 from workbench.propagation import gc_paused
@@ -33,20 +33,20 @@ from workbench.tracing.stage_partition.stages import StagePartition
 
 
 def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
-    """Of every block. Kept for the last few plans whose stages are alike (`OnStage`)."""
-    return _block_costs(on_stage(staged), staged.network)
+    """Of every block. Kept for the last few plans whose stages are alike (`StageContext`)."""
+    return _block_costs(make_stage_context(staged), staged.network)
 
 
 @kept_with_program(5)
-def _block_costs(stage: OnStage, network: Network) -> tuple[BlockCost, ...]:
+def _block_costs(stage: StageContext, network: Network) -> tuple[BlockCost, ...]:
     known: dict[int, BlockCost] = {}
     found = []
     with gc_paused():  # what is traced is kept
-        for block in _tasks(network):
-            alike = id(block.exemplar)
-            if alike not in known:
-                known[alike] = estimate_block(block.exemplar, stage)
-            found.append(known[alike]._replace(path=block.stage.virtual_stage.blocks[0]))
+        for block in _tasks_of(network):
+            exemplar_id = id(block.exemplar)
+            if exemplar_id not in known:
+                known[exemplar_id] = estimate_block(block.exemplar, stage)
+            found.append(known[exemplar_id]._replace(path=block.stage.virtual_stage.blocks[0]))
     return tuple(found)
 
 
@@ -64,47 +64,47 @@ def plan_starts(staged: StagedProgram) -> tuple[int, ...]:
     """The number of the block each piece but the first begins with; where all of them are named, nothing is priced."""
     spec = staged.spec
     if len(spec.boundaries) == spec.virtual_stages - 1:
-        return starts_of(staged.network, spec)
-    return starts_of(staged.network, spec, [block.work for block in block_costs(staged)])
+        return find_starts(staged.network, spec)
+    return find_starts(staged.network, spec, [block.work for block in block_costs(staged)])
 
 
 def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[StageCost, ...]:
     """Of the pieces that begin with these blocks."""
     plan, network = staged.plan, staged.network
-    costs, tasks = block_costs(staged), _tasks(network)
+    costs, tasks = block_costs(staged), _tasks_of(network)
     bounds = (0, *starts, len(costs))
     stage_of = {block: stage for stage, (a, b) in enumerate(pairwise(bounds)) for block in range(a, b)}
-    alike = on_stage(staged)
+    context = make_stage_context(staged)
     param_slices = tuple(
         frozenset(param_slice for task in tasks[a:b] for param_slice in task.stage.virtual_stage.param_slices) for a, b in pairwise(bounds)
     )
-    ledger = _Ledger(plan, network, tasks, stage_of, param_slices, alike.parts, _weights(alike, network), spread(plan))
+    ledger = _Ledger(plan, network, tasks, stage_of, param_slices, context.parts, _weigh_params(context, network), count_batch_shards(plan))
     found = []
     for stage, (a, b) in enumerate(pairwise(bounds)):
-        own, summed = costs[a:b], ledger.summed(a, b)
-        sent = ledger.sent_update(summed)
+        stage_blocks, reduced_grads = costs[a:b], ledger.reduced_grads(a, b)
+        sent = ledger.sent_update(reduced_grads)
         cost = StageCost(
-            forward=sum(each.forward for each in own),
-            backward_input=sum(each.backward_input for each in own),
-            backward_weight=sum(each.backward_weight for each in own),
+            forward=sum(each.forward for each in stage_blocks),
+            backward_input=sum(each.backward_input for each in stage_blocks),
+            backward_weight=sum(each.backward_weight for each in stage_blocks),
             resident=ledger.resident(stage),
             residuals=ledger.residuals(a, b) + ledger.batch_inputs(stage),
             input_activations=ledger.input_activations(stage) + ledger.batch_inputs(stage),
             sends=ledger.sends(stage),
             update=ledger.update(stage, sent),
             batch_inputs=ledger.batch_inputs(stage),
-            borrowed_grads=ledger.borrowed_grads(stage) + summed,
+            borrowed_grads=ledger.borrowed_grads(stage) + reduced_grads,
             sent_update=sent,
-            sent_forward=added(each.sent_forward for each in own),
-            sent_both=added(each.sent_both for each in own),
+            sent_forward=added(each.sent_forward for each in stage_blocks),
+            sent_both=added(each.sent_both for each in stage_blocks),
         )
-        at_work = ledger.at_work(cost, own)
+        at_work = ledger.at_work(cost, stage_blocks)
         found.append(replace(cost, at_work=at_work, halves=ledger.halves(stage, a, b, replace(cost, at_work=at_work))))
     return tuple(found)
 
 
 @kept_with_owner
-def _tasks(network: Network) -> tuple[BlockTasks, ...]:
+def _tasks_of(network: Network) -> tuple[BlockTasks, ...]:
     return block_tasks(network)
 
 
@@ -113,7 +113,7 @@ class _Ledger:
     """Bytes of stages, on one device.
 
     - `stage_of` says where each block is, `param_slices` which pieces of the parameters each stage uses, `weights` what each of them takes;
-    - `spread`: over how many devices of a stage a micro-batch is spread.
+    - `batch_shards`: over how many devices of a stage a micro-batch is spread.
     """
 
     plan: Plan
@@ -123,7 +123,7 @@ class _Ledger:
     param_slices: tuple[frozenset[int], ...]
     parts: DataParallelGroups
     weights: "tuple[_Weight, ...]"
-    spread: int
+    batch_shards: int
 
     @property
     def partition(self) -> StagePartition:
@@ -132,44 +132,44 @@ class _Ledger:
 
     def resident(self, stage: int) -> int:
         """Parameters, the sums of their gradients, and of those that no earlier stage has the optimiser's state."""
-        states = sum(self.weights[param_slice].state for param_slice in self._owned(stage))
+        states = sum(self.weights[param_slice].state for param_slice in self._find_owned(stage))
         return states + sum(self.weights[param_slice].resident for param_slice in self.param_slices[stage])
 
-    def _owned(self, stage: int) -> frozenset[int]:
+    def _find_owned(self, stage: int) -> frozenset[int]:
         """What the stage updates: what it is the first to use."""
         return self.param_slices[stage].difference(*self.param_slices[:stage])
 
     def borrowed_grads(self, stage: int) -> int:
         """Sums of gradients of what the stage updates and later ones use too."""
-        owned = self._owned(stage)
+        owned = self._find_owned(stage)
         return sum(self.weights[param_slice].sums for later in self.param_slices[stage + 1 :] for param_slice in later & owned)
 
-    def summed(self, a: int, b: int) -> int:
+    def reduced_grads(self, a: int, b: int) -> int:
         """Bytes of gradients that the devices of these blocks add up among each other."""
-        split = [(task, {*task.split(self.parts)}) for task in self.tasks[a:b]]
+        split = [(task, {*task.list_partial_sums(self.parts)}) for task in self.tasks[a:b]]
         partial = {param_slice for _, param_slices in split for param_slice in param_slices}
         at_once = {param_slice for task, param_slices in split for param_slice in {*task.stage.virtual_stage.param_slices} - param_slices}
         return sum(self.weights[param_slice].sums for param_slice in partial - at_once)
 
-    def sent_update(self, summed: int) -> Payload:
-        return (((self.parts.axes, "all-reduce"), summed),) if summed else ()
+    def sent_update(self, reduced_grads: int) -> Payload:
+        return (((self.parts.axes, "all-reduce"), reduced_grads),) if reduced_grads else ()
 
     def residuals(self, a: int, b: int) -> int:
-        values = {value for task in self.tasks[a:b] for value in task.kept.values}
-        inside = sum(task.kept.inside for task in self.tasks[a:b])
-        return (inside + sum(self.partition.values[value].bytes for value in values)) // self.spread
+        values = {value for task in self.tasks[a:b] for value in task.residuals.values}
+        inside = sum(task.residuals.inside for task in self.tasks[a:b])
+        return (inside + sum(self.partition.values[value].bytes for value in values)) // self.batch_shards
 
     @staticmethod
-    def at_work(cost: StageCost, own: Sequence[BlockCost]) -> tuple[AtWork, AtWork]:
+    def at_work(cost: StageCost, stage_blocks: Sequence[BlockCost]) -> tuple[AtWork, AtWork]:
         """Of the sum of the blocks. Where the forward pass is made again, a compiler, which fuses, need not have all that is kept and all
         that passes at once."""
         output_activations = sum(size for _, size in cost.sends[:1])
-        passing = max(each.at_backward.beside for each in own)
-        forward = max(each.at_forward.whole for each in own[1:]) if len(own) > 1 else 0
-        first = cost.input_activations + own[0].at_forward.made + own[0].at_forward.working
-        kept = [each.at_backward.staying for each in own]
+        passing = max(each.at_backward.beside for each in stage_blocks)
+        forward = max(each.at_forward.whole for each in stage_blocks[1:]) if len(stage_blocks) > 1 else 0
+        first = cost.input_activations + stage_blocks[0].at_forward.made + stage_blocks[0].at_forward.working
+        kept = [each.at_backward.staying for each in stage_blocks]
         again = max(sum(kept), passing)
-        extra = max(max(each.at_forward.working - size, 0) for each, size in zip(own, kept, strict=True))
+        extra = max(max(each.at_forward.working - size, 0) for each, size in zip(stage_blocks, kept, strict=True))
         keeping = AtWork(cost.residuals + output_activations + extra, cost.residuals + passing)
         return keeping, AtWork(
             max(first, cost.input_activations + forward), cost.input_activations + max(again, first - cost.input_activations, forward)
@@ -179,37 +179,37 @@ class _Ledger:
         """Of the sum of the blocks: what the halves of each hand over, their worst besides. What is remade goes over into what waits, block
         after block, and has its worst at the start; what was kept stays until the first half is done."""
         if not any(
-            self.partition.values[v].flows_back and self.stage_of[self.partition.values[v].maker] != stage for v in self._read(stage)
+            self.partition.values[v].flows_back and self.stage_of[self.partition.values[v].maker] != stage for v in self._values_read(stage)
         ):
             first, second = cost.residuals, cost.input_activations  # the whole backward task is its second half
             (_, keeping), (_, recomputing) = cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)
             return Halves(first, first, keeping), Halves(second, second, recomputing)
-        between = [task.between for task in self.tasks[a:b]]
-        made = sum(each.made for each in between) // self.spread
-        waiting = min(sum(each.kept for each in between) // self.spread, cost.residuals) + made
+        between = [task.half_handover for task in self.tasks[a:b]]
+        made = sum(each.made for each in between) // self.batch_shards
+        waiting = min(sum(each.kept for each in between) // self.batch_shards, cost.residuals) + made
         kept, again = (cost.at_work_of(recomputed=each).backward for each in (False, True))
         second = waiting + kept - cost.residuals
         return Halves(kept + made, waiting, second), Halves(max(again, waiting), waiting, second)
 
-    def _read(self, stage: int) -> set[int]:
+    def _values_read(self, stage: int) -> set[int]:
         """The values that a stage's blocks read."""
         return {v for block, each in self.stage_of.items() if each == stage for v in self.partition.virtual_stages[block].input_activations}
 
     def input_activations(self, stage: int) -> int:
-        values = {v for v in self._read(stage) if self.stage_of[self.partition.values[v].maker] != stage}
-        return sum(self.partition.values[v].bytes for v in values) // self.spread
+        values = {v for v in self._values_read(stage) if self.stage_of[self.partition.values[v].maker] != stage}
+        return sum(self.partition.values[v].bytes for v in values) // self.batch_shards
 
     def batch_inputs(self, stage: int) -> int:
         """Batch data of a micro-batch that the stage reads."""
         leaves = {leaf for block, each in self.stage_of.items() if each == stage for leaf in self.partition.virtual_stages[block].batch}
-        return sum(size_of(self.network.flat.batch[leaf].aval) for leaf in leaves) // self.spread
+        return sum(size_of(self.network.flat.batch[leaf].aval) for leaf in leaves) // self.batch_shards
 
     def sends(self, stage: int) -> tuple[tuple[int, int], ...]:
         found: dict[int, int] = {}
         for value in self.partition.values:
             if self.stage_of[value.maker] == stage:
                 for reader in {self.stage_of[each] for each in value.readers} - {stage}:
-                    found[reader] = found.get(reader, 0) + value.bytes // self.spread
+                    found[reader] = found.get(reader, 0) + value.bytes // self.batch_shards
         return tuple(sorted(found.items()))
 
     def update(self, stage: int, sent: Payload) -> float:
@@ -225,36 +225,36 @@ class _Ledger:
 class _Weight(NamedTuple):
     """Bytes on one device of a piece of the parameters, of the sum of its gradients, and of the optimiser's state for it."""
 
-    itself: int
+    param: int
     sums: int
     state: int
 
     @property
     def resident(self) -> int:
-        return self.itself + self.sums
+        return self.param + self.sums
 
 
 @kept_with_program(5)
-def _weights(stage: OnStage, network: Network) -> tuple[_Weight, ...]:
+def _weigh_params(stage: StageContext, network: Network) -> tuple[_Weight, ...]:
     """Of each piece. No boundary changes them: they are kept while one is dragged."""
     plan = stage.plan
     arguments = zip(plan.program.arguments, plan.argument_shardings, strict=True)
     leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]
-    states = _states(plan, [path.partition("/")[2] for path in network.parameter_paths])
+    states = _find_states(plan, [path.partition("/")[2] for path in network.parameter_paths])
     found: dict[tuple[int, bool], _Weight] = {}  # layers of a stack are alike
     for (leaf, layer), _ in network.flat.param_slices:
         if (leaf, layer is None) not in found:
             tensor, sharding = leaves[leaf]
             types = tensor.dtype, str(accumulator_type(tensor.dtype))
-            own, added_up = (_local_bytes(tensor.shape, dtype, layer, sharding, plan) for dtype in types)
-            state = sum(_local_bytes(each.shape, each.dtype, layer, lies, plan) for each, lies in states[leaf])
-            found[leaf, layer is None] = _Weight(own, added_up, state)
+            param_bytes, sum_bytes = (_local_bytes(tensor.shape, dtype, layer, sharding, plan) for dtype in types)
+            state = sum(_local_bytes(each.shape, each.dtype, layer, placement, plan) for each, placement in states[leaf])
+            found[leaf, layer is None] = _Weight(param_bytes, sum_bytes, state)
     return tuple(found[leaf, layer is None] for (leaf, layer), _ in network.flat.param_slices)
 
 
-def _states(plan: Plan, parameters: Sequence[str]) -> list[list[tuple[Tensor, Sharding]]]:
+def _find_states(plan: Plan, parameters: Sequence[str]) -> list[list[tuple[Tensor, Sharding]]]:
     """What the optimiser keeps for each parameter, and where."""
-    number = {path: place for place, path in enumerate(parameters)}
+    number = {path: index for index, path in enumerate(parameters)}
     found: list[list[tuple[Tensor, Sharding]]] = [[] for _ in parameters]
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
         owner = parameter_of(tensor.path, number) if tensor.role is Role.OPTIMIZER_STATE else None

@@ -12,7 +12,7 @@ from workbench.core.program import Program
 from workbench.core.program_cache import kept_with_owner, kept_with_program
 from workbench.core.schedules import schedule_named
 from workbench.core.schedules.costs import AtWork, Halves, StageCost
-from workbench.pipeline.block_cost import OnStage, TaskBytes, on_stage, task_bytes
+from workbench.pipeline.block_cost import StageContext, TaskBytes, make_stage_context, task_bytes
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.tracing.stage_partition.block_programs import BlockTasks
 from workbench.tracing.stage_partition.network import Network
@@ -22,14 +22,14 @@ from workbench.tracing.stage_partition.stages import partition_network
 
 def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> tuple[StageCost, ...]:
     """The costs of these pieces with their bytes as of whole pieces."""
-    spec, stage = staged.spec, on_stage(staged)
+    spec, stage = staged.spec, make_stage_context(staged)
     param_slices = _param_slices(stage, staged.network, starts)
     modes = {spec.recomputes(i) for i in range(spec.micro_batches)}
-    return tuple(_exact_memory(cost, param_slice, stage, spec, modes) for cost, param_slice in zip(costs, param_slices, strict=True))
+    return tuple(_replace_memory(cost, param_slice, stage, spec, modes) for cost, param_slice in zip(costs, param_slices, strict=True))
 
 
 @kept_with_program(1500)
-def _param_slices(stage: OnStage, network: Network, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
+def _param_slices(stage: StageContext, network: Network, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
     """Each piece as a program of its own; of those that are alike the first stands for all."""
     del stage  # it says whose the pieces are, and for whom they are kept
     partition = partition_network(network, starts)
@@ -38,18 +38,21 @@ def _param_slices(stage: OnStage, network: Network, starts: tuple[int, ...]) -> 
     return tuple(first.setdefault(each.structural_key, each) for each in whole)
 
 
-def _exact_memory(cost: StageCost, param_slice: BlockTasks, stage: OnStage, spec: PipelineSpec, modes: set[bool]) -> StageCost:
+def _replace_memory(cost: StageCost, param_slice: BlockTasks, stage: StageContext, spec: PipelineSpec, modes: set[bool]) -> StageCost:
     """What a schedule has no task for stays as it was."""
     at_work = [cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)]
     halves = [cost.halves_of(recomputed=False), cost.halves_of(recomputed=True)]
     staying = [cost.residuals, cost.input_activations]
     for recompute in modes:
-        forward, backward = _forward(param_slice, stage, recompute=recompute), _backward(param_slice, stage, recompute=recompute)
+        forward, backward = (
+            _forward_bytes(param_slice, stage, recompute=recompute),
+            _backward_bytes(param_slice, stage, recompute=recompute),
+        )
         at_work[recompute] = AtWork(forward.whole, backward.whole)
         staying[recompute] = backward.staying
         if schedule_named(spec.schedule).splits_backward:
             halves[recompute], staying[recompute] = _halves(param_slice, stage, recompute=recompute)
-    fed = sum(size for path, size in _forward(param_slice, stage, recompute=True).read if not path.startswith("entering/"))
+    fed = sum(size for path, size in _forward_bytes(param_slice, stage, recompute=True).read if not path.startswith("entering/"))
     return replace(
         cost,
         residuals=staying[False],
@@ -61,19 +64,22 @@ def _exact_memory(cost: StageCost, param_slice: BlockTasks, stage: OnStage, spec
 
 
 @kept_with_owner
-def _forward(param_slice: BlockTasks, stage: OnStage, *, recompute: bool) -> TaskBytes:
+def _forward_bytes(param_slice: BlockTasks, stage: StageContext, *, recompute: bool) -> TaskBytes:
     return task_bytes(param_slice.forward_program if recompute else param_slice.keeping_program, stage)
 
 
 @kept_with_owner
-def _backward(param_slice: BlockTasks, stage: OnStage, *, recompute: bool) -> TaskBytes:
-    return task_bytes(param_slice.backward_program(stage.parts, recompute=recompute, apart=stage.adds_apart), stage)
+def _backward_bytes(param_slice: BlockTasks, stage: StageContext, *, recompute: bool) -> TaskBytes:
+    return task_bytes(param_slice.backward_program(stage.parts, recompute=recompute, add_separately=stage.adds_separately), stage)
 
 
 @kept_with_owner
-def _halves(param_slice: BlockTasks, stage: OnStage, *, recompute: bool) -> tuple[Halves, int]:
+def _halves(param_slice: BlockTasks, stage: StageContext, *, recompute: bool) -> tuple[Halves, int]:
     """With what stays from the forward pass to the first of them."""
-    first, second = (_of_half(each, stage) for each in param_slice.half_programs(stage.parts, recompute=recompute, apart=stage.adds_apart))
+    first, second = (
+        _half_bytes(each, stage)
+        for each in param_slice.half_programs(stage.parts, recompute=recompute, add_separately=stage.adds_separately)
+    )
     read = dict(first.read)
     only_second = {path: size for path, size in second.read if path not in read and not path.startswith("pending/")}
     later = sum(only_second.values())  # is there while the first is at work
@@ -81,5 +87,5 @@ def _halves(param_slice: BlockTasks, stage: OnStage, *, recompute: bool) -> tupl
     return Halves(first.whole + later, second.reads, second.whole), staying
 
 
-def _of_half(program: Program | None, stage: OnStage) -> TaskBytes:
+def _half_bytes(program: Program | None, stage: StageContext) -> TaskBytes:
     return task_bytes(program, stage) if program else TaskBytes(0, 0, 0, 0, 0, ())

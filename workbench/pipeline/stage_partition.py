@@ -15,26 +15,28 @@ from workbench.tracing.stage_partition.stages import starts_at
 from workbench.units import divisors
 
 
-def starts_of(network: Network, spec: PipelineSpec, costs: Sequence[float] | None = None) -> tuple[int, ...]:
+def find_starts(network: Network, spec: PipelineSpec, costs: Sequence[float] | None = None) -> tuple[int, ...]:
     """The block each piece but the first begins with: those the user named, the others by balance of `costs` (of operations, without)."""
     fixed = starts_at(network, spec.boundaries)
-    verify_enough(network.name, network.paths, spec)
+    verify_enough_blocks(network.name, network.paths, spec)
     return balance(costs or [block.flops for block in network.blocks], spec.virtual_stages, fixed=fixed).starts
 
 
-def verify_enough(name: str, paths: Sequence[str], spec: PipelineSpec) -> None:
+def verify_enough_blocks(name: str, paths: Sequence[str], spec: PipelineSpec) -> None:
     """Raises `PipelineError` for more pieces than blocks."""
     if spec.virtual_stages <= len(paths):
         return
-    wanted = f"{spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages} pieces" if spec.chunks > 1 else f"{spec.stages} stages"
+    requirement = (
+        f"{spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages} pieces" if spec.chunks > 1 else f"{spec.stages} stages"
+    )
     shown = ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
     raise PipelineError(
-        f"{name} has {len(paths)} blocks ({shown}); {wanted} need as many.",
-        [*_fewer(len(paths), spec), "give its layers named scopes, so that there are more blocks"],
+        f"{name} has {len(paths)} blocks ({shown}); {requirement} need as many.",
+        [*_suggest_fewer(len(paths), spec), "give its layers named scopes, so that there are more blocks"],
     )
 
 
-def _fewer(blocks: int, spec: PipelineSpec) -> list[str]:
+def _suggest_fewer(blocks: int, spec: PipelineSpec) -> list[str]:
     """The most chunks, and the most stages, with which every piece has a block; both, where one alone does not do."""
     chunks, stages = blocks // spec.stages, blocks // spec.chunks
     fewer_chunks = [f"make chunks {chunks}"] if spec.chunks > 1 and chunks else []
@@ -62,7 +64,7 @@ def micro_batch_counts(program: Program) -> tuple[int, ...]:
 
 def verify_partition(program: Program, spec: PipelineSpec) -> None:
     """Raises `PipelineError` where the program cannot be cut so: no boundary is where none can be, and every piece has a block."""
-    starts_of(network_of(program, spec.micro_batches), spec)
+    find_starts(network_of(program, spec.micro_batches), spec)
 
 
 def verify_change(before: Plan, after: Plan) -> None:
@@ -73,4 +75,4 @@ def verify_change(before: Plan, after: Plan) -> None:
         return
     if network := known_network(program, spec.micro_batches):
         starts_at(network, spec.boundaries)
-        verify_enough(network.name, network.paths, spec)
+        verify_enough_blocks(network.name, network.paths, spec)

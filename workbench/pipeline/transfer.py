@@ -24,4 +24,4 @@ class Transfer:
         return cls(lambda count: latency + count / bandwidth, overlapped)
 
 
-FREE = Transfer(lambda _: 0.0)
+FREE_TRANSFER = Transfer(lambda _: 0.0)

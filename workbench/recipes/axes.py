@@ -5,17 +5,17 @@ from collections.abc import Iterable
 from workbench.core.mesh import Mesh
 from workbench.errors import MeshError, RecipeError, unknown_name
 from workbench.plan.plan import Plan
-from workbench.recipes.names import AXES, plain
+from workbench.recipes.names import AXES, strip_affixes
 from workbench.units import divisors
 
 
-def axis_for(plan: Plan, purpose: str, title: str, given: str | None = None) -> str:
+def choose_axis(plan: Plan, purpose: str, title: str, given: str | None = None) -> str:
     """The axis `given`, or one for the purpose (a key of `AXES`): by name, else the only one that is named for nothing.
 
     Raises `MeshError` for an axis that is not there, `RecipeError` where none can be told, or it has size 1 or is of a pipeline's stages.
     """
     mesh = plan.mesh
-    found = given or _by_name(mesh, purpose) or _nameless(mesh)
+    found = given or _find_by_name(mesh, purpose) or _find_unnamed(mesh)
     if found is None:
         names = ", ".join(f"`{name}`" for name in AXES[purpose][:3])
         have = f"the mesh has {' '.join(f'`{name}`' for name in mesh.names)}" if mesh.names else "the mesh has no axes"
@@ -33,25 +33,27 @@ def axis_for(plan: Plan, purpose: str, title: str, given: str | None = None) -> 
     return found
 
 
-def _by_name(mesh: Mesh, purpose: str) -> str | None:
+def _find_by_name(mesh: Mesh, purpose: str) -> str | None:
     """The most telling name that is there; those of more than one device first."""
-    named = [(mesh[axis] == 1, AXES[purpose].index(plain(axis)), axis) for axis in mesh.names if plain(axis) in AXES[purpose]]
+    named = [
+        (mesh[axis] == 1, AXES[purpose].index(strip_affixes(axis)), axis) for axis in mesh.names if strip_affixes(axis) in AXES[purpose]
+    ]
     return min(named)[2] if named else None
 
 
-def _nameless(mesh: Mesh) -> str | None:
+def _find_unnamed(mesh: Mesh) -> str | None:
     known = {name for names in AXES.values() for name in names}
-    free = [axis for axis, size in mesh.axes if plain(axis) not in known and size > 1]
+    free = [axis for axis, size in mesh.axes if strip_affixes(axis) not in known and size > 1]
     return free[0] if len(free) == 1 else None
 
 
 def verify_unused(plan: Plan, axis: str, dims: Iterable[str], title: str) -> None:
     """Raises `RecipeError` if a rule puts another dimension than these on the axis: both cannot split one tensor."""
-    wanted = tuple(dims)
+    allowed = tuple(dims)
     for dim, axes in plan.layout.rules:
-        if axis in axes and dim not in wanted:
+        if axis in axes and dim not in allowed:
             raise RecipeError(
-                f"{title} would put `{wanted[0]}` on mesh axis `{axis}`, and `{dim}` is on it already; "
+                f"{title} would put `{allowed[0]}` on mesh axis `{axis}`, and `{dim}` is on it already; "
                 "an axis splits one dimension of a tensor.",
                 [f"take `{dim}` off `{axis}`", "give another axis", "add an axis to the mesh"],
             )
@@ -59,7 +61,7 @@ def verify_unused(plan: Plan, axis: str, dims: Iterable[str], title: str) -> Non
 
 def verify_divides(plan: Plan, dim: str, axes: tuple[str, ...], title: str) -> None:
     """Raises `RecipeError` with the arithmetic if the axes do not divide every size the dimension has."""
-    if problem := left_over(plan, dim, axes):
+    if problem := find_remainder(plan, dim, axes):
         size, parts = problem
         even = [str(n) for n in reversed(divisors(size)) if 1 < n <= 2 * parts][:2]
         raise RecipeError(
@@ -72,7 +74,7 @@ def verify_divides(plan: Plan, dim: str, axes: tuple[str, ...], title: str) -> N
         )
 
 
-def left_over(plan: Plan, dim: str, axes: tuple[str, ...]) -> tuple[int, int] | None:
+def find_remainder(plan: Plan, dim: str, axes: tuple[str, ...]) -> tuple[int, int] | None:
     """A size of the dimension that so many parts do not divide, and the parts; `None` if they divide all."""
     parts = 1
     for axis in axes:

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.recipes.axes import axis_for, verify_divides, verify_unused
-from workbench.recipes.find import mixes
-from workbench.recipes.placement import constrain, place
-from workbench.recipes.recipe import Recipe, RecipeDraft, changing
+from workbench.recipes.axes import choose_axis, verify_divides, verify_unused
+from workbench.recipes.find import find_token_mixes
+from workbench.recipes.placement import constrain, place_dim
+from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.sequence_parallel import sequences_of
 
 
@@ -34,12 +34,12 @@ class ContextParallel(Recipe):
 
     def draft(self, plan: Plan) -> RecipeDraft:
         sequences = sequences_of(plan, self.title)
-        axis = axis_for(plan, "sequence", self.title, self.given(0))
+        axis = choose_axis(plan, "sequence", self.title, self.given_axis(0))
         verify_unused(plan, axis, sequences, self.title)
         lies, edits = dict[str, tuple[str, ...]](), list[Edit]()
         for each in sequences:
             before = plan.layout.rule(each)
             lies[each] = before if axis in before else (*before, axis)
             verify_divides(plan, each, lies[each], self.title)
-            edits += () if axis in before else place(plan, each, lies[each])
-        return RecipeDraft(changing(plan, (*edits, *constrain(plan, mixes(plan.program), lies))), axes=(axis,))
+            edits += () if axis in before else place_dim(plan, each, lies[each])
+        return RecipeDraft(drop_redundant_edits(plan, (*edits, *constrain(plan, find_token_mixes(plan.program), lies))), axes=(axis,))

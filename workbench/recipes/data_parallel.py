@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
-from workbench.recipes.axes import axis_for, verify_divides, verify_unused
+from workbench.recipes.axes import choose_axis, verify_divides, verify_unused
 from workbench.recipes.find import batch_dim
-from workbench.recipes.placement import place
+from workbench.recipes.placement import place_dim
 from workbench.recipes.recipe import Recipe, RecipeDraft
 
 
@@ -31,13 +31,13 @@ class DataParallel(Recipe):
 
     def draft(self, plan: Plan) -> RecipeDraft:
         batch = batch_of(plan, self.title)
-        axis = axis_for(plan, "data", self.title, self.given(0))
+        axis = choose_axis(plan, "data", self.title, self.given_axis(0))
         verify_unused(plan, axis, (batch,), self.title)
         axes = (*(each for each in plan.layout.rule(batch) if each != axis), axis)
         if axis in plan.layout.rule(batch):
             return RecipeDraft((), axes=(axis,))
         verify_divides(plan, batch, axes, self.title)
-        return RecipeDraft(tuple(place(plan.updated(layout=plan.layout.with_rule(batch, ())), batch, axes)), axes=(axis,))
+        return RecipeDraft(tuple(place_dim(plan.updated(layout=plan.layout.with_rule(batch, ())), batch, axes)), axes=(axis,))
 
 
 def batch_of(plan: Plan, title: str) -> str:

@@ -21,15 +21,15 @@ from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
-from workbench.recipes.axes import axis_for, verify_divides, verify_unused
+from workbench.recipes.axes import choose_axis, verify_divides, verify_unused
 from workbench.recipes.data_parallel import batch_of
 from workbench.recipes.find import batch_dim, expert_dims
-from workbench.recipes.placement import constrain, place
+from workbench.recipes.placement import constrain, place_dim
 from workbench.recipes.products import TracedDot, weight_products
-from workbench.recipes.recipe import Recipe, RecipeDraft, after, changing
-from workbench.recipes.shards import examples
+from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redundant_edits
+from workbench.recipes.shards import place_examples
 
-MOVES = ("transpose", "reshape", "convert", "reduce_precision", "broadcast_in_dim", "sharding_constraint")
+DATA_MOVEMENT = ("transpose", "reshape", "convert", "reduce_precision", "broadcast_in_dim", "sharding_constraint")
 """What leaves a token's values as they are."""
 
 
@@ -50,28 +50,30 @@ class ExpertParallel(Recipe):
                 f"{', '.join(f'`{dim}`' for dim in plan.program.dims) or 'none'}.",
                 ["choose another recipe", "plan a mixture of experts, --model mixture"],
             )
-        axis = axis_for(plan, "experts", self.title, self.given(0))
+        axis = choose_axis(plan, "experts", self.title, self.given_axis(0))
         batch = batch_of(plan, self.title)
         verify_unused(plan, axis, (batch, *experts), self.title)
-        begun = list(examples(plan, axis, self.title))
+        batch_edits = list(place_examples(plan, axis, self.title))
         for dim in experts:
             if axis not in plan.layout.rule(dim):
                 verify_divides(plan, dim, (*plan.layout.rule(dim), axis), self.title)
-                begun += place(after(plan, begun), dim, (*plan.layout.rule(dim), axis))
-        return RecipeDraft(changing(plan, (*begun, *_relayouts(after(plan, begun), batch, experts))), axes=(axis,))
+                batch_edits += place_dim(apply_edits(plan, batch_edits), dim, (*plan.layout.rule(dim), axis))
+        return RecipeDraft(
+            drop_redundant_edits(plan, (*batch_edits, *_constrain_tokens(apply_edits(plan, batch_edits), batch, experts))), axes=(axis,)
+        )
 
 
-def _relayouts(plan: Plan, batch: str, experts: tuple[str, ...]) -> Iterator[Edit]:
+def _constrain_tokens(plan: Plan, batch: str, experts: tuple[str, ...]) -> Iterator[Edit]:
     """The tokens by example where they are sent and where they come back, by expert from where they are received to where they are made."""
     outside = {batch: plan.layout.rule(batch), **dict.fromkeys(experts, ())}
     inside = {dim: plan.layout.rule(dim) for dim in experts}
-    taken = {axis for axes in inside.values() for axis in axes}
-    inside[batch] = tuple(axis for axis in plan.layout.rule(batch) if axis not in taken)
+    expert_axes = {axis for axes in inside.values() for axis in axes}
+    inside[batch] = tuple(axis for axis in plan.layout.rule(batch) if axis not in expert_axes)
     products = [each for each in weight_products(plan.program, batch) if set(experts) & set(each.weight(batch))]
-    to, back = _before(plan.program, products[0]), _after(plan.program, products[-1])
+    to, back = _producer_chain(plan.program, products[0]), _consumer_chain(plan.program, products[-1])
     marked = [[at for at in chain if _is_mirrored(plan.program, at)] for chain in (to, back)]
     to, back = (found if len(found) > 1 else chain for found, chain in zip(marked, (to, back), strict=True))
-    between = [_before(plan.program, each)[-1] for each in products[1:]]
+    between = [_producer_chain(plan.program, each)[-1] for each in products[1:]]
     yield from constrain(plan, to[:1], outside)
     yield from constrain(plan, [*to[1:2], *between, *back[:1]], inside)
     yield from constrain(plan, back[1:][-1:], outside)
@@ -84,26 +86,26 @@ def _is_mirrored(program: Program, at: int) -> bool:
     return not moved and any(each.path == f"grad/{path}" and each.dims == dims for each in program.operations[at:])
 
 
-def _before(program: Program, product: TracedDot) -> list[int]:
+def _producer_chain(program: Program, product: TracedDot) -> list[int]:
     """The operations that hand a product its tokens unchanged, from the one that makes them on."""
-    structure, tokens = structure_of(program), product.moving(batch_dim(program))
+    structure, tokens = structure_of(program), product.activation(batch_dim(program))
     side = 0 if product.left == tokens else 1
-    value, found = structure.ops[product.place].operands[side], list[int]()
+    value, found = structure.ops[product.operation_id].operands[side], list[int]()
     while (made_by := structure.values[value].born) >= 0:
         found.append(made_by)
-        if program.operations[made_by].kind not in MOVES:
+        if program.operations[made_by].kind not in DATA_MOVEMENT:
             break
         value = structure.ops[made_by].operands[0]
     return found[::-1]
 
 
-def _after(program: Program, product: TracedDot) -> list[int]:
+def _consumer_chain(program: Program, product: TracedDot) -> list[int]:
     """The product, and the operations that hand on what it makes unchanged, to the one that is read for more."""
     structure = structure_of(program)
-    found, value = [product.place], structure.ops[product.place].results[0]
+    found, value = [product.operation_id], structure.ops[product.operation_id].results[0]
     while True:
         readers = [i for i in range(found[-1] + 1, len(structure.ops)) if value in structure.ops[i].operands]
-        moving = [i for i in readers if program.operations[i].kind in MOVES]
+        moving = [i for i in readers if program.operations[i].kind in DATA_MOVEMENT]
         if not moving:
             return found
         found.append(moving[0])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from workbench.core.program import Program
 from workbench.core.program_cache import kept_with_program
 from workbench.core.tensor import Role, Tensor
-from workbench.recipes.names import DIMS, Use, is_named, plain
+from workbench.recipes.names import DIMS, DimUse, is_named, strip_affixes
 from workbench.recipes.products import UNNAMED, products_in, weight_products
 
 
@@ -14,11 +14,11 @@ from workbench.recipes.products import UNNAMED, products_in, weight_products
 def batch_dim(program: Program) -> str | None:
     """The dimension of the examples: by name, else the one that leads the inputs and that no weight has."""
     inputs = [program.arguments[i] for i in program.inputs if program.arguments[i].dims]
-    named = [dim for each in inputs for dim in each.dims if is_named(dim, Use.BATCH)]
+    named = [dim for each in inputs for dim in each.dims if is_named(dim, DimUse.BATCH)]
     if named:
         return named[0]
-    held = {dim for i in program.state for dim in program.arguments[i].dims}
-    leads = Counter(each.dims[0] for each in inputs if each.dims[0] not in held)
+    state_dims = {dim for i in program.state for dim in program.arguments[i].dims}
+    leads = Counter(each.dims[0] for each in inputs if each.dims[0] not in state_dims)
     return leads.most_common(1)[0][0] if leads else None
 
 
@@ -28,17 +28,17 @@ def sequence_dims(program: Program) -> tuple[str, ...]:
     twice, as queries and as keys."""
     batch = batch_dim(program)
     inputs = dict.fromkeys(dim for i in program.inputs for dim in program.arguments[i].dims if dim != batch)
-    named = tuple(dim for dim in inputs if is_named(dim, Use.SEQUENCE))
+    named = tuple(dim for dim in inputs if is_named(dim, DimUse.SEQUENCE))
     twice = {dim for each in products_in(program) for dim in each.dims if each.dims.count(dim) > 1}
     return named or tuple(dim for dim in inputs if dim in twice)
 
 
 @kept_with_program(1)
-def mixes(program: Program) -> tuple[int, ...]:
+def find_token_mixes(program: Program) -> tuple[int, ...]:
     """The ids of the forward products that mix tokens, softmax(q k) v: of two activations, a sum over tokens that leaves tokens."""
     batch, tokens = batch_dim(program), set(sequence_dims(program))
     return tuple(
-        each.place
+        each.operation_id
         for each in products_in(program)
         if each.is_forward and batch in each.left and batch in each.right and tokens & set(each.shared) and tokens & set(each.dims)
     )
@@ -52,9 +52,13 @@ def expert_dims(program: Program) -> tuple[str, ...]:
         dim
         for each in weight_products(program, batch)
         for dim in each.weight(batch)
-        if not each.is_convolution and dim in each.moving(batch) and dim in each.dims and dim != UNNAMED and not is_named(dim, Use.HEADS)
+        if not each.is_convolution
+        and dim in each.activation(batch)
+        and dim in each.dims
+        and dim != UNNAMED
+        and not is_named(dim, DimUse.HEADS)
     )
-    named = tuple(dim for dim in used if is_named(dim, Use.EXPERTS))
+    named = tuple(dim for dim in used if is_named(dim, DimUse.EXPERTS))
     return named or tuple(used)
 
 
@@ -65,8 +69,10 @@ def space_dims(program: Program) -> tuple[str, ...]:
 
     structure, batch = structure_of(program), batch_dim(program)
     inputs = {dim: size for i in program.inputs for dim, size in zip(*_sizes(program.arguments[i]), strict=True) if dim != batch}
-    along = {program.operations[each.place].dims[at] for each in products_in(program) for at in structure.ops[each.place].shifted}
-    found = [dim for dim in inputs if dim in along or (is_named(dim, Use.SPACE) and not is_named(dim, Use.SEQUENCE))]
+    along = {
+        program.operations[each.operation_id].dims[at] for each in products_in(program) for at in structure.ops[each.operation_id].shifted
+    }
+    found = [dim for dim in inputs if dim in along or (is_named(dim, DimUse.SPACE) and not is_named(dim, DimUse.SEQUENCE))]
     return tuple(sorted(found, key=lambda dim: -inputs[dim]))
 
 
@@ -92,28 +98,34 @@ def hidden_dims(program: Program) -> tuple[str, ...]:
     the one that most products sum over, which is the width of what flows between the blocks.
     """
     chosen: list[str] = []
-    for dim in _candidates(program):
+    for dim in _candidate_dims(program):
         beside = {other for each in program.arguments if dim in each.dims for other in each.dims if other != dim}
         if dim not in chosen and not beside & set(chosen):
             chosen.append(dim)
     return tuple(chosen)
 
 
-def _candidates(program: Program) -> Iterator[str]:
+def _candidate_dims(program: Program) -> Iterator[str]:
     batch = batch_dim(program)
     weights = [each for each in program.arguments if each.role is Role.PARAMETER or (each.role is Role.INPUT and batch not in each.dims)]
     dims = dict.fromkeys(dim for each in weights for dim in each.dims)
-    inside = [dim for use in (Use.HEADS, Use.HIDDEN) for dim in sorted(dims, key=lambda dim: _rank(dim, use)) if is_named(dim, use)]
-    yield from inside or _by_use(program, batch)
-    yield from (dim for dim in dims if is_named(dim, Use.VOCABULARY))
+    inside = [dim for use in (DimUse.HEADS, DimUse.HIDDEN) for dim in sorted(dims, key=lambda dim: _rank(dim, use)) if is_named(dim, use)]
+    yield from inside or _find_by_use(program, batch)
+    yield from (dim for dim in dims if is_named(dim, DimUse.VOCABULARY))
 
 
-def _rank(dim: str, use: Use) -> int:
+def _rank(dim: str, use: DimUse) -> int:
     """Telling names first: `hidden_size` is the width in some libraries, and gives way to `intermediate_size`."""
-    return -1 if plain(dim) == "intermediate" else DIMS[use].index(plain(dim)) if plain(dim) in DIMS[use] else len(DIMS[use])
+    return (
+        -1
+        if strip_affixes(dim) == "intermediate"
+        else DIMS[use].index(strip_affixes(dim))
+        if strip_affixes(dim) in DIMS[use]
+        else len(DIMS[use])
+    )
 
 
-def _by_use(program: Program, batch: str | None) -> Iterator[str]:
+def _find_by_use(program: Program, batch: str | None) -> Iterator[str]:
     """Those of most weights first: of queries, keys and values all have the heads, and each its own size of a head. Where no dimension is
     summed over more often than the others there is no width: layers follow each other, and every other one is split."""
     products = weight_products(program, batch)
@@ -122,14 +134,14 @@ def _by_use(program: Program, batch: str | None) -> Iterator[str]:
     inputs = {dim for i in program.inputs if batch in program.arguments[i].dims for dim in program.arguments[i].dims}
     ranked = [(dim, count) for dim, count in read.most_common() if dim not in inputs]
     width = ranked[0][0] if len(ranked) > 1 and ranked[0][1] > ranked[1][1] else None
-    held = Counter(dim for each in program.arguments if each.role is Role.PARAMETER for dim in set(each.dims))
+    param_dims = Counter(dim for each in program.arguments if each.role is Role.PARAMETER for dim in set(each.dims))
     inside = [dim for dim in read if dim not in inputs and dim != width]
-    yield from sorted(inside, key=lambda dim: -held[dim])
+    yield from sorted(inside, key=lambda dim: -param_dims[dim])
 
 
 @kept_with_program(1)
 def stacked_dims(program: Program) -> frozenset[str]:
     """The dimensions along which the weights of scanned layers are stacked: weights have them, and no product."""
     used = {dim for each in products_in(program) for side in (each.left, each.right, each.dims) for dim in side}
-    held = {dim for i in program.state for dim in program.arguments[i].dims if len(program.arguments[i].dims) > 1}
-    return frozenset(held - used)
+    state_dims = {dim for i in program.state for dim in program.arguments[i].dims if len(program.arguments[i].dims) > 1}
+    return frozenset(state_dims - used)

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.recipes.axes import axis_for, left_over, verify_divides, verify_unused
+from workbench.recipes.axes import choose_axis, find_remainder, verify_divides, verify_unused
 from workbench.recipes.find import hidden_dims
-from workbench.recipes.names import Use, is_named
-from workbench.recipes.placement import place
+from workbench.recipes.names import DimUse, is_named
+from workbench.recipes.placement import place_dim
 from workbench.recipes.recipe import Recipe, RecipeDraft
 
 
@@ -35,7 +35,7 @@ class Megatron(Recipe):
     source = "Shoeybi et al. 2019, section 3"
 
     def draft(self, plan: Plan) -> RecipeDraft:
-        axis = axis_for(plan, "model", self.title, self.given(0))
+        axis = choose_axis(plan, "model", self.title, self.given_axis(0))
         return tensor_parallel(plan, axis, self.title)
 
 
@@ -45,7 +45,7 @@ def tensor_parallel(plan: Plan, axis: str, title: str) -> RecipeDraft:
     Raises `RecipeError` where the program has no such dimension, or the axis does not divide the heads or the hidden units.
     """
     dims = hidden_dims(plan.program)
-    inside = [dim for dim in dims if not is_named(dim, Use.VOCABULARY)]
+    inside = [dim for dim in dims if not is_named(dim, DimUse.VOCABULARY)]
     if not inside:
         raise RecipeError(
             f"{title} splits what lies between two products with weights (heads, hidden units), and `{plan.program.name}` has no such "
@@ -59,11 +59,11 @@ def tensor_parallel(plan: Plan, axis: str, title: str) -> RecipeDraft:
         if axis in plan.layout.rule(dim):
             continue
         axes = (*plan.layout.rule(dim), axis)
-        if dim not in inside and (problem := left_over(plan, dim, axes)):
+        if dim not in inside and (problem := find_remainder(plan, dim, axes)):
             size, parts = problem
             padded = -(-size // parts) * parts
             notes.append(f"`{dim}` ({size}) stays whole, for {size} % {parts} = {size % parts}; padded to {padded} it could be split")
             continue
         verify_divides(plan, dim, axes, title)
-        edits += place(plan, dim, axes)
+        edits += place_dim(plan, dim, axes)
     return RecipeDraft(tuple(edits), tuple(notes), (axis,))

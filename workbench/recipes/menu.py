@@ -24,7 +24,7 @@ ALL_RECIPES: tuple[type[Recipe], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RecipeRow:
     """One recipe beside a plan.
 
     - `edits`: the text of each edit it would make; empty where it does not apply;
@@ -57,19 +57,19 @@ def find_recipe(name: str, axes: tuple[str, ...] = ()) -> Recipe:
     raise DocumentError(*unknown_name("recipe", name, (each.name for each in ALL_RECIPES)))
 
 
-def list_recipes(plan: Plan, axes: Mapping[str, tuple[str, ...]] | None = None) -> tuple[Row, ...]:
+def list_recipes(plan: Plan, axes: Mapping[str, tuple[str, ...]] | None = None) -> tuple[RecipeRow, ...]:
     """A row for every recipe, in order, over the axes given for its name if any are; nothing is planned."""
-    return tuple(_row(each((axes or {}).get(each.name, ())), plan) for each in ALL_RECIPES)
+    return tuple(_make_row(each((axes or {}).get(each.name, ())), plan) for each in ALL_RECIPES)
 
 
-def _row(recipe: Recipe, plan: Plan) -> Row:
-    row = Row(recipe.name, recipe.title, recipe.about, applies=False, axes=recipe.axes, most_axes=recipe.most_axes)
+def _make_row(recipe: Recipe, plan: Plan) -> RecipeRow:
+    row = RecipeRow(recipe.name, recipe.title, recipe.about, applies=False, axes=recipe.axes, most_axes=recipe.most_axes)
     try:
-        draft = recipe.drafted(plan)
+        draft = recipe.draft_within_axes(plan)
     except WorkbenchError as error:
         return replace(row, reason=error.message, ways_out=error.ways_out)
     row = replace(row, axes=draft.axes)
     if not draft.edits:
-        already = recipe.already()
+        already = recipe.already_error()
         return replace(row, holds=True, reason=already.message, ways_out=already.ways_out)
     return replace(row, applies=True, edits=tuple(map(str, draft.edits)), reason="; ".join(draft.notes))

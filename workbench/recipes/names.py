@@ -15,7 +15,7 @@ import re
 from enum import StrEnum
 
 
-class Use(StrEnum):
+class DimUse(StrEnum):
     """What a dimension is for; the value is how a person would say it."""
 
     BATCH = "examples"
@@ -30,9 +30,9 @@ class Use(StrEnum):
 _PREFIX = re.compile(r"^(?:activation_|global_|micro_|local_|num_|n_|padded_|image_)+")
 _SUFFIX = re.compile(r"_(?:size|dim|len|count)$")
 
-DIMS: dict[Use, tuple[str, ...]] = {
-    Use.BATCH: ("batch", "b", "bs", "bsz", "examples", "sequences"),
-    Use.SEQUENCE: (
+DIMS: dict[DimUse, tuple[str, ...]] = {
+    DimUse.BATCH: ("batch", "b", "bs", "bsz", "examples", "sequences"),
+    DimUse.SEQUENCE: (
         "seq",
         "sequence",
         "length",
@@ -46,16 +46,17 @@ DIMS: dict[Use, tuple[str, ...]] = {
         "frames",
         "time",
     ),
-    Use.HEADS: ("heads", "kv_heads", "q_heads", "attention_heads", "query_groups", "key_value_heads", "h", "n_head", "head"),
-    Use.HIDDEN: (
+    DimUse.HEADS: ("heads", "kv_heads", "q_heads", "attention_heads", "query_groups", "key_value_heads", "h", "n_head", "head"),
+    DimUse.HIDDEN: (
         *("d_ff", "ff", "ffn", "mlp", "hidden", "inner", "intermediate", "ffn_hidden", "d_inner", "d_hidden", "d_mlp", "ff_dim", "f"),
         *("d_expert", "d_shared", "moe_mlp", "expert_mlp", "moe_ffn_hidden", "moe_intermediate", "channels_mid"),
     ),
-    Use.VOCABULARY: ("vocab", "vocabulary", "words", "v"),
-    Use.EXPERTS: ("experts", "expert", "exp", "e", "moe_experts", "local_experts", "routed_experts"),
-    Use.SPACE: ("depth", "height", "width", "rows", "cols", "columns", "frames", "time", "planes", "d", "h", "w", "x", "y", "z"),
+    DimUse.VOCABULARY: ("vocab", "vocabulary", "words", "v"),
+    DimUse.EXPERTS: ("experts", "expert", "exp", "e", "moe_experts", "local_experts", "routed_experts"),
+    DimUse.SPACE: ("depth", "height", "width", "rows", "cols", "columns", "frames", "time", "planes", "d", "h", "w", "x", "y", "z"),
 }
-"""Names by use, without what `plain` takes off; a program's own dimension may carry one that is ambiguous, so uses are checked too."""
+"""Names by use, without what `strip_affixes` takes off; a program's own dimension may carry one that is ambiguous, so uses are checked
+too."""
 
 AXES: dict[str, tuple[str, ...]] = {
     "data": ("data", "dp", "batch", "replica", "replicas", "fsdp"),
@@ -69,21 +70,21 @@ AXES: dict[str, tuple[str, ...]] = {
 """Names of mesh axes by what they are for, the most telling first."""
 
 
-def plain(name: str) -> str:
+def strip_affixes(name: str) -> str:
     """A name without what libraries put around it.
 
-    >>> plain("num_attention_heads"), plain("padded_vocab_size"), plain("activation_batch"), plain("n_head")
+    >>> strip_affixes("num_attention_heads"), strip_affixes("padded_vocab_size"), strip_affixes("activation_batch"), strip_affixes("n_head")
     ('attention_heads', 'vocab', 'batch', 'head')
     """
     return _SUFFIX.sub("", _PREFIX.sub("", name.lower()))
 
 
-def is_named(dim: str, use: Use) -> bool:
+def is_named(dim: str, use: DimUse) -> bool:
     """Whether a dimension's name says that it is for this. A number behind the name does not count: `hidden_2`, `rows2`.
 
-    >>> is_named("ffn_hidden_size", Use.HIDDEN), is_named("rows_2", Use.SPACE), is_named("d_model", Use.HIDDEN)
+    >>> is_named("ffn_hidden_size", DimUse.HIDDEN), is_named("rows_2", DimUse.SPACE), is_named("d_model", DimUse.HIDDEN)
     (True, True, False)
     """
-    bare = re.sub(r"_?\d+$", "", dim)
-    ending = use is Use.SEQUENCE and dim.lower().endswith(("_seq", "_sequence", "_length"))  # `target_seq`, of a decoder
-    return ending or plain(dim) in DIMS[use] or dim.lower() in DIMS[use] or plain(bare) in DIMS[use]
+    unnumbered = re.sub(r"_?\d+$", "", dim)
+    ending = use is DimUse.SEQUENCE and dim.lower().endswith(("_seq", "_sequence", "_length"))  # `target_seq`, of a decoder
+    return ending or strip_affixes(dim) in DIMS[use] or dim.lower() in DIMS[use] or strip_affixes(unnumbered) in DIMS[use]

@@ -15,12 +15,12 @@ from workbench.plan.edits import Constrain, Edit, Override, ShardDim
 from workbench.plan.plan import Plan
 
 
-def place(plan: Plan, dim: str, axes: tuple[str, ...]) -> Iterator[Edit]:
+def place_dim(plan: Plan, dim: str, axes: tuple[str, ...]) -> Iterator[Edit]:
     """The dimension onto the axes, in its rule and in overrides, which the rule does not reach. Axes it lies on stay, minor to these."""
     old = plan.layout.rule(dim)
-    wanted = (*axes, *(axis for axis in old if axis not in axes))
-    if wanted != old and set(axes) - set(old):
-        yield ShardDim(dim, wanted)
+    new_axes = (*axes, *(axis for axis in old if axis not in axes))
+    if new_axes != old and set(axes) - set(old):
+        yield ShardDim(dim, new_axes)
     for pattern, sharding in plan.layout.overrides:
         named = {each.dims for each in plan.program.arguments if matches(pattern, each.path)}
         at = {dims.index(dim) for dims in named if dim in dims}
@@ -29,22 +29,22 @@ def place(plan: Plan, dim: str, axes: tuple[str, ...]) -> Iterator[Edit]:
             yield Override(pattern, sharding.with_dim(where, (*axes, *(sharding.dims[where] or ()))))
 
 
-def override(plan: Plan, wanted: Mapping[str, Sharding]) -> Iterator[Override]:
+def override_arguments(plan: Plan, shardings: Mapping[str, Sharding]) -> Iterator[Override]:
     """The arguments of these paths into these shardings, alike ones by one pattern."""
     program, done = plan.program, set[str]()
-    by_template, weights = _by_template(program), _weights(program)
-    for path, sharding in wanted.items():
+    by_template, weights = _by_template(program), _weight_paths(program)
+    for path, sharding in shardings.items():
         if path in done:
             continue
-        for pattern in (*_patterns(template(path), weights), path):
-            named = _named(pattern, by_template) if pattern != path else (path,)
-            if path in named and all(wanted.get(each) == sharding for each in named):
+        for pattern in (*_argument_patterns(template(path), weights), path):
+            named = _match_paths(pattern, by_template) if pattern != path else (path,)
+            if path in named and all(shardings.get(each) == sharding for each in named):
                 done.update(named)
                 yield Override(pattern, sharding)
                 break
 
 
-def _patterns(path: str, weights: frozenset[str]) -> Iterator[str]:
+def _argument_patterns(path: str, weights: frozenset[str]) -> Iterator[str]:
     """A weight with its moments, `mlp/w1`; its moments alone, `opt_state/**/mlp/w1`; the argument alone, here and in other layers."""
     words = path.split("/")
     tails = ("/".join(words[at:]) for at in range(1, len(words)))
@@ -56,7 +56,7 @@ def _patterns(path: str, weights: frozenset[str]) -> Iterator[str]:
     yield f"/{path}"
 
 
-def _named(pattern: str, by_template: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+def _match_paths(pattern: str, by_template: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(path for at, paths in by_template.items() if matches(pattern, at) for path in paths)
 
 
@@ -69,39 +69,40 @@ def _by_template(program: Program) -> Mapping[str, tuple[str, ...]]:
 
 
 @kept_with_program(1)
-def _weights(program: Program) -> frozenset[str]:
+def _weight_paths(program: Program) -> frozenset[str]:
     return frozenset(template(each.path) for each in program.arguments if is_parameter(each))
 
 
 def constrain(
     plan: Plan,
-    places: Iterable[int],
-    lies: Mapping[str, tuple[str, ...]],
+    operation_ids: Iterable[int],
+    axes_by_dim: Mapping[str, tuple[str, ...]],
     priorities: Mapping[str, int] | None = None,
-    apart: Iterable[str] = (),
+    excluded_dims: Iterable[str] = (),
 ) -> Iterator[Constrain]:
-    """The values of these operations with the dimensions on the axes that `lies` gives; the other dimensions are left to propagation.
+    """The values of these operations with the dimensions on the axes that `axes_by_dim` gives; the other dimensions are left to
+    propagation.
 
-    What no pattern tells from a value that would lie otherwise is left out, and from one with a dimension that is to be kept `apart`.
+    What no pattern tells from a value that would lie otherwise is left out, and from one with one of `excluded_dims`.
     """
-    program, patterns, kept_apart = plan.program, dict[tuple[str, Sharding], None](), frozenset(apart)
-    for at in places:
+    program, patterns, excluded = plan.program, dict[tuple[str, Sharding], None](), frozenset(excluded_dims)
+    for at in operation_ids:
         operation = program.operations[at]
-        sharding = _by_name(operation.dims, lies, priorities or {})
+        sharding = _sharding_by_name(operation.dims, axes_by_dim, priorities or {})
         if sharding is None or sharding == Sharding((None,) * len(sharding.dims)):
             continue
-        for pattern, found in _names(program, operation):
+        for pattern, found in _candidate_patterns(program, operation):
             alike = [dims for dims in found if len(dims) == len(operation.dims)]
-            if all(_by_name(dims, lies, priorities or {}) == sharding and kept_apart.isdisjoint(dims) for dims in alike):
+            if all(_sharding_by_name(dims, axes_by_dim, priorities or {}) == sharding and excluded.isdisjoint(dims) for dims in alike):
                 patterns[pattern, sharding] = None
                 break
     yield from (Constrain(pattern, sharding) for pattern, sharding in patterns)
 
 
-def _by_name(dims: tuple[str, ...], lies: Mapping[str, tuple[str, ...]], priorities: Mapping[str, int]) -> Sharding | None:
+def _sharding_by_name(dims: tuple[str, ...], axes_by_dim: Mapping[str, tuple[str, ...]], priorities: Mapping[str, int]) -> Sharding | None:
     """What a value of these dimensions would lie like; `None` where it cannot: two of them are meant for one axis."""
     once = tuple(dim if dims.count(dim) == 1 else "" for dim in dims)
-    placed = tuple(lies.get(dim) for dim in once)
+    placed = tuple(axes_by_dim.get(dim) for dim in once)
     used = [axis for axes in placed for axis in axes or ()]
     if len(set(used)) < len(used):
         return None
@@ -109,7 +110,7 @@ def _by_name(dims: tuple[str, ...], lies: Mapping[str, tuple[str, ...]], priorit
     return Sharding(placed, priorities=given if any(given) else ())
 
 
-def _names(program: Program, operation: Operation) -> Iterator[tuple[str, set[tuple[str, ...]]]]:
+def _candidate_patterns(program: Program, operation: Operation) -> Iterator[tuple[str, set[tuple[str, ...]]]]:
     """Patterns for a value, the plainest first, and the dimensions of all values that each of them names: its path, in the backward pass
     too; its path there alone; its line."""
     by_path, by_line = _dims_of_values(program)
@@ -135,7 +136,7 @@ def _dims_of_values(program: Program) -> tuple[dict[str, set[tuple[str, ...]]], 
     return by_path, by_line
 
 
-def spread(
+def shard_tensors(
     plan: Plan, axis: str, is_meant: Callable[[Tensor], bool], avoid: frozenset[str], priority: int
 ) -> tuple[dict[str, Sharding], list[Tensor]]:
     """Each tensor that is meant, split over one more axis along the largest dimension that it divides; and those that it does not divide.

@@ -16,11 +16,11 @@ UNNAMED = "_"
 class TracedDot(NamedTuple):
     """One matrix product or convolution of the program as traced.
 
-    - `place` is the operation's id, `path` its named scope;
+    - `operation_id` is the operation's id, `path` its named scope;
     - `left`, `right` and `dims` are the names of the operands' and the result's dimensions, `contracted` those that are summed over.
     """
 
-    place: int
+    operation_id: int
     path: str
     left: tuple[str, ...]
     right: tuple[str, ...]
@@ -42,7 +42,7 @@ class TracedDot(NamedTuple):
         lonely = [each for each in (self.left, self.right) if batch not in each]
         return lonely[0] if len(lonely) == 1 else ()
 
-    def moving(self, batch: str | None) -> tuple[str, ...]:
+    def activation(self, batch: str | None) -> tuple[str, ...]:
         """The dimensions of the operand that the weight is multiplied with; none where there is no weight."""
         weight = self.weight(batch)
         return () if not weight else self.left if self.right == weight else self.right

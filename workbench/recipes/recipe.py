@@ -47,24 +47,24 @@ class Recipe(ABC):
 
     def edits(self, plan: Plan) -> tuple[Edit, ...]:
         """The edits that make the plan so; raises `RecipeError`, saying why, where that cannot be."""
-        return self.verified(plan).edits
+        return self.draft_changes(plan).edits
 
     def edit(self, plan: Plan) -> EditGroup:
         """The same as one line of a history."""
         return EditGroup(str(self), self.edits(plan))
 
-    def verified(self, plan: Plan) -> RecipeDraft:
+    def draft_changes(self, plan: Plan) -> RecipeDraft:
         """The draft, if it changes anything."""
-        draft = self.drafted(plan)
+        draft = self.draft_within_axes(plan)
         if not draft.edits:
-            raise self.already()
+            raise self.already_error()
         return draft
 
-    def already(self) -> RecipeError:
+    def already_error(self) -> RecipeError:
         """What is said where it would change nothing."""
         return RecipeError(f"The plan is {self.title.lower()} already.", ["undo to what was before", "choose another recipe"])
 
-    def drafted(self, plan: Plan) -> RecipeDraft:
+    def draft_within_axes(self, plan: Plan) -> RecipeDraft:
         """The draft, empty where the plan is so already; raises `RecipeError` if more axes are given than it takes."""
         if len(self.axes) > self.most_axes:
             takes = "one mesh axis" if self.most_axes == 1 else f"{self.most_axes} mesh axes"
@@ -74,7 +74,7 @@ class Recipe(ABC):
             )
         return self.draft(plan)
 
-    def given(self, number: int) -> str | None:
+    def given_axis(self, number: int) -> str | None:
         """The axis given for its first, second, ... purpose."""
         return self.axes[number] if number < len(self.axes) else None
 
@@ -82,7 +82,7 @@ class Recipe(ABC):
         return f"{self.name} on {'+'.join(self.axes)}" if self.axes else self.name
 
 
-def after(plan: Plan, edits: Iterable[Edit]) -> Plan:
+def apply_edits(plan: Plan, edits: Iterable[Edit]) -> Plan:
     """The plan with these edits of its layout made at once. Raises `WorkbenchError` if it would be illegal."""
     layout = plan.layout
     for edit in edits:
@@ -90,19 +90,19 @@ def after(plan: Plan, edits: Iterable[Edit]) -> Plan:
     return plan if layout == plan.layout else plan.updated(layout=layout)
 
 
-def changing(plan: Plan, edits: Iterable[Edit]) -> tuple[Edit, ...]:
+def drop_redundant_edits(plan: Plan, edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """The edits that are not so already. Raises `WorkbenchError` if the plan would be illegal with them."""
-    layout, kept = plan.layout, []
+    layout, needed = plan.layout, []
     for edit in edits:
-        if not _is_so(edit, layout):
-            kept.append(edit)
+        if not _is_stated(edit, layout):
+            needed.append(edit)
             layout = _layout_after(edit, layout)
-    if kept:
+    if needed:
         verify_layout(plan.program, plan.mesh, layout)
-    return tuple(kept)
+    return tuple(needed)
 
 
-def _is_so(edit: Edit, layout: Layout) -> bool:
+def _is_stated(edit: Edit, layout: Layout) -> bool:
     """Whether the layout says this already. Among statements of one kind the order counts, so one made again would not be the same."""
     match edit:
         case ShardDim(dim, axes):

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
-from workbench.recipes.axes import axis_for, verify_divides
+from workbench.recipes.axes import choose_axis, verify_divides
 from workbench.recipes.find import batch_dim, hidden_dims, sequence_dims, width_dims
 from workbench.recipes.megatron import tensor_parallel
 from workbench.recipes.placement import constrain
 from workbench.recipes.products import weight_products, with_floats
-from workbench.recipes.recipe import Recipe, RecipeDraft, changing
+from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 
 AFTER_THE_PRODUCTS = 1
 
@@ -40,14 +40,16 @@ class SequenceParallel(Recipe):
 
     def draft(self, plan: Plan) -> RecipeDraft:
         sequences = sequences_of(plan, self.title)
-        axis = axis_for(plan, "model", self.title, self.given(0))
+        axis = choose_axis(plan, "model", self.title, self.given_axis(0))
         split = tensor_parallel(plan, axis, self.title)
-        lies = {}
+        axes_by_dim = {}
         for each in sequences:
-            lies[each] = tuple(dict.fromkeys((*plan.layout.rule(each), axis)))
-            verify_divides(plan, each, lies[each], self.title)
-        added = constrain(plan, residual_sums(plan), lies, dict.fromkeys(sequences, AFTER_THE_PRODUCTS), hidden_dims(plan.program))
-        return RecipeDraft(changing(plan, (*split.edits, *added)), split.notes, (axis,))
+            axes_by_dim[each] = tuple(dict.fromkeys((*plan.layout.rule(each), axis)))
+            verify_divides(plan, each, axes_by_dim[each], self.title)
+        constraints = constrain(
+            plan, residual_sums(plan), axes_by_dim, dict.fromkeys(sequences, AFTER_THE_PRODUCTS), hidden_dims(plan.program)
+        )
+        return RecipeDraft(drop_redundant_edits(plan, (*split.edits, *constraints)), split.notes, (axis,))
 
 
 def sequences_of(plan: Plan, title: str) -> tuple[str, ...]:

@@ -6,68 +6,68 @@ from workbench.core.sharding import Sharding
 from workbench.core.tensor import Tensor
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.recipes.axes import axis_for, verify_divides
+from workbench.recipes.axes import choose_axis, verify_divides
 from workbench.recipes.data_parallel import batch_of
 from workbench.recipes.find import batch_dim, stacked_dims
-from workbench.recipes.placement import constrain, is_parameter, is_state, override, place, spread
+from workbench.recipes.placement import constrain, is_parameter, is_state, override_arguments, place_dim, shard_tensors
 from workbench.recipes.products import UNNAMED
 from workbench.units import format_bytes
 
-LAST = 2
+SHARD_PRIORITY = 2
 """The priority with which shards propagate: after the examples (0) and what Megatron splits (1), as Shardy's documents order them. At 0 a
 weight's split dimension would compete with the examples for every activation, and win some."""
 
 
-def shard_axis(plan: Plan, title: str, given: str | None) -> str:
+def choose_shard_axis(plan: Plan, title: str, given: str | None) -> str:
     """The axis to split over: the one given, else of the examples' own, else one by its name."""
     own = plan.layout.rule(batch_of(plan, title))
-    return axis_for(plan, "shards", title, given or (own[0] if len(own) == 1 else None))
+    return choose_axis(plan, "shards", title, given or (own[0] if len(own) == 1 else None))
 
 
-def examples(plan: Plan, axis: str, title: str) -> Iterator[Edit]:
+def place_examples(plan: Plan, axis: str, title: str) -> Iterator[Edit]:
     """The examples onto the axis too, where they are not."""
     batch = batch_of(plan, title)
     if axis not in (before := plan.layout.rule(batch)):
         verify_divides(plan, batch, (*before, axis), title)
-        yield from place(plan.updated(layout=plan.layout.with_rule(batch, ())), batch, (*before, axis))
+        yield from place_dim(plan.updated(layout=plan.layout.with_rule(batch, ())), batch, (*before, axis))
 
 
-def shards(plan: Plan, axis: str, *, states: bool, parameters: bool) -> tuple[dict[str, Sharding], list[Tensor]]:
+def shard_state(plan: Plan, axis: str, *, states: bool, parameters: bool) -> tuple[dict[str, Sharding], list[Tensor]]:
     """Optimiser state and parameters split over the axis, and those that nothing divides."""
 
     def is_meant(tensor: Tensor) -> bool:
         return (states and is_state(tensor)) or (parameters and is_parameter(tensor))
 
-    return spread(plan, axis, is_meant, stacked_dims(plan.program), LAST)
+    return shard_tensors(plan, axis, is_meant, stacked_dims(plan.program), SHARD_PRIORITY)
 
 
-def overrides(plan: Plan, wanted: dict[str, Sharding]) -> Iterator[Edit]:
-    return override(plan, wanted)
+def override_shards(plan: Plan, shardings: dict[str, Sharding]) -> Iterator[Edit]:
+    return override_arguments(plan, shardings)
 
 
-def gradients(plan: Plan, axis: str) -> Iterator[Edit]:
+def constrain_gradients(plan: Plan, axis: str) -> Iterator[Edit]:
     """Constraints on the gradients of the weights, each along the dimension that its parameter would be split by; on those that their path
     tells from the activations' cotangents, which propagation does for the others."""
     program, batch = plan.program, batch_dim(plan.program)
-    would, _ = spread(plan.updated(layout=plan.layout), axis, is_parameter, stacked_dims(program), LAST)
+    param_shardings, _ = shard_tensors(plan.updated(layout=plan.layout), axis, is_parameter, stacked_dims(program), SHARD_PRIORITY)
     along: dict[frozenset[str], str] = {}
     for tensor in program.arguments:
-        sharding = would.get(tensor.path) or (plan.layout.sharding(tensor) if is_parameter(tensor) else None)
+        sharding = param_shardings.get(tensor.path) or (plan.layout.sharding(tensor) if is_parameter(tensor) else None)
         split = [dim for dim, axes in zip(tensor.dims, sharding.dims, strict=True) if axis in (axes or ())] if sharding else []
         if split:
             along.setdefault(frozenset(tensor.dims) - stacked_dims(program), split[0])
     for at, each in enumerate(program.operations):
         named = frozenset(each.dims) - {UNNAMED}
         if each.kind in GRADIENTS and each.path.startswith("grad/") and batch not in named and named in along:
-            lies = {along[named]: (*plan.layout.rule(along[named]), axis)}
-            yield from constrain(plan, (at,), lies, {along[named]: LAST}, apart=(batch,) if batch else ())
+            axes_by_dim = {along[named]: (*plan.layout.rule(along[named]), axis)}
+            yield from constrain(plan, (at,), axes_by_dim, {along[named]: SHARD_PRIORITY}, excluded_dims=(batch,) if batch else ())
 
 
 GRADIENTS = ("dot_general", "convolution", "reduce", "scatter")
 """What makes the gradient of a weight: a product of two activations, a sum over the examples, rows added into a table."""
 
 
-def left_whole(tensors: Iterable[Tensor], axis: str, parts: int) -> tuple[str, ...]:
+def whole_tensors_note(tensors: Iterable[Tensor], axis: str, parts: int) -> tuple[str, ...]:
     """A note on the tensors that no dimension of which the axis divides."""
     found = list(tensors)
     if not found:

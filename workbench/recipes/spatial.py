@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
-from workbench.recipes.axes import axis_for, left_over, verify_divides, verify_unused
+from workbench.recipes.axes import choose_axis, find_remainder, verify_divides, verify_unused
 from workbench.recipes.find import space_dims
-from workbench.recipes.placement import place
-from workbench.recipes.recipe import Recipe, RecipeDraft, changing
+from workbench.recipes.placement import place_dim
+from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class Spatial(Recipe):
                 f"{self.title} cuts images, volumes or recordings, and no input of `{plan.program.name}` has a dimension of space.",
                 ["name one `height`", "choose another recipe"],
             )
-        axis = axis_for(plan, "space", self.title, self.given(0))
+        axis = choose_axis(plan, "space", self.title, self.given_axis(0))
         if any(axis in plan.layout.rule(dim) for dim in space):
             return RecipeDraft((), axes=(axis,))
-        dim = next((each for each in space if not left_over(plan, each, (*plan.layout.rule(each), axis))), space[0])
+        dim = next((each for each in space if not find_remainder(plan, each, (*plan.layout.rule(each), axis))), space[0])
         axes = (*plan.layout.rule(dim), axis)
         verify_unused(plan, axis, (dim,), self.title)
         verify_divides(plan, dim, axes, self.title)
-        return RecipeDraft(changing(plan, place(plan, dim, axes)), axes=(axis,))
+        return RecipeDraft(drop_redundant_edits(plan, place_dim(plan, dim, axes)), axes=(axis,))

@@ -20,13 +20,13 @@ from workbench.core.sharding import Sharding
 from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.recipes.axes import axis_for, verify_divides
+from workbench.recipes.axes import choose_axis, verify_divides
 from workbench.recipes.find import stacked_dims, width_dims
 from workbench.recipes.megatron import tensor_parallel
-from workbench.recipes.placement import constrain, is_parameter, is_state, override
-from workbench.recipes.recipe import Recipe, RecipeDraft, after, changing
+from workbench.recipes.placement import constrain, is_parameter, is_state, override_arguments
+from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redundant_edits
 from workbench.recipes.sequence_parallel import AFTER_THE_PRODUCTS, residual_sums
-from workbench.recipes.shards import LAST, examples
+from workbench.recipes.shards import SHARD_PRIORITY, place_examples
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class TwoDimensional(Recipe):
     most_axes = 2
 
     def draft(self, plan: Plan) -> RecipeDraft:
-        outer = axis_for(plan, "data", self.title, self.given(0))
-        inner = axis_for(plan, "model", self.title, self.given(1))
+        outer = choose_axis(plan, "data", self.title, self.given_axis(0))
+        inner = choose_axis(plan, "model", self.title, self.given_axis(1))
         width = next(iter(width_dims(plan.program)), None)
         if width is None:
             raise RecipeError(
@@ -51,15 +51,19 @@ class TwoDimensional(Recipe):
             raise RecipeError(f"{self.title} needs two mesh axes; `{outer}` is one.", ["give two", "add an axis to the mesh"])
         for axis in (outer, inner):
             verify_divides(plan, width, (axis,), self.title)
-        begun = tuple(examples(plan, outer, self.title))
-        split = tensor_parallel(after(plan, begun), inner, self.title)
-        named = (*begun, *split.edits)
-        placed = after(plan, named)
-        weights = tuple(override(placed, _widths(placed, width, outer, inner)))
-        return RecipeDraft(changing(plan, (*named, *weights, *_activations(placed, width, inner))), split.notes, (outer, inner))
+        batch_edits = tuple(place_examples(plan, outer, self.title))
+        split = tensor_parallel(apply_edits(plan, batch_edits), inner, self.title)
+        rule_edits = (*batch_edits, *split.edits)
+        placed_plan = apply_edits(plan, rule_edits)
+        weights = tuple(override_arguments(placed_plan, _shard_widths(placed_plan, width, outer, inner)))
+        return RecipeDraft(
+            drop_redundant_edits(plan, (*rule_edits, *weights, *_constrain_activations(placed_plan, width, inner))),
+            split.notes,
+            (outer, inner),
+        )
 
 
-def _widths(plan: Plan, width: str, outer: str, inner: str) -> dict[str, Sharding]:
+def _shard_widths(plan: Plan, width: str, outer: str, inner: str) -> dict[str, Sharding]:
     """Parameters and their moments with their width over the outer axis; over the inner one, as the activations', where that is all they
     have: a normalisation's scale meets activations, not a product."""
     found, stacked = {}, stacked_dims(plan.program)
@@ -69,10 +73,10 @@ def _widths(plan: Plan, width: str, outer: str, inner: str) -> dict[str, Shardin
         axis = inner if not set(tensor.dims) - stacked - {width} else outer
         sharding, at = plan.layout.sharding(tensor), tensor.dims.index(width)
         if axis not in sharding.axes:
-            priorities = tuple(LAST if i == at else sharding.priority(i) for i in range(len(tensor.dims)))
+            priorities = tuple(SHARD_PRIORITY if i == at else sharding.priority(i) for i in range(len(tensor.dims)))
             found[tensor.path] = Sharding(sharding.with_dim(at, (*(sharding.dims[at] or ()), axis)).dims, priorities=priorities)
     return found
 
 
-def _activations(plan: Plan, width: str, axis: str) -> Iterator[Edit]:
+def _constrain_activations(plan: Plan, width: str, axis: str) -> Iterator[Edit]:
     return constrain(plan, residual_sums(plan), {width: (axis,)}, {width: AFTER_THE_PRODUCTS})

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
 from workbench.recipes.placement import is_state
-from workbench.recipes.recipe import Recipe, RecipeDraft, changing
-from workbench.recipes.shards import examples, left_whole, overrides, shard_axis, shards
+from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
+from workbench.recipes.shards import choose_shard_axis, override_shards, place_examples, shard_state, whole_tensors_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Zero1(Recipe):
     source = "Rajbhandari et al. 2020, section 5.1"
 
     def draft(self, plan: Plan) -> RecipeDraft:
-        axis = shard_axis(plan, self.title, self.given(0))
+        axis = choose_shard_axis(plan, self.title, self.given_axis(0))
         if not any(is_state(each) and each.shape for each in plan.program.arguments):
             raise RecipeError(
                 f"{self.title} splits the optimiser's state, and `{plan.program.name}` keeps none.",
                 ["take ZeRO 3, which splits the weights", "train with an optimiser that keeps moments, Adam say"],
             )
-        wanted, whole = shards(plan, axis, states=True, parameters=False)
-        edits = (*examples(plan, axis, self.title), *overrides(plan, wanted))
-        return RecipeDraft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]), (axis,))
+        wanted, whole = shard_state(plan, axis, states=True, parameters=False)
+        edits = (*place_examples(plan, axis, self.title), *override_shards(plan, wanted))
+        return RecipeDraft(drop_redundant_edits(plan, edits), whole_tensors_note(whole, axis, plan.mesh[axis]), (axis,))

@@ -16,8 +16,15 @@ each device, half as many again as data parallelism. Everything that is kept tak
 from dataclasses import dataclass
 
 from workbench.plan.plan import Plan
-from workbench.recipes.recipe import Recipe, RecipeDraft, changing
-from workbench.recipes.shards import examples, gradients, left_whole, overrides, shard_axis, shards
+from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
+from workbench.recipes.shards import (
+    choose_shard_axis,
+    constrain_gradients,
+    override_shards,
+    place_examples,
+    shard_state,
+    whole_tensors_note,
+)
 from workbench.recipes.zero_2 import verify_trained
 
 
@@ -31,8 +38,8 @@ class Zero3(Recipe):
     source = "Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023"
 
     def draft(self, plan: Plan) -> RecipeDraft:
-        axis = shard_axis(plan, self.title, self.given(0))
+        axis = choose_shard_axis(plan, self.title, self.given_axis(0))
         verify_trained(plan, self.title)
-        wanted, whole = shards(plan, axis, states=True, parameters=True)
-        edits = (*examples(plan, axis, self.title), *overrides(plan, wanted), *gradients(plan, axis))
-        return RecipeDraft(changing(plan, edits), left_whole(whole, axis, plan.mesh[axis]), (axis,))
+        wanted, whole = shard_state(plan, axis, states=True, parameters=True)
+        edits = (*place_examples(plan, axis, self.title), *override_shards(plan, wanted), *constrain_gradients(plan, axis))
+        return RecipeDraft(drop_redundant_edits(plan, edits), whole_tensors_note(whole, axis, plan.mesh[axis]), (axis,))

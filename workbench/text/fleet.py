@@ -133,7 +133,7 @@ def _finished(measured: FleetMeasurement, number: int) -> str:
     if measured.names[number] in measured.failed:
         return "never"
     ran = any(each.model == number for each in measured.schedule.placed)
-    return format_seconds(measured.schedule.finished(number)) if ran else "before"
+    return format_seconds(measured.schedule.finish_time(number)) if ran else "before"
 
 
 def _remark(measured: FleetMeasurement, name: str) -> str:

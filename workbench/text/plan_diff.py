@@ -1,6 +1,6 @@
 """Two plans side by side as text: what was decided otherwise, the figures with their change, traffic by mesh axis, what lies otherwise."""
 
-from workbench.analysis.plan_diff import Change, Decided, FigureChange, PlanDiff
+from workbench.analysis.plan_diff import Change, FigureChange, PlanDiff, PlanSetting
 from workbench.text.tables import axes_text, table_text, tail_text, wrapped
 from workbench.units import format_bytes, format_figure
 
@@ -29,7 +29,7 @@ def plan_diff_text(diff: PlanDiff) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def decided_text(kind: str, decided: Decided) -> str:
+def decided_text(kind: str, decided: PlanSetting) -> str:
     """`data+model`, `[data, -]`, `8`, `TPU v5e 4x4`; `whole`, `none` and their like where a plan says nothing."""
     if decided is None:
         return NOTHING.get(kind, "-")

@@ -31,7 +31,7 @@ def is_float(leaf: Any) -> bool:
     return dtype is not None and not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) and jnp.issubdtype(dtype, jnp.floating)
 
 
-def computed_in(fn: Callable[..., Any], dtype: str | None, results: Any) -> Callable[..., Any]:
+def compute_in(fn: Callable[..., Any], dtype: str | None, results: Any) -> Callable[..., Any]:
     """`fn`, its arguments cast to `dtype` and its results to the types of `results`."""
     if dtype is None:
         return fn

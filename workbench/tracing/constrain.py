@@ -28,11 +28,11 @@ def constrain(call: Callable[..., Any], constraints: Constraints, mesh: jax.shar
     if not constraints:
         return call
 
-    def constrained(*args: Any) -> tuple[Any, ...]:
+    def constrained_call(*args: Any) -> tuple[Any, ...]:
         closed = jax.make_jaxpr(call)(*args)
         return tuple(_evaluate(closed.jaxpr, closed.consts, args, "", constraints, mesh))
 
-    return constrained
+    return constrained_call
 
 
 def partition_spec(sharding: Sharding) -> PartitionSpec:
@@ -50,14 +50,14 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], scope: str
 
     for eqn in jaxpr.eqns:
         path, inner = path_of_equation(eqn, scope)
-        params = _rebuilt(eqn.params, inner, constraints, mesh)
-        outputs = _bound(jaxpr, eqn.replace(params=params), read)
+        params = _rebuild_params(eqn.params, inner, constraints, mesh)
+        outputs = _evaluate_equation(jaxpr, eqn.replace(params=params), read)
         source = source_line(eqn) if any(is_line(pattern) for pattern, _ in constraints) else ""
-        values.update(zip(eqn.outvars, (_laid_out(each, path, source, constraints, mesh) for each in outputs), strict=True))
+        values.update(zip(eqn.outvars, (_constrain_value(each, path, source, constraints, mesh) for each in outputs), strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _bound(jaxpr: Any, eqn: Any, read: Callable[[Any], Any]) -> list[Any]:
+def _evaluate_equation(jaxpr: Any, eqn: Any, read: Callable[[Any], Any]) -> list[Any]:
     """The results of one equation, which keep its named scope and the user's source line: JAX evaluates it as a jaxpr of its own."""
     variables = list(dict.fromkeys(atom for atom in eqn.invars if not isinstance(atom, jex_core.Literal)))
     alone = jaxpr.replace(constvars=[], invars=variables, outvars=eqn.outvars, eqns=[eqn], debug_info=jaxpr.debug_info.with_unknown_names())
@@ -65,15 +65,15 @@ def _bound(jaxpr: Any, eqn: Any, read: Callable[[Any], Any]) -> list[Any]:
     return results
 
 
-def _laid_out(value: Any, path: str, source: str, constraints: Constraints, mesh: Any) -> Any:
+def _constrain_value(value: Any, path: str, source: str, constraints: Constraints, mesh: Any) -> Any:
     for pattern, sharding in reversed(constraints):  # the last one that matches holds
         if len(sharding.dims) == getattr(value, "ndim", -1) and selects(pattern, path, source):
             return jax.lax.with_sharding_constraint(value, NamedSharding(mesh, partition_spec(sharding)))
     return value
 
 
-def _rebuilt(params: dict[str, Any], scope: str, constraints: Constraints, mesh: Any) -> dict[str, Any]:
-    rebuild = partial(_rebuilt_jaxpr, scope=scope, constraints=constraints, mesh=mesh)
+def _rebuild_params(params: dict[str, Any], scope: str, constraints: Constraints, mesh: Any) -> dict[str, Any]:
+    rebuild = partial(_rebuild_jaxpr, scope=scope, constraints=constraints, mesh=mesh)
     return {
         key: tuple(rebuild(each) for each in value) if isinstance(value, tuple) and value and _is_jaxpr(value[0]) else rebuild(value)
         for key, value in params.items()
@@ -84,7 +84,7 @@ def _is_jaxpr(value: Any) -> bool:
     return isinstance(value, (jex_core.ClosedJaxpr, jex_core.Jaxpr))
 
 
-def _rebuilt_jaxpr(value: Any, scope: str, constraints: Constraints, mesh: Any) -> Any:
+def _rebuild_jaxpr(value: Any, scope: str, constraints: Constraints, mesh: Any) -> Any:
     if not _is_jaxpr(value):
         return value
     closed = value if isinstance(value, jex_core.ClosedJaxpr) else jex_core.ClosedJaxpr(value, ())

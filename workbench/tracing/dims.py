@@ -26,7 +26,7 @@ def user_names(dims: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, .
             wrong_type("dims", dims, "names by argument"),
             [f'write {{"{path}": "{" ".join(["batch", *"_" * (len(shape) - 1)])}"}}' for path, shape in list(shapes.items())[-1:] if shape],
         )
-    patterns = dict(_flattened("", dims or {}))
+    patterns = dict(_flatten("", dims or {}))
     of_path = matching(patterns, shapes)
     fitted = {pattern for fitting in of_path.values() for pattern in fitting}
     for pattern in patterns:
@@ -47,11 +47,11 @@ def _rank(text: str) -> int | None:
     return None if "..." in words else len(words)
 
 
-def _flattened(prefix: str, dims: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _flatten(prefix: str, dims: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for key, value in dims.items():
         pattern = f"{prefix}/{key}" if prefix else str(key)
         if isinstance(value, Mapping):
-            yield from _flattened(pattern, value)
+            yield from _flatten(pattern, value)
         elif isinstance(value, str):
             yield pattern, value
         elif not isinstance(value, Iterable):

@@ -18,12 +18,12 @@ from workbench.core.tensor import Role, Tensor
 from workbench.errors import PrecisionError, RematError, TraceError, WorkbenchError, wrong_type
 from workbench.propagation import prepare_program
 from workbench.tracing.byte_counts import verify_byte_counts
-from workbench.tracing.cast import cast, cast_like, computed_in
+from workbench.tracing.cast import cast, cast_like, compute_in
 from workbench.tracing.dims import user_names
 from workbench.tracing.jax_version import warn_if_untested
 from workbench.tracing.jaxpr.removed import removed_values
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
-from workbench.tracing.untraceable import untraceable
+from workbench.tracing.untraceable import untraceable_error
 from workbench.tracing.variants import Variants
 
 Dims = Mapping[str, Any] | None
@@ -63,8 +63,8 @@ def trace(
     def traced(remat: Remat, precision: Precision) -> Program:
         _verify_forward(title, remat, precision)
         specs = [cast(spec, precision.params) if role is Role.PARAMETER else spec for spec, role in zip(plain, leaf_roles, strict=True)]
-        result = guarded(lambda: jax.eval_shape(partial(fn), *jax.tree.unflatten(structure, plain)), title)
-        call = _on_leaves(computed_in(fn, precision.compute, result), structure)
+        result = guard_tracing(lambda: jax.eval_shape(partial(fn), *jax.tree.unflatten(structure, plain)), title)
+        call = _take_leaves(compute_in(fn, precision.compute, result), structure)
         step = Step(call, **_sources(leaves, specs, leaf_roles))
         return build_program(title, step, paths, specs, leaf_roles, _result_paths(result), (), dims, reference)
 
@@ -77,7 +77,7 @@ def verify_callable(name: str, given: object, expected: str, way_out: str) -> No
         raise TraceError(wrong_type(name, given, expected), [way_out])
 
 
-def _on_leaves(fn: Callable[..., Any], structure: Any) -> Callable[..., tuple[Any, ...]]:
+def _take_leaves(fn: Callable[..., Any], structure: Any) -> Callable[..., tuple[Any, ...]]:
     """`fn` on the leaves of its arguments, a flat tuple of results."""
     return lambda *values: tuple(jax.tree.leaves(fn(*jax.tree.unflatten(structure, values))))
 
@@ -112,14 +112,14 @@ def _result_paths(result: Any) -> list[tuple[str, Role]]:
     return [(path_of("result", keys), Role.OUTPUT) for keys, _ in jax.tree_util.tree_flatten_with_path(result)[0]]
 
 
-def guarded(evaluate: Callable[[], Any], name: str) -> Any:
+def guard_tracing(evaluate: Callable[[], Any], name: str) -> Any:
     """Run a piece of tracing; what the user's function raises becomes one readable `TraceError`."""
     try:
         return evaluate()
     except WorkbenchError:
         raise
     except Exception as error:
-        raise untraceable(error, name) from error
+        raise untraceable_error(error, name) from error
 
 
 def build_program(
@@ -137,9 +137,9 @@ def build_program(
     warn_if_untested()
     _verify_paths(paths)
     names = user_names(dims, {path: spec.shape for path, spec in zip(paths, specs, strict=True)})
-    traced = guarded(lambda: _traced(step.call, specs), name)
+    traced = guard_tracing(lambda: _trace_once(step.call, specs), name)
     verify_byte_counts(traced.jaxpr.jaxpr, name)
-    module = guarded(lambda: _lowered(traced, name), name)
+    module = guard_tracing(lambda: _lower(traced, name), name)
     traced.jaxpr.jaxpr.eqns.clear()  # JAX 0.11 remembers for good what it lowered with all its arguments
     arguments = [
         Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)
@@ -150,10 +150,10 @@ def build_program(
         for (path, role), spec in zip(results, jax.tree.leaves(traced.out_info), strict=True)
     ]
     program = prepare_program(name, module, arguments, outputs, carried, names, step, reference)
-    return replace(program, list_removed=lambda: removed_values(_traced(step.call, specs).jaxpr.jaxpr, program))
+    return replace(program, list_removed=lambda: removed_values(_trace_once(step.call, specs).jaxpr.jaxpr, program))
 
 
-def _traced(call: Callable[..., Any], specs: Sequence[jax.ShapeDtypeStruct]) -> Any:
+def _trace_once(call: Callable[..., Any], specs: Sequence[jax.ShapeDtypeStruct]) -> Any:
     """Trace through a function that is thrown away: JAX remembers what it traced as long as the function lives, and of an unrolled
     network that is more than all the rest of a program."""
 
@@ -164,7 +164,7 @@ def _traced(call: Callable[..., Any], specs: Sequence[jax.ShapeDtypeStruct]) -> 
     return jax.jit(once, keep_unused=True).trace(*specs)
 
 
-def _lowered(traced: Any, name: str) -> Any:
+def _lower(traced: Any, name: str) -> Any:
     """StableHLO as for TPUs, the plainest there is: no custom calls into one vendor's libraries. What prints from the device (a
     `jax.debug.print`) can only be lowered for the backend at hand."""
     try:
@@ -188,7 +188,7 @@ def _sources(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[R
     state = [i for i, role in enumerate(roles) if role is not Role.INPUT]
     given = tuple(i for i in state if not isinstance(leaves[i], jax.ShapeDtypeStruct))
     inputs = tuple(
-        synthetic(specs[i]) if isinstance(leaves[i], jax.ShapeDtypeStruct) else leaves[i] for i in range(len(leaves)) if i not in state
+        synthesize(specs[i]) if isinstance(leaves[i], jax.ShapeDtypeStruct) else leaves[i] for i in range(len(leaves)) if i not in state
     )
 
     def initialize(key: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -223,7 +223,7 @@ class Synthetic:
         return rng.integers(0, 2, self.shape).astype(self.dtype)
 
 
-def synthetic(spec: jax.ShapeDtypeStruct) -> Synthetic:
+def synthesize(spec: jax.ShapeDtypeStruct) -> Synthetic:
     return Synthetic(spec.shape, spec.dtype)
 
 

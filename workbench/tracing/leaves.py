@@ -11,10 +11,10 @@ from workbench.errors import TraceError
 
 def path_of(root: str, keys: tuple[KeyEntry, ...]) -> str:
     """The path of a leaf below argument `root`."""
-    return "/".join((root, *(_word(key) for key in keys)))
+    return "/".join((root, *(_key_text(key) for key in keys)))
 
 
-def _word(key: KeyEntry) -> str:
+def _key_text(key: KeyEntry) -> str:
     match key:
         case DictKey(key=word):
             return str(word)
@@ -31,7 +31,7 @@ def named_leaves(root: str, tree: Any) -> tuple[list[str], list[Any]]:
     return [path_of(root, keys) for keys, _ in entries], [leaf for _, leaf in entries]
 
 
-def _explicit(leaf: jax.ShapeDtypeStruct) -> NamedSharding | None:
+def _explicit_sharding(leaf: jax.ShapeDtypeStruct) -> NamedSharding | None:
     """The sharding that is a part of the leaf's type: over explicit mesh axes. Over others it only says where an array happens to lie."""
     sharding = leaf.sharding
     is_explicit = isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types
@@ -44,7 +44,7 @@ def spec_of(path: str, leaf: Any) -> jax.ShapeDtypeStruct:
     Raises `TraceError` for anything else.
     """
     if isinstance(leaf, jax.ShapeDtypeStruct):
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type, sharding=_explicit(leaf))
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type, sharding=_explicit_sharding(leaf))
     try:
         return jax.eval_shape(lambda x: x, leaf)
     except TypeError as error:

@@ -13,18 +13,18 @@ from workbench.core.program import Program, Reference, Step, Training
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role
 from workbench.errors import TraceError, wrong_type
-from workbench.tracing.cast import cast, computed_in
+from workbench.tracing.cast import cast, compute_in
 from workbench.tracing.function import (
     Dims,
     Synthetic,
     build_program,
-    guarded,
+    guard_tracing,
     host_array,
     random_like,
-    synthetic,
+    synthesize,
     verify_callable,
 )
-from workbench.tracing.jaxpr.rematerialize import layers_in, rematerialized, verify_remat
+from workbench.tracing.jaxpr.rematerialize import layers_in, rematerialize, verify_remat
 from workbench.tracing.leaves import named_leaves, spec_of
 from workbench.tracing.variants import Variants
 
@@ -50,15 +50,15 @@ def trace_training(
 
     Raises `TraceError` if the loss cannot be traced or is not a scalar, `DimensionError` if names do not fit.
     """
-    _verify_given(loss, optimizer, init, data)
+    _verify_arguments(loss, optimizer, init, data)
     title = name or str(getattr(loss, "__name__", "loss"))
     weights = _Leaves.of("params", params)
     _verify_differentiable(weights)
-    recipe = _Recipe(title, loss, weights, _Leaves.of("batch", batch), optimizer, dims, init, data, reference)
-    return Variants(recipe.program)(AS_TRACED, AS_WRITTEN)
+    tracer = _TrainingTracer(title, loss, weights, _Leaves.of("batch", batch), optimizer, dims, init, data, reference)
+    return Variants(tracer.program)(AS_TRACED, AS_WRITTEN)
 
 
-def _verify_given(loss: object, optimizer: object, init: object, data: object) -> None:
+def _verify_arguments(loss: object, optimizer: object, init: object, data: object) -> None:
     """Raises `TraceError` for what has no such type as its place needs."""
     verify_callable("loss", loss, "a function of parameters and a batch", "write `trace_training(loss, params, batch, optimizer=...)`")
     if not hasattr(optimizer, "init") or not hasattr(optimizer, "update"):
@@ -93,7 +93,7 @@ def with_loss(program: Program, loss: Callable[..., Any]) -> Program:
     params = jax.tree.unflatten(training.params, specs)
     state = jax.eval_shape(lambda each: training.optimizer.init(cast(each, training.moments)), params)
     trees = (training.params, jax.tree.structure(state), training.batch)
-    return replace(program, step=replace(program.step, call=_call(loss, training.optimizer, trees, training.moments)))
+    return replace(program, step=replace(program.step, call=_make_step(loss, training.optimizer, trees, training.moments)))
 
 
 def with_traced_loss(program: Program, loss: Callable[..., Any]) -> Program:
@@ -132,7 +132,7 @@ class _Leaves:
 
 
 @dataclass(frozen=True, slots=True)
-class _Recipe:
+class _TrainingTracer:
     """What `trace_training` was given; a program for each remat policy and precision."""
 
     title: str
@@ -148,16 +148,16 @@ class _Recipe:
     def program(self, remat: Remat, precision: Precision) -> Program:
         params = replace(self.params, specs=cast(self.params.specs, precision.params))
         loss = self._loss(params, remat, precision)
-        begun = guarded(
+        state_specs = guard_tracing(
             lambda: jax.eval_shape(lambda each: self.optimizer.init(cast(each, precision.moments)), params.tree()), "optimizer.init"
         )
-        state = _Leaves.of("opt_state", begun)
+        state = _Leaves.of("opt_state", state_specs)
         carried = len(params.paths) + len(state.paths)
         trees = (params.structure, state.structure, self.batch.structure)
         step = Step(
-            _call(loss, self.optimizer, trees, precision.moments),
+            _make_step(loss, self.optimizer, trees, precision.moments),
             self._initialize(params, precision),
-            _feed(self.data, self.batch),
+            _make_feed(self.data, self.batch),
             given_indices=self._given,
             given=tuple(self.params.examples[i] for i in self._given),
             loss=carried,
@@ -180,13 +180,13 @@ class _Recipe:
     def _loss(self, params: _Leaves, remat: Remat, precision: Precision) -> Callable[..., Any]:
         """The loss as a scalar function that computes and keeps what it is asked to; `TraceError` if it is none."""
         trace = jax.make_jaxpr(partial(self.loss), return_shape=True)  # JAX remembers a function it traced, and not this one for long
-        closed, result = guarded(lambda: trace(params.tree(), self.batch.tree()), self.title)
-        scalar, value = _scalar(self.loss, result, self.title)
+        closed, result = guard_tracing(lambda: trace(params.tree(), self.batch.tree()), self.title)
+        scalar, value = _to_scalar_loss(self.loss, result, self.title)
         layers = layers_in(closed)
         verify_remat(remat, layers, self.title)
-        loss = computed_in(scalar, precision.compute, value)
+        loss = compute_in(scalar, precision.compute, value)
         traced = (closed, result) if loss is self.loss else None
-        return rematerialized(loss, remat, traced) if layers.marked or remat != AS_TRACED else loss
+        return rematerialize(loss, remat, traced) if layers.marked or remat != AS_TRACED else loss
 
     @property
     def _given(self) -> tuple[int, ...]:
@@ -209,7 +209,7 @@ class _Recipe:
         return initialize
 
 
-def _call(
+def _make_step(
     loss: Callable[..., Any],
     optimizer: optax.GradientTransformation,
     trees: tuple[Any, Any, Any],
@@ -231,7 +231,7 @@ def _call(
     return call
 
 
-def _scalar(loss: Callable[..., Any], result: Any, name: str) -> tuple[Callable[..., Any], Any]:
+def _to_scalar_loss(loss: Callable[..., Any], result: Any, name: str) -> tuple[Callable[..., Any], Any]:
     """The loss as a scalar function and what that returns, or a `TraceError` that says what it returns instead."""
     has_auxiliary = isinstance(result, tuple) and len(result) == 2
     value = result[0] if has_auxiliary else result
@@ -253,9 +253,9 @@ def _leaves_of(data: Callable[[int], Any], step: int, paths: list[str]) -> list[
     return leaves
 
 
-def _feed(data: Callable[[int], Any] | None, batch: _Leaves) -> Callable[[int], tuple[Any, ...]]:
+def _make_feed(data: Callable[[int], Any] | None, batch: _Leaves) -> Callable[[int], tuple[Any, ...]]:
     if data is not None:
         return lambda step: tuple(host_array(leaf) for leaf in _leaves_of(data, step, batch.paths))
     pairs = zip(batch.examples, batch.specs, strict=True)
-    examples = [synthetic(spec) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf, spec in pairs]
+    examples = [synthesize(spec) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf, spec in pairs]
     return lambda _step: tuple(each() if isinstance(each, Synthetic) else host_array(each) for each in examples)

@@ -9,10 +9,10 @@ from workbench.errors import TraceError
 from workbench.propagation.module.location import is_library
 
 
-def untraceable(error: Exception, name: str) -> TraceError:
+def untraceable_error(error: Exception, name: str) -> TraceError:
     """The `TraceError` to raise from `error`."""
     first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    line = _own_line(error)
+    line = _user_line(error)
     where = f" ({line})" if line else ""
     if isinstance(error, jax.errors.JAXTypeError):
         return TraceError(
@@ -35,7 +35,7 @@ def _ways_out(error: Exception, name: str) -> list[str]:
     return [alone]
 
 
-def _own_line(error: Exception) -> str:
+def _user_line(error: Exception) -> str:
     """The last line of the traceback that is in no installed library, `mine.py:42`; empty if there is none."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not is_library(each.filename)]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

@@ -11,7 +11,7 @@ from workbench.core.precision import Precision
 from workbench.core.program import Program
 from workbench.core.remat import Remat
 
-MOST = 8  # kept, so that going back to one is instant
+MOST_VARIANTS = 8  # kept, so that going back to one is instant
 
 
 class Variants:
@@ -22,7 +22,7 @@ class Variants:
 
     def __init__(self, make: Callable[[Remat, Precision], Program]) -> None:
         self._make = make
-        self._known = lru_cache(maxsize=MOST)(self._traced)
+        self._known = lru_cache(maxsize=MOST_VARIANTS)(self._trace)
 
     def __call__(self, remat: Remat, precision: Precision) -> Program:
         return self._known(remat, precision)
@@ -30,13 +30,13 @@ class Variants:
     def __reduce__(self) -> tuple[Any, ...]:
         return Variants, (self._make,)
 
-    def _traced(self, remat: Remat, precision: Precision) -> Program:
-        with _collections_paused():
+    def _trace(self, remat: Remat, precision: Precision) -> Program:
+        with _gc_paused():
             return replace(self._make(remat, precision), remat=remat, precision=precision, retrace=self)
 
 
 @contextmanager
-def _collections_paused() -> Iterator[None]:
+def _gc_paused() -> Iterator[None]:
     """Tracing makes many objects and hardly any garbage that goes in circles: looking for it again and again takes a sixth of the time."""
     was_on = gc.isenabled()
     gc.disable()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.analysis.plan_diff import Decided, PlanDiff
+from workbench.analysis.plan_diff import PlanDiff, PlanSetting
 
 
 def plan_diff_record(diff: PlanDiff) -> Mapping[str, Any]:
@@ -21,7 +21,7 @@ def plan_diff_record(diff: PlanDiff) -> Mapping[str, Any]:
     }
 
 
-def _plain(decided: Decided) -> Any:
+def _plain(decided: PlanSetting) -> Any:
     if decided is None or isinstance(decided, int):
         return decided
     return list(decided) if isinstance(decided, tuple) else str(decided)

@@ -178,7 +178,7 @@ class FleetExecutor:
         placed = ScheduledUnit(turn.model_run, turn.index, device.number, begin - began, end - began, turn.since - began)
         with self.scheduler.changed:
             self.scheduler.placed.append(placed)
-            model_run.job = model_run.job.measured(turn.index % len(model_run.job.units), end - begin)
+            model_run.job = model_run.job.with_unit_seconds(turn.index % len(model_run.job.units), end - begin)
         return placed
 
     def _noticed(self, returned: "Future[None]") -> None:

@@ -25,10 +25,10 @@ from workbench.engine.fleet.store import HostStore
 from workbench.engine.worker.failures import in_user_terms
 from workbench.errors import FleetError
 from workbench.multimodel import FleetEvent, FleetSchedule, Job, lower_bound, simulate
-from workbench.multimodel.exact import prepared
+from workbench.multimodel.exact import prepare_policy
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_commands import CommandQueue
-from workbench.multimodel.forecast import devices_of
+from workbench.multimodel.forecast import count_devices
 from workbench.multimodel.jobs import verify_names
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.multimodel.policies import policy_named
@@ -97,7 +97,7 @@ class FleetRun:
         self.jobs = [profile.job(each) for each in self.cuts]
         if fleet.policy == "exact" and train:
             self._say("solving for the shortest schedule")
-            self.executor.scheduler.policy = prepared(self.executor.scheduler.policy, self.jobs, len(self.devices))
+            self.executor.scheduler.policy = prepare_policy(self.executor.scheduler.policy, self.jobs, len(self.devices))
         for device in self.devices:
             device.speed = profile.inwards
         if train:
@@ -146,8 +146,8 @@ class FleetRun:
         count, names = len(self.devices), [each.model.name for each in self.model_runs]
         spared = [each.spared for each in self.model_runs]
         jobs = [each.planned(job) for each, job in zip(self.model_runs, self.jobs, strict=True)]
-        buffered, stand = self.fleet.double_buffer, FleetProgress.at_the_start(jobs, count, spared)
-        predicted = simulate(jobs, count, self.executor.scheduler.policy, double_buffer=buffered, happenings=comes, progress=stand)
+        buffered, stand = self.fleet.double_buffer, FleetProgress.at_start(jobs, count, spared)
+        predicted = simulate(jobs, count, self.executor.scheduler.policy, double_buffer=buffered, events=comes, progress=stand)
         bound = lower_bound(jobs, count, spared)
         lengths = tuple(each.length for each in jobs)
         self._tell(SchedulePredicted(tuple(names), count, bound, predicted.placed, self.times, tuple(spared), lengths))
@@ -271,7 +271,7 @@ def _devices(fleet: Fleet, *, train: bool) -> list[FleetDevice]:
         found = _attached(fleet)
     else:
         first = jax.local_devices()[0]
-        found = [first] * (min(devices_of(fleet), MOST_STOOD_IN) if first.platform == "cpu" else 1)
+        found = [first] * (min(count_devices(fleet), MOST_STOOD_IN) if first.platform == "cpu" else 1)
     return [FleetDevice(i, each, _budget(fleet, each)) for i, each in enumerate(found)]
 
 
@@ -281,7 +281,7 @@ def _attached(fleet: Fleet) -> list[jax.Device]:
     if fleet.devices is not None and fleet.devices > len(devices):
         attached = len(devices)
         raise FleetError(f"The fleet wants {fleet.devices} devices; {attached} are attached.", [f"give it {attached}", "attach more"])
-    return devices[: devices_of(fleet, len(devices))]
+    return devices[: count_devices(fleet, len(devices))]
 
 
 def _budget(fleet: Fleet, device: jax.Device) -> int | None:

@@ -94,7 +94,7 @@ class StagePrograms:
 
     def compile(self, task: TracedStageTask, name: str) -> CompiledTask:
         """One task; gradients that arrive for one value are added up first."""
-        whole = accumulate_grads(self.stage, task, self.parts, laid_out=self._constrained)
+        whole = accumulate_grads(self.stage, task, self.parts, lay_out=self._constrained)
         own = tuple(
             in_parts(self.param_slices[place], self.parts) if place in whole.split else self.param_slices[place] for place in whole.totals
         )

@@ -18,12 +18,12 @@ from workbench.engine.mpmd import stage_compile
 from workbench.engine.mpmd.stage_compile import CompiledTask, Compiler, StageDevices, StagePrograms, in_parts, stage_devices
 from workbench.engine.spmd.device_mesh import device_mesh
 from workbench.engine.spmd.placement import spread
-from workbench.pipeline.data_parallel_groups import parts_of
+from workbench.pipeline.data_parallel_groups import find_data_parallel_groups
 from workbench.pipeline.stage_costs import plan_starts
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
-from workbench.tracing.grad_accumulation.stage_sums import partial_sums
+from workbench.tracing.grad_accumulation.stage_sums import partial_sums_spec
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator, common_sums, owners, stage_update
 from workbench.tracing.stage_partition.stages import StagePartition, partition_network
@@ -97,7 +97,7 @@ class Stages:
         """The sum of a piece's gradients on a stage, and where it lies."""
         spec, place = accumulator(_param_slice_spec(self, param_slice)), param_slice_sharding(self, self.devices(stage), param_slice)
         parts = self.programs[stage].parts
-        return (partial_sums(spec, parts), in_parts(place, parts)) if param_slice in self.split(stage) else (spec, place)
+        return (partial_sums_spec(spec, parts), in_parts(place, parts)) if param_slice in self.split(stage) else (spec, place)
 
     def users_of_batch(self, leaf: int) -> tuple[tuple[int, NamedSharding], ...]:
         return tuple(
@@ -127,7 +127,7 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sampl
     sums = common_sums(plan.program)
     partition = partition_network(staged.network, plan_starts(staged))
     stages = Stages(plan, partition, schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks))
-    mesh, parts = sample.mesh if sample else device_mesh(plan), parts_of(staged)
+    mesh, parts = sample.mesh if sample else device_mesh(plan), find_data_parallel_groups(staged)
     for number in range(stages.count):
         tell(f"compiling stage {number + 1} of {stages.count}, forward", number / (2 * stages.count))
         devices = StageDevices(mesh, plan, sample.compiler) if sample else stage_devices(plan, mesh, spec.axis, number % spec.stages)

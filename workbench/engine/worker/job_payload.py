@@ -18,7 +18,7 @@ from workbench.engine.worker.pickling import dump_by_value
 from workbench.errors import EngineError
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_commands import AddModel
-from workbench.multimodel.forecast import devices_of
+from workbench.multimodel.forecast import count_devices
 from workbench.plan.plan import Plan
 from workbench.tracing.platform import NO_TPU, lacks_tpu
 
@@ -59,7 +59,7 @@ class WorkerJob:
         """Virtual CPU devices it needs where there is no accelerator."""
         if isinstance(self.subject, Plan):
             return self.subject.mesh.size
-        return devices_of(self.subject)
+        return count_devices(self.subject)
 
     @property
     def here(self) -> str:

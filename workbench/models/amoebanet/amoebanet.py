@@ -35,7 +35,7 @@ from workbench.models.data import photographs
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import batch_norm
 from workbench.models.layers.weights import Params
-from workbench.models.presets import chosen, verify_divides
+from workbench.models.presets import choose_preset, verify_divides
 from workbench.tracing import checkpoint_name, layer, trace_training
 
 LAYOUTS = (
@@ -50,7 +50,7 @@ some of what the plan reduces in the last."""
 HALVINGS = 5
 
 
-def _convolved(weights: Params, x: Any, stride: int = 1) -> Any:
+def _convolve(weights: Params, x: Any, stride: int = 1) -> Any:
     """x [batch, height, width, channels] rectified, convolved, normalised."""
     height, width, *_ = weights["w"].shape
     padding = ((height // 2,) * 2, (width // 2,) * 2)
@@ -60,22 +60,22 @@ def _convolved(weights: Params, x: Any, stride: int = 1) -> Any:
     return batch_norm(weights, checkpoint_name(made, "convolved"))
 
 
-def _narrowed(weights: Params, x: Any, stride: int = 1) -> Any:
+def _apply_bottleneck(weights: Params, x: Any, stride: int = 1) -> Any:
     """Through a bottleneck; its first kernel takes every `stride`-th place."""
-    x = _convolved(weights["narrow"], x)
+    x = _convolve(weights["narrow"], x)
     for number in range(len(weights) - 2):
-        x = _convolved(weights[f"kernel{number}"], x, 1 if number else stride)
-    return _convolved(weights["widen"], x)
+        x = _convolve(weights[f"kernel{number}"], x, 1 if number else stride)
+    return _convolve(weights["widen"], x)
 
 
-def _halved(weights: Params, x: Any) -> Any:
+def _halve_size(weights: Params, x: Any) -> Any:
     """Half the size: one half of the channels from the even places, the other from the odd ones."""
     x = jax.nn.relu(x)
     halves = [jnp.einsum("bhwc,co->bhwo", x[:, k::2, k::2], weights[name]["w"][0, 0]) for k, name in enumerate(("even", "odd"))]
     return batch_norm(weights["norm"], jnp.concatenate(halves, axis=-1))
 
 
-def _windows(x: Any, axis: int, window: int, stride: int, fill: float) -> list[Any]:
+def _slice_windows(x: Any, axis: int, window: int, stride: int, fill: float) -> list[Any]:
     """What stands at each place of a window along `axis`; a window of three reaches one place beyond the edge."""
     reach = window // 2 if window % 2 else 0
     wide = jnp.pad(x, [(reach, reach) if i == axis else (0, 0) for i in range(x.ndim)], constant_values=fill)
@@ -83,48 +83,48 @@ def _windows(x: Any, axis: int, window: int, stride: int, fill: float) -> list[A
     return [jax.lax.slice_in_dim(wide, k, k + last + 1, stride, axis) for k in range(window)]
 
 
-def _largest(x: Any, window: int, stride: int) -> Any:
+def _max_pool(x: Any, window: int, stride: int) -> Any:
     """Of each window, along one dimension after the other; by comparison of two, as the 3-D U-Net's pooling."""
     for axis in (1, 2):
-        x = reduce(jnp.maximum, _windows(x, axis, window, stride, -np.inf))
+        x = reduce(jnp.maximum, _slice_windows(x, axis, window, stride, -np.inf))
     return x
 
 
-def _average(x: Any) -> Any:
+def _average_pool(x: Any) -> Any:
     """Of each 3 x 3; what lies beyond the edge does not count."""
     for axis in (1, 2):
         size = x.shape[axis]
         counts = 3.0 - (np.arange(size) == 0) - (np.arange(size) == size - 1)
-        x = sum(_windows(x, axis, 3, 1, 0.0)) / counts.reshape([-1 if i == axis else 1 for i in range(x.ndim)]).astype(x.dtype)
+        x = sum(_slice_windows(x, axis, 3, 1, 0.0)) / counts.reshape([-1 if i == axis else 1 for i in range(x.ndim)]).astype(x.dtype)
     return x
 
 
-def _operated(name: str, weights: Params, x: Any, stride: int) -> Any:
+def _apply_operation(name: str, weights: Params, x: Any, stride: int) -> Any:
     match name:
         case "conv_1x1":
-            return _convolved(weights, x, stride)
+            return _convolve(weights, x, stride)
         case "conv_3x3" | "conv_1x7_7x1":
-            return _narrowed(weights, x, stride)
+            return _apply_bottleneck(weights, x, stride)
         case "max_2x2" | "max_3x3":
-            return _largest(x, int(name[-1]), stride)
+            return _max_pool(x, int(name[-1]), stride)
         case "average_3x3":
-            return _average(x)
+            return _average_pool(x)
     return x
 
 
-def _cell(weights: Params, before: Any, earlier: Any, cell: Cell) -> Any:
+def _apply_cell(weights: Params, before: Any, earlier: Any, cell: Cell) -> Any:
     """What a cell makes of what the one before it made, and the one before that."""
     with jax.named_scope("before"):
-        states = [_convolved(weights["before"], before)]
+        states = [_convolve(weights["before"], before)]
     with jax.named_scope("earlier"):
-        states.append((_halved if cell.reduced else _convolved)(weights["earlier"], earlier) if "earlier" in weights else earlier)
+        states.append((_halve_size if cell.reduced else _convolve)(weights["earlier"], earlier) if "earlier" in weights else earlier)
     for number in range(0, len(cell.operations), 2):
         pair = []
-        for place in (number, number + 1):
-            state, name = cell.operations[place]
-            with jax.named_scope(f"op{place}"):
+        for index in (number, number + 1):
+            state, name = cell.operations[index]
+            with jax.named_scope(f"op{index}"):
                 stride = 2 if cell.reduces and state < 2 else 1
-                pair.append(_operated(name, weights.get(f"op{place}", {}), states[state], stride))
+                pair.append(_apply_operation(name, weights.get(f"op{index}", {}), states[state], stride))
         states.append(pair[0] + pair[1])
     return jnp.concatenate([states[each] for each in JOINED[cell.reduces]], axis=-1)
 
@@ -132,13 +132,13 @@ def _cell(weights: Params, before: Any, earlier: Any, cell: Cell) -> Any:
 @cache
 def _layer(cell: Cell) -> Callable[..., Any]:
     """The same function for cells that are alike: JAX traces it once."""
-    return layer(partial(_cell, cell=cell))
+    return layer(partial(_apply_cell, cell=cell))
 
 
 def apply(params: Params, images: Any, config: AmoebaNetConfig) -> Any:
     """float32[batch, classes] of logits from [batch, height, width, image_channels]."""
     with jax.named_scope("stem/0"):
-        before = earlier = _convolved(params["stem"][0], images, 2)
+        before = earlier = _convolve(params["stem"][0], images, 2)
     for cell in cells_of(config):
         way, number = cell.path.split("/")
         with jax.named_scope(cell.path):
@@ -158,7 +158,7 @@ def build(*, preset: str = "tiny", batch: int | None = None, cells: int | None =
 
     Raises `DocumentError` for cells that do not go into three groups, or a size that cannot be halved as often as the network does.
     """
-    config = chosen(PRESETS, preset, batch=batch, cells=cells, size=size)
+    config = choose_preset(PRESETS, preset, batch=batch, cells=cells, size=size)
     verify_sizes(config)
     start = partial(init, config=config)
     specs = {

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 
 from workbench.models.amoebanet.config import JOINED, NORMAL, REDUCTION, AmoebaNetConfig
-from workbench.models.layers.weights import Params, count, draw, names
+from workbench.models.layers.weights import Params, count_parameters, draw, name_dims
 
 Table = tuple[dict[str, str], dict[str, int]]
 
@@ -107,14 +107,14 @@ def parameters(config: AmoebaNetConfig) -> int:
     >>> parameters(PRESETS["gpipe-18-208"])
     81505540
     """
-    return sum(count(*table) for table in tables(config).values())
+    return sum(count_parameters(*table) for table in tables(config).values())
 
 
 def dims(config: AmoebaNetConfig) -> dict[str, str]:
     """Path patterns to names, for parameters, optimiser state and batch."""
     named = {"batch/images": "batch height width image_channels", "batch/targets": "batch"}
     for path, (weights, _) in tables(config).items():
-        named |= names(weights, f"{path}/")
+        named |= name_dims(weights, f"{path}/")
     return named
 
 

@@ -29,8 +29,8 @@ from workbench.models.conformer.config import PRESETS, ConformerConfig
 from workbench.models.data import speech
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import batch_norm, layer_norm
-from workbench.models.layers.weights import Params, count, draw, names, under
-from workbench.models.presets import chosen
+from workbench.models.layers.weights import Params, count_parameters, draw, name_dims, nest_tables
+from workbench.models.presets import choose_preset
 from workbench.tracing import checkpoint_name, layer, trace_training
 
 LAYOUTS = (
@@ -56,7 +56,7 @@ CONVOLUTION = {
     "w2": "hidden_channels > d_model",
     "b2": "d_model",
 }
-LAYER = under(feed_forward1=FEED_FORWARD, attention=ATTENTION, convolution=CONVOLUTION, feed_forward2=FEED_FORWARD) | NORM
+LAYER = nest_tables(feed_forward1=FEED_FORWARD, attention=ATTENTION, convolution=CONVOLUTION, feed_forward2=FEED_FORWARD) | NORM
 """Each weight's path within its layer, and its dimensions."""
 
 
@@ -67,8 +67,8 @@ def sizes(config: ConformerConfig) -> dict[str, int]:
 
 def dims(*, scan: bool) -> dict[str, str]:
     """Path patterns to names, for parameters, optimiser state and batch; scanned layers have `layers` in front."""
-    layers = names(LAYER, "layers/", "layers") if scan else names(LAYER, "layers/*/")
-    return {"batch/frames": "batch seq features", "batch/targets": "batch seq", **names(EDGES), **layers}
+    layers = name_dims(LAYER, "layers/", "layers") if scan else name_dims(LAYER, "layers/*/")
+    return {"batch/frames": "batch seq features", "batch/targets": "batch seq", **name_dims(EDGES), **layers}
 
 
 def parameters(config: ConformerConfig) -> int:
@@ -77,7 +77,7 @@ def parameters(config: ConformerConfig) -> int:
     >>> round(parameters(PRESETS["bigssl-10b"]) / 1e9, 1)
     10.4
     """
-    return count(EDGES, sizes(config)) + config.layers * count(LAYER, sizes(config))
+    return count_parameters(EDGES, sizes(config)) + config.layers * count_parameters(LAYER, sizes(config))
 
 
 def init(key: Any, config: ConformerConfig, *, scan: bool) -> Params:
@@ -173,7 +173,7 @@ def build(
     *, preset: str = "tiny", scan: bool = True, batch: int | None = None, layers: int | None = None, seq: int | None = None
 ) -> Program:
     """A training step of a preset with AdamW, some of its sizes changed; nothing is allocated. Live runs train on drawn speech."""
-    config = chosen(PRESETS, preset, batch=batch, layers=layers, seq=seq)
+    config = choose_preset(PRESETS, preset, batch=batch, layers=layers, seq=seq)
     start = partial(init, config=config, scan=scan)
     specs = {
         "frames": jax.ShapeDtypeStruct((config.batch, config.seq, config.features), jnp.float32),

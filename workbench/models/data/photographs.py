@@ -30,14 +30,14 @@ def discs(batch: int, size: int, image_channels: int, seed: int = 0) -> Callable
     """A function from step to `{"images": float32[batch, height, width, image_channels], "targets": int32[batch, height, width]}`, 1 within
     a disc, by `(seed, step)` alone."""
 
-    def drawn(random: np.random.Generator) -> NDArray[np.bool_]:
+    def draw_disc_mask(random: np.random.Generator) -> NDArray[np.bool_]:
         centers, radii = random.uniform(0, size, (DISCS, 2, 1, 1)), size * random.uniform(0.1, 0.3, (DISCS, 1, 1))
         places = np.indices((size, size))
         return (((places - centers) ** 2).sum(1) < radii**2).any(0)
 
     def data(step: int) -> dict[str, NDArray[Any]]:
         random = np.random.default_rng((seed, step))
-        targets = np.stack([drawn(random) for _ in range(batch)]).astype(np.int32)
+        targets = np.stack([draw_disc_mask(random) for _ in range(batch)]).astype(np.int32)
         noise = random.standard_normal((*targets.shape, image_channels), dtype=np.float32)
         return {"images": targets[..., None].astype(np.float32) + 0.3 * noise, "targets": targets}
 

@@ -16,14 +16,14 @@ def batches(batch: int, size: int, image_channels: int, classes: int, seed: int 
 
     def data(step: int) -> dict[str, NDArray[Any]]:
         random = np.random.default_rng((seed, step))
-        targets = np.stack([_drawn(random, size, classes) for _ in range(batch)])
+        targets = np.stack([_draw_volume(random, size, classes) for _ in range(batch)])
         noise = random.standard_normal((*targets.shape, image_channels), dtype=np.float32)
         return {"volumes": targets[..., None].astype(np.float32) + 0.3 * noise, "targets": targets}
 
     return data
 
 
-def _drawn(random: np.random.Generator, size: int, classes: int) -> NDArray[np.int32]:
+def _draw_volume(random: np.random.Generator, size: int, classes: int) -> NDArray[np.int32]:
     """int32[depth, height, width]."""
     places = np.indices((size,) * 3)
     volume = np.zeros((size,) * 3, np.int32)

@@ -38,8 +38,8 @@ from workbench.models.layers.blocks import (
     rotate,
     softmax,
 )
-from workbench.models.layers.recompute import remat_policy, replayed
-from workbench.models.presets import chosen
+from workbench.models.layers.recompute import recompute_all, remat_policy
+from workbench.models.presets import choose_preset
 from workbench.tracing import trace_training
 
 
@@ -79,7 +79,7 @@ def _attention(weights: Params, x: Any, random: Any, config: DecoderConfig) -> A
     else:
         with jax.named_scope("core"):
             core = partial(_core, config=config)
-            mixed = (replayed(core) if config.recompute == "attention" else core)(query, key, value, random)
+            mixed = (recompute_all(core) if config.recompute == "attention" else core)(query, key, value, random)
     with jax.named_scope("output"):
         return jnp.einsum("bshqk,hqkd->bsd", mark(mixed, "mixed"), weights["wo"].astype(x.dtype))
 
@@ -99,7 +99,7 @@ def run_layers(params: Params, x: Any, config: DecoderConfig, key: Any = None) -
     dropout."""
     one: Callable[..., Any] = partial(layer, config=config)
     if config.recompute == "replay":
-        one = replayed(one)
+        one = recompute_all(one)
     elif config.recompute != "none":
         one = jax.checkpoint(one, policy=remat_policy(config.recompute))
     with jax.named_scope("layers"):
@@ -137,7 +137,7 @@ def build(
     seq: int | None = None,
 ) -> Program:
     """A training step of a preset with AdamW, some of its choices changed; nothing is allocated."""
-    config = chosen(PRESETS, preset, batch=batch, layers=layers, seq=seq, recompute=recompute or None)
+    config = choose_preset(PRESETS, preset, batch=batch, layers=layers, seq=seq, recompute=recompute or None)
     return training_step(config, scan=scan, name=f"decoder {preset}")
 
 

@@ -29,8 +29,8 @@ from workbench.errors import DocumentError
 from workbench.models.data import photographs
 from workbench.models.deep_unet.config import PRESETS, DeepUNetConfig
 from workbench.models.layers.normalization import instance_norm
-from workbench.models.layers.weights import Params, count, draw, names
-from workbench.models.presets import chosen, verify_divides
+from workbench.models.layers.weights import Params, count_parameters, draw, name_dims
+from workbench.models.presets import choose_preset, verify_divides
 from workbench.tracing import checkpoint_name, layer, trace_training
 
 LAYOUTS = (
@@ -77,14 +77,14 @@ def parameters(config: DeepUNetConfig) -> int:
     >>> parameters(PRESETS["torchgpipe-6-72"])
     362157516
     """
-    return sum(count(*table) for table in tables(config).values())
+    return sum(count_parameters(*table) for table in tables(config).values())
 
 
 def dims(config: DeepUNetConfig) -> dict[str, str]:
     """Path patterns to names, for parameters and batch."""
     named = {"batch/images": "batch height width image_channels", "batch/targets": "batch height width"}
     for path, (weights, _) in tables(config).items():
-        named |= names(weights, f"{path}/")
+        named |= name_dims(weights, f"{path}/")
     return named
 
 
@@ -102,7 +102,7 @@ def init(key: Any, config: DeepUNetConfig) -> Params:
 
 
 @layer
-def _convolved(weights: Params, x: Any) -> Any:
+def _convolve(weights: Params, x: Any) -> Any:
     """x [batch, height, width, channels] convolved, normalised, rectified."""
     made = jax.lax.conv_general_dilated(
         x, weights["w"].astype(x.dtype), (1, 1), ((1, 1), (1, 1)), dimension_numbers=("NHWC", "HWIO", "NHWC")
@@ -110,7 +110,7 @@ def _convolved(weights: Params, x: Any) -> Any:
     return jax.nn.leaky_relu(instance_norm({}, checkpoint_name(made, "convolved")))
 
 
-def _pooled(x: Any) -> Any:
+def _max_pool(x: Any) -> Any:
     """The largest of each 2 x 2."""
     for axis in (1, 2):
         pairs = x.reshape(*x.shape[:axis], x.shape[axis] // 2, 2, *x.shape[axis + 1 :])
@@ -118,7 +118,7 @@ def _pooled(x: Any) -> Any:
     return x
 
 
-def _doubled(x: Any) -> Any:
+def _upsample(x: Any) -> Any:
     """Each pixel four times."""
     batch, height, width, channels = x.shape
     wide = jnp.broadcast_to(x[:, :, None, :, None], (batch, height, 2, width, 2, channels))
@@ -133,10 +133,10 @@ def apply(params: Params, images: Any, config: DeepUNetConfig) -> Any:
         for number, weights in enumerate(params[level]):
             with jax.named_scope(f"{level}/{number}"):
                 if number == 0 and level.startswith("up"):
-                    x = jnp.concatenate([_doubled(x), skips.pop()], axis=-1)
+                    x = jnp.concatenate([_upsample(x), skips.pop()], axis=-1)
                 elif number == 0 and skips:
-                    x = _pooled(x)
-                x = _convolved(weights, x)
+                    x = _max_pool(x)
+                x = _convolve(weights, x)
         if level.startswith("down"):
             skips.append(x)
     with jax.named_scope("segment"):
@@ -159,7 +159,7 @@ def build(*, preset: str = "tiny", batch: int | None = None, convolutions: int |
 
     Raises `DocumentError` for a size that cannot be halved as often as the network does, or a single convolution a level.
     """
-    config = chosen(PRESETS, preset, batch=batch, convolutions=convolutions, size=size)
+    config = choose_preset(PRESETS, preset, batch=batch, convolutions=convolutions, size=size)
     verify_sizes(config)
     start = partial(init, config=config)
     specs = {

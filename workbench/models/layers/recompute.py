@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-KEPT = {
+SAVED_NAMES = {
     "kernels": (
         *("normal", "query", "key", "value", "shares", "mixed", "stream", "up", "hidden"),
         *("query_low", "pair_low", "query_latent", "pair_latent"),  # of a latent attention
@@ -17,7 +17,7 @@ KEPT = {
 """What a layer keeps for its backward pass besides its input, by `recompute`."""
 
 
-def replayed(compute: Callable[..., Any]) -> Callable[..., Any]:
+def recompute_all(compute: Callable[..., Any]) -> Callable[..., Any]:
     """`compute`, all of it computed again in the backward pass, what only its result needs included: `torch.utils.checkpoint`, which
     knows of no dead code. (`jax.checkpoint` leaves out what no gradient reads: of a layer its last product.)"""
 
@@ -25,9 +25,9 @@ def replayed(compute: Callable[..., Any]) -> Callable[..., Any]:
         result, pull = jax.vjp(compute, *jax.lax.optimization_barrier(operands))
         return pull(jax.lax.optimization_barrier((result, cotangent))[1])
 
-    again = jax.custom_vjp(compute)
-    again.defvjp(lambda *operands: (compute(*operands), operands), backward)
-    return again
+    recomputed = jax.custom_vjp(compute)
+    recomputed.defvjp(lambda *operands: (compute(*operands), operands), backward)
+    return recomputed
 
 
 def remat_policy(recompute: str) -> Any:
@@ -38,4 +38,4 @@ def remat_policy(recompute: str) -> Any:
             offload_src="device",
             offload_dst="pinned_host",
         )
-    return jax.checkpoint_policies.save_only_these_names(*KEPT[recompute])
+    return jax.checkpoint_policies.save_only_these_names(*SAVED_NAMES[recompute])

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 Params = dict[str, Any]
 
 
-def under(**parts: Mapping[str, str]) -> dict[str, str]:
+def nest_tables(**parts: Mapping[str, str]) -> dict[str, str]:
     """One table of several: each part's paths below its name."""
     return {f"{part}/{path}": dims for part, weights in parts.items() for path, dims in weights.items()}
 
 
-def names(weights: Mapping[str, str], prefix: str = "", stack: str = "") -> dict[str, str]:
+def name_dims(weights: Mapping[str, str], prefix: str = "", stack: str = "") -> dict[str, str]:
     """Paths under `prefix` to the names of dimensions, `stack` in front of them, as tracing takes them."""
     return {prefix + path: " ".join((stack + " " + dims).replace(">", "").split()) for path, dims in weights.items()}
 
@@ -29,24 +29,24 @@ def draw(key: Any, weights: Mapping[str, str], sizes: Mapping[str, int], *, gain
     `gain` 2 before rectifiers, He et al. 2015)."""
     params: Params = {}
     for number, (path, dims) in enumerate(weights.items()):
-        *rooms, name = path.split("/")
-        room = params
-        for each in rooms:
-            room = room.setdefault(each, {})
+        *parents, name = path.split("/")
+        node = params
+        for each in parents:
+            node = node.setdefault(each, {})
         summed, product, made = dims.partition(">")
         shape = tuple(sizes[dim] for dim in (summed + made).split())
         if not product:
-            room[name] = jnp.ones(shape) if name == "scale" else jnp.zeros(shape)
+            node[name] = jnp.ones(shape) if name == "scale" else jnp.zeros(shape)
         else:
-            spread = (gain / prod(sizes[dim] for dim in summed.split())) ** 0.5
-            room[name] = spread * jax.random.normal(jax.random.fold_in(key, number), shape)
+            stddev = (gain / prod(sizes[dim] for dim in summed.split())) ** 0.5
+            node[name] = stddev * jax.random.normal(jax.random.fold_in(key, number), shape)
     return params
 
 
-def count(weights: Mapping[str, str], sizes: Mapping[str, int]) -> int:
+def count_parameters(weights: Mapping[str, str], sizes: Mapping[str, int]) -> int:
     """The number of parameters in a table.
 
-    >>> count({"w1": "d_model > d_ff", "b1": "d_ff"}, {"d_model": 4, "d_ff": 16})
+    >>> count_parameters({"w1": "d_model > d_ff", "b1": "d_ff"}, {"d_model": 4, "d_ff": 16})
     80
     """
     return sum(prod(sizes[dim] for dim in dims.replace(">", "").split()) for dims in weights.values())

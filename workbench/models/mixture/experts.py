@@ -38,29 +38,29 @@ def _by_gather(weights: Params, x: Any, gates: Any, config: MixtureConfig) -> An
     """An expert takes of each sequence the `capacity` tokens that its router gives most (Megatron-LM's policy `probs`)."""
     with jax.named_scope("dispatch"):
         share, tokens = assign(gates, config)
-        sent = mark(kernel("permute", config, _take, x, tokens), "sent")
-        received = kernel("sort", config, _swap, mark(sent, "received"))
-        share = _swap(mark(mark(share, "share_sent"), "share_received"))
+        sent = mark(kernel("permute", config, _take_tokens, x, tokens), "sent")
+        received = kernel("sort", config, _swap_leading, mark(sent, "received"))
+        share = _swap_leading(mark(mark(share, "share_sent"), "share_received"))
     made = _expert_mlp(weights, mark(received, "sorted"), share, config)
     with jax.named_scope("combine"):
-        returned = mark(mark(kernel("sort", config, _swap, made), "made"), "returned")
-        return kernel("permute", config, lambda rows, at: _put(rows, at, config.seq), returned, tokens)
+        returned = mark(mark(kernel("sort", config, _swap_leading, made), "made"), "returned")
+        return kernel("permute", config, lambda rows, at: _sum_rows(rows, at, config.seq), returned, tokens)
 
 
 def _by_product(weights: Params, x: Any, gates: Any, config: MixtureConfig) -> Any:
     """An expert takes of each sequence the first `capacity` tokens that choose it, by products with a mask [batch, seq, experts,
     capacity] (GShard, Lepikhin et al. 2020, section 3.2)."""
     with jax.named_scope("dispatch"):
-        mask = checkpoint_name(placed(gates, config).astype(x.dtype), "mask")
+        mask = checkpoint_name(make_dispatch_mask(gates, config).astype(x.dtype), "mask")
         sent = mark(jnp.einsum("bsec,bsd->becd", mask, x), "sent")
-        received = mark(_swap(mark(sent, "received")), "sorted")
+        received = mark(_swap_leading(mark(sent, "received")), "sorted")
     made = _expert_mlp(weights, received, None, config)
     with jax.named_scope("combine"):
-        returned = mark(mark(_swap(made), "made"), "returned")
+        returned = mark(mark(_swap_leading(made), "made"), "returned")
         return jnp.einsum("bsec,becd->bsd", mask * gates[..., None].astype(x.dtype), returned)
 
 
-def placed(gates: Any, config: MixtureConfig) -> Any:
+def make_dispatch_mask(gates: Any, config: MixtureConfig) -> Any:
     """float32[batch, seq, experts, capacity]: 1 where a token has a place in an expert. First choices take theirs before second ones do,
     and earlier tokens before later ones (GShard, algorithm 1)."""
     gates = jax.lax.stop_gradient(gates)
@@ -76,7 +76,7 @@ def route(logits: Any, config: MixtureConfig) -> tuple[Any, Any]:
     float32[batch]: the sum over experts of the share of the choices and of the share of the scores it has, times `experts`."""
     scores = jax.nn.sigmoid(logits) if config.score == "sigmoid" else jax.nn.softmax(logits)
     scores = checkpoint_name(scores, "scores")
-    chosen = checkpoint_name(_chosen(jax.lax.stop_gradient(scores), config), "chosen")
+    chosen = checkpoint_name(_choose_experts(jax.lax.stop_gradient(scores), config), "chosen")
     gates = scores * chosen
     if config.score == "sigmoid":
         gates = gates / gates.sum(-1, keepdims=True)
@@ -85,17 +85,17 @@ def route(logits: Any, config: MixtureConfig) -> tuple[Any, Any]:
     return gates * config.scale, load
 
 
-def _chosen(scores: Any, config: MixtureConfig) -> Any:
+def _choose_experts(scores: Any, config: MixtureConfig) -> Any:
     """1 where an expert is one of the token's `top_k`, in the `top_groups` whose best experts together score most, else 0."""
     if config.top_groups:
         grouped = scores.reshape(*scores.shape[:2], config.groups, -1)
         best = -jnp.sort(-grouped)[..., : config.top_k // config.top_groups].sum(-1)
-        allowed = _top(best, config.top_groups)[..., None]
+        allowed = _mark_largest(best, config.top_groups)[..., None]
         scores = jnp.where(allowed > 0, grouped, -1.0).reshape(scores.shape)
-    return _top(scores, config.top_k)
+    return _mark_largest(scores, config.top_k)
 
 
-def _top(scores: Any, count: int) -> Any:
+def _mark_largest(scores: Any, count: int) -> Any:
     """1 at the `count` largest along the last dimension, 0 elsewhere."""
     return jax.nn.one_hot(_largest(scores, count), scores.shape[-1], dtype=scores.dtype).sum(-2)
 
@@ -110,24 +110,24 @@ def assign(gates: Any, config: MixtureConfig) -> tuple[Any, Any]:
     """Of each sequence and expert, float32 and int32 [batch, experts, capacity]: the largest weights, and the tokens they are of."""
     gates = jnp.swapaxes(gates, 1, 2)
     tokens = checkpoint_name(_largest(jax.lax.stop_gradient(gates), config.capacity), "tokens")
-    return _rows(gates, tokens), tokens
+    return _take_gates(gates, tokens), tokens
 
 
-def _take(x: Any, tokens: Any) -> Any:
+def _take_tokens(x: Any, tokens: Any) -> Any:
     """[batch, experts, capacity, d_model]: the rows of x [batch, seq, d_model] that `tokens` names."""
-    return jax.vmap(_picked)(x, tokens)
+    return jax.vmap(_gather_rows)(x, tokens)
 
 
-def _rows(gates: Any, tokens: Any) -> Any:
+def _take_gates(gates: Any, tokens: Any) -> Any:
     """[batch, experts, capacity]: what gates [batch, experts, seq] has at `tokens`."""
-    return jax.vmap(jax.vmap(_picked))(gates, tokens)
+    return jax.vmap(jax.vmap(_gather_rows))(gates, tokens)
 
 
-def _picked(values: Any, at: Any) -> Any:
+def _gather_rows(values: Any, at: Any) -> Any:
     return values.at[at].get(mode="promise_in_bounds")
 
 
-def _put(rows: Any, tokens: Any, seq: int) -> Any:
+def _sum_rows(rows: Any, tokens: Any, seq: int) -> Any:
     """[batch, seq, d_model]: the sum of each token's rows [batch, experts, capacity, d_model]."""
 
     def one(rows: Any, at: Any) -> Any:
@@ -136,7 +136,7 @@ def _put(rows: Any, tokens: Any, seq: int) -> Any:
     return jax.vmap(one)(rows, tokens)
 
 
-def _swap(x: Any) -> Any:
+def _swap_leading(x: Any) -> Any:
     """Each expert's tokens of all sequences beside each other, or each sequence's again."""
     return jnp.swapaxes(x, 0, 1)
 

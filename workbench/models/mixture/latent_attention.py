@@ -18,7 +18,7 @@ from workbench.models.mixture.config import MixtureConfig
 
 def attention(weights: Params, x: Any, config: MixtureConfig) -> Any:
     """[batch, seq, d_model] from the same."""
-    query, key, value = (_of_latents if config.attention == "latent" else _of_heads)(weights, x, config)
+    query, key, value = (_project_latents if config.attention == "latent" else _project_heads)(weights, x, config)
     if "attention" in config.fused.split():
         mixed = flash_attention(query, key, value)
     else:
@@ -28,7 +28,7 @@ def attention(weights: Params, x: Any, config: MixtureConfig) -> Any:
         return jnp.einsum("bshk,hkd->bsd", mark(mixed, "mixed").squeeze(3), weights["wo"].astype(x.dtype))
 
 
-def _of_heads(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+def _project_heads(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
     """Queries, keys and values [batch, seq, heads, 1, d_head]."""
     with jax.named_scope("query_key_value"):
         product = jnp.einsum("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
@@ -37,15 +37,15 @@ def _of_heads(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any,
         return mark(query, "query"), mark(key, "key"), mark(value, "value")
 
 
-def _of_latents(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+def _project_latents(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
     """Queries and keys [batch, seq, heads, 1, d_query], values [batch, seq, heads, 1, d_value]."""
     with jax.named_scope("latents"):
-        query_low, pair_low, key_position = _latents(weights, x, config)
+        query_low, pair_low, key_position = _project_down(weights, x, config)
     with jax.named_scope("query_key_value"):
-        return _query_key_value(weights, query_low, pair_low, key_position, config)
+        return _project_up(weights, query_low, pair_low, key_position, config)
 
 
-def _latents(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+def _project_down(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
     """Normalised latents [batch, seq, q_rank] and [batch, seq, kv_rank], and the position of the keys [batch, seq, d_rotary]."""
     query_low = mark(jnp.einsum("bsd,dr->bsr", x, weights["wq_down"].astype(x.dtype)), "query_low")
     both = mark(jnp.einsum("bsd,dr->bsr", x, weights["wkv_down"].astype(x.dtype)), "pair_low")
@@ -57,20 +57,20 @@ def _latents(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, 
     )
 
 
-def _query_key_value(weights: Params, query_low: Any, pair_low: Any, position: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+def _project_up(weights: Params, query_low: Any, pair_low: Any, position: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
     """The two latents projected up; positions turned."""
     query = jnp.einsum("bsr,rhk->bshk", query_low, weights["wq_up"].astype(query_low.dtype))
     pair = jnp.einsum("bsr,rhk->bshk", pair_low, weights["wkv_up"].astype(pair_low.dtype))
 
-    def turned_query(query: Any) -> Any:
-        plain, turning = jax.lax.split(query, (config.d_head, config.d_rotary), axis=3)
-        return jnp.concatenate([plain, rotate(turning)], 3)
+    def rotate_query(query: Any) -> Any:
+        plain, rotary = jax.lax.split(query, (config.d_head, config.d_rotary), axis=3)
+        return jnp.concatenate([plain, rotate(rotary)], 3)
 
-    def key_and_value(pair: Any, position: Any) -> tuple[Any, Any]:
+    def make_key_and_value(pair: Any, position: Any) -> tuple[Any, Any]:
         plain, value = jax.lax.split(pair, (config.d_head, config.d_value), axis=3)
         shared = jnp.broadcast_to(rotate(position)[:, :, None], (*plain.shape[:3], config.d_rotary))
         return jnp.concatenate([plain, shared], 3), value
 
-    query = kernel("rotary", config, turned_query, query)
-    key, value = kernel("rotary", config, key_and_value, pair, position)
+    query = kernel("rotary", config, rotate_query, query)
+    key, value = kernel("rotary", config, make_key_and_value, pair, position)
     return mark(query, "query")[:, :, :, None], mark(key, "key")[:, :, :, None], mark(value, "value")[:, :, :, None]

@@ -21,7 +21,7 @@ from workbench.models.mixture.config import PRESETS, MixtureConfig
 from workbench.models.mixture.experts import experts
 from workbench.models.mixture.latent_attention import attention
 from workbench.models.mixture.weights import dims, init
-from workbench.models.presets import chosen
+from workbench.models.presets import choose_preset
 from workbench.tracing import layer, trace_training
 
 
@@ -95,7 +95,7 @@ def build(
     seq: int | None = None,
 ) -> Program:
     """A training step of a preset with AdamW, some of its choices changed; nothing is allocated."""
-    config = chosen(PRESETS, preset, batch=batch, layers=layers, seq=seq, recompute=recompute or None)
+    config = choose_preset(PRESETS, preset, batch=batch, layers=layers, seq=seq, recompute=recompute or None)
     start = partial(init, config=config, scan=scan)
     tokens = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32)
     return trace_training(

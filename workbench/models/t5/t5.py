@@ -25,8 +25,8 @@ from workbench.core.program import Program
 from workbench.models.data import text
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import rms_norm
-from workbench.models.layers.weights import Params, count, draw, names, under
-from workbench.models.presets import chosen
+from workbench.models.layers.weights import Params, count_parameters, draw, name_dims, nest_tables
+from workbench.models.presets import choose_preset
 from workbench.models.t5.config import PRESETS, T5Config
 from workbench.tracing import checkpoint_name, layer, trace_training
 
@@ -46,8 +46,8 @@ CROSS = {
     "wo": "heads d_head > d_model",
 }
 MLP = {"norm/scale": "d_model", "w1": "d_model > gate_up d_ff", "w2": "d_ff > d_model"}
-ENCODER = under(attention=ATTENTION, mlp=MLP)
-DECODER = under(attention=ATTENTION, cross=CROSS, mlp=MLP)
+ENCODER = nest_tables(attention=ATTENTION, mlp=MLP)
+DECODER = nest_tables(attention=ATTENTION, cross=CROSS, mlp=MLP)
 """Each weight's path within its layer, and its dimensions."""
 
 
@@ -64,9 +64,14 @@ def sizes(config: T5Config) -> dict[str, int]:
 
 def dims(config: T5Config, *, scan: bool) -> dict[str, str]:
     """Path patterns to names, for parameters, optimiser state and batch; scanned layers have `layers` in front."""
-    named = {"batch/source": "batch seq", "batch/tokens": "batch target_seq", "batch/targets": "batch target_seq", **names(edges(config))}
+    named = {
+        "batch/source": "batch seq",
+        "batch/tokens": "batch target_seq",
+        "batch/targets": "batch target_seq",
+        **name_dims(edges(config)),
+    }
     for side, table in {"encoder": ENCODER, "decoder": DECODER}.items():
-        named |= names(table, f"{side}/", "layers") if scan else names(table, f"{side}/*/")
+        named |= name_dims(table, f"{side}/", "layers") if scan else name_dims(table, f"{side}/*/")
     return named
 
 
@@ -76,8 +81,8 @@ def parameters(config: T5Config) -> int:
     >>> round(parameters(PRESETS["t5-base"]) / 1e6), round(parameters(PRESETS["t5-300b"]) / 1e9)
     (223, 291)
     """
-    both = sum(count(table, sizes(config)) for table in (ENCODER, DECODER))
-    return count(edges(config), sizes(config)) + config.layers * both
+    both = sum(count_parameters(table, sizes(config)) for table in (ENCODER, DECODER))
+    return count_parameters(edges(config), sizes(config)) + config.layers * both
 
 
 def init(key: Any, config: T5Config, *, scan: bool) -> Params:
@@ -104,8 +109,8 @@ def buckets(distance: Any, number: int, *, both_ways: bool) -> Any:
 def _bias(table: Any, seq: int, *, both_ways: bool) -> Any:
     """float32[heads, seq, seq], to add to scores; without `both_ways` also -1e9 where a key comes after the query."""
     distance = jnp.arange(seq)[None, :] - jnp.arange(seq)[:, None]
-    chosen = jax.nn.one_hot(buckets(distance, table.shape[0], both_ways=both_ways), table.shape[0])
-    bias = jnp.einsum("stn,nh->hst", chosen, table)
+    bucket_mask = jax.nn.one_hot(buckets(distance, table.shape[0], both_ways=both_ways), table.shape[0])
+    bias = jnp.einsum("stn,nh->hst", bucket_mask, table)
     return bias if both_ways else bias + jnp.where(distance > 0, -1e9, 0.0)
 
 
@@ -164,7 +169,7 @@ def _layer(weights: Params, x: Any, bias: Any, memory: Any = None) -> Any:
         return x + _mlp(weights["mlp"], x)
 
 
-def _run(layers: Any, x: Any, *context: Any) -> Any:
+def _run_layers(layers: Any, x: Any, *context: Any) -> Any:
     """All layers of one side, scanned if they are stacked."""
     one_layer = layer(_layer)
     if isinstance(layers, dict):
@@ -186,10 +191,10 @@ def apply(params: Params, source: Any, tokens: Any, config: T5Config) -> Any:
     table = table.astype(config.compute or table.dtype)
     with jax.named_scope("encoder"):
         bias = _bias(params["encoder_bias"]["table"], config.seq, both_ways=True)
-        memory = rms_norm(params["encoder_end"], _run(params["encoder"], _embed(table, source), bias))
+        memory = rms_norm(params["encoder_end"], _run_layers(params["encoder"], _embed(table, source), bias))
     with jax.named_scope("decoder"):
         bias = _bias(params["decoder_bias"]["table"], config.target_seq, both_ways=False)
-        x = rms_norm(params["decoder_end"], _run(params["decoder"], _embed(table, tokens), bias, memory))
+        x = rms_norm(params["decoder_end"], _run_layers(params["decoder"], _embed(table, tokens), bias, memory))
     with jax.named_scope("head"):
         weights = table.T * config.d_model**-0.5 if config.tied else params["head"]["w"].astype(x.dtype)
         return jnp.einsum("bsd,dv->bsv", x, weights, preferred_element_type=jnp.float32)
@@ -214,7 +219,7 @@ def continuations(config: T5Config) -> Callable[[int], dict[str, Any]]:
 
 def build(*, preset: str = "tiny", scan: bool = True, batch: int | None = None, layers: int | None = None) -> Program:
     """A training step of a preset with AdamW, some of its sizes changed; nothing is allocated."""
-    config = chosen(PRESETS, preset, batch=batch, layers=layers)
+    config = choose_preset(PRESETS, preset, batch=batch, layers=layers)
     start = partial(init, config=config, scan=scan)
     source, target = (jax.ShapeDtypeStruct((config.batch, length), jnp.int32) for length in (config.seq, config.target_seq))
     return trace_training(

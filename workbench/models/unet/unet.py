@@ -26,8 +26,8 @@ from workbench.core.program import Program
 from workbench.models.data import scans
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import batch_norm, instance_norm
-from workbench.models.layers.weights import Params, count, draw, names
-from workbench.models.presets import chosen, verify_divides
+from workbench.models.layers.weights import Params, count_parameters, draw, name_dims
+from workbench.models.presets import choose_preset, verify_divides
 from workbench.models.unet.config import PRESETS, UNetConfig
 from workbench.tracing import checkpoint_name, layer, trace_training
 
@@ -70,7 +70,7 @@ def dims(config: UNetConfig) -> dict[str, str]:
     """Path patterns to names, for parameters, optimiser state and batch."""
     named = {"batch/volumes": "batch depth height width image_channels", "batch/targets": "batch depth height width"}
     for path, (weights, _) in tables(config).items():
-        named |= names(weights, f"{path}/")
+        named |= name_dims(weights, f"{path}/")
     return named
 
 
@@ -80,7 +80,7 @@ def parameters(config: UNetConfig) -> int:
     >>> parameters(PRESETS["cicek-2016"])
     19069955
     """
-    return sum(count(*table) for table in tables(config).values())
+    return sum(count_parameters(*table) for table in tables(config).values())
 
 
 def init(key: Any, config: UNetConfig) -> Params:
@@ -96,7 +96,7 @@ def init(key: Any, config: UNetConfig) -> Params:
     return found
 
 
-def _convolved(weights: Params, x: Any, config: UNetConfig, stride: int = 1) -> Any:
+def _convolve(weights: Params, x: Any, config: UNetConfig, stride: int = 1) -> Any:
     """x [batch, depth, height, width, channels] convolved, normalised, rectified; one zero is padded on each side."""
     made = jax.lax.conv_general_dilated(
         x, weights["w"].astype(x.dtype), (stride,) * 3, ((1, 1),) * 3, dimension_numbers=("NDHWC", "DHWIO", "NDHWC")
@@ -107,12 +107,12 @@ def _convolved(weights: Params, x: Any, config: UNetConfig, stride: int = 1) -> 
 
 def _level(weights: Params, x: Any, config: UNetConfig, stride: int = 1) -> Any:
     with jax.named_scope("conv1"):
-        x = _convolved(weights["conv1"], x, config, stride)
+        x = _convolve(weights["conv1"], x, config, stride)
     with jax.named_scope("conv2"):
-        return _convolved(weights["conv2"], x, config)
+        return _convolve(weights["conv2"], x, config)
 
 
-def _pooled(x: Any) -> Any:
+def _max_pool(x: Any) -> Any:
     """The largest of each 2 x 2 x 2, along one dimension of space after the other; the windows do not overlap.
 
     The gradient of `max` over a dimension finds the largest again by equality, and divides by how many there are: none, if what is computed
@@ -124,7 +124,7 @@ def _pooled(x: Any) -> Any:
     return x
 
 
-def _widened(weights: Params, x: Any) -> Any:
+def _upsample(weights: Params, x: Any) -> Any:
     """Twice the size along each dimension of space, by windows that do not overlap: a product and a transposition."""
     batch, *size, _ = x.shape
     made = jnp.einsum("bdhwc,xyzco->bdxhywzo", x, weights["w"].astype(x.dtype))
@@ -138,7 +138,7 @@ def apply(params: Params, volumes: Any, config: UNetConfig) -> Any:
     for number, weights in enumerate(params["down"]):
         halved = number > 0
         with jax.named_scope(f"down/{number}"):
-            x = _pooled(x) if halved and config.pool == "max" else x
+            x = _max_pool(x) if halved and config.pool == "max" else x
             stride = 2 if halved and config.pool == "stride" else 1
             x = layer(partial(_level, config=config, stride=stride))(weights, x)
         skips.append(x)
@@ -146,7 +146,7 @@ def apply(params: Params, volumes: Any, config: UNetConfig) -> Any:
         weights = params["up"][number]
         with jax.named_scope(f"up/{number}"):
             with jax.named_scope("widen"):
-                wide = _widened(weights["widen"], x)
+                wide = _upsample(weights["widen"], x)
             x = layer(partial(_level, config=config))(weights, jnp.concatenate([wide, skips[number]], axis=-1))
     with jax.named_scope("head"):
         logits = jnp.einsum("bdhwc,co->bdhwo", x, params["head"]["w"].astype(x.dtype), preferred_element_type=jnp.float32)
@@ -163,7 +163,7 @@ def build(*, preset: str = "tiny", batch: int | None = None, size: int | None = 
 
     Raises `DocumentError` for a size that cannot be halved as often as the network does.
     """
-    config = chosen(PRESETS, preset, batch=batch, size=size)
+    config = choose_preset(PRESETS, preset, batch=batch, size=size)
     verify_size(config)
     start, space = partial(init, config=config), (config.size,) * 3
     specs = {

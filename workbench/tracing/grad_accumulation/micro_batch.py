@@ -48,11 +48,11 @@ def moving_average(x: Any, average: Any, value: Any) -> Any:
     2.0
     """
     average = checkpoint_name(jax.numpy.asarray(average), AVERAGE)
-    return _followed(x, average, jax.lax.stop_gradient(value).astype(average.dtype))
+    return _follow_average(x, average, jax.lax.stop_gradient(value).astype(average.dtype))
 
 
 @jax.custom_vjp  # type: ignore[untyped-decorator]
-def _followed(x: Any, average: Any, value: Any) -> Any:  # noqa: ARG001 - they matter to the derivative
+def _follow_average(x: Any, average: Any, value: Any) -> Any:  # noqa: ARG001 - they matter to the derivative
     return x
 
 
@@ -64,4 +64,4 @@ def _backward(gap: Any, cotangent: Any) -> tuple[Any, Any, Any]:
     return cotangent, gap, jax.numpy.zeros_like(gap)
 
 
-_followed.defvjp(_forward, _backward)
+_follow_average.defvjp(_forward, _backward)

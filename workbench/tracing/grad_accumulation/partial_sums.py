@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend import core as jex_core
 
-from workbench.tracing.jaxpr.equations import closed_jaxpr, needed
+from workbench.tracing.jaxpr.equations import closed_jaxpr, select_needed
 from workbench.tracing.jaxpr.inlining import inline
 from workbench.tracing.stage_partition.stage_tasks import TracedStageTask
 
-_SHAPES = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "split", "unstack", "reduce_sum")
-_CARRYING = ("neg", "convert_element_type", "copy", *_SHAPES)
-_ONE_SUM = {**dict.fromkeys(_CARRYING, (0,)), "mul": (0, 1), "div": (0,)}  # which operand may be
-_ALL_SUMS = ("add", "add_any", "sub", "concatenate")  # where every operand is
+_SHAPE_OPS = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "split", "unstack", "reduce_sum")
+_LINEAR_OPS = ("neg", "convert_element_type", "copy", *_SHAPE_OPS)
+_SUM_OPERANDS = {**dict.fromkeys(_LINEAR_OPS, (0,)), "mul": (0, 1), "div": (0,)}  # which operand may be
+_ADDITION_OPS = ("add", "add_any", "sub", "concatenate")  # where every operand is
 
 
 @dataclass(frozen=True)
@@ -33,31 +33,31 @@ class DataParallelGroups:
     param_slices: frozenset[int] = frozenset()
 
 
-WHOLE = DataParallelGroups()
+NO_GROUPS = DataParallelGroups()
 
 
-def in_parts(task: TracedStageTask, count: int, batch: int, places: Collection[int]) -> tuple[TracedStageTask, frozenset[int]]:
+def split_gradients(task: TracedStageTask, count: int, batch: int, places: Collection[int]) -> tuple[TracedStageTask, frozenset[int]]:
     """The task with gradients of these `places` as `count` partial sums along a new first dimension, and of which places it has them so.
 
     `batch` is the size of the micro-batch: the dimension summed over is as large, or comes first and is a multiple of it.
     """
-    wanted = {i: place for i, (group, place) in enumerate(task.gives) if group == "gradient" and place in places}
-    if count < 2 or not batch or batch % count or not wanted:
+    gradients = {i: position for i, (group, position) in enumerate(task.gives) if group == "gradient" and position in places}
+    if count < 2 or not batch or batch % count or not gradients:
         return task, frozenset()
     closed = jax.make_jaxpr(task.call)(*task.specs)
     eqns, constants, outvars = inline(closed)
-    parting = _Parting(closed.jaxpr, {var: eqn for eqn in eqns for var in eqn.outvars}, count, batch)
-    sums = {i: found for i in wanted if (found := parting.of(outvars[i])) is not None}
+    splitter = _GradientSplitter(closed.jaxpr, {var: eqn for eqn in eqns for var in eqn.outvars}, count, batch)
+    sums = {i: found for i in gradients if (found := splitter.split(outvars[i])) is not None}
     read = list(dict.fromkeys(var for each in sums.values() for var in each.read))
     others = [var for i, var in enumerate(outvars) if i not in sums]
-    whole = closed_jaxpr(closed.jaxpr, constants, closed.jaxpr.invars, needed(eqns, [*others, *read]), [*others, *read])
+    whole = closed_jaxpr(closed.jaxpr, constants, closed.jaxpr.invars, select_needed(eqns, [*others, *read]), [*others, *read])
 
     def call(*values: Any) -> tuple[Any, ...]:
         found = jex_core.jaxpr_as_fun(whole)(*values)
         known, rest = dict(zip(read, found[len(others) :], strict=True)), iter(found[: len(others)])
         return tuple(sums[i].make(known) if i in sums else next(rest) for i in range(len(outvars)))
 
-    return replace(task, call=call), frozenset(wanted[i] for i in sums)
+    return replace(task, call=call), frozenset(gradients[i] for i in sums)
 
 
 class _Operand(NamedTuple):
@@ -70,7 +70,7 @@ class _Operand(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Parting:
+class _GradientSplitter:
     """`made`: the equation that makes each variable of `jaxpr`."""
 
     jaxpr: Any
@@ -78,32 +78,32 @@ class _Parting:
     count: int
     batch: int
 
-    def of(self, atom: Any) -> _Operand | None:
+    def split(self, atom: Any) -> _Operand | None:
         """A variable as partial sums; `None` where it is no sum over the batch."""
-        eqn = self._maker(atom)
-        operands = None if eqn is None else self._operands(eqn)
+        eqn = self._find_maker(atom)
+        operands = None if eqn is None else self._split_operands(eqn)
         if eqn is None or operands is None:
             return None
-        read, place = tuple(var for each in operands for var in each.read), eqn.outvars.index(atom)
-        return _Operand(read, lambda values: self._on_each_part(eqn, operands, [each.make(values) for each in operands])[place])
+        read, index = tuple(var for each in operands for var in each.read), eqn.outvars.index(atom)
+        return _Operand(read, lambda values: self._apply_to_parts(eqn, operands, [each.make(values) for each in operands])[index])
 
-    def _maker(self, atom: Any) -> Any:
+    def _find_maker(self, atom: Any) -> Any:
         return None if isinstance(atom, jex_core.Literal) else self.made.get(atom)
 
-    def _operands(self, eqn: Any) -> list[_Operand] | None:
+    def _split_operands(self, eqn: Any) -> list[_Operand] | None:
         """What an equation takes where it is done part by part, if it can be."""
         name = eqn.primitive.name
-        if (dims := self._summed(eqn)) is not None:
+        if (dims := self._find_summed_dims(eqn)) is not None:
             return [self._slice_operand(each, dim) for each, dim in zip(eqn.invars, dims, strict=True)]
-        if name in _ALL_SUMS:
-            terms = [self.of(each) for each in eqn.invars]
+        if name in _ADDITION_OPS:
+            terms = [self.split(each) for each in eqn.invars]
             return [each for each in terms if each is not None] if None not in terms else None
-        for place in (0,) if _pads_with_zeros(eqn) else _ONE_SUM.get(name, ()):
-            if (inner := self.of(eqn.invars[place])) is not None:
-                return [inner if i == place else self._slice_operand(each, None) for i, each in enumerate(eqn.invars)]
+        for index in (0,) if _pads_with_zeros(eqn) else _SUM_OPERANDS.get(name, ()):
+            if (inner := self.split(eqn.invars[index])) is not None:
+                return [inner if i == index else self._slice_operand(each, None) for i, each in enumerate(eqn.invars)]
         return None
 
-    def _summed(self, eqn: Any) -> Sequence[int | None] | None:
+    def _find_summed_dims(self, eqn: Any) -> Sequence[int | None] | None:
         """Of each operand the dimension along which the batch is summed over, `None` for one without; `None` if it is not."""
         match eqn.primitive.name:
             case "dot_general":
@@ -113,13 +113,13 @@ class _Parting:
             case "reduce_sum":
                 return next(((dim,) for dim in sorted(eqn.params["axes"]) if self._is_batch(eqn.invars[0], dim)), None)
             case "scatter-add":
-                return self._scattered(eqn)
+                return self._find_scattered_dims(eqn)
         return None
 
-    def _scattered(self, eqn: Any) -> Sequence[int | None] | None:
+    def _find_scattered_dims(self, eqn: Any) -> Sequence[int | None] | None:
         """Rows added up, beginning with zeros: the gradient of a table that was looked up."""
         table, indices, updates = eqn.invars
-        numbers, maker = eqn.params["dimension_numbers"], self._maker(table)
+        numbers, maker = eqn.params["dimension_numbers"], self._find_maker(table)
         is_empty = maker is not None and maker.primitive.name == "broadcast_in_dim" and getattr(maker.invars[0], "val", None) == 0
         if not is_empty or numbers.operand_batching_dims or indices.aval.ndim < 2 or not self._is_batch(indices, 0):
             return None
@@ -143,12 +143,14 @@ class _Parting:
             return _Operand((), lambda _: atom.val, None)
         return _Operand((atom,), make, dim)
 
-    def _on_each_part(self, eqn: Any, operands: Sequence[_Operand], values: Sequence[Any]) -> Sequence[Any]:
+    def _apply_to_parts(self, eqn: Any, operands: Sequence[_Operand], values: Sequence[Any]) -> Sequence[Any]:
         """The results of one equation, under its own name."""
         invars = [each if isinstance(each, jex_core.Literal) else jex_core.Var(each.aval) for each in eqn.invars]
-        taken = [i for i, each in enumerate(invars) if not isinstance(each, jex_core.Literal)]
-        alone = closed_jaxpr(self.jaxpr, {}, [invars[i] for i in taken], [eqn.replace(invars=invars)], eqn.outvars)
-        results: Sequence[Any] = jax.vmap(jex_core.jaxpr_as_fun(alone), [operands[i].dim for i in taken])(*(values[i] for i in taken))
+        arguments = [i for i, each in enumerate(invars) if not isinstance(each, jex_core.Literal)]
+        alone = closed_jaxpr(self.jaxpr, {}, [invars[i] for i in arguments], [eqn.replace(invars=invars)], eqn.outvars)
+        results: Sequence[Any] = jax.vmap(jex_core.jaxpr_as_fun(alone), [operands[i].dim for i in arguments])(
+            *(values[i] for i in arguments)
+        )
         return results
 
 

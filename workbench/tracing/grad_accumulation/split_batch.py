@@ -23,18 +23,18 @@ def micro_batch_leaves(leaf: Any, split: Split, micro_batches: int) -> list[Any]
         at = (slice(None),) * split.dim
         return [leaf[(*at, slice(i * size, (i + 1) * size))] for i in range(micro_batches)]
     if split.folds and micro_batches > 1:
-        return [_folded(leaf, i) for i in range(micro_batches)]
+        return [_fold_key(leaf, i) for i in range(micro_batches)]
     return [leaf] * micro_batches
 
 
-def _folded(key: Any, number: int) -> Any:
+def _fold_key(key: Any, number: int) -> Any:
     """Keys of this micro-batch's own, of the form they came in."""
     if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
-        return _fold_all(key, number)
-    return np.asarray(jax.random.key_data(_fold_all(jax.random.wrap_key_data(jax.numpy.asarray(key)), number)))
+        return _fold_each(key, number)
+    return np.asarray(jax.random.key_data(_fold_each(jax.random.wrap_key_data(jax.numpy.asarray(key)), number)))
 
 
-def _fold_all(keys: Any, number: int) -> Any:
+def _fold_each(keys: Any, number: int) -> Any:
     fold = jax.random.fold_in
     for _ in keys.shape:
         fold = jax.vmap(fold, in_axes=(0, None))

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from workbench.tracing.grad_accumulation.partial_sums import WHOLE, DataParallelGroups, in_parts
+from workbench.tracing.grad_accumulation.partial_sums import NO_GROUPS, DataParallelGroups, split_gradients
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import accumulator
 
@@ -37,23 +37,23 @@ class GradAccumulation:
 def accumulate_grads(
     stage: StageTasks,
     task: TracedStageTask,
-    parts: DataParallelGroups = WHOLE,
+    parts: DataParallelGroups = NO_GROUPS,
     *,
-    apart: bool = False,
-    laid_out: Callable[[Call], Call] = lambda call: call,
+    add_separately: bool = False,
+    lay_out: Callable[[Call], Call] = lambda call: call,
 ) -> GradAccumulation:
-    """One of the stage's tasks; of a forward one nothing is added up. `apart`: gradients are made before they are added; `laid_out` is what
-    is done to the task before."""
+    """One of the stage's tasks; of a forward one nothing is added up. `add_separately`: gradients are made before they are added; `lay_out`
+    is what is done to the task before."""
     task, split = split_task(stage, task, parts)
-    task = replace(task, call=laid_out(task.call))
-    counts = [_arrivals(stage, place) if group == "arriving" else 1 for group, place in task.reads]
+    task = replace(task, call=lay_out(task.call))
+    counts = [_count_arrivals(stage, place) if group == "arriving" else 1 for group, place in task.reads]
     totals = tuple(place for group, place in task.gives if group == "gradient")
     return GradAccumulation(
-        _call(task, counts, len(totals), apart=apart),
+        _make_call(task, counts, len(totals), add_separately=add_separately),
         totals,
         split,
         tuple(
-            partial_sums(accumulator(stage.param_slices[place]), parts) if place in split else accumulator(stage.param_slices[place])
+            partial_sums_spec(accumulator(stage.param_slices[place]), parts) if place in split else accumulator(stage.param_slices[place])
             for place in totals
         ),
         tuple(each for each, count in zip(task.reads, counts, strict=True) for _ in range(count)),
@@ -66,7 +66,7 @@ def split_task(stage: StageTasks, task: TracedStageTask, parts: DataParallelGrou
     """The task with its gradients as partial sums where they can be, and places of those."""
     network = stage.partition.network
     size = dict(network.batch_sizes).get(network.batch_dim, 0)
-    return in_parts(
+    return split_gradients(
         task,
         parts.count,
         size,
@@ -74,17 +74,17 @@ def split_task(stage: StageTasks, task: TracedStageTask, parts: DataParallelGrou
     )
 
 
-def partial_sums(whole: jax.ShapeDtypeStruct, parts: DataParallelGroups) -> jax.ShapeDtypeStruct:
+def partial_sums_spec(whole: jax.ShapeDtypeStruct, parts: DataParallelGroups) -> jax.ShapeDtypeStruct:
     """Of the sum of one gradient."""
     return jax.ShapeDtypeStruct((parts.count, *whole.shape), whole.dtype)
 
 
-def _arrivals(stage: StageTasks, place: int) -> int:
+def _count_arrivals(stage: StageTasks, place: int) -> int:
     """How many gradients arrive for a value that left: one from each stage that reads it."""
     return len(stage.partition.values[stage.virtual_stage.output_activations[stage.arriving[place]]].readers)
 
 
-def _call(task: TracedStageTask, counts: Sequence[int], width: int, *, apart: bool) -> Call:
+def _make_call(task: TracedStageTask, counts: Sequence[int], width: int, *, add_separately: bool) -> Call:
     gradients = [i for i, (group, _) in enumerate(task.gives) if group == "gradient"]
 
     def run(*values: Any) -> tuple[Any, ...]:
@@ -97,7 +97,7 @@ def _call(task: TracedStageTask, counts: Sequence[int], width: int, *, apart: bo
                 first = first + each
             arguments.append(first)
         results = task.call(*arguments)
-        if apart:  # what a product adds to is no argument then
+        if add_separately:  # what a product adds to is no argument then
             totals = [jax.lax.optimization_barrier(total) for total in totals]
         with jax.named_scope("accumulate"):
             fresh = [total + results[i].astype(total.dtype) for total, i in zip(totals, gradients, strict=True)]

@@ -14,7 +14,7 @@ from jax.extend import core as jex_core
 
 from workbench.core.program import Program, Step
 from workbench.core.tensor import Role
-from workbench.tracing.function import Dims, Synthetic, build_program, guarded, synthetic
+from workbench.tracing.function import Dims, Synthetic, build_program, guard_tracing, synthesize
 from workbench.tracing.leaves import named_leaves, spec_of
 
 _Tree = Any
@@ -30,34 +30,36 @@ def trace_micro_batch(
     gradient that the stage after it sends. What of `batch` is floating-point came from the stage before, and its gradient is a result.
     Arguments are `params/...`, `gradients/...` (of type `accumulate`, updated in place), `batch/...`, `cotangent`.
     """
-    arrived = {key: leaf for key, leaf in batch.items() if jnp.issubdtype(leaf.dtype, jnp.floating)}
-    fed = {key: leaf for key, leaf in batch.items() if key not in arrived}
-    output = guarded(lambda: jax.eval_shape(stage, params, batch), name)
+    from_stage_before = {key: leaf for key, leaf in batch.items() if jnp.issubdtype(leaf.dtype, jnp.floating)}
+    integer_inputs = {key: leaf for key, leaf in batch.items() if key not in from_stage_before}
+    output = guard_tracing(lambda: jax.eval_shape(stage, params, batch), name)
     sums = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, accumulate), params)
     trees = {"params": params, "gradients": sums, "batch": batch} | ({} if output.shape == () else {"cotangent": output})
 
     def run(params: _Tree, gradients: _Tree, batch: _Tree, cotangent: Any = None) -> Any:
-        apart = {key: leaf for key, leaf in batch.items() if key in arrived}
-        value, pull = jax.vjp(lambda weights, apart: stage(weights, {**{key: batch[key] for key in fed}, **apart}), params, apart)
+        activations = {key: leaf for key, leaf in batch.items() if key in from_stage_before}
+        value, pull = jax.vjp(
+            lambda weights, activations: stage(weights, {**{key: batch[key] for key in integer_inputs}, **activations}), params, activations
+        )
         fresh, back = pull(jnp.ones_like(value) if cotangent is None else cotangent)
         with jax.named_scope(_ACCUMULATE):
             gradients = jax.tree.map(lambda total, part: total + part.astype(total.dtype), gradients, fresh)
         return gradients, back, value
 
     roles = {"params": Role.PARAMETER, "gradients": Role.GRADIENT}
-    return _program(name, partial(_adding_at_once, run), trees, {"gradients": 0}, roles, dims)
+    return _make_program(name, partial(_add_gradients_early, run), trees, {"gradients": 0}, roles, dims)
 
 
-def _adding_at_once(run: Callable[..., Any], *trees: _Tree) -> Any:
+def _add_gradients_early(run: Callable[..., Any], *trees: _Tree) -> Any:
     """`run(*trees)` with each gradient added where it is made, not after all of them: no gradient lives longer than its addition."""
     closed, shapes = jax.make_jaxpr(run, return_shape=True)(*trees)
-    places: dict[Any, float] = {}
+    keys_of: dict[Any, float] = {}
     keys = []
-    for place, eqn in enumerate(closed.jaxpr.eqns):
-        made = max((places.get(each, -1) for each in eqn.invars if not isinstance(each, jex_core.Literal)), default=-1)
-        key = made if _ACCUMULATE in str(eqn.source_info.name_stack) else float(place)
+    for index, eqn in enumerate(closed.jaxpr.eqns):
+        made = max((keys_of.get(each, -1) for each in eqn.invars if not isinstance(each, jex_core.Literal)), default=-1)
+        key = made if _ACCUMULATE in str(eqn.source_info.name_stack) else float(index)
         keys.append(key)
-        places.update(dict.fromkeys(eqn.outvars, key))
+        keys_of.update(dict.fromkeys(eqn.outvars, key))
     order = sorted(range(len(keys)), key=keys.__getitem__)
     jaxpr = closed.jaxpr.replace(eqns=[closed.jaxpr.eqns[i] for i in order])
     results = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(jaxpr, closed.consts))(*jax.tree.leaves(trees))
@@ -80,7 +82,7 @@ def trace_update(
     al. 2018).
     """
     exact = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, "float32"), params)
-    state = {"moments": guarded(lambda: jax.eval_shape(optimizer.init, exact), "optimizer.init")}
+    state = {"moments": guard_tracing(lambda: jax.eval_shape(optimizer.init, exact), "optimizer.init")}
     has_copy = any(leaf.dtype != jnp.float32 for leaf in jax.tree.leaves(params))
     state |= {"master": exact} if has_copy else {}
     counts = jax.tree.map(lambda _: replicas, params) if isinstance(replicas, int) else replicas
@@ -99,10 +101,10 @@ def trace_update(
 
     trees = {"params": params, "opt_state": state, "gradients": sums}
     roles = {"params": Role.PARAMETER, "opt_state": Role.OPTIMIZER_STATE, "gradients": Role.GRADIENT}
-    return _program(name, run, trees, {"params": 0, "opt_state": 1}, roles, dims)
+    return _make_program(name, run, trees, {"params": 0, "opt_state": 1}, roles, dims)
 
 
-def _program(
+def _make_program(
     name: str, run: Callable[..., Any], trees: dict[str, _Tree], carried: dict[str, int], roles: dict[str, Role], dims: Dims
 ) -> Program:
     """The program of `run(*trees)`; `carried` are the trees that a result, by number, takes the place of."""
@@ -114,7 +116,7 @@ def _program(
     def call(*values: Any) -> tuple[Any, ...]:
         return tuple(jax.tree.leaves(run(*jax.tree.unflatten(structure, values))))
 
-    shapes = guarded(lambda: jax.eval_shape(run, *jax.tree.unflatten(structure, specs)), name)
+    shapes = guard_tracing(lambda: jax.eval_shape(run, *jax.tree.unflatten(structure, specs)), name)
     by_number = {number: root for root, number in carried.items()}
     results = [
         (path if i in by_number else f"result/{path}", roles[by_number[i]] if i in by_number else Role.OUTPUT)
@@ -123,14 +125,14 @@ def _program(
     ]
     becomes = tuple((i, paths.index(path)) for i, (path, _) in enumerate(results) if path in paths)
     argument_roles = [roles.get(path.partition("/")[0], Role.INPUT) for path in paths]
-    return build_program(name, _step(call, specs, argument_roles), paths, specs, argument_roles, results, becomes, dims, None)
+    return build_program(name, _make_step(call, specs, argument_roles), paths, specs, argument_roles, results, becomes, dims, None)
 
 
-def _step(call: Callable[..., tuple[Any, ...]], specs: list[Any], roles: list[Role]) -> Step:
+def _make_step(call: Callable[..., tuple[Any, ...]], specs: list[Any], roles: list[Role]) -> Step:
     """For a live run: parameters and state at zero, inputs made up."""
     state = [spec for spec, role in zip(specs, roles, strict=True) if role in (Role.PARAMETER, Role.OPTIMIZER_STATE)]
     inputs: list[Synthetic] = [
-        synthetic(spec) for spec, role in zip(specs, roles, strict=True) if role not in (Role.PARAMETER, Role.OPTIMIZER_STATE)
+        synthesize(spec) for spec, role in zip(specs, roles, strict=True) if role not in (Role.PARAMETER, Role.OPTIMIZER_STATE)
     ]
     zeros = partial(jax.tree.map, lambda spec: jnp.zeros(spec.shape, spec.dtype))
     return Step(call, lambda _key, _given: tuple(zeros(state)), lambda _step: tuple(each() for each in inputs))

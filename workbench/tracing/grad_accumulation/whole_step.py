@@ -26,7 +26,7 @@ def grad_accumulation_step(program: Program, micro_batches: int) -> Step:
     training = program.step.training
     assert training is not None, "asked of training steps"
     count = training.params.num_leaves
-    one, update = jax.jit(_micro_batch(program, micro_batches)), jax.jit(_update(program, micro_batches))
+    one, update = jax.jit(_make_micro_batch(program, micro_batches)), jax.jit(_make_update(program, micro_batches))
 
     def step(state: Sequence[Any], batches: Sequence[Sequence[Any]]) -> tuple[Any, list[Any]]:
         parts = [one(list(state[:count]), list(batch)) for batch in batches]
@@ -40,7 +40,7 @@ def grad_accumulation_step(program: Program, micro_batches: int) -> Step:
     return step
 
 
-def _micro_batch(program: Program, micro_batches: int) -> Callable[[list[Any], list[Any]], Any]:
+def _make_micro_batch(program: Program, micro_batches: int) -> Callable[[list[Any], list[Any]], Any]:
     """Loss times weight, weight, and the former's gradient; the loss as the user wrote it, uncut."""
     training, network = program.step.training, network_of(program, micro_batches)
     assert training is not None, "asked of training steps"
@@ -56,17 +56,17 @@ def _micro_batch(program: Program, micro_batches: int) -> Callable[[list[Any], l
     def run(params: list[Any], batch: list[Any]) -> Any:
         weight = weight_of(params, batch)
 
-        def scaled(weights: Any) -> Any:
+        def weigh_loss(weights: Any) -> Any:
             value = training.loss(weights, jax.tree.unflatten(training.batch, batch))
             return (value[0] if isinstance(value, tuple) else value) * weight
 
-        loss, gradient = jax.value_and_grad(scaled)(jax.tree.unflatten(training.params, params))
+        loss, gradient = jax.value_and_grad(weigh_loss)(jax.tree.unflatten(training.params, params))
         return loss, weight, jax.tree.leaves(gradient)
 
     return run
 
 
-def _update(program: Program, micro_batches: int) -> Callable[[list[Any], list[Any], Any], list[Any]]:
+def _make_update(program: Program, micro_batches: int) -> Callable[[list[Any], list[Any], Any], list[Any]]:
     training, network = program.step.training, network_of(program, micro_batches)
     assert training is not None, "asked of training steps"
     averages = {network.flat.param_slices[number][0].leaf for number in network.flat.averages}

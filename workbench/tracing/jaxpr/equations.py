@@ -22,18 +22,18 @@ def scope_of(eqn: Any) -> str:
     return readable_path(f"jit(loss)/{eqn.source_info.name_stack}").removesuffix("/")
 
 
-def needed(eqns: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+def select_needed(eqns: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
     """The equations that the outputs follow from, in their order."""
-    wanted = set(variables(outputs))
-    kept = []
+    read = set(variables(outputs))
+    found = []
     for eqn in reversed(eqns):
-        if any(var in wanted for var in eqn.outvars):
-            kept.append(eqn)
-            wanted.update(variables(eqn.invars))
-    return kept[::-1]
+        if any(var in read for var in eqn.outvars):
+            found.append(eqn)
+            read.update(variables(eqn.invars))
+    return found[::-1]
 
 
-def parts_in(eqns: Iterable[Any], part: dict[Any, int]) -> list[int]:
+def classify_equations(eqns: Iterable[Any], part: dict[Any, int]) -> list[int]:
     """Of each equation: whether parameters (1), the batch (2) or both (3) have part in it; `part` says it of their variables, and is
     completed."""
     kinds = []
@@ -53,11 +53,11 @@ def scan_widths(scan: Any) -> tuple[int, int]:
     0.11 and by trees from there on, and promises neither.)
     """
     body = scan.params["jaxpr"]
-    carried = _count_alike(scan.outvars, body.out_avals)
-    return _count_alike(scan.invars, body.in_avals) - carried, carried
+    carried = _count_equal_ranks(scan.outvars, body.out_avals)
+    return _count_equal_ranks(scan.invars, body.in_avals) - carried, carried
 
 
-def _count_alike(atoms: Sequence[Any], avals: Sequence[Any]) -> int:
+def _count_equal_ranks(atoms: Sequence[Any], avals: Sequence[Any]) -> int:
     return sum(len(atom.aval.shape) == len(aval.shape) for atom, aval in zip(atoms, avals, strict=True))
 
 

@@ -15,7 +15,7 @@ from jax.extend.core import primitives
 
 from workbench.errors import PipelineError
 from workbench.tracing.grad_accumulation.micro_batch import AVERAGE, WEIGHT
-from workbench.tracing.jaxpr.equations import needed, scan_widths, variables
+from workbench.tracing.jaxpr.equations import scan_widths, select_needed, variables
 from workbench.tracing.jaxpr.inlining import Inlining
 
 _OPAQUE = ("scan", "while", "cond", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
@@ -55,12 +55,12 @@ def flatten(closed: Any, parameters: int) -> Flat:
     inlined = Inlining()
     outvars = inlined.block(closed, closed.jaxpr.invars, None)
     inputs = closed.jaxpr.invars
-    taken_apart = _TakingApart(inlined.eqns, inputs[:parameters], inlined.constants)
-    loss = taken_apart.run(outvars)[0]
-    weight = _the_weight(taken_apart.eqns)
-    eqns = needed(taken_apart.eqns, [loss] if weight is None else [loss, weight])
+    unroller = _ScanUnroller(inlined.eqns, inputs[:parameters], inlined.constants)
+    loss = unroller.run(outvars)[0]
+    weight = _find_weight(unroller.eqns)
+    eqns = select_needed(unroller.eqns, [loss] if weight is None else [loss, weight])
     used = {var for eqn in eqns for var in variables(eqn.invars)}
-    param_slices = [(param_slice, var) for param_slice, var in taken_apart.param_slices() if var in used or param_slice.layer is None]
+    param_slices = [(param_slice, var) for param_slice, var in unroller.param_slices() if var in used or param_slice.layer is None]
     return Flat(
         tuple(eqns),
         tuple(param_slices),
@@ -68,7 +68,7 @@ def flatten(closed: Any, parameters: int) -> Flat:
         inlined.constants,
         loss,
         weight,
-        frozenset(_averages(eqns, param_slices)),
+        frozenset(_find_averages(eqns, param_slices)),
         closed.jaxpr,
     )
 
@@ -83,60 +83,60 @@ def _verify_pure(closed: Any) -> None:
 
 
 @dataclass(slots=True)
-class _TakingApart:
+class _ScanUnroller:
     """Walks flat equations and unrolls the scans whose weights are parameters."""
 
-    given: Sequence[Any]
+    source_eqns: Sequence[Any]
     parameters: Sequence[Any]
     constants: dict[Any, Any]
     eqns: list[Any] = field(default_factory=list)
     known: dict[Any, Any] = field(default_factory=dict)
-    apart: dict[Any, list[Any]] = field(default_factory=dict)  # a stacked variable's slices, one a layer
+    slices_of: dict[Any, list[Any]] = field(default_factory=dict)  # a stacked variable's slices, one a layer
 
     def run(self, outvars: Sequence[Any]) -> list[Any]:
-        for var in self._stacked():
-            self.apart[var] = [_slice_of(var) for _ in range(var.aval.shape[0])]
-        for eqn in self.given:
-            if _casts(eqn) and eqn.invars[0] in self.apart:
-                self._cast_apart(eqn)
-            elif any(atom in self.apart for atom in _weights(eqn)):
+        for var in self._find_stacked():
+            self.slices_of[var] = [_make_slice_var(var) for _ in range(var.aval.shape[0])]
+        for eqn in self.source_eqns:
+            if _is_cast(eqn) and eqn.invars[0] in self.slices_of:
+                self._cast_slices(eqn)
+            elif any(atom in self.slices_of for atom in _scanned_weights(eqn)):
                 self._unroll(eqn)
             else:
-                self.eqns.append(eqn.replace(invars=[self._whole(atom) for atom in eqn.invars]))
-        return [self._whole(atom) for atom in outvars]
+                self.eqns.append(eqn.replace(invars=[self._join_slices(atom) for atom in eqn.invars]))
+        return [self._join_slices(atom) for atom in outvars]
 
     def param_slices(self) -> Iterable[tuple[ParamSlice, Any]]:
         for leaf, var in enumerate(self.parameters):
-            if var in self.apart:
-                yield from ((ParamSlice(leaf, layer), each) for layer, each in enumerate(self.apart[var]))
+            if var in self.slices_of:
+                yield from ((ParamSlice(leaf, layer), each) for layer, each in enumerate(self.slices_of[var]))
             else:
                 yield ParamSlice(leaf), var
 
-    def _stacked(self) -> list[Any]:
+    def _find_stacked(self) -> list[Any]:
         """The parameters that a scan takes layer by layer, perhaps after a cast."""
         source = {var: var for var in self.parameters}
         found: dict[Any, None] = {}
-        for eqn in self.given:
-            if _casts(eqn) and eqn.invars[0] in source:
+        for eqn in self.source_eqns:
+            if _is_cast(eqn) and eqn.invars[0] in source:
                 source[eqn.outvars[0]] = source[eqn.invars[0]]
-            found.update({source[atom]: None for atom in variables(_weights(eqn)) if atom in source})
+            found.update({source[atom]: None for atom in variables(_scanned_weights(eqn)) if atom in source})
         return list(found)
 
-    def _cast_apart(self, eqn: Any) -> None:
-        fresh = [_slice_of(eqn.outvars[0]) for _ in self.apart[eqn.invars[0]]]
-        for old, new in zip(self.apart[eqn.invars[0]], fresh, strict=True):
+    def _cast_slices(self, eqn: Any) -> None:
+        fresh = [_make_slice_var(eqn.outvars[0]) for _ in self.slices_of[eqn.invars[0]]]
+        for old, new in zip(self.slices_of[eqn.invars[0]], fresh, strict=True):
             self.eqns.append(eqn.replace(invars=[old], outvars=[new]))
-        self.apart[eqn.outvars[0]] = fresh
+        self.slices_of[eqn.outvars[0]] = fresh
 
-    def _whole(self, atom: Any) -> Any:
+    def _join_slices(self, atom: Any) -> Any:
         """A variable, put together again from its slices where something besides a scan reads it."""
-        if isinstance(atom, jex_core.Literal) or (atom not in self.apart and atom not in self.known):
+        if isinstance(atom, jex_core.Literal) or (atom not in self.slices_of and atom not in self.known):
             return atom
         if atom not in self.known:
-            self.known[atom] = self._computed(lambda *slices: jax.lax.concatenate(slices, 0), self.apart[atom], None)
+            self.known[atom] = self._splice_function(lambda *slices: jax.lax.concatenate(slices, 0), self.slices_of[atom], None)
         return self.known[atom]
 
-    def _computed(self, fn: Callable[..., Any], atoms: Sequence[Any], like: Any) -> Any:
+    def _splice_function(self, fn: Callable[..., Any], atoms: Sequence[Any], like: Any) -> Any:
         """The result of a small function of these atoms, as equations in the scope of equation `like`."""
         specs = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in atoms]
         spliced = Inlining(constants=self.constants)
@@ -148,14 +148,14 @@ class _TakingApart:
     def _unroll(self, scan: Any) -> None:
         parts = scan.params
         fixed, width = scan_widths(scan)
-        invars = [atom if i >= fixed + width else self._whole(atom) for i, atom in enumerate(scan.invars)]
+        invars = [atom if i >= fixed + width else self._join_slices(atom) for i, atom in enumerate(scan.invars)]
         carry = invars[fixed : fixed + width]
-        turns = range(parts["length"])
+        iterations = range(parts["length"])
         stacked: list[list[Any]] = [[] for _ in scan.outvars[width:]]
-        for layer in reversed(turns) if parts["reverse"] else turns:
-            numbered = _numbered(scan, layer)
+        for layer in reversed(iterations) if parts["reverse"] else iterations:
+            numbered = _scope_to_layer(scan, layer)
             body = Inlining(self.eqns, self.constants)
-            arguments = [*invars[:fixed], *carry, *(self._turn(atom, layer, numbered) for atom in invars[fixed + width :])]
+            arguments = [*invars[:fixed], *carry, *(self._slice_argument(atom, layer, numbered) for atom in invars[fixed + width :])]
             results = body.block(parts["jaxpr"], arguments, numbered.source_info.name_stack)
             carry = results[:width]
             for rows, row in zip(stacked, results[width:], strict=True):
@@ -163,44 +163,44 @@ class _TakingApart:
         self.known.update(zip(scan.outvars[:width], carry, strict=True))
         self._stack_results(scan, stacked, width, reverse=parts["reverse"])
 
-    def _turn(self, atom: Any, layer: int, scan: Any) -> Any:
+    def _slice_argument(self, atom: Any, layer: int, scan: Any) -> Any:
         """What a turn of the scan reads of a stacked argument."""
-        if not isinstance(atom, jex_core.Literal) and atom in self.apart:
-            return self._computed(lambda param_slice: jax.lax.squeeze(param_slice, (0,)), [self.apart[atom][layer]], scan)
-        return self._computed(lambda whole: jax.lax.index_in_dim(whole, layer, 0, keepdims=False), [self._whole(atom)], scan)
+        if not isinstance(atom, jex_core.Literal) and atom in self.slices_of:
+            return self._splice_function(lambda param_slice: jax.lax.squeeze(param_slice, (0,)), [self.slices_of[atom][layer]], scan)
+        return self._splice_function(lambda whole: jax.lax.index_in_dim(whole, layer, 0, keepdims=False), [self._join_slices(atom)], scan)
 
     def _stack_results(self, scan: Any, stacked: list[list[Any]], width: int, *, reverse: bool) -> None:
-        read = {var for eqn in self.given for var in variables(eqn.invars)}
+        read = {var for eqn in self.source_eqns for var in variables(eqn.invars)}
         for var, rows in zip(scan.outvars[width:], stacked, strict=True):
             if var in read:
                 ordered = rows[::-1] if reverse else rows
-                self.known[var] = self._computed(
+                self.known[var] = self._splice_function(
                     lambda *each: jax.lax.concatenate([jax.lax.expand_dims(row, (0,)) for row in each], 0), ordered, scan
                 )
 
 
-def _slice_of(stacked: Any) -> Any:
+def _make_slice_var(stacked: Any) -> Any:
     return jex_core.Var(stacked.aval.update(shape=(1, *stacked.aval.shape[1:])))
 
 
-def _casts(eqn: Any) -> bool:
+def _is_cast(eqn: Any) -> bool:
     return eqn.primitive is primitives.convert_element_type_p and isinstance(eqn.invars[0], jex_core.Var)
 
 
-def _weights(eqn: Any) -> list[Any]:
+def _scanned_weights(eqn: Any) -> list[Any]:
     """What a scan takes slice by slice."""
     if eqn.primitive is not primitives.scan_p:
         return []
     return variables(eqn.invars[sum(scan_widths(eqn)) :])
 
 
-def _numbered(scan: Any, layer: int) -> Any:
+def _scope_to_layer(scan: Any, layer: int) -> Any:
     """The scan's equation in the scope of one of its layers."""
     stack = scan.source_info.name_stack
     return scan.replace(source_info=scan.source_info.replace(name_stack=stack.extend(str(layer) if str(stack) else f"layer_{layer}")))
 
 
-def _the_weight(eqns: Sequence[Any]) -> Any:
+def _find_weight(eqns: Sequence[Any]) -> Any:
     found = [eqn.outvars[0] for eqn in eqns if eqn.primitive is primitives.name_p and eqn.params["name"] == WEIGHT]
     if len(found) > 1:
         raise PipelineError(
@@ -221,7 +221,7 @@ def _marks_weight(eqn: Any) -> bool:
     return False
 
 
-def _averages(eqns: Sequence[Any], param_slices: Sequence[tuple[ParamSlice, Any]]) -> Iterable[int]:
+def _find_averages(eqns: Sequence[Any], param_slices: Sequence[tuple[ParamSlice, Any]]) -> Iterable[int]:
     """Numbers of the pieces that `moving_average` reads, perhaps after a squeeze."""
     number = {var: i for i, (_, var) in enumerate(param_slices)}
     for eqn in eqns:

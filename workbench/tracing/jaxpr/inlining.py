@@ -31,21 +31,21 @@ class Inlining:
             self.constants[known[var]] = value
         for eqn in jaxpr.eqns:
             scope = eqn.source_info.name_stack if stack is None else stack + eqn.source_info.name_stack
-            invars = [_read(known, atom) for atom in eqn.invars]
-            if eqn.primitive.name in CALLS and (inner := _called(eqn)) is not None:
+            invars = [_substitute(known, atom) for atom in eqn.invars]
+            if eqn.primitive.name in CALLS and (inner := _called_jaxpr(eqn)) is not None:
                 results = self.block(inner, invars, scope)
                 known.update(zip(eqn.outvars, results, strict=True))
                 continue
             fresh = [jex_core.Var(var.aval) for var in eqn.outvars]
             known.update(zip(eqn.outvars, fresh, strict=True))
             self.eqns.append(eqn.replace(invars=invars, outvars=fresh, source_info=eqn.source_info.replace(name_stack=scope)))
-        return [_read(known, atom) for atom in jaxpr.outvars]
+        return [_substitute(known, atom) for atom in jaxpr.outvars]
 
 
-def _read(known: dict[Any, Any], atom: Any) -> Any:
+def _substitute(known: dict[Any, Any], atom: Any) -> Any:
     return atom if isinstance(atom, jex_core.Literal) else known.get(atom, atom)
 
 
-def _called(eqn: Any) -> Any:
+def _called_jaxpr(eqn: Any) -> Any:
     inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
     return inner if isinstance(inner, jex_core.ClosedJaxpr) else None

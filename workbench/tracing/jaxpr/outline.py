@@ -14,10 +14,10 @@ from workbench.propagation.module.marks import without_marks
 from workbench.tracing.jaxpr.equations import variables
 
 
-def stands_in(scope: str, path: str) -> bool:
+def is_in_scope(scope: str, path: str) -> bool:
     """Whether a path leads through a scope, `scores` or `attention/scores`.
 
-    >>> stands_in("scores", "layers/0/attention/scores/dot_general"), stands_in("attention/mix", "attention/scores")
+    >>> is_in_scope("scores", "layers/0/attention/scores/dot_general"), is_in_scope("attention/mix", "attention/scores")
     (True, False)
     """
     return f"/{scope}/" in f"/{path}/"
@@ -39,7 +39,7 @@ def checkpoint_equation(inner: Any, invars: Sequence[Any], outvars: Sequence[Any
 
 def outline(jaxpr: Any, scopes: Iterable[str], *, prevent_cse: bool) -> Any:
     """A jaxpr with the equations of `scopes` under checkpoints."""
-    parts = _parts(jaxpr.eqns, tuple(scopes))
+    parts = _find_parts(jaxpr.eqns, tuple(scopes))
     if not parts:
         return jaxpr
     part_of = {index: number for number, part in enumerate(parts) for index in part}
@@ -61,18 +61,18 @@ def outline(jaxpr: Any, scopes: Iterable[str], *, prevent_cse: bool) -> Any:
             continue
         made.update(eqn.outvars)
         if index == parts[number][-1]:
-            eqns += [_checkpointed(jaxpr, parts[number], readers, prevent_cse=prevent_cse), *waiting]
+            eqns += [_make_checkpoint(jaxpr, parts[number], readers, prevent_cse=prevent_cse), *waiting]
             waiting, made = [], set()
     return jaxpr.replace(eqns=eqns)
 
 
-def _prefix(eqn: Any, scopes: Sequence[str]) -> str | None:
+def _find_prefix(eqn: Any, scopes: Sequence[str]) -> str | None:
     """What stands before the scope an equation is in: equations of one layer have it in common; `None` outside all scopes."""
     path = f"/{without_marks(str(eqn.source_info.name_stack))}/"
-    return next((path.partition(f"/{scope}/")[0] for scope in scopes if stands_in(scope, path.strip("/"))), None)
+    return next((path.partition(f"/{scope}/")[0] for scope in scopes if is_in_scope(scope, path.strip("/"))), None)
 
 
-def _parts(eqns: Sequence[Any], scopes: Sequence[str]) -> list[list[int]]:
+def _find_parts(eqns: Sequence[Any], scopes: Sequence[str]) -> list[list[int]]:
     """Indices of the equations of each part. One ends where the next equation of the scopes is of another layer, or reads what was made
     from the part's results outside it."""
     parts: list[list[int]] = []
@@ -80,7 +80,7 @@ def _parts(eqns: Sequence[Any], scopes: Sequence[str]) -> list[list[int]]:
     inside: set[Any] = set()
     after: set[Any] = set()
     for index, eqn in enumerate(eqns):
-        prefix, reads = _prefix(eqn, scopes), variables(eqn.invars)
+        prefix, reads = _find_prefix(eqn, scopes), variables(eqn.invars)
         if prefix is None:
             after.update(eqn.outvars if any(atom in inside or atom in after for atom in reads) else ())
             continue
@@ -92,11 +92,11 @@ def _parts(eqns: Sequence[Any], scopes: Sequence[str]) -> list[list[int]]:
     return parts
 
 
-def _checkpointed(jaxpr: Any, part: Sequence[int], readers: dict[Any, set[int]], *, prevent_cse: bool) -> Any:
+def _make_checkpoint(jaxpr: Any, part: Sequence[int], readers: dict[Any, set[int]], *, prevent_cse: bool) -> Any:
     eqns = [jaxpr.eqns[index] for index in part]
     made = {var: None for eqn in eqns for var in eqn.outvars}
     read = dict.fromkeys(atom for eqn in eqns for atom in variables(eqn.invars) if atom not in made)
-    kept = [var for var in made if readers.get(var, set()) - set(part)]
+    results = [var for var in made if readers.get(var, set()) - set(part)]
     effects = set().union(*(eqn.effects for eqn in eqns))
-    inner = jaxpr.replace(constvars=(), invars=list(read), outvars=kept, eqns=eqns, effects=effects)
-    return checkpoint_equation(inner, list(read), kept, eqns[0], policy=None, prevent_cse=prevent_cse)
+    inner = jaxpr.replace(constvars=(), invars=list(read), outvars=results, eqns=eqns, effects=effects)
+    return checkpoint_equation(inner, list(read), results, eqns[0], policy=None, prevent_cse=prevent_cse)

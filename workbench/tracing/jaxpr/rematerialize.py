@@ -17,14 +17,14 @@ from workbench.errors import RematError, unknown_name
 from workbench.propagation import readable_path
 from workbench.propagation.module.marks import marked_kernel
 from workbench.tracing.jaxpr.equations import CALLS
-from workbench.tracing.jaxpr.outline import checkpoint_equation, outline, stands_in
+from workbench.tracing.jaxpr.outline import checkpoint_equation, is_in_scope, outline
 from workbench.tracing.layers import keep_everything, policy_of
 
 _HOLDERS = (*CALLS, "scan", "while", "cond")  # what may hold layers
 _WITHOUT_LAYERS = ("as traced", "none", "recompute")  # policies that need none
 
 
-def rematerialized(fn: Callable[..., Any], remat: Remat, traced: tuple[Any, Any] | None = None) -> Callable[..., Any]:
+def rematerialize(fn: Callable[..., Any], remat: Remat, traced: tuple[Any, Any] | None = None) -> Callable[..., Any]:
     """`fn`, whose derivative keeps and computes again what `remat` says; values are those of `fn`.
 
     `traced` is the jaxpr of `fn`, if that was just made, and the shapes of its result: the first call with such arguments needs no other,
@@ -45,7 +45,7 @@ def rewrite(closed: Any, remat: Remat) -> Any:
     """The jaxpr of a function, its layers as `remat` says."""
     found = layers_in(closed)
     scans_are_layers = not found.layers and remat.policy not in _WITHOUT_LAYERS
-    return _Rewriting(remat, marked=found.marked, scans_are_layers=scans_are_layers).closed(closed)
+    return _RematRewriter(remat, marked=found.marked, scans_are_layers=scans_are_layers).rewrite_closed(closed)
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ def layers_in(closed: Any) -> RematScopes:
     """Read a function's jaxpr."""
     marked = _has_marks(closed.jaxpr)
     found = RematScopes(marked=marked)
-    _read(closed.jaxpr, found, "")
+    _collect_scopes(closed.jaxpr, found, "")
     return found
 
 
@@ -72,7 +72,7 @@ def verify_remat(remat: Remat, found: RematScopes, name: str) -> None:
     if remat.policy == "recompute":
         words = dict.fromkeys(word for path in found.scopes for word in path.split("/"))
         for scope in remat.names:
-            if not any(stands_in(scope, path) for path in found.scopes):
+            if not any(is_in_scope(scope, path) for path in found.scopes):
                 raise RematError(*unknown_name("named scope", scope, words))
     elif remat.policy not in _WITHOUT_LAYERS and not found.layers + found.scans:
         raise RematError(
@@ -86,23 +86,23 @@ def verify_remat(remat: Remat, found: RematScopes, name: str) -> None:
                 raise RematError(message, [*ways_out, f'name one in a layer: `x = checkpoint_name(x, "{each[:80]}")`'])
 
 
-def _read(jaxpr: Any, found: RematScopes, prefix: str) -> None:
+def _collect_scopes(jaxpr: Any, found: RematScopes, prefix: str) -> None:
     for eqn in jaxpr.eqns:
-        own = readable_path(f"jit(loss)/{eqn.source_info.name_stack}")
-        path = "/".join(word for word in (prefix, own) if word)
+        scope = readable_path(f"jit(loss)/{eqn.source_info.name_stack}")
+        path = "/".join(word for word in (prefix, scope) if word)
         if path:
             found.scopes[path] = None
         found.layers += _is_layer(eqn, marked=found.marked)
         found.scans += eqn.primitive is primitives.scan_p
         if eqn.primitive is primitives.name_p:
             found.names[eqn.params["name"]] = None
-        for inner in _jaxprs(eqn):
-            _read(inner, found, path)
+        for inner in _list_jaxprs(eqn):
+            _collect_scopes(inner, found, path)
 
 
 def _has_marks(jaxpr: Any) -> bool:
     return any(
-        (_is_checkpoint(eqn) and eqn.params["policy"] is keep_everything) or any(map(_has_marks, _jaxprs(eqn))) for eqn in jaxpr.eqns
+        (_is_checkpoint(eqn) and eqn.params["policy"] is keep_everything) or any(map(_has_marks, _list_jaxprs(eqn))) for eqn in jaxpr.eqns
     )
 
 
@@ -116,7 +116,7 @@ def _is_layer(eqn: Any, *, marked: bool) -> bool:
     return eqn.params["policy"] is keep_everything if marked else marked_kernel(str(eqn.source_info.name_stack)) is None
 
 
-def _jaxprs(eqn: Any) -> Iterator[Any]:
+def _list_jaxprs(eqn: Any) -> Iterator[Any]:
     for value in eqn.params.values():
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, jex_core.ClosedJaxpr | jex_core.Jaxpr):
@@ -124,22 +124,22 @@ def _jaxprs(eqn: Any) -> Iterator[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rewriting:
+class _RematRewriter:
     """A walk from the outside to the layers; `marked` says how it knows one."""
 
     remat: Remat
     marked: bool
     scans_are_layers: bool = False
 
-    def closed(self, closed: Any, *, in_loop: bool = False) -> Any:
-        return jex_core.ClosedJaxpr(self.jaxpr(closed.jaxpr, in_loop=in_loop), closed.consts)
+    def rewrite_closed(self, closed: Any, *, in_loop: bool = False) -> Any:
+        return jex_core.ClosedJaxpr(self.rewrite_jaxpr(closed.jaxpr, in_loop=in_loop), closed.consts)
 
-    def jaxpr(self, jaxpr: Any, *, in_loop: bool) -> Any:
-        eqns, outvars = self.block(jaxpr, {}, None, in_loop=in_loop)
+    def rewrite_jaxpr(self, jaxpr: Any, *, in_loop: bool) -> Any:
+        eqns, outvars = self.rewrite_block(jaxpr, {}, None, in_loop=in_loop)
         rewritten = jaxpr.replace(eqns=eqns, outvars=outvars)
         return outline(rewritten, self.remat.names, prevent_cse=not in_loop) if self.remat.policy == "recompute" else rewritten
 
-    def block(self, jaxpr: Any, known: dict[Any, Any], stack: Any, *, in_loop: bool) -> tuple[list[Any], list[Any]]:
+    def rewrite_block(self, jaxpr: Any, known: dict[Any, Any], stack: Any, *, in_loop: bool) -> tuple[list[Any], list[Any]]:
         """The equations of a jaxpr and its results.
 
         With a `stack` of scopes they are put in place of the checkpoint that stood there: `known` are its arguments, and its variables
@@ -154,8 +154,8 @@ class _Rewriting:
             eqn = each.replace(invars=[read(atom) for atom in each.invars])
             if stack is not None:
                 eqn = eqn.replace(source_info=eqn.source_info.replace(name_stack=stack + eqn.source_info.name_stack))
-            if self._dissolves(eqn):
-                eqns, results = _INSIDE.block(
+            if self._is_dissolved(eqn):
+                eqns, results = _INSIDE.rewrite_block(
                     eqn.params["jaxpr"],
                     dict(zip(eqn.params["jaxpr"].invars, eqn.invars, strict=True)),
                     eqn.source_info.name_stack,
@@ -168,42 +168,42 @@ class _Rewriting:
                 outvars = [jex_core.Var(var.aval) for var in eqn.outvars]
                 known.update(zip(eqn.outvars, outvars, strict=True))
                 eqn = eqn.replace(outvars=outvars)
-            found.append(self._equation(eqn, in_loop=in_loop))
+            found.append(self._rewrite_equation(eqn, in_loop=in_loop))
         return found, [read(atom) for atom in jaxpr.outvars]
 
-    def _dissolves(self, eqn: Any) -> bool:
+    def _is_dissolved(self, eqn: Any) -> bool:
         """Whether a layer becomes a part of what is around it: a mark that no policy is asked for, or any whose values are all kept."""
         keeps = self.remat.policy in ("none", "recompute") or (self.remat == AS_TRACED and self.marked)
         return keeps and _is_layer(eqn, marked=self.marked)
 
-    def _equation(self, eqn: Any, *, in_loop: bool) -> Any:
+    def _rewrite_equation(self, eqn: Any, *, in_loop: bool) -> Any:
         if _is_checkpoint(eqn):
             if self.remat != AS_TRACED and _is_layer(eqn, marked=self.marked):
-                return self._layer(eqn, in_loop=in_loop)
-            return eqn.replace(params={**eqn.params, "jaxpr": self.jaxpr(eqn.params["jaxpr"], in_loop=in_loop)})
+                return self._rewrite_layer(eqn, in_loop=in_loop)
+            return eqn.replace(params={**eqn.params, "jaxpr": self.rewrite_jaxpr(eqn.params["jaxpr"], in_loop=in_loop)})
         if eqn.primitive.name not in _HOLDERS:
             return eqn
         if self.scans_are_layers and eqn.primitive is primitives.scan_p:
             return eqn.replace(params={**eqn.params, "jaxpr": _as_layer(eqn.params["jaxpr"], eqn, policy_of(self.remat))})
         looping = in_loop or eqn.primitive.name in ("scan", "while")
-        return eqn.replace(params={key: self._inner(value, in_loop=looping) for key, value in eqn.params.items()})
+        return eqn.replace(params={key: self._rewrite_param(value, in_loop=looping) for key, value in eqn.params.items()})
 
-    def _inner(self, value: Any, *, in_loop: bool) -> Any:
+    def _rewrite_param(self, value: Any, *, in_loop: bool) -> Any:
         if isinstance(value, jex_core.ClosedJaxpr):
-            return self.closed(value, in_loop=in_loop)
+            return self.rewrite_closed(value, in_loop=in_loop)
         if isinstance(value, tuple):
-            return tuple(self._inner(each, in_loop=in_loop) for each in value)
+            return tuple(self._rewrite_param(each, in_loop=in_loop) for each in value)
         return value
 
-    def _layer(self, eqn: Any, *, in_loop: bool) -> Any:
+    def _rewrite_layer(self, eqn: Any, *, in_loop: bool) -> Any:
         """A layer with the policy. In a loop nothing need keep XLA from merging what is computed twice: the forward and the backward
         loop are two."""
-        inner = _INSIDE.jaxpr(eqn.params["jaxpr"], in_loop=in_loop)
+        inner = _INSIDE.rewrite_jaxpr(eqn.params["jaxpr"], in_loop=in_loop)
         barrier = not in_loop if eqn.params["policy"] is keep_everything else eqn.params["prevent_cse"]
         return eqn.replace(params={**eqn.params, "jaxpr": inner, "policy": policy_of(self.remat), "prevent_cse": barrier})
 
 
-_INSIDE = _Rewriting(AS_TRACED, marked=True)
+_INSIDE = _RematRewriter(AS_TRACED, marked=True)
 """What happens within a layer: marks go, the function's own checkpoints stay."""
 
 

@@ -15,10 +15,10 @@ _PRUNED = "it decides nothing about sharding, so the planner lets its neighbours
 
 def removed_values(jaxpr: Any, program: Program) -> tuple[Removed, ...]:
     """The values of a traced function that are not among the program's operations, in order of appearance."""
-    there = {op.path for op in program.operations}
+    present = {op.path for op in program.operations}
     found: dict[tuple[str, str], Removed] = {}
-    for path, source, is_live in _values(jaxpr, ""):
-        if path not in there:
+    for path, source, is_live in _walk_values(jaxpr, ""):
+        if path not in present:
             ways_out = (
                 ("annotate what reads it", "annotate what it reads")
                 if is_live
@@ -45,18 +45,18 @@ def path_of_equation(eqn: Any, scope: str) -> tuple[str, str]:
     return path, "/".join(word for word in (stack, f"jit({name})" if name else "") if word)
 
 
-def _values(jaxpr: Any, scope: str, *, is_live: bool = True) -> Iterator[tuple[str, str, bool]]:
-    live = _live(jaxpr)
+def _walk_values(jaxpr: Any, scope: str, *, is_live: bool = True) -> Iterator[tuple[str, str, bool]]:
+    live = _find_live(jaxpr)
     for eqn, needed in zip(jaxpr.eqns, live, strict=True):
         path, inner = path_of_equation(eqn, scope)
         yield path, source_line(eqn), is_live and needed
         for each in eqn.params.values():
             for part in each if isinstance(each, tuple) else (each,):
                 if isinstance(part, jex_core.ClosedJaxpr | jex_core.Jaxpr):
-                    yield from _values(getattr(part, "jaxpr", part), inner, is_live=is_live and needed)
+                    yield from _walk_values(getattr(part, "jaxpr", part), inner, is_live=is_live and needed)
 
 
-def _live(jaxpr: Any) -> list[bool]:
+def _find_live(jaxpr: Any) -> list[bool]:
     """Of each equation, whether a result depends on it."""
     needed = {atom for atom in jaxpr.outvars if not isinstance(atom, jex_core.Literal)}
     found = []

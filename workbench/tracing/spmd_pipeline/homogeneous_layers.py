@@ -49,41 +49,42 @@ class HomogeneousLayers:
 @kept_with_owner
 def homogeneous_layers(network: Network) -> HomogeneousLayers:
     """The longest run of equal layers. Raises `PipelineError` where there is none, or its layers do not hand on what they are given."""
-    begin, end = _longest_run(network)
+    begin, end = _find_longest_run(network)
     partition = partition_network(network, range(max(begin, 1), end + 1))
     prefix, layers = (partition.virtual_stages[0], partition.virtual_stages[1:-1]) if begin else (None, partition.virtual_stages[:-1])
     batch = layers[1].batch
     shared = tuple(value for value in layers[1].input_activations if value not in layers[0].output_activations)
-    carries = [_in_order(partition, virtual_stage, _given(virtual_stage, batch, shared)) for virtual_stage in layers]
+    carries = [_sort_by_type(partition, virtual_stage, _list_carry(virtual_stage, batch, shared)) for virtual_stage in layers]
     made = [
-        _in_order(partition, virtual_stage, [("value", value) for value in virtual_stage.output_activations]) for virtual_stage in layers
+        _sort_by_type(partition, virtual_stage, [("value", value) for value in virtual_stage.output_activations])
+        for virtual_stage in layers
     ]
     for virtual_stage, given, earlier in zip(layers[1:], carries[1:], made, strict=False):
         if set(given) != set(earlier) or not set(shared) <= set(virtual_stage.input_activations):
-            raise _unequal(network, virtual_stage, "reads or makes other values than the one before it")
+            raise _unequal_error(network, virtual_stage, "reads or makes other values than the one before it")
     for virtual_stage in layers[:-1]:
         if any(partition.values[value].readers != (virtual_stage.number + 1,) for value in virtual_stage.output_activations):
-            raise _unequal(network, virtual_stage, "makes something that is read beyond the one behind it")
+            raise _unequal_error(network, virtual_stage, "makes something that is read beyond the one behind it")
     common = (*(("batch", leaf) for leaf in batch), *(("value", value) for value in shared))
-    calls = [_call(virtual_stage, (*common, *given), out) for virtual_stage, given, out in zip(layers, carries, made, strict=True)]
+    calls = [_make_call(virtual_stage, (*common, *given), out) for virtual_stage, given, out in zip(layers, carries, made, strict=True)]
     texts = [
-        _text(partition, virtual_stage, call, (batch, shared, given))
+        _jaxpr_text(partition, virtual_stage, call, (batch, shared, given))
         for virtual_stage, call, given in zip(layers, calls, carries, strict=True)
     ]
     for virtual_stage, text in zip(layers, texts, strict=True):
         if text != texts[0]:
-            raise _unequal(network, virtual_stage, "computes something else than the first one")
+            raise _unequal_error(network, virtual_stage, "computes something else than the first one")
     last = tuple(value for _, value in made[-1])
     return HomogeneousLayers(partition, prefix, calls[0], tuple(each.param_slices for each in layers), batch, shared, carries[0], last)
 
 
-def _given(virtual_stage: StageFunction, batch: Sequence[int], shared: Sequence[int]) -> list[Name]:
+def _list_carry(virtual_stage: StageFunction, batch: Sequence[int], shared: Sequence[int]) -> list[Name]:
     """What a layer alone reads: of the one before it, of the batch if it is the first of all."""
-    own = [("batch", leaf) for leaf in virtual_stage.batch if leaf not in batch]
-    return [*own, *(("value", value) for value in virtual_stage.input_activations if value not in shared)]
+    from_batch = [("batch", leaf) for leaf in virtual_stage.batch if leaf not in batch]
+    return [*from_batch, *(("value", value) for value in virtual_stage.input_activations if value not in shared)]
 
 
-def _longest_run(network: Network) -> tuple[int, int]:
+def _find_longest_run(network: Network) -> tuple[int, int]:
     """Where the longest run of blocks that look alike, with something behind it, begins and ends."""
     alike = [(block.layer_key, number) for number, block in enumerate(block_tasks(network))]
     runs = [[number for _, number in run] for _, run in groupby(alike, key=lambda each: each[0])]
@@ -99,12 +100,12 @@ def _longest_run(network: Network) -> tuple[int, int]:
     return longest[0], longest[-1] + 1
 
 
-def _in_order(partition: StagePartition, virtual_stage: StageFunction, names: Sequence[Name]) -> tuple[Name, ...]:
+def _sort_by_type(partition: StagePartition, virtual_stage: StageFunction, names: Sequence[Name]) -> tuple[Name, ...]:
     """What is handed on, by shape and type; two of one kind could be mistaken for each other."""
     avals = {name: _aval(partition, name) for name in names}
     types = {name: f"{aval.dtype}{list(aval.shape)}" for name, aval in avals.items()}
     if len(set(types.values())) < len(types):
-        raise _unequal(partition.network, virtual_stage, f"hands on several values of one shape ({', '.join(types.values())})")
+        raise _unequal_error(partition.network, virtual_stage, f"hands on several values of one shape ({', '.join(types.values())})")
     return tuple(sorted(names, key=types.__getitem__))
 
 
@@ -113,7 +114,7 @@ def _aval(partition: StagePartition, name: Name) -> Any:
     return partition.network.flat.batch[number].aval if kind == "batch" else partition.values[number].aval
 
 
-def _call(
+def _make_call(
     virtual_stage: StageFunction, names: Sequence[Name], made: Sequence[Name]
 ) -> Callable[[Arrays, Arrays, Arrays, Arrays], tuple[Any, ...]]:
     """A segment that is given what has these names, in their order, and returns what it made in order."""
@@ -128,7 +129,7 @@ def _call(
     return layer
 
 
-def _text(
+def _jaxpr_text(
     partition: StagePartition,
     virtual_stage: StageFunction,
     call: Callable[..., Any],
@@ -142,7 +143,7 @@ def _text(
     return f"{closed.jaxpr}{[getattr(const, 'shape', ()) and const.tolist() for const in closed.consts]}"
 
 
-def _unequal(network: Network, virtual_stage: StageFunction, why: str) -> PipelineError:
+def _unequal_error(network: Network, virtual_stage: StageFunction, why: str) -> PipelineError:
     return PipelineError(
         f"Engine `spmd` runs equal layers in step, and `{virtual_stage.blocks[0]}` of `{network.name}` {why}.",
         ["take engine:mpmd, whose stages may differ", "scan the layers over stacked weights"],

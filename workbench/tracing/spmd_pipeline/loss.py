@@ -19,34 +19,34 @@ from workbench.tracing.spmd_pipeline.homogeneous_layers import HomogeneousLayers
 from workbench.tracing.spmd_pipeline.shifting_buffer import shifting_buffer
 from workbench.tracing.stage_partition.partition import network_of
 
-Hold = Callable[[Any], Any]
-FEW = 4  # layers
+PlaceOnStages = Callable[[Any], Any]
+MOST_UNROLLED = 4  # layers
 
 
-def spmd_loss(program: Program, spec: PipelineSpec, hold: Hold) -> Callable[[Any, Any], Any]:
-    """`loss(params, batch)` on the program's own pytrees; `hold` keeps leaves [stages, ...] on the stages' devices.
+def spmd_loss(program: Program, spec: PipelineSpec, place_on_stages: PlaceOnStages) -> Callable[[Any, Any], Any]:
+    """`loss(params, batch)` on the program's own pytrees; `place_on_stages` keeps leaves [stages, ...] on the stages' devices.
 
     Raises `PipelineError` for a program without equal layers, or whose layers the pieces do not divide.
     """
-    run = layers_in_step(program, spec)
+    run = find_layers(program, spec)
     splits = splits_of(program, spec.micro_batches)
 
     def loss(params: Any, batch: Any) -> Any:
         param_slices = _ParamSlices(run, jax.tree.leaves(params), spec.micro_batches)
-        parts = [_micro_batches(leaf, split, spec.micro_batches) for leaf, split in zip(jax.tree.leaves(batch), splits, strict=True)]
-        return _loss(run, spec, param_slices, parts, hold)
+        parts = [_split_leaf(leaf, split, spec.micro_batches) for leaf, split in zip(jax.tree.leaves(batch), splits, strict=True)]
+        return _loss(run, spec, param_slices, parts, place_on_stages)
 
     return loss
 
 
-def layers_in_step(program: Program, spec: PipelineSpec) -> HomogeneousLayers:
+def find_layers(program: Program, spec: PipelineSpec) -> HomogeneousLayers:
     """The layers that the stages run in step. Raises `PipelineError` where there are none, or the pieces do not divide them."""
     run = homogeneous_layers(network_of(program, spec.micro_batches))
     verify_divides(program.name, len(run.param_slices), spec)
     return run
 
 
-def stacked_leaves(program: Program, spec: PipelineSpec) -> tuple[int, ...]:
+def find_stacked_leaves(program: Program, spec: PipelineSpec) -> tuple[int, ...]:
     """Numbers of the parameter leaves that hold one slice for each layer of the run: they lie over the stages at rest."""
     run = homogeneous_layers(network_of(program, spec.micro_batches))
     flat = run.partition.network.flat
@@ -60,11 +60,11 @@ def verify_divides(name: str, layers: int, spec: PipelineSpec) -> None:
     """Raises `PipelineError` if the pieces do not have equally many layers."""
     if layers % spec.virtual_stages == 0:
         return
-    wanted = f"{spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages}" if spec.chunks > 1 else f"{spec.stages} stages"
+    requirement = f"{spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages}" if spec.chunks > 1 else f"{spec.stages} stages"
     fitting = [count for count in range(1, layers + 1) if layers % (count * spec.chunks) == 0]
     near = sorted(fitting, key=lambda count: abs(count - spec.stages))[:2]
     raise PipelineError(
-        f"Engine `spmd` gives each stage as many of the {layers} equal layers of `{name}`; {wanted}, "
+        f"Engine `spmd` gives each stage as many of the {layers} equal layers of `{name}`; {requirement}, "
         f"and {layers} % {spec.virtual_stages} = {layers % spec.virtual_stages}.",
         [f"make stages {' or '.join(map(str, sorted(near)))}" if near else "make chunks 1", "take engine:mpmd"],
     )
@@ -81,9 +81,9 @@ class _ParamSlices:
     def __getitem__(self, number: int) -> Any:
         leaf, layer = self.flat.param_slices[number][0]
         value = self.leaves[leaf] if layer is None else self.leaves[leaf][layer : layer + 1]
-        return _shared_gradient(value, self.share) if number in self.flat.averages else value
+        return _share_gradient(value, self.share) if number in self.flat.averages else value
 
-    def stacked(self, numbers: Sequence[int]) -> Any:
+    def stack(self, numbers: Sequence[int]) -> Any:
         """One piece of each layer, [layers, ...]; a stacked leaf as it is."""
         found = [self.flat.param_slices[number][0] for number in numbers]
         leaf = self.leaves[found[0].leaf]
@@ -93,22 +93,24 @@ class _ParamSlices:
         return jnp.stack([self[number] for number in numbers])
 
 
-def _loss(run: HomogeneousLayers, spec: PipelineSpec, param_slices: _ParamSlices, batch: Sequence[Any], hold: Hold) -> Any:
-    suffix, known = run.suffix, _before(run, param_slices, batch)
-    weights = [_by_stage(param_slices.stacked(each), spec) for each in zip(*run.param_slices, strict=True)]
+def _loss(
+    run: HomogeneousLayers, spec: PipelineSpec, param_slices: _ParamSlices, batch: Sequence[Any], place_on_stages: PlaceOnStages
+) -> Any:
+    suffix, known = run.suffix, _run_prefix(run, param_slices, batch)
+    weights = [_group_by_stage(param_slices.stack(each), spec) for each in zip(*run.param_slices, strict=True)]
     inputs = {
         "carry": tuple(batch[number] if kind == "batch" else known[number] for kind, number in run.carry),
         "shared": tuple(known[value] for value in run.shared),
         "batch": tuple(batch[i] for i in run.batch),
     }
     done = shifting_buffer(
-        partial(_stage, run),
+        partial(_run_stage, run),
         weights,
         inputs,
         stages=spec.stages,
         repeats=spec.chunks,
         remat=spec.remat != "never",
-        hold=hold,
+        place_on_stages=place_on_stages,
     )
     known |= dict(zip(run.last, done["carry"], strict=True))
     parts = [batch[i] for i in suffix.batch], [known[value] for value in suffix.input_activations]
@@ -118,7 +120,7 @@ def _loss(run: HomogeneousLayers, spec: PipelineSpec, param_slices: _ParamSlices
     return losses.sum() / counts[0].sum() if counts else losses.mean()
 
 
-def _before(run: HomogeneousLayers, param_slices: _ParamSlices, batch: Sequence[Any]) -> dict[int, Any]:
+def _run_prefix(run: HomogeneousLayers, param_slices: _ParamSlices, batch: Sequence[Any]) -> dict[int, Any]:
     """What the prefix makes of all micro-batches, by number of the cut's value."""
     prefix = run.prefix
     if prefix is None:
@@ -127,14 +129,14 @@ def _before(run: HomogeneousLayers, param_slices: _ParamSlices, batch: Sequence[
     return dict(zip(prefix.output_activations, made, strict=True))
 
 
-def _stage(run: HomogeneousLayers, weights: Sequence[Any], x: Any) -> Any:
+def _run_stage(run: HomogeneousLayers, weights: Sequence[Any], x: Any) -> Any:
     """The layers of one piece; weights are [layers of a piece, ...]. Few are written out: a loop copies what it keeps."""
 
-    def layer(carry: Any, own: Any) -> tuple[Any, None]:
-        return run.layer(own, x["batch"], x["shared"], carry), None
+    def layer(carry: Any, layer_weights: Any) -> tuple[Any, None]:
+        return run.layer(layer_weights, x["batch"], x["shared"], carry), None
 
     carry, layers = x["carry"], weights[0].shape[0]
-    if layers > FEW:
+    if layers > MOST_UNROLLED:
         carry, _ = jax.lax.scan(layer, carry, tuple(weights))
     else:
         for number in range(layers):
@@ -142,27 +144,27 @@ def _stage(run: HomogeneousLayers, weights: Sequence[Any], x: Any) -> Any:
     return {**x, "carry": carry}
 
 
-def _by_stage(leaf: Any, spec: PipelineSpec) -> Any:
+def _group_by_stage(leaf: Any, spec: PipelineSpec) -> Any:
     """[layers, ...] as [stages, chunks, layers of a piece, ...]: piece k is chunk k div stages of stage k mod stages."""
-    apart = leaf.reshape(spec.chunks, spec.stages, leaf.shape[0] // spec.virtual_stages, *leaf.shape[1:])
-    return jnp.swapaxes(apart, 0, 1)
+    reshaped = leaf.reshape(spec.chunks, spec.stages, leaf.shape[0] // spec.virtual_stages, *leaf.shape[1:])
+    return jnp.swapaxes(reshaped, 0, 1)
 
 
-def _micro_batches(leaf: Any, split: Split, count: int) -> Any:
+def _split_leaf(leaf: Any, split: Split, count: int) -> Any:
     """A leaf of the batch as [micro-batches, ...]."""
     if split.dim is not None:
         shape = leaf.shape
-        apart = leaf.reshape(*shape[: split.dim], count, shape[split.dim] // count, *shape[split.dim + 1 :])
-        return jnp.moveaxis(apart, split.dim, 0)
+        reshaped = leaf.reshape(*shape[: split.dim], count, shape[split.dim] // count, *shape[split.dim + 1 :])
+        return jnp.moveaxis(reshaped, split.dim, 0)
     if not split.folds or count == 1:
         return jnp.broadcast_to(leaf, (count, *leaf.shape))
     numbers = jnp.arange(count)
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.vmap(lambda number: _folded(leaf, number))(numbers)
-    return jax.vmap(lambda number: jax.random.key_data(_folded(jax.random.wrap_key_data(leaf), number)))(numbers)
+        return jax.vmap(lambda number: _fold_key(leaf, number))(numbers)
+    return jax.vmap(lambda number: jax.random.key_data(_fold_key(jax.random.wrap_key_data(leaf), number)))(numbers)
 
 
-def _folded(key: Any, number: Any) -> Any:
+def _fold_key(key: Any, number: Any) -> Any:
     fold = jax.random.fold_in
     for _ in key.shape:
         fold = jax.vmap(fold, in_axes=(0, None))
@@ -170,9 +172,9 @@ def _folded(key: Any, number: Any) -> Any:
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _shared_gradient(value: Any, share: float) -> Any:  # noqa: ARG001 - it matters to the derivative
+def _share_gradient(value: Any, share: float) -> Any:  # noqa: ARG001 - it matters to the derivative
     """A value whose gradient is the mean over micro-batches where each has one of its own: a moving average."""
     return value
 
 
-_shared_gradient.defvjp(lambda value, _: (value, None), lambda share, _, arriving: (share * arriving,))
+_share_gradient.defvjp(lambda value, _: (value, None), lambda share, _, arriving: (share * arriving,))

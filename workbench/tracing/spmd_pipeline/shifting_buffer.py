@@ -38,21 +38,21 @@ def shifting_buffer(
     stages: int,
     repeats: int = 1,
     remat: bool = True,
-    hold: Callable[[Tree], Tree] = lambda tree: tree,
+    place_on_stages: Callable[[Tree], Tree] = lambda tree: tree,
 ) -> Tree:
     """What `inputs`, leaves [M, ...], become after all stages, in the same order.
 
     - `stage(weights, x) -> x`: one stage of one repeat on one micro-batch, shapes and types as they came;
     - `weights`: leaves [S, R, ...];
     - `remat`: a stage's backward pass computes its forward one again;
-    - `hold`: keeps a tree of leaves [S, ...] on the devices of the stages, `with_sharding_constraint` say.
+    - `place_on_stages`: keeps a tree of leaves [S, ...] on the devices of the stages, `with_sharding_constraint` say.
     """
     count = jax.tree.leaves(inputs)[0].shape[0]
     slots = -(-count // stages)
     padded = slots * stages
-    stream = hold(jax.tree.map(partial(_in_rows, stages=stages, slots=slots), inputs))
-    weights = hold(weights)
-    step = _masked(_of_repeat(stage, remat=remat))
+    stream = place_on_stages(jax.tree.map(partial(_arrange_rows, stages=stages, slots=slots), inputs))
+    weights = place_on_stages(weights)
+    step = _mask_invalid(_select_repeat(stage, remat=remat))
     numbers = jnp.arange(stages)
     delay = padded - stages
     store = jax.tree.map(lambda leaf: jnp.zeros((stages, delay, *leaf.shape[2:]), leaf.dtype), stream) if repeats > 1 and delay else None
@@ -61,23 +61,23 @@ def shifting_buffer(
         state, store, stream = carry
         done = t - numbers
         valid = (done >= 0) & (done < repeats * padded) & (done % padded < count)
-        shifted = hold(jax.tree.map(lambda leaf: jnp.roll(leaf, 1, axis=0), state))
-        input_activations = jax.tree.map(lambda leaf: _slot(leaf, t % slots), stream)
+        shifted = place_on_stages(jax.tree.map(lambda leaf: jnp.roll(leaf, 1, axis=0), state))
+        input_activations = jax.tree.map(lambda leaf: _read_slot(leaf, t % slots), stream)
         again = shifted
         if store is not None:
-            again = jax.tree.map(lambda leaf: _slot(leaf, t % delay), store)
-            store = hold(jax.tree.map(lambda leaf, new: _with_slot(leaf, new, t % delay), store, shifted))
-        front = _where(t < padded, input_activations, again)
-        state = hold(_where(numbers == 0, front, shifted))
-        state = hold(jax.vmap(step)(weights, state, jnp.clip(done // padded, 0, repeats - 1), valid))
-        turned = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, axis=0), input_activations)
-        stream = jax.tree.map(lambda leaf, new: _with_slot(leaf, new, t % slots), stream, _where(numbers == stages - 1, state, turned))
-        return (state, store, hold(stream)), None
+            again = jax.tree.map(lambda leaf: _read_slot(leaf, t % delay), store)
+            store = place_on_stages(jax.tree.map(lambda leaf, new: _write_slot(leaf, new, t % delay), store, shifted))
+        front = _select(t < padded, input_activations, again)
+        state = place_on_stages(_select(numbers == 0, front, shifted))
+        state = place_on_stages(jax.vmap(step)(weights, state, jnp.clip(done // padded, 0, repeats - 1), valid))
+        rotated = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, axis=0), input_activations)
+        stream = jax.tree.map(lambda leaf, new: _write_slot(leaf, new, t % slots), stream, _select(numbers == stages - 1, state, rotated))
+        return (state, store, place_on_stages(stream)), None
 
     iterations = iterations_of(stages, count, repeats)
     state = jax.tree.map(lambda leaf: leaf[:, 0], stream)
     (_, _, stream), _ = jax.lax.scan(iterate, (state, store, stream), jnp.arange(iterations))
-    return jax.tree.map(lambda leaf: _in_order(leaf, count, iterations), stream)
+    return jax.tree.map(lambda leaf: _restore_order(leaf, count, iterations), stream)
 
 
 def iterations_of(stages: int, micro_batches: int, repeats: int = 1) -> int:
@@ -89,28 +89,28 @@ def iterations_of(stages: int, micro_batches: int, repeats: int = 1) -> int:
     return (repeats - 1) * -(-micro_batches // stages) * stages + micro_batches + stages - 1
 
 
-def _of_repeat(stage: Stage, *, remat: bool) -> Callable[[Any, Any, Any], Any]:
+def _select_repeat(stage: Stage, *, remat: bool) -> Callable[[Any, Any, Any], Any]:
     """`(weights of all repeats, x, repeat)`. The weights are the same in all iterations, and kept once; a repeat's are taken out again."""
 
     def run(weights: Any, x: Any, repeat: Any) -> Any:
-        own = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, repeat, axis=0, keepdims=False), weights)
-        return stage(own, x)
+        repeat_weights = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, repeat, axis=0, keepdims=False), weights)
+        return stage(repeat_weights, x)
 
     def run_only(weights: Any, x: Any, _: Any) -> Any:
         return stage(jax.tree.map(lambda leaf: leaf[0], weights), x)
 
-    def chosen(weights: Any, x: Any, repeat: Any) -> Any:
+    def run_repeat(weights: Any, x: Any, repeat: Any) -> Any:
         return (run_only if jax.tree.leaves(weights)[0].shape[0] == 1 else run)(weights, x, repeat)
 
-    return jax.checkpoint(chosen, prevent_cse=False, policy=None if remat else _kept)
+    return jax.checkpoint(run_repeat, prevent_cse=False, policy=None if remat else _is_saved)
 
 
-def _kept(primitive: Any, *_: Any, **__: Any) -> bool:
+def _is_saved(primitive: Any, *_: Any, **__: Any) -> bool:
     """All but the weights taken out, of which there would be one for each iteration."""
     return primitive.name not in ("dynamic_slice", "squeeze")
 
 
-def _masked(stage: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any, Any], Any]:
+def _mask_invalid(stage: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any, Any], Any]:
     """`(weights, x, repeat, valid)`; what is not valid has gradients of zero, whatever the stage makes of it."""
 
     @jax.custom_vjp  # type: ignore[untyped-decorator]
@@ -122,8 +122,8 @@ def _masked(stage: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any, A
         result, pull = jax.vjp(lambda weights, x: stage(weights, x, repeat), weights, x)
         return result, (pull, valid)
 
-    def backward(kept: Any, arriving: Any) -> tuple[Any, Any, None, None]:
-        pull, valid = kept
+    def backward(residuals: Any, arriving: Any) -> tuple[Any, Any, None, None]:
+        pull, valid = residuals
         weights, x = jax.tree.map(lambda leaf: leaf if leaf.dtype == jax.dtypes.float0 else jnp.where(valid, leaf, 0), pull(arriving))
         return weights, x, None, None
 
@@ -131,7 +131,7 @@ def _masked(stage: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any, A
     return run
 
 
-def _in_rows(leaf: Any, *, stages: int, slots: int) -> Any:
+def _arrange_rows(leaf: Any, *, stages: int, slots: int) -> Any:
     """[M, ...] as [S, q, ...], the last micro-batch again where there are fewer."""
     missing = stages * slots - leaf.shape[0]
     if missing:
@@ -139,7 +139,7 @@ def _in_rows(leaf: Any, *, stages: int, slots: int) -> Any:
     return leaf.reshape(stages, slots, *leaf.shape[1:])
 
 
-def _in_order(stream: Any, count: int, iterations: int) -> Any:
+def _restore_order(stream: Any, count: int, iterations: int) -> Any:
     """The results, each where the stream has turned it to since the last stage made it."""
     stages, slots = stream.shape[:2]
     made = np.arange(count) + iterations - count
@@ -151,15 +151,15 @@ def _in_order(stream: Any, count: int, iterations: int) -> Any:
     return stream[rows, places]
 
 
-def _slot(leaf: Any, slot: Any) -> Any:
+def _read_slot(leaf: Any, slot: Any) -> Any:
     return jax.lax.dynamic_index_in_dim(leaf, slot, axis=1, keepdims=False)
 
 
-def _with_slot(leaf: Any, new: Any, slot: Any) -> Any:
+def _write_slot(leaf: Any, new: Any, slot: Any) -> Any:
     return jax.lax.dynamic_update_index_in_dim(leaf, new, slot, axis=1)
 
 
 @partial(jax.checkpoint, prevent_cse=False)
-def _where(flags: Any, one: Tree, other: Tree) -> Tree:
+def _select(flags: Any, one: Tree, other: Tree) -> Tree:
     """Leaves [S, ...], chosen by a flag for all or one for each stage. (Checkpointed: the flags are kept, and not once an element.)"""
     return jax.tree.map(lambda a, b: jnp.where(jnp.reshape(flags, jnp.shape(flags) + (1,) * (a.ndim - jnp.ndim(flags))), a, b), one, other)

@@ -15,28 +15,28 @@ from workbench.tracing.training import with_loss, with_traced_loss
 
 
 @kept_with_program(700)
-def traced_in_step(program: Program, spec: PipelineSpec, mesh: Mesh) -> Program:
+def trace_spmd_step(program: Program, spec: PipelineSpec, mesh: Mesh) -> Program:
     """The program of the pipelined step. Raises `PipelineError` where the layers cannot be pipelined so."""
     abstract = AbstractMesh(tuple(size for _, size in mesh.axes), mesh.names, axis_types=(AxisType.Auto,) * len(mesh.names))
     return with_traced_loss(program, _loss(program, spec, abstract))
 
 
-def run_in_step(program: Program, spec: PipelineSpec, mesh: jax.sharding.Mesh) -> Program:
+def with_spmd_step(program: Program, spec: PipelineSpec, mesh: jax.sharding.Mesh) -> Program:
     """The program with its step pipelined over these devices; what is planned of it stays. Raises `PipelineError` as above."""
     return with_loss(program, _loss(program, spec, mesh))
 
 
 def _loss(program: Program, spec: PipelineSpec, mesh: jax.sharding.Mesh | AbstractMesh) -> Callable[[Any, Any], Any]:
-    return spmd_loss(program, spec, lambda tree: _held(tree, spec, mesh))
+    return spmd_loss(program, spec, lambda tree: _place_on_stages(tree, spec, mesh))
 
 
-def _held(tree: Any, spec: PipelineSpec, mesh: jax.sharding.Mesh | AbstractMesh) -> Any:
+def _place_on_stages(tree: Any, spec: PipelineSpec, mesh: jax.sharding.Mesh | AbstractMesh) -> Any:
     """Leaves [stages, ...] each on its stage's devices, as the rest of the layout and the compiler will."""
     if spec.stages == 1:
         return tree
 
-    def held(leaf: Any) -> Any:
+    def place_leaf(leaf: Any) -> Any:
         others = [PartitionSpec.UNCONSTRAINED] * (leaf.ndim - 1)
         return jax.lax.with_sharding_constraint(leaf, NamedSharding(mesh, PartitionSpec(spec.axis, *others)))
 
-    return jax.tree.map(held, tree)
+    return jax.tree.map(place_leaf, tree)

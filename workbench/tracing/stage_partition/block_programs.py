@@ -62,15 +62,15 @@ class BlockTasks:
     def _equations(self) -> Iterator[tuple[Any, ...]]:
         """Each with its variables, numbered as they come."""
         network, number = self.stage.partition.network, self.stage.virtual_stage.number
-        end = network.begins[number + 1] if number + 1 < len(network.begins) else len(network.proper)
+        end = network.block_starts[number + 1] if number + 1 < len(network.block_starts) else len(network.proper)
         seen: dict[Any, int] = {}
-        for eqn in network.proper[network.begins[number] : end]:
+        for eqn in network.proper[network.block_starts[number] : end]:
             yield eqn.primitive.name, *(seen.setdefault(var, len(seen)) for var in variables((*eqn.invars, *eqn.outvars)))
 
     @cached_property
-    def kept(self) -> "BlockResiduals":
+    def residuals(self) -> "BlockResiduals":
         """What its backward pass reads of a micro-batch, beyond weights and batch."""
-        input_activations, output_activations, inside = self.exemplar._kept_places  # noqa: SLF001 - another block of this class
+        input_activations, output_activations, inside = self.exemplar._residual_places  # noqa: SLF001 - another block of this class
         virtual_stage = self.stage.virtual_stage
         return BlockResiduals(
             frozenset(
@@ -83,7 +83,7 @@ class BlockTasks:
         )
 
     @cached_property
-    def _kept_places(self) -> tuple[list[int], list[int], int]:
+    def _residual_places(self) -> tuple[list[int], list[int], int]:
         """Places among what enters and what leaves, and bytes of others."""
         linear = self.stage._linear  # noqa: SLF001 - the same noun from its other side
         inputs = linear.closed.jaxpr.invars
@@ -103,14 +103,14 @@ class BlockTasks:
         return work[1] / sum(work) if sum(work) else 0.0
 
     @cached_property
-    def between(self) -> "Between":
+    def half_handover(self) -> "HalfHandover":
         """What waits between the halves of a backward task."""
         if self.like:
-            return self.like.between
+            return self.like.half_handover
         weights = self._halves[1]
         read = [(group, size_of(spec)) for (group, _), spec in zip(weights.reads, weights.specs, strict=True)]
         made = sum(size for group, size in read if group in ("pending", "arriving"))
-        return Between(made, sum(size for group, size in read if group in ("kept", "input_activations")))
+        return HalfHandover(made, sum(size for group, size in read if group in ("kept", "input_activations")))
 
     @cached_property
     def _halves(self) -> tuple[TracedStageTask, TracedStageTask]:
@@ -119,22 +119,22 @@ class BlockTasks:
     @cached_property
     def forward_program(self) -> Program:
         """As the planner takes it; nothing is run."""
-        return self._program(self.stage.forward, "forward")
+        return self._make_program(self.stage.forward, "forward")
 
     def both_program(self, parts: DataParallelGroups) -> Program:
         """Forward and backward pass, nothing computed twice."""
-        return self._both(parts)[0]
+        return self._trace_both(parts)[0]
 
-    def split(self, parts: DataParallelGroups) -> tuple[int, ...]:
+    def list_partial_sums(self, parts: DataParallelGroups) -> tuple[int, ...]:
         """The pieces of whose gradient it has partial sums."""
-        places = self.exemplar._both(parts)[1]  # noqa: SLF001 - as `kept`
+        places = self.exemplar._trace_both(parts)[1]  # noqa: SLF001 - as `residuals`
         return tuple(self.stage.virtual_stage.param_slices[place] for place in sorted(places))
 
-    def _both(self, parts: DataParallelGroups) -> tuple[Program, frozenset[int]]:
+    def _trace_both(self, parts: DataParallelGroups) -> tuple[Program, frozenset[int]]:
         """The program, and places of the pieces whose gradients are split; traced once."""
         if parts not in self._known_both:
             task, places = split_task(self.stage, self.stage.forward_and_backward, parts)
-            self._known_both[parts] = self._program(task, "forward and backward"), places
+            self._known_both[parts] = self._make_program(task, "forward and backward"), places
         return self._known_both[parts]
 
     @cached_property
@@ -144,44 +144,44 @@ class BlockTasks:
     @cached_property
     def keeping_program(self) -> Program:
         """Its forward pass, which returns what the backward one reads."""
-        return self._program(self.stage.forward_keeping, "forward")
+        return self._make_program(self.stage.forward_keeping, "forward")
 
-    def backward_program(self, parts: DataParallelGroups, *, recompute: bool, apart: bool) -> Program:
-        """Its backward pass as it runs, which reads what the forward one kept or makes that again; `parts` and `apart` as
+    def backward_program(self, parts: DataParallelGroups, *, recompute: bool, add_separately: bool) -> Program:
+        """Its backward pass as it runs, which reads what the forward one kept or makes that again; `parts` and `add_separately` as
         `accumulate_grads` has them."""
-        return self._running_program(self.stage.backward(recompute=recompute), "backward", parts, apart=apart)
+        return self._make_running_program(self.stage.backward(recompute=recompute), "backward", parts, add_separately=add_separately)
 
-    def half_programs(self, parts: DataParallelGroups, *, recompute: bool, apart: bool) -> tuple[Program | None, Program | None]:
+    def half_programs(self, parts: DataParallelGroups, *, recompute: bool, add_separately: bool) -> tuple[Program | None, Program | None]:
         """The gradients of what entered, and those of the weights, each if it has any; as they run."""
         tasks = self.stage.backward_input(recompute=recompute), self.stage.backward_weight(recompute=recompute)
         titles = "gradient of the input", "gradient of the weights"
         first, second = (
-            self._running_program(task, title, parts, apart=apart) if task.gives else None
+            self._make_running_program(task, title, parts, add_separately=add_separately) if task.gives else None
             for task, title in zip(tasks, titles, strict=True)
         )
         return first, second
 
-    def _program(self, task: TracedStageTask, title: str) -> Program:
-        paths = [self._path(group, place) for group, place in task.reads]
+    def _make_program(self, task: TracedStageTask, title: str) -> Program:
+        paths = [self._path_of(group, place) for group, place in task.reads]
         roles = [Role.PARAMETER if group == "param_slices" else Role.INPUT for group, _ in task.reads]
         results = [(f"{group}/{place}", Role.OUTPUT) for group, place in task.gives]
-        return self._built(title, task.call, paths, list(task.specs), roles, results, 0)
+        return self._build(title, task.call, paths, list(task.specs), roles, results, 0)
 
-    def _running_program(self, task: TracedStageTask, title: str, parts: DataParallelGroups, *, apart: bool) -> Program:
+    def _make_running_program(self, task: TracedStageTask, title: str, parts: DataParallelGroups, *, add_separately: bool) -> Program:
         """With the sums of gradients that it adds to, where they lie: arguments `total/...` and results of the same name."""
-        whole = accumulate_grads(self.stage, task, parts, apart=apart)
-        totals = [f"{TOTAL}/{self._path('param_slices', place)}" for place in whole.totals]
+        whole = accumulate_grads(self.stage, task, parts, add_separately=add_separately)
+        totals = [f"{TOTAL}/{self._path_of('param_slices', place)}" for place in whole.totals]
         numbered: Counter[tuple[str, int]] = Counter()
         paths = [*totals]
         for each in whole.reads:
-            paths.append(self._path(*each) + (f"/{numbered[each]}" if numbered[each] else ""))
+            paths.append(self._path_of(*each) + (f"/{numbered[each]}" if numbered[each] else ""))
             numbered[each] += 1
         roles = [Role.PARAMETER if group == "param_slices" else Role.INPUT for group, _ in whole.reads]
         results = [(path, Role.GRADIENT) for path in totals] + [(f"{group}/{place}", Role.OUTPUT) for group, place in whole.gives]
         roles = [Role.GRADIENT] * len(totals) + roles
-        return self._built(title, whole.call, paths, [*whole.sums, *whole.specs], roles, results, len(totals))
+        return self._build(title, whole.call, paths, [*whole.sums, *whole.specs], roles, results, len(totals))
 
-    def _built(
+    def _build(
         self,
         title: str,
         call: Callable[..., tuple[Any, ...]],
@@ -195,9 +195,9 @@ class BlockTasks:
         name = f"{self.stage.virtual_stage.blocks[0]}, {title}"
         step = Step(call, lambda _key, _given: (), lambda _step: ())
         places = tuple((i, i) for i in range(carried))
-        return build_program(name, step, paths, specs, roles, results, places, self._dims(paths, specs), None)
+        return build_program(name, step, paths, specs, roles, results, places, self._name_dims(paths, specs), None)
 
-    def _path(self, group: str, place: int) -> str:
+    def _path_of(self, group: str, place: int) -> str:
         if group == "param_slices":
             network = self.stage.partition.network
             (leaf, layer), _ = network.flat.param_slices[self.stage.virtual_stage.param_slices[place]]
@@ -206,7 +206,7 @@ class BlockTasks:
             return self.stage.partition.network.batch_paths[self.stage.virtual_stage.batch[place]]
         return f"{group}/{place}"
 
-    def _dims(self, paths: Sequence[str], specs: Sequence[jax.ShapeDtypeStruct]) -> dict[str, str]:
+    def _name_dims(self, paths: Sequence[str], specs: Sequence[jax.ShapeDtypeStruct]) -> dict[str, str]:
         """Names as the whole program has them, which the rules of a layout go by. What is carried has the first dimensions of the batch
         if they are as large, but for its last one, features, unless it is as large as the batch in all of them."""
         known, sizes = self.stage.partition.network.dims, self.stage.partition.network.batch_sizes
@@ -231,7 +231,7 @@ class BlockResiduals:
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
+class HalfHandover:
     """Bytes that the gradient of the weights reads and was `made` for it or arrived, and that the forward pass `kept`."""
 
     made: int
@@ -250,7 +250,7 @@ def _task_flops(task: TracedStageTask) -> int:
 
 
 def partition_at_every_block(network: Network) -> StagePartition:
-    return partition_network(network, range(1, len(network.begins)))
+    return partition_network(network, range(1, len(network.block_starts)))
 
 
 def block_tasks(network: Network) -> tuple[BlockTasks, ...]:

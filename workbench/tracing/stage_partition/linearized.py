@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core as jex_core
 
-from workbench.tracing.jaxpr.equations import BATCH, BOTH, PARAMETERS, needed, parts_in, variables
+from workbench.tracing.jaxpr.equations import BATCH, BOTH, PARAMETERS, classify_equations, select_needed, variables
 from workbench.tracing.stage_partition.stage_values import StageValues
 
 Arrays = Sequence[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class LinearizedStage:
     """A segment's forward pass with its derivative.
 
     `closed(*inputs) -> (*results, *residuals)`; `kept` are the residuals that the network proper makes, each once. Others are inputs or
@@ -29,29 +29,29 @@ class Linear:
     pull: Callable[[Arrays, Arrays, Arrays], tuple[Any, ...]]
 
 
-def linearized(stage: StageValues) -> Linear:
+def linearize_stage(stage: StageValues) -> LinearizedStage:
     """The derivative of a stage's segment, by its trained pieces and by what flows back."""
-    closed, structure, results = _traced(stage)
+    closed, structure, results = _trace_residuals(stage)
     residuals = closed.jaxpr.outvars[len(results) :]
     inputs = {var: i for i, var in enumerate(closed.jaxpr.invars)}
     constants = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     made = list(dict.fromkeys(var for var in variables(residuals) if var not in inputs and var not in constants))
-    part = _parts(stage, closed)
+    part = _classify_variables(stage, closed)
     kept = tuple(var for var in made if part[var] == BOTH)
     again = [var for var in made if part[var] != BOTH]
-    make_again = yielding(closed, again)
+    make_again = select_outputs(closed, again)
 
     def pull(values: Arrays, kept_values: Arrays, arriving: Arrays) -> tuple[Any, ...]:
         known = constants | dict(zip(again, make_again(*values), strict=True)) | dict(zip(kept, kept_values, strict=True))
         known |= {var: values[i] for var, i in inputs.items()}
-        transpose = jax.tree.unflatten(structure, [_read(known, atom) for atom in residuals])
-        gradients, departing = transpose(_cotangents(stage, results, arriving))
+        transpose = jax.tree.unflatten(structure, [_lookup(known, atom) for atom in residuals])
+        gradients, departing = transpose(_make_cotangents(stage, results, arriving))
         return (*gradients, *departing)
 
-    return Linear(closed, kept, yielding(closed, kept), pull)
+    return LinearizedStage(closed, kept, select_outputs(closed, kept), pull)
 
 
-def _traced(stage: StageValues) -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
+def _trace_residuals(stage: StageValues) -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
     """The forward pass with its residuals, how they stand in the pullback (a pytree), and what the results are."""
     call, virtual_stage = stage.virtual_stage.call, stage.virtual_stage
     param_slices, batch = len(virtual_stage.param_slices), len(virtual_stage.batch)
@@ -60,15 +60,15 @@ def _traced(stage: StageValues) -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
     def run(*values: Any) -> Any:
         input_activations = values[param_slices + batch :]
 
-        def of_floats(trained: Arrays, flowing: Arrays) -> list[Any]:
-            weights, arrived = list(values[:param_slices]), list(input_activations)
+        def call_on_floats(trained: Arrays, flowing: Arrays) -> list[Any]:
+            weights, all_inputs = list(values[:param_slices]), list(input_activations)
             for place, value in zip(stage.trained, trained, strict=True):
                 weights[place] = value
             for place, value in zip(stage.departing, flowing, strict=True):
-                arrived[place] = value
-            return call(*weights, *values[param_slices : param_slices + batch], *arrived)
+                all_inputs[place] = value
+            return call(*weights, *values[param_slices : param_slices + batch], *all_inputs)
 
-        found, pull = jax.vjp(of_floats, [values[i] for i in stage.trained], [input_activations[i] for i in stage.departing])
+        found, pull = jax.vjp(call_on_floats, [values[i] for i in stage.trained], [input_activations[i] for i in stage.departing])
         leaves, structure = jax.tree.flatten(pull)
         traced.append((structure, [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in found]))
         return (*found, *leaves)
@@ -77,29 +77,29 @@ def _traced(stage: StageValues) -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
     return closed, *traced[0]
 
 
-def _parts(stage: StageValues, closed: Any) -> dict[Any, int]:
+def _classify_variables(stage: StageValues, closed: Any) -> dict[Any, int]:
     """Whether a variable follows from parameters, from the batch, or from both."""
     param_slices, batch = len(stage.virtual_stage.param_slices), len(stage.virtual_stage.batch)
     kinds = [PARAMETERS] * param_slices + [BATCH] * batch
     part = {var: kinds[i] if i < len(kinds) else BOTH for i, var in enumerate(closed.jaxpr.invars)}
-    parts_in(closed.jaxpr.eqns, part)
+    classify_equations(closed.jaxpr.eqns, part)
     return part
 
 
-def _read(known: Mapping[Any, Any], atom: Any) -> Any:
+def _lookup(known: Mapping[Any, Any], atom: Any) -> Any:
     return jnp.asarray(atom.val, atom.aval.dtype) if isinstance(atom, jex_core.Literal) else known[atom]
 
 
-def yielding(closed: Any, outvars: Sequence[Any]) -> Callable[..., list[Any]]:
+def select_outputs(closed: Any, outvars: Sequence[Any]) -> Callable[..., list[Any]]:
     """What makes some of a jaxpr's variables."""
     jaxpr = closed.jaxpr.replace(
-        outvars=list(outvars), eqns=needed(closed.jaxpr.eqns, outvars), debug_info=closed.jaxpr.debug_info.with_unknown_names()
+        outvars=list(outvars), eqns=select_needed(closed.jaxpr.eqns, outvars), debug_info=closed.jaxpr.debug_info.with_unknown_names()
     )
     function: Callable[..., list[Any]] = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(jaxpr, closed.consts))
     return function
 
 
-def _cotangents(stage: StageValues, results: Sequence[jax.ShapeDtypeStruct], arriving: Arrays) -> list[Any]:
+def _make_cotangents(stage: StageValues, results: Sequence[jax.ShapeDtypeStruct], arriving: Arrays) -> list[Any]:
     """Of each result: what arrived, one for the loss, nothing for the weight and for whole numbers."""
     given = dict(zip(stage.arriving, arriving, strict=True))
     found = []

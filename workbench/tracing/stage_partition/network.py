@@ -15,7 +15,7 @@ from typing import Any
 from workbench.core.micro_batches import BATCH as BATCH_DIM
 from workbench.core.paths import template
 from workbench.errors import PipelineError
-from workbench.tracing.jaxpr.equations import BATCH, BOTH, PARAMETERS, parts_in, scope_of, variables
+from workbench.tracing.jaxpr.equations import BATCH, BOTH, PARAMETERS, classify_equations, scope_of, variables
 from workbench.tracing.jaxpr.flatten import Flat
 from workbench.tracing.jaxpr.work import flops_of, size_of, traffic_of
 
@@ -76,10 +76,10 @@ class Network:
     @cached_property
     def _kinds(self) -> tuple[int, ...]:
         part = {var: PARAMETERS for _, var in self.flat.param_slices} | dict.fromkeys(self.flat.batch, BATCH)
-        return tuple(parts_in(self.flat.eqns, part))
+        return tuple(classify_equations(self.flat.eqns, part))
 
     @cached_property
-    def begins(self) -> tuple[int, ...]:
+    def block_starts(self) -> tuple[int, ...]:
         """Where each block begins in `proper`."""
         return tuple(start for start, _ in self._runs)
 
@@ -98,21 +98,21 @@ class Network:
         if not self.proper:
             raise PipelineError(f"`{self.name}` computes nothing from parameters and batch together; there is nothing to cut.")
         scopes = [scope_of(eqn) for eqn in self.proper]
-        return _by_scope(scopes) if any(scopes) else _by_product(self.proper)
+        return _group_by_scope(scopes) if any(scopes) else _by_product(self.proper)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        ends = (*self.begins[1:], len(self.proper))
-        made = {var: place for place, eqn in enumerate(self.proper) for var in eqn.outvars}
-        crossing = _crossing(self.proper, made, self.results)
+        ends = (*self.block_starts[1:], len(self.proper))
+        made = {var: index for index, eqn in enumerate(self.proper) for var in eqn.outvars}
+        crossing = _count_crossing_bytes(self.proper, made, self.results)
         number = {var: i for i, (_, var) in enumerate(self.flat.param_slices)}
         blocks = []
-        for path, begin, end in zip(self.paths, self.begins, ends, strict=True):
+        for path, begin, end in zip(self.paths, self.block_starts, ends, strict=True):
             eqns = self.with_free(self.proper[begin:end])
             param_slices = tuple(sorted({number[var] for eqn in eqns for var in variables(eqn.invars) if var in number}))
-            held = sum(size_of(self.flat.param_slices[i][1].aval) for i in param_slices)
+            parameter_bytes = sum(size_of(self.flat.param_slices[i][1].aval) for i in param_slices)
             work = sum(map(flops_of, eqns)), sum(map(traffic_of, eqns))
-            blocks.append(Block(path, *work, param_slices, held, crossing[end - 1]))
+            blocks.append(Block(path, *work, param_slices, parameter_bytes, crossing[end - 1]))
         return tuple(blocks)
 
     @property
@@ -121,55 +121,55 @@ class Network:
 
     def with_free(self, eqns: Sequence[Any], results: Iterable[Any] = ()) -> list[Any]:
         """Equations with those of no block that they (and `results`) follow from in front, in the order of the trace."""
-        wanted: dict[int, Any] = {}
+        free: dict[int, Any] = {}
         open_ends = [*(var for eqn in eqns for var in variables(eqn.invars)), *variables(results)]
         while open_ends:
             eqn = self.maker.get(open_ends.pop())
-            if eqn is not None and id(eqn) not in wanted:
-                wanted[id(eqn)] = eqn
+            if eqn is not None and id(eqn) not in free:
+                free[id(eqn)] = eqn
                 open_ends += variables(eqn.invars)
-        return [*sorted(wanted.values(), key=lambda eqn: self._order[id(eqn)]), *eqns]
+        return [*sorted(free.values(), key=lambda eqn: self._order[id(eqn)]), *eqns]
 
     @cached_property
     def _order(self) -> dict[int, int]:
-        return {id(eqn): place for place, eqn in enumerate(self.flat.eqns)}
+        return {id(eqn): index for index, eqn in enumerate(self.flat.eqns)}
 
 
-def _by_scope(scopes: Sequence[str]) -> list[tuple[int, str]]:
+def _group_by_scope(scopes: Sequence[str]) -> list[tuple[int, str]]:
     """Runs of equations of one block; what stands outside of all scopes goes with what is before it, unless it makes the first or the last
     of repeated layers unlike the others."""
-    common = _common([scope.split("/") for scope in scopes if scope])
+    common = _count_common([scope.split("/") for scope in scopes if scope])
     runs: list[tuple[int, str]] = []
-    for place, scope in enumerate(scopes):
+    for index, scope in enumerate(scopes):
         path = block_path(scope, common)
         if not runs or (path and runs[-1][1] and path != runs[-1][1]):
-            runs.append((place, path))
+            runs.append((index, path))
         elif path and not runs[-1][1]:
             runs[-1] = runs[-1][0], path
-    return [*_behind_start(runs, scopes), *_end(runs, scopes)]
+    return [*_separate_start(runs, scopes), *_separate_end(runs, scopes)]
 
 
-def _behind_start(runs: list[tuple[int, str]], scopes: Sequence[str]) -> list[tuple[int, str]]:
+def _separate_start(runs: list[tuple[int, str]], scopes: Sequence[str]) -> list[tuple[int, str]]:
     """With what stands before the first layer as a block of its own."""
     (_, path), *others = runs
-    first = next((place for place, scope in enumerate(scopes) if scope), 0)
+    first = next((index for index, scope in enumerate(scopes) if scope), 0)
     return [(0, "start"), (first, path), *others] if first and template(path) != path else runs
 
 
-def _end(runs: list[tuple[int, str]], scopes: Sequence[str]) -> list[tuple[int, str]]:
+def _separate_end(runs: list[tuple[int, str]], scopes: Sequence[str]) -> list[tuple[int, str]]:
     """What stands behind the last layer, beyond what stands behind the layer before it."""
     if len(runs) < 2 or not runs[-1][1] or template(runs[-1][1]) == runs[-1][1] or template(runs[-1][1]) != template(runs[-2][1]):
         return []
-    before, last = (_outside(scopes[:end]) for end in (runs[-1][0], len(scopes)))
+    before, last = (_count_unscoped(scopes[:end]) for end in (runs[-1][0], len(scopes)))
     return [(len(scopes) - last + before, "end")] if last > before else []
 
 
-def _outside(scopes: Sequence[str]) -> int:
+def _count_unscoped(scopes: Sequence[str]) -> int:
     """How many equations at the end are outside of all scopes."""
     return next((count for count, scope in enumerate(reversed(scopes)) if scope), len(scopes))
 
 
-def _common(scopes: Sequence[Sequence[str]]) -> int:
+def _count_common(scopes: Sequence[Sequence[str]]) -> int:
     """How many words all scopes begin with, none of them numbered."""
     count = 0
     for words in zip(*scopes, strict=False):
@@ -201,9 +201,9 @@ def _by_product(eqns: Sequence[Any]) -> list[tuple[int, str]]:
     return [(0 if i == 0 else place, f"{name}_{i}") for i, (place, name) in enumerate(zip(starts, names, strict=True))]
 
 
-def _crossing(eqns: Sequence[Any], made: dict[Any, int], results: Sequence[Any]) -> list[int]:
+def _count_crossing_bytes(eqns: Sequence[Any], made: dict[Any, int], results: Sequence[Any]) -> list[int]:
     """Behind each equation the bytes that are made and still to be read."""
-    last = {var: place for place, eqn in enumerate(eqns) for var in variables(eqn.invars) if var in made}
+    last = {var: index for index, eqn in enumerate(eqns) for var in variables(eqn.invars) if var in made}
     change = [0] * (len(eqns) + 1)
     for var, end in last.items():
         if var not in results:

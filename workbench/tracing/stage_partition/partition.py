@@ -11,7 +11,7 @@ from workbench.core.program import Program
 from workbench.core.program_cache import CACHE
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
-from workbench.tracing.function import guarded
+from workbench.tracing.function import guard_tracing
 from workbench.tracing.grad_accumulation.split_batch import micro_batch_spec
 from workbench.tracing.jaxpr.flatten import flatten
 from workbench.tracing.leaves import named_leaves, spec_of
@@ -33,10 +33,10 @@ def network_of(program: Program, micro_batches: int = 1) -> Network:
     Raises `PipelineError` for a program that was not made by `trace_training`, and for micro-batches that do not divide the batch.
     """
     size = _NETWORK_BYTES * len(program.operations)
-    return CACHE.get(program, (network_of, micro_batches), lambda: _traced(program, micro_batches), size)
+    return CACHE.get(program, (network_of, micro_batches), lambda: _trace_network(program, micro_batches), size)
 
 
-def _traced(program: Program, micro_batches: int) -> Network:
+def _trace_network(program: Program, micro_batches: int) -> Network:
     training = program.step.training
     if training is None:
         raise PipelineError(f"`{program.name}` is no training step with a loss.", ["make it with `wb.trace_training`"])
@@ -46,7 +46,9 @@ def _traced(program: Program, micro_batches: int) -> Network:
     splits = splits_of(program, micro_batches)
     batch = [micro_batch_spec(_spec(each), split, micro_batches) for each, split in zip(inputs, splits, strict=True)]
     trees = jax.tree.unflatten(training.params, specs), jax.tree.unflatten(training.batch, batch)
-    network = _network(training.loss, trees, [each.path for each in params], [each.path for each in inputs], micro_batches, program.name)
+    network = _flatten_loss(
+        training.loss, trees, [each.path for each in params], [each.path for each in inputs], micro_batches, program.name
+    )
     return replace(network, batch_dim=batch_dim(inputs, program.name), dims={each.path: each.dims for each in (*params, *inputs)})
 
 
@@ -65,14 +67,14 @@ def partition_loss(
         specs = [spec_of(path, leaf) for path, leaf in zip(names, leaves, strict=True)]
         trees.append(jax.tree.unflatten(jax.tree.structure(tree), specs))
         paths.append(names)
-    network = _network(loss, (trees[0], trees[1]), paths[0], paths[1], 1, getattr(loss, "__name__", "loss"))
+    network = _flatten_loss(loss, (trees[0], trees[1]), paths[0], paths[1], 1, getattr(loss, "__name__", "loss"))
     return partition_network(network, starts_at(network, boundaries), shared)
 
 
-def _network(
+def _flatten_loss(
     loss: Callable[..., Any], trees: tuple[Any, Any], params: Sequence[str], batch: Sequence[str], micro_batches: int, name: str
 ) -> Network:
-    closed = guarded(lambda: jax.make_jaxpr(lambda *args: _value(loss(*args)))(*trees), name)
+    closed = guard_tracing(lambda: jax.make_jaxpr(lambda *args: _value(loss(*args)))(*trees), name)
     return Network(flatten(closed, len(params)), tuple(params), tuple(batch), micro_batches, name)
 
 

@@ -32,82 +32,82 @@ _NUMBERS: Leaves = frozenset((-1,))  # no leaf: elements numbered, which a stage
 class SharedSums:
     """Of the equations of an optimiser's step its sums over parameters: the variables that hold them, and the leaves that each is over.
 
-    `of` says which leaf each variable is an element of; `steps` is what is done with the sums: primitives, with the numbers in them.
+    `leaves_of` says which leaf each variable is an element of; `steps` is what is done with the sums: primitives, with the numbers in them.
     Raises `PipelineError` for anything else that is not element by element.
     """
 
     name: str
-    of: dict[Any, Leaves]
+    leaves_of: dict[Any, Leaves]
     sums: dict[Any, Leaves] = field(default_factory=dict)
     steps: set[tuple[str, tuple[float, ...]]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._adding: dict[Any, Leaves] = {}  # sums that may still grow
+        self._open_sums: dict[Any, Leaves] = {}  # sums that may still grow
         self._derived: set[Any] = set()  # what follows from a sum
 
     def read(self, eqns: Iterable[Any], outvars: Sequence[Any]) -> "SharedSums":
         for eqn in eqns:
-            self._equation(eqn)
-        self._complete(outvars)
+            self._read_equation(eqn)
+        self._close_sums(outvars)
         return self
 
-    def _equation(self, eqn: Any) -> None:
+    def _read_equation(self, eqn: Any) -> None:
         if not eqn.outvars:  # it prints, or checks
             return
         (out, *more), ins = eqn.outvars, variables(eqn.invars)
-        if not more and self._sums_up(eqn):
+        if not more and self._is_leaf_sum(eqn):
             if any(var in self._derived for var in ins):
-                raise self._refusal(eqn, " after another such sum")
-            self._adding[out] = self._leaves(ins)
-        elif not more and self._adds(eqn):
-            self._adding[out] = self._leaves(ins)
+                raise self._make_error(eqn, " after another such sum")
+            self._open_sums[out] = self._leaves(ins)
+        elif not more and self._is_addition(eqn):
+            self._open_sums[out] = self._leaves(ins)
         else:
-            self._complete(ins)
-            is_mixed, leaves = _mixes(eqn), self._leaves(ins)
+            self._close_sums(ins)
+            is_mixed, leaves = _is_mixing(eqn), self._leaves(ins)
             reads = bool(leaves - _NUMBERS) or any(var in self.sums or var in self._derived for var in ins)
             if (is_mixed and reads) or len(leaves) > 1:
-                raise self._refusal(eqn)
+                raise self._make_error(eqn)
             if is_mixed or all(var.aval.size == 1 for var in eqn.outvars):
                 leaves = _NUMBERS if any(var.aval.size > 1 for var in eqn.outvars) else leaves - _NUMBERS
             for var in eqn.outvars:
-                self.of[var] = leaves
+                self.leaves_of[var] = leaves
             if any(var in self.sums or var in self._derived for var in ins):
                 self._derived.update(eqn.outvars)
                 numbers = (float(each.val) for each in eqn.invars if isinstance(each, jex_core.Literal))
                 self.steps.add((eqn.primitive.name, tuple(numbers)))
 
     def _leaves(self, read: Iterable[Any]) -> Leaves:
-        return frozenset().union(*(self._adding.get(var, self.of.get(var, _NONE)) for var in read))
+        return frozenset().union(*(self._open_sums.get(var, self.leaves_of.get(var, _NONE)) for var in read))
 
-    def _sums_up(self, eqn: Any) -> bool:
+    def _is_leaf_sum(self, eqn: Any) -> bool:
         """A sum of all elements of one leaf."""
         if eqn.primitive.name != "reduce_sum":
             return False
         first = eqn.invars[0]
         whole = len(eqn.params["axes"]) == len(first.aval.shape)
-        return whole and not isinstance(first, jex_core.Literal) and bool(self.of.get(first, _NONE) - _NUMBERS)
+        return whole and not isinstance(first, jex_core.Literal) and bool(self.leaves_of.get(first, _NONE) - _NUMBERS)
 
-    def _adds(self, eqn: Any) -> bool:
+    def _is_addition(self, eqn: Any) -> bool:
         """Sums added up, with one another or with nothing; a leaf of a single element is its own sum."""
         ins, name = variables(eqn.invars), eqn.primitive.name
-        if not any(var in self._adding for var in ins) or any(var.aval.size > 1 for var in ins):
-            return name in _ADDING and self._adds_scalars(ins)
+        if not any(var in self._open_sums for var in ins) or any(var.aval.size > 1 for var in ins):
+            return name in _ADDING and self._is_scalar_addition(ins)
         literals = [atom for atom in eqn.invars if isinstance(atom, jex_core.Literal)]
         if name in _ADDING:
-            return all(var in self._adding or self.of.get(var) for var in ins) and not any(float(each.val) for each in literals)
+            return all(var in self._open_sums or self.leaves_of.get(var) for var in ins) and not any(float(each.val) for each in literals)
         return name in _SAME or (name == "reduce_sum" and not eqn.params["axes"])
 
-    def _adds_scalars(self, ins: Sequence[Any]) -> bool:
+    def _is_scalar_addition(self, ins: Sequence[Any]) -> bool:
         """Leaves of a single element each, of several parameters."""
-        return all(var.aval.size == 1 and self.of.get(var) for var in ins) and len(self._leaves(ins)) > 1
+        return all(var.aval.size == 1 and self.leaves_of.get(var) for var in ins) and len(self._leaves(ins)) > 1
 
-    def _complete(self, read: Iterable[Any]) -> None:
+    def _close_sums(self, read: Iterable[Any]) -> None:
         """What is read otherwise than by adding to it has all its terms."""
         for var in variables(read):
-            if var in self._adding:
-                self.sums[var] = self._adding.pop(var)
+            if var in self._open_sums:
+                self.sums[var] = self._open_sums.pop(var)
 
-    def _refusal(self, eqn: Any, when: str = "") -> PipelineError:
+    def _make_error(self, eqn: Any, when: str = "") -> PipelineError:
         first = (*eqn.invars, *eqn.outvars)[0].aval.str_short()
         return PipelineError(
             f"The optimiser of {self.name} does not treat each element for itself: it takes {eqn.primitive.name} of {first}{when}. "
@@ -116,7 +116,7 @@ class SharedSums:
         )
 
 
-def _mixes(eqn: Any) -> bool:
+def _is_mixing(eqn: Any) -> bool:
     if eqn.primitive.name in (*_MIXING, "iota"):
         return True
     large = [atom.aval.shape for atom in variables(eqn.invars) if atom.aval.size > 1]

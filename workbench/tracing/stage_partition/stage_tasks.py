@@ -22,9 +22,9 @@ from typing import Any
 import jax
 from jax.extend import core as jex_core
 
-from workbench.tracing.jaxpr.equations import closed_jaxpr, needed, variables
+from workbench.tracing.jaxpr.equations import closed_jaxpr, select_needed, variables
 from workbench.tracing.jaxpr.inlining import inline
-from workbench.tracing.stage_partition.linearized import Linear, linearized, yielding
+from workbench.tracing.stage_partition.linearized import LinearizedStage, linearize_stage, select_outputs
 from workbench.tracing.stage_partition.stage_values import StageValues, spec_of
 
 
@@ -67,13 +67,13 @@ class StageTasks(StageValues):
         return [(name, place) for name, specs in groups.items() for place in range(len(specs))]
 
     @cached_property
-    def _linear(self) -> Linear:
-        return linearized(self)
+    def _linear(self) -> LinearizedStage:
+        return linearize_stage(self)
 
     @cached_property
     def forward(self) -> TracedStageTask:
         closed = jax.make_jaxpr(self.virtual_stage.call)(*self.param_slices, *self.batch, *self.input_activations)
-        return _task(closed, self._inputs, self._results)
+        return _make_task(closed, self._inputs, self._results)
 
     @cached_property
     def forward_keeping(self) -> TracedStageTask:
@@ -82,12 +82,12 @@ class StageTasks(StageValues):
         closed = linear.closed
         outvars = [*closed.jaxpr.outvars[: len(self._results)], *linear.kept]
         kept = [("kept", place) for place in range(len(linear.kept))]
-        return _task(jex_core.ClosedJaxpr(closed.jaxpr.replace(outvars=outvars), closed.consts), self._inputs, (*self._results, *kept))
+        return _make_task(jex_core.ClosedJaxpr(closed.jaxpr.replace(outvars=outvars), closed.consts), self._inputs, (*self._results, *kept))
 
     def backward(self, *, recompute: bool) -> TracedStageTask:
         """Gradients of the weights and of what entered."""
         closed, names = self._backward(recompute=recompute)
-        return _task(closed, names, self._gradients)
+        return _make_task(closed, names, self._gradients)
 
     @cached_property
     def forward_and_backward(self) -> TracedStageTask:
@@ -95,7 +95,7 @@ class StageTasks(StageValues):
         linear, count, width = self._linear, len(self._inputs), len(self._results)
         arriving = [spec_of(self.partition.values[self.virtual_stage.output_activations[place]].aval) for place in self.arriving]
         outvars = [*linear.closed.jaxpr.outvars[:width], *linear.kept]
-        forward = yielding(linear.closed, outvars)
+        forward = select_outputs(linear.closed, outvars)
 
         def run(*values: Any) -> tuple[Any, ...]:
             found = forward(*values[:count])
@@ -103,7 +103,7 @@ class StageTasks(StageValues):
 
         closed = jax.make_jaxpr(run)(*self.param_slices, *self.batch, *self.input_activations, *arriving)
         names = [*self._inputs, *(("arriving", i) for i in range(len(arriving)))]
-        return _task(closed, names, (*self._results, *self._gradients))
+        return _make_task(closed, names, (*self._results, *self._gradients))
 
     def backward_input(self, *, recompute: bool) -> TracedStageTask:
         """Gradients of what entered, and what `backward_weight` needs besides."""
@@ -149,40 +149,42 @@ class StageTasks(StageValues):
 
     def _halves(self, *, recompute: bool) -> tuple[TracedStageTask, TracedStageTask]:
         if recompute not in self._split_backwards:
-            self._split_backwards[recompute] = self._split(recompute=recompute)
+            self._split_backwards[recompute] = self._split_backward(recompute=recompute)
         return self._split_backwards[recompute]
 
     @cached_property
     def _split_backwards(self) -> dict[bool, tuple[TracedStageTask, TracedStageTask]]:
         return {}
 
-    def _split(self, *, recompute: bool) -> tuple[TracedStageTask, TracedStageTask]:
+    def _split_backward(self, *, recompute: bool) -> tuple[TracedStageTask, TracedStageTask]:
         closed, names = self._backward(recompute=recompute)
         eqns, constants, outvars = inline(closed)
         weights, inputs = outvars[: len(self.trained)], outvars[len(self.trained) :]
-        first = needed(eqns, inputs)
+        first = select_needed(eqns, inputs)
         made = {var for eqn in first for var in eqn.outvars}
-        own = {id(eqn) for eqn in first}
-        second = [eqn for eqn in needed(eqns, weights) if id(eqn) not in own]
+        in_first = {id(eqn) for eqn in first}
+        second = [eqn for eqn in select_needed(eqns, weights) if id(eqn) not in in_first]
         read = [*(var for eqn in second for var in variables(eqn.invars)), *variables(weights)]
         pending = [var for var in dict.fromkeys(read) if var in made]
-        pend = [("pending", i) for i in range(len(pending))]
-        departs = [("departing", i) for i in range(len(inputs))]
-        given = list(closed.jaxpr.invars)
-        input_half = closed_jaxpr(closed.jaxpr, constants, given, first, [*inputs, *pending])
-        weight_half = closed_jaxpr(closed.jaxpr, constants, [*given, *pending], second, weights)
+        pending_names = [("pending", i) for i in range(len(pending))]
+        departing_names = [("departing", i) for i in range(len(inputs))]
+        arguments = list(closed.jaxpr.invars)
+        input_half = closed_jaxpr(closed.jaxpr, constants, arguments, first, [*inputs, *pending])
+        weight_half = closed_jaxpr(closed.jaxpr, constants, [*arguments, *pending], second, weights)
         gradients = [("gradient", place) for place in self.trained]
-        return _task(input_half, names, [*departs, *pend]), _task(weight_half, [*names, *pend], gradients)
+        return _make_task(input_half, names, [*departing_names, *pending_names]), _make_task(
+            weight_half, [*names, *pending_names], gradients
+        )
 
 
-def _task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[str, int]]) -> TracedStageTask:
+def _make_task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[str, int]]) -> TracedStageTask:
     """A task of the arguments alone that its results follow from."""
     jaxpr = closed.jaxpr
-    eqns = needed(jaxpr.eqns, jaxpr.outvars)
+    eqns = select_needed(jaxpr.eqns, jaxpr.outvars)
     read = {var for eqn in eqns for var in variables(eqn.invars)} | set(variables(jaxpr.outvars))
     used = [i for i, var in enumerate(jaxpr.invars) if var in read]
     invars = [jaxpr.invars[i] for i in used]
-    own = jaxpr.replace(invars=invars, eqns=eqns, debug_info=jaxpr.debug_info.with_unknown_names())
-    call = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(own, closed.consts))
+    trimmed = jaxpr.replace(invars=invars, eqns=eqns, debug_info=jaxpr.debug_info.with_unknown_names())
+    call = jex_core.jaxpr_as_fun(jex_core.ClosedJaxpr(trimmed, closed.consts))
     reads, specs = tuple(names[i] for i in used), tuple(spec_of(var.aval) for var in invars)
     return TracedStageTask(lambda *values: tuple(call(*values)), reads, specs, tuple(gives), eqns)

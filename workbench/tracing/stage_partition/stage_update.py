@@ -19,7 +19,7 @@ from workbench.core.program import Program, Training
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
 from workbench.tracing.cast import cast
-from workbench.tracing.jaxpr.equations import closed_jaxpr, needed
+from workbench.tracing.jaxpr.equations import closed_jaxpr, select_needed
 from workbench.tracing.jaxpr.inlining import inline
 from workbench.tracing.leaves import named_leaves
 from workbench.tracing.stage_partition.shared_sums import SharedSums, verify_common
@@ -63,15 +63,16 @@ def stage_update(program: Program, partition: StagePartition, stage: int, whole:
     flat = partition.network.flat
     specs = [jax.ShapeDtypeStruct(flat.param_slices[i][1].aval.shape, flat.param_slices[i][1].aval.dtype) for i in owned]
     state_specs = jax.eval_shape(
-        lambda each: training.optimizer.init(cast(_tree(training, partition, owned, each), training.moments)), specs
+        lambda each: training.optimizer.init(cast(_owned_tree(training, partition, owned, each), training.moments)), specs
     )
-    places, structure = _state_places(program, partition, owned, state_specs), jax.tree.structure(state_specs)
+    places, structure = _locate_state(program, partition, owned, state_specs), jax.tree.structure(state_specs)
 
     def call(param_slices: Sequence[Any], state: Sequence[Any], gradients: Sequence[Any], total: Any) -> tuple[list[Any], list[Any]]:
         mean = [
-            _mean(each, param_slice.dtype, total, partition, i) for each, param_slice, i in zip(gradients, param_slices, owned, strict=True)
+            _mean_gradient(each, param_slice.dtype, total, partition, i)
+            for each, param_slice, i in zip(gradients, param_slices, owned, strict=True)
         ]
-        weights, gradient = (_tree(training, partition, owned, each) for each in (param_slices, mean))
+        weights, gradient = (_owned_tree(training, partition, owned, each) for each in (param_slices, mean))
         moments = jax.tree.unflatten(structure, state)
         with jax.named_scope("optimizer"):
             updates, moments = training.optimizer.update(cast(gradient, training.moments), moments, cast(weights, training.moments))
@@ -79,10 +80,10 @@ def stage_update(program: Program, partition: StagePartition, stage: int, whole:
         return jax.tree.leaves(weights), jax.tree.leaves(moments)
 
     update = StageUpdate(owned, places, call)
-    return _in_two(update, specs, jax.tree.leaves(state_specs), whole) if whole and whole.sums and owned else update
+    return _split_update(update, specs, jax.tree.leaves(state_specs), whole) if whole and whole.sums and owned else update
 
 
-def _in_two(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any], whole: SharedSums) -> StageUpdate:
+def _split_update(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any], whole: SharedSums) -> StageUpdate:
     """The step taken apart at its sums over all parameters. A stage that has none of what they are over has no terms."""
     count, width = len(specs), len(state)
     total = jax.ShapeDtypeStruct((), jnp.float32)
@@ -94,16 +95,16 @@ def _in_two(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any], who
     eqns, constants, outvars = inline(closed)
     invars = closed.jaxpr.invars
     of = {var: frozenset((i % (count + width),)) for i, var in enumerate(invars[:-1]) if i < count or i >= count + width}
-    own = SharedSums(whole.name, of).read(eqns, outvars)
-    found = list(own.sums)
-    if found and (len(found) != len(whole.sums) or not own.steps >= whole.steps):
+    stage_sums = SharedSums(whole.name, of).read(eqns, outvars)
+    found = list(stage_sums.sums)
+    if found and (len(found) != len(whole.sums) or not stage_sums.steps >= whole.steps):
         raise PipelineError(
             f"The optimiser of {whole.name} does other things with the sums over a stage's parameters than with those over all: it treats "
             "layers apart that are stacked in the whole, or counts what it sums over.",
             ["take an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
         )
-    first = closed_jaxpr(closed.jaxpr, constants, invars, needed(eqns, found), found)
-    second = closed_jaxpr(closed.jaxpr, constants, [*invars, *found], _without(eqns, found, outvars), outvars)
+    first = closed_jaxpr(closed.jaxpr, constants, invars, select_needed(eqns, found), found)
+    second = closed_jaxpr(closed.jaxpr, constants, [*invars, *found], _select_after(eqns, found, outvars), outvars)
 
     def terms(param_slices: Sequence[Any], moments: Sequence[Any], gradients: Sequence[Any], total: Any) -> list[Any]:
         return list(jax_core.jaxpr_as_fun(first)(*param_slices, *moments, *gradients, jnp.asarray(total, jnp.float32)))
@@ -118,18 +119,18 @@ def _in_two(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any], who
     return replace(update, sums=len(found), terms=terms, finish=finish)
 
 
-def _without(eqns: Sequence[Any], given: Sequence[Any], outvars: Sequence[Any]) -> list[Any]:
+def _select_after(eqns: Sequence[Any], given: Sequence[Any], outvars: Sequence[Any]) -> list[Any]:
     """What the results follow from where these variables are given."""
-    return needed([eqn for eqn in eqns if not any(var in given for var in eqn.outvars)], outvars)
+    return select_needed([eqn for eqn in eqns if not any(var in given for var in eqn.outvars)], outvars)
 
 
-def _mean(gradient: Any, dtype: Any, total: Any, partition: StagePartition, param_slice: int) -> Any:
+def _mean_gradient(gradient: Any, dtype: Any, total: Any, partition: StagePartition, param_slice: int) -> Any:
     """A moving average counts every micro-batch alike (`micro_batch.moving_average`)."""
     divisor = partition.network.micro_batches if param_slice in partition.network.flat.averages else total
     return (gradient / divisor).astype(dtype)
 
 
-def _tree(training: Training, partition: StagePartition, owned: Sequence[int], values: Sequence[Any]) -> Any:
+def _owned_tree(training: Training, partition: StagePartition, owned: Sequence[int], values: Sequence[Any]) -> Any:
     """The parameters' pytree with the leaves of other stages taken out; a stacked leaf is a tuple of its slices that are here."""
     leaves: list[Any] = [None] * training.params.num_leaves
     for param_slice, value in zip(owned, values, strict=True):
@@ -138,7 +139,7 @@ def _tree(training: Training, partition: StagePartition, owned: Sequence[int], v
     return jax.tree.unflatten(training.params, leaves)
 
 
-def _state_places(program: Program, partition: StagePartition, owned: Sequence[int], state: Any) -> tuple[tuple[int, int | None], ...]:
+def _locate_state(program: Program, partition: StagePartition, owned: Sequence[int], state: Any) -> tuple[tuple[int, int | None], ...]:
     """Where in the program's arguments each leaf of a stage's optimiser state is; a slice's path has its place in the tuple behind it."""
     known = {tensor.path: i for i, tensor in enumerate(program.arguments) if tensor.role is Role.OPTIMIZER_STATE}
     layers: dict[str, list[int]] = {}

@@ -15,7 +15,7 @@ from typing import Any
 from jax.extend import core as jex_core
 
 from workbench.errors import PipelineError, unknown_name
-from workbench.tracing.jaxpr.equations import closed_jaxpr, needed, variables
+from workbench.tracing.jaxpr.equations import closed_jaxpr, select_needed, variables
 from workbench.tracing.jaxpr.work import flops_of, size_of
 from workbench.tracing.stage_partition.network import Network
 
@@ -84,10 +84,10 @@ def partition_network(network: Network, starts: Sequence[int], shared: str = "re
 
     A parameter that two stages use is held by both, its gradients added (`replicate`), or an error (`report`).
     """
-    places = [0, *(network.begins[start] for start in starts), len(network.proper)]
+    places = [0, *(network.block_starts[start] for start in starts), len(network.proper)]
     parts = [list(network.proper[a:b]) for a, b in pairwise(places)]
     made = {var: stage for stage, eqns in enumerate(parts) for eqn in eqns for var in eqn.outvars}
-    readers = _readers(network, parts, made)
+    readers = _find_readers(network, parts, made)
     crossing = {var: stages for var, stages in readers.items() if stages != {made[var]}}
     numbers = {var: number for number, var in enumerate(crossing)}
     values = tuple(
@@ -109,7 +109,7 @@ def partition_network(network: Network, starts: Sequence[int], shared: str = "re
     return partition
 
 
-def _readers(network: Network, parts: Sequence[Sequence[Any]], made: dict[Any, int]) -> dict[Any, set[int]]:
+def _find_readers(network: Network, parts: Sequence[Sequence[Any]], made: dict[Any, int]) -> dict[Any, set[int]]:
     """The stages that read each variable of the network proper; its results are read by the last one."""
     readers: dict[Any, set[int]] = {}
     for stage, eqns in enumerate(parts):
@@ -124,13 +124,20 @@ def _readers(network: Network, parts: Sequence[Sequence[Any]], made: dict[Any, i
 
 
 def _virtual_stage(
-    network: Network, stage: int, blocks: tuple[str, ...], own: Sequence[Any], numbers: dict[Any, int], made: dict[Any, int], *, last: bool
+    network: Network,
+    stage: int,
+    blocks: tuple[str, ...],
+    stage_eqns: Sequence[Any],
+    numbers: dict[Any, int],
+    made: dict[Any, int],
+    *,
+    last: bool,
 ) -> StageFunction:
     flat = network.flat
     output_activations = [var for var in numbers if made[var] == stage]
     results = network.results if last else []
-    eqns = needed(network.with_free(own, results), [*output_activations, *results])
-    reads = _read_by(eqns, results)
+    eqns = select_needed(network.with_free(stage_eqns, results), [*output_activations, *results])
+    reads = _list_reads(eqns, results)
     param_slices = tuple(number for number, (_, var) in enumerate(flat.param_slices) if var in reads)
     batch = tuple(number for number, var in enumerate(flat.batch) if var in reads)
     input_activations = tuple(numbers[var] for var in numbers if var in reads)
@@ -146,19 +153,19 @@ def _virtual_stage(
         batch,
         input_activations,
         tuple(numbers[var] for var in output_activations),
-        _weighted(call, has_weight=flat.weight is not None) if last else call,
+        _weigh_loss(call, has_weight=flat.weight is not None) if last else call,
         sum(map(flops_of, eqns)),
     )
 
 
-def _read_by(eqns: Sequence[Any], results: Sequence[Any]) -> dict[Any, None]:
+def _list_reads(eqns: Sequence[Any], results: Sequence[Any]) -> dict[Any, None]:
     """What the equations and the results read that the equations do not make."""
     made = {var for eqn in eqns for var in eqn.outvars}
     read = [*(var for eqn in eqns for var in variables(eqn.invars)), *results]
     return dict.fromkeys(var for var in read if var not in made)
 
 
-def _weighted(call: Callable[..., list[Any]], *, has_weight: bool) -> Callable[..., list[Any]]:
+def _weigh_loss(call: Callable[..., list[Any]], *, has_weight: bool) -> Callable[..., list[Any]]:
     """The last stage: its loss as a part of the sum over micro-batches, and what it counts for."""
 
     def run(*values: Any) -> list[Any]:

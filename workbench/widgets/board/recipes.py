@@ -8,7 +8,7 @@ from workbench.core.error_text import failure_words
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.recipes import Row, find_recipe, list_recipes
+from workbench.recipes import RecipeRow, find_recipe, list_recipes
 from workbench.widgets.gestures.repairs import RecipeAxisGesture, RecipeGesture, RecipesGesture
 from workbench.widgets.gestures.table import Handlers, on
 
@@ -65,7 +65,7 @@ class RecipesPanel:
         axes[place] = axis
         self._chosen[name] = tuple(each for each in axes if each)
 
-    def _row(self, row: Row, plan: Plan, colours: Mapping[str, int]) -> dict[str, Any]:
+    def _row(self, row: RecipeRow, plan: Plan, colours: Mapping[str, int]) -> dict[str, Any]:
         options = [{"name": name, "label": f"{name} ×{size}"} for name, size in plan.mesh.axes if size > 1 or name in row.axes]
         places = max(len(row.axes), min(1, len(options))) if row.axes or not row.holds else 0
         return {

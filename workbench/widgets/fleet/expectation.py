@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from workbench.multimodel import FleetSchedule, ScheduledUnit
-from workbench.multimodel.expected import expected
+from workbench.multimodel.expected import predict_rest
 from workbench.multimodel.forecast import FleetForecast
 from workbench.widgets.fleet.live import FleetLive
 
@@ -43,7 +43,7 @@ class Expectation:
         begun = time.monotonic()
         try:
             options = {"double_buffer": seen.fleet.double_buffer}
-            found = expected(seen.schedule, seen.jobs, ran, last, seen.policy, away=away, **options)
+            found = predict_rest(seen.schedule, seen.jobs, ran, last, seen.policy, away=away, **options)
         finally:
             self._running = False
             self._next = time.monotonic() + max(_EVERY, _SHARE * (time.monotonic() - begun))

@@ -11,7 +11,7 @@ from workbench.errors import FleetError, WorkbenchError
 from workbench.multimodel import policy_named
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_commands import RemoveDevice, ReturnDevice, StopModel
-from workbench.multimodel.forecast import MOST_PLANNED, FleetForecast, devices_of
+from workbench.multimodel.forecast import MOST_PLANNED, FleetForecast, count_devices
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.units import format_seconds
 from workbench.widgets.board.answers import Answers
@@ -246,7 +246,7 @@ class FleetView:
         return found if found and found.schedule.placed else None
 
     def _board(self) -> dict[str, Any]:
-        measured, devices = self.measured, devices_of(self.fleet, self._work.attached)
+        measured, devices = self.measured, count_devices(self.fleet, self._work.attached)
         seen, forecast, rest = self.seen, self._forecast, self._expectation.rest
         return {
             "kind": "fleet",
@@ -291,7 +291,7 @@ class FleetView:
             live = self._work.live
             measured = measured_state(live) if self._mine() else {"measured": "[]", "lasted": 0.0}
             rest = expected_state(self._expectation.rest if self._mine() else None, len(live.models))
-            stale = "" if self._mine() or live.fleet is None else stale_text(live.fleet, live.devices or devices_of(live.fleet))
+            stale = "" if self._mine() or live.fleet is None else stale_text(live.fleet, live.devices or count_devices(live.fleet))
             return {**run_state(live, can_run=self._work.can_run), **measured, **rest, "stale": stale, "told": self._answers.revision}
 
 

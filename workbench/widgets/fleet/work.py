@@ -9,7 +9,7 @@ from typing import Literal
 from workbench.errors import WorkbenchError
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_commands import AddModel, FleetCommand
-from workbench.multimodel.forecast import devices_of
+from workbench.multimodel.forecast import count_devices
 from workbench.multimodel.measured import FleetTimes
 from workbench.multimodel.training_events import SchedulePredicted, TimingDone, TrainingEvent, UnitDone
 from workbench.reports.run_events import Cancelled, Failed, Progress
@@ -144,7 +144,7 @@ class FleetWork:
         """The times that a run brings, and how many devices it has, where it was planned for another number."""
         if live.fleet is None:
             return times
-        self.attached = live.devices if live.devices != devices_of(live.fleet) else None
+        self.attached = live.devices if live.devices != count_devices(live.fleet) else None
         return times.for_models(live.fleet.models)
 
     def _look_again(self, wait: float) -> None:

@@ -8,7 +8,7 @@ from workbench.core.pipeline_spec import MOST, PipelineSpec
 from workbench.core.schedules import schedule_named
 from workbench.errors import PipelineError, unknown_name
 from workbench.pipeline.balance import balance, bucket_rule
-from workbench.pipeline.stage_partition import network_blocks, verify_enough, verify_partition
+from workbench.pipeline.stage_partition import network_blocks, verify_enough_blocks, verify_partition
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.plan import Plan
@@ -82,7 +82,7 @@ def _stages(text: str, plan: Plan, _: Report) -> Change:
     """Other stages have other boundaries, and the schedules that go round in groups need other micro-batches."""
     count, spec = _count(text, "stages"), spec_of(plan)
     paths = [block.path for block in network_blocks(plan.program, spec.micro_batches)]
-    verify_enough(plan.program.name, paths, PipelineSpec(count, 1, "breadth_first", spec.chunks))
+    verify_enough_blocks(plan.program.name, paths, PipelineSpec(count, 1, "breadth_first", spec.chunks))
     rounds = schedule_named(spec.schedule).whole_rounds and spec.chunks > 1
     micro_batches = micro_batches_for(plan, count) if rounds and spec.micro_batches % count else spec.micro_batches
     return replace(spec, stages=count, boundaries=(), micro_batches=micro_batches), f"{count} stages"

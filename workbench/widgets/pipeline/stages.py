@@ -11,7 +11,7 @@ from workbench.core.paths import template
 from workbench.core.pipeline_spec import ENGINES, REMAT, PipelineSpec
 from workbench.core.schedules import ALL_SCHEDULES, schedule_named
 from workbench.errors import PipelineError, WorkbenchError
-from workbench.pipeline.balance import Balance, at
+from workbench.pipeline.balance import Balance, evaluate_starts
 from workbench.pipeline.stage_partition import micro_batch_counts
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.plan import Plan
@@ -144,11 +144,11 @@ def _figure(key: str, label: str, text: str, note: str, tone: str = "") -> State
 def _balances(planned: PipelineReport) -> Iterator[State]:
     """The cuts one may choose, each with what its dearest piece takes of a micro-batch."""
     costs, spec = [block.work for block in planned.blocks], planned.spec
-    now = at(costs, _starts(planned))
+    now = evaluate_starts(costs, _starts(planned))
     yield {"key": "time", "label": "Balance by time", "note": "the dearest piece as cheap as can be", "on": not spec.boundaries}
     yield {"key": "memory", "label": "Balance by memory", "note": "the fullest piece as small as can be", "on": False}
     buckets = bucket_starts(planned)
-    rule = at(costs, buckets)
+    rule = evaluate_starts(costs, buckets)
     empty = 0 in rule.sizes(len(costs))
     note = "leaves a piece without a block" if empty else f"lingvo's: dearest piece {format_seconds(rule.worst)}, {_against(rule, now)}"
     yield {"key": "buckets", "label": "Bucket rule", "note": note, "on": buckets == now.starts and bool(spec.boundaries)}

@@ -1,6 +1,6 @@
 """Two plans side by side, as blocks: what was decided otherwise in the colours of the mesh axes, and what that costs or saves."""
 
-from workbench.analysis.plan_diff import Change, Decided, FigureChange, PlanDiff, TrafficChange
+from workbench.analysis.plan_diff import Change, FigureChange, PlanDiff, PlanSetting, TrafficChange
 from workbench.core.sharding import Sharding, base_axis
 from workbench.text.plan_diff import decided_text, delta_text, figure_text
 from workbench.widgets.board.state import axis_colours
@@ -37,7 +37,7 @@ def _change_row(change: Change, paint: Paint) -> Row:
     return row(f"{change.kind} {change.subject}", {"text": change.kind, "tone": "muted"}, subject, sides[0], arrow, sides[1])
 
 
-def _decided(kind: str, decided: Decided, paint: Paint) -> Cell:
+def _decided(kind: str, decided: PlanSetting, paint: Paint) -> Cell:
     if decided is None:
         return {"text": decided_text(kind, None), "tone": "muted"}
     if isinstance(decided, tuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
-from workbench.analysis.minimal import Minimal, minimal_annotations
+from workbench.analysis.minimal import MinimalLayout, minimal_annotations
 from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError, WorkbenchError
 from workbench.plan.edits import Edit
@@ -265,7 +265,7 @@ def _fewest(report: Report, chosen: Replay, background: BackgroundQueries | None
     return _fewest_block(title, report, found)
 
 
-def _fewest_block(title: str, report: Report, found: Minimal) -> Block:
+def _fewest_block(title: str, report: Report, found: MinimalLayout) -> Block:
     now, fewest = report.plan.layout.statements, found.layout.statements
     proof = "no choice of rules needs fewer." if found.is_fewest else "leaving any of them out changes something."
     if len(fewest) >= len(now):
@@ -276,7 +276,7 @@ def _fewest_block(title: str, report: Report, found: Minimal) -> Block:
     return block(title, _FEWEST, rows, f"{sentence}; {proof}")
 
 
-def _statement_rows(now: Sequence[str], found: Minimal) -> Iterator[Row]:
+def _statement_rows(now: Sequence[str], found: MinimalLayout) -> Iterator[Row]:
     needed = {each.statement: each for each in found.needed}
     for statement in dict.fromkeys((*found.layout.statements, *now)):
         is_kept = statement in found.layout.statements
