@@ -47,7 +47,7 @@ def replay_seconds(program: Program, repeats: int) -> tuple[list[float], int]:
     for _ in range(repeats):
         report = reported(program)
         start = time.perf_counter()
-        moves = report.propagation.moves
+        moves = report.propagation.axis_propagations
         _ = report.propagation.at(0)
         seconds.append(time.perf_counter() - start)
         steps = moves[-1].step
@@ -57,7 +57,7 @@ def replay_seconds(program: Program, repeats: int) -> tuple[list[float], int]:
 def slide_seconds(report: Report) -> list[float]:
     """Seconds of one move of a slider, at twenty places."""
     replay = report.propagation
-    last, seconds = replay.moves[-1].step, []
+    last, seconds = replay.axis_propagations[-1].step, []
     for place in range(PLACES):
         start = time.perf_counter()
         replay.at(last * place // PLACES)

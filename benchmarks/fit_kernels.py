@@ -103,7 +103,7 @@ def start_of(hardware: Hardware, kernels: list[Kernel]) -> KernelRates:
     rates = rates_for(hardware.chip, CLOCKS[hardware.chip.target])
     if hardware.chip.target in known_rates():
         return rates
-    idle = [each.cycles for each in kernels if not each.work.products and not each.work.move and each.work.read + each.work.written < 1]
+    idle = [each.cycles for each in kernels if not each.work.dots and not each.work.move and each.work.read + each.work.written < 1]
     return replace(rates, window=float(np.median(idle)))
 
 

@@ -24,7 +24,7 @@ from workbench.core.program import Program
 from workbench.core.schedules.costs import StageCost
 from workbench.core.tensor import Role
 from workbench.cost.communication import collective_seconds
-from workbench.cost.kept import kept_between_passes
+from workbench.cost.kept import count_residual_bytes
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.models.decoder import decoder, decoder_stage
@@ -105,7 +105,7 @@ def _stage(row: Row, number: int, hardware: Hardware) -> Stage:
         plan, end = stage_plans(row.config, row.replicas, row.pipe, number, hardware)
     else:
         plan, end = _decoder_plans(row, number, hardware)
-    return Stage(plan.report(), end.report(), kept_between_passes(plan))
+    return Stage(plan.report(), end.report(), count_residual_bytes(plan))
 
 
 def _decoder_plans(row: Row, number: int, hardware: Hardware) -> tuple[wb.Plan, wb.Plan]:

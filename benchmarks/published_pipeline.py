@@ -21,7 +21,7 @@ import workbench as wb
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules.costs import StageCost
 from workbench.cost.communication import collective_seconds
-from workbench.cost.kept import kept_between_passes
+from workbench.cost.kept import count_residual_bytes
 from workbench.hardware.catalogue import load_catalogue, parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.models.decoder import decoder_stage
@@ -163,7 +163,7 @@ def activation_memory(partitions: int, layers: int, micro_batches: int = 32) -> 
 def _kept_of_a_layer() -> int:
     config = replace(TRANSFORMER, compute="float32")
     one, two = (
-        kept_between_passes(wb.Plan(decoder_stage.micro_batch(replace(config, layers=layers), first=False, last=False), "model:1"))
+        count_residual_bytes(wb.Plan(decoder_stage.micro_batch(replace(config, layers=layers), first=False, last=False), "model:1"))
         for layers in (1, 2)
     )
     return two - one

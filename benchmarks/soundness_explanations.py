@@ -124,7 +124,7 @@ def _sharding(draw: random.Random, names: tuple[str, ...], rank: int) -> Shardin
 def _points(draw: random.Random, replay: Propagation, count: int) -> list[tuple[int, int, str]]:
     found = [
         (number, dim, axis)
-        for number, site in enumerate(replay.sites)
+        for number, site in enumerate(replay.values)
         for dim, axes in enumerate(site.sharding.dims)
         for axis in axes or ()
     ]

@@ -61,7 +61,7 @@ def lies(value: str, sharding: str) -> Goal:
 
     def goal(report: Report) -> str:
         try:
-            found = report.propagation.sites[report.propagation.find(value)[0]].sharding
+            found = report.propagation.values[report.propagation.find(value)[0]].sharding
         except WorkbenchError as error:
             return str(error)
         return "" if found == wanted else f'`{value}` lies as {found}, not {wanted}: `explain("{value}")` tells why.'

@@ -37,7 +37,7 @@ def test_the_gradient_accumulation_reshape_is_seen_to_split_the_wrong_dimension(
     report = reported(step, [(64, 8), (8, 8)], "data:8", "x=[data, -]")
     replay = report.propagation
     number = replay.find("reshape")[0]
-    assert str(replay.sites[number].sharding) == "[data:(1)4, data:(4)2, -]"
+    assert str(replay.values[number].sharding) == "[data:(1)4, data:(4)2, -]"
     assert "`data:(1)4` is from `x=[data, -]` on x" in report.explain("reshape", 0)
     mended = report.plan.apply(Constrain("reshape", Sharding.parse("[-, data, -]"))).report()
     assert "data already splits dimension 1" in mended.explain("reshape")
@@ -48,7 +48,7 @@ def test_the_gradient_accumulation_reshape_is_seen_to_split_the_wrong_dimension(
 def test_an_axis_lost_in_a_reshape_is_missed_where_it_was_lost():
     """xla#13306: a reshape joins dimensions, and an axis on the minor one is lost; the explanation says which operation dropped it."""
     report = reported(lambda x: x.reshape(64, 8) * 2, [(8, 8, 8)], "data:8", "x=[-, data, -]")
-    assert str(report.propagation.sites[report.propagation.find("reshape")[0]].sharding) == "[-, -]"
+    assert str(report.propagation.values[report.propagation.find("reshape")[0]].sharding) == "[-, -]"
     assert "`data`, `x=[-, data, -]` on x, over reshape" in report.explain("reshape", 0)
     assert "only a minor part of what is one dimension here" in report.explain("reshape", 0)
 
@@ -109,5 +109,5 @@ def test_weights_split_over_the_batch_axis_that_take_it_from_the_batch_are_found
     assert edits
     for edit in edits:
         after = report.plan.apply(edit).report().propagation
-        site = after.sites[conflict.first.wanted.value]
+        site = after.values[conflict.first.wanted.value]
         assert conflict.first.wanted.axis in (site.sharding.dims[conflict.first.wanted.dim] or ())

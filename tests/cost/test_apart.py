@@ -9,7 +9,7 @@ import pytest
 
 from workbench.analysis.analyze import analyze
 from workbench.core.tensor import itemsize
-from workbench.cost.collective_matmul import LONGEST, RINGS, Steps, taken_apart
+from workbench.cost.collective_matmul import LONGEST_RING, SMALLEST_RINGS, WindowedSteps, decompose_collective_matmuls
 from workbench.cost.fusion.fusion import kernels_of
 from workbench.cost.fusion.loop_edges import hoisted_casts, unfilled_stacks
 from workbench.hardware.catalogue import parse_hardware
@@ -31,7 +31,7 @@ def apart(layout, hardware, mesh="x:8", dtype="bfloat16", function=jnp.matmul):
     found = partition(plan, plan.hardware)
     placed = zip(found.structure.values, found.dims, strict=True)
     local_bytes = [itemsize(dtype) * prod(local_shape(value.shape, dims or (), plan.mesh)) for value, dims in placed]
-    return taken_apart(kernels, found, local_bytes, plan.mesh, plan.hardware.chip)
+    return decompose_collective_matmuls(kernels, found, local_bytes, plan.mesh, plan.hardware.chip)
 
 
 def multiply(x, w):
@@ -42,7 +42,7 @@ def multiply(x, w):
 @pytest.mark.parametrize(("layout", "is_summed"), [(SUMMED, True), (COLUMNS, False)])
 def test_a_gathered_weight_is_multiplied_piece_by_piece_on_the_chips_that_do_so(chip, layout, is_summed):
     steps = list(apart(layout, SLICES[chip], function=multiply).steps.values())
-    assert steps == ([Steps(4, is_summed)] if f"tpu:{chip}" in RINGS else [])
+    assert steps == ([WindowedSteps(4, is_summed)] if f"tpu:{chip}" in SMALLEST_RINGS else [])
 
 
 @pytest.mark.parametrize(("layout", "windowed"), [(SUMMED, True), (COLUMNS, False)])
@@ -52,7 +52,7 @@ def test_a_short_ring_of_v5e_is_windowed_along_what_is_summed_alone(layout, wind
 
 
 def test_a_ring_that_is_too_long_is_not_windowed():
-    assert LONGEST == 32
+    assert LONGEST_RING == 32
     assert not apart(SUMMED, "TPU v5e 8x8", mesh="x:64", function=multiply).steps
 
 

@@ -61,7 +61,7 @@ def test_kernels_run_as_often_as_their_loop_turns():
         return jax.lax.fori_loop(0, 7, lambda _, h: h @ h, x)
 
     kernels = kernels_of(structure_of(trace(loop, X)))
-    assert kernels.times[kernels.products[0].kernel] == 7
+    assert kernels.times[kernels.dots[0].kernel] == 7
 
 
 @pytest.mark.parametrize("recomputes", [False, True])

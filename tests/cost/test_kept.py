@@ -1,6 +1,6 @@
 """What a micro-batch keeps between its passes, layer by layer."""
 
-from workbench.cost.kept import kept_between_passes
+from workbench.cost.kept import count_residual_bytes
 from workbench.models.decoder import decoder_stage
 from workbench.models.decoder.config import PRESETS
 from workbench.models.presets import choose_preset
@@ -10,7 +10,7 @@ from workbench.plan.plan import Plan
 def test_one_more_layer_keeps_what_its_kernels_read():
     """Llama's layer with fused kernels: bfloat16 of the stream twice, its two normalised forms, queries, keys, values, attention's result,
     both halves of SwiGLU and their product."""
-    kept = [kept_between_passes(Plan(_micro_batch(layers), "model:1")) for layers in (1, 2)]
+    kept = [count_residual_bytes(Plan(_micro_batch(layers), "model:1")) for layers in (1, 2)]
     config = choose_preset(PRESETS, "llama3-70b")
     heads, keys = config.kv_heads * config.q_per_kv * config.d_head, 2 * config.kv_heads * config.d_head
     a_token = 4 * config.d_model + 2 * heads + keys + 3 * config.d_ff

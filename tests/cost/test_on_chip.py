@@ -21,18 +21,18 @@ def chip(capacity=100 * MIB, seconds=1.0, positions=10):
 
 
 def test_what_fits_all_its_life_stays():
-    assert chip().kept([Interval(0, (0, 2), 40 * MIB, (0,)), Interval(0, (1, 3), 40 * MIB, (0,))]) == [True, True]
+    assert chip().select_kept([Interval(0, (0, 2), 40 * MIB, (0,)), Interval(0, (1, 3), 40 * MIB, (0,))]) == [True, True]
 
 
 def test_of_two_that_do_not_fit_together_the_one_worth_more_stays():
     twice, once = Interval(0, (0, 1, 2), 60 * MIB, (0, 0)), Interval(0, (1, 3), 60 * MIB, (0,))
-    assert chip().kept([once, twice]) == [False, True]
+    assert chip().select_kept([once, twice]) == [False, True]
     in_loop = once._replace(region=1)
-    assert chip().kept([in_loop, twice]) == [True, False]
+    assert chip().select_kept([in_loop, twice]) == [True, False]
 
 
 def test_two_that_never_meet_share_a_place():
-    assert chip().kept([Interval(0, (0, 2), 60 * MIB, (0,)), Interval(0, (3, 5), 60 * MIB, (0,))]) == [True, True]
+    assert chip().select_kept([Interval(0, (0, 2), 60 * MIB, (0,)), Interval(0, (3, 5), 60 * MIB, (0,))]) == [True, True]
 
 
 TOO_LARGE = Interval(0, (0, 9), 200 * MIB, (0,))
@@ -40,18 +40,18 @@ TOO_LARGE = Interval(0, (0, 9), 200 * MIB, (0,))
 
 def test_all_stays_where_all_fits_at_once():
     busy, waiting = Interval(0, (0, 1), 60 * MIB, (1,)), Interval(0, (2, 9), 60 * MIB, (0,))
-    assert chip(seconds=1000.0).kept([busy, waiting]) == [True, True]
-    assert chip(seconds=1000.0).kept([busy, waiting, TOO_LARGE]) == [False, False, False]
+    assert chip(seconds=1000.0).select_kept([busy, waiting]) == [True, True]
+    assert chip(seconds=1000.0).select_kept([busy, waiting, TOO_LARGE]) == [False, False, False]
 
 
 def test_what_waits_for_longer_than_copying_it_is_worth_goes():
     waiting = Interval(0, (0, 9), MIB, (0,))
-    assert chip().kept([waiting, TOO_LARGE]) == [True, False]
-    assert chip(seconds=100.0).kept([waiting, TOO_LARGE]) == [False, False]
+    assert chip().select_kept([waiting, TOO_LARGE]) == [True, False]
+    assert chip(seconds=100.0).select_kept([waiting, TOO_LARGE]) == [False, False]
 
 
 def test_what_only_busy_products_read_gains_nothing_there():
-    assert chip().kept([Interval(0, (0, 1), MIB, (1,)), TOO_LARGE]) == [False, False]
+    assert chip().select_kept([Interval(0, (0, 1), MIB, (1,)), TOO_LARGE]) == [False, False]
 
 
 @pytest.mark.parametrize("hardware", TPUS)

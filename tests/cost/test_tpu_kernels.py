@@ -72,7 +72,7 @@ def test_kernels_are_those_that_the_compiler_makes(name):
     plan = Plan(trace(rule.function, *rule.arguments), "x:1", hardware=TPU)
     compiled = [each for each in compile_plan(plan).kernels if each.kind not in ("prefetch", "copy")]
     planned = kernels_of(structure_of(plan.program), recomputes=True)
-    assert (planned.count, len({each.kernel for each in planned.products})) == (rule.kernels, rule.multiplying)
+    assert (planned.count, len({each.kernel for each in planned.dots})) == (rule.kernels, rule.multiplying)
     assert (len(compiled), sum(each.flops > 0 for each in compiled)) == (rule.kernels, rule.multiplying)
 
 

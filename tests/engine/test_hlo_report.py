@@ -152,7 +152,7 @@ CONVOLUTIONS = (
 
 @pytest.mark.parametrize(("window", "met"), CONVOLUTIONS)
 def test_only_positions_where_a_window_meets_an_element_count(window, met):
-    from workbench.spmd.flops import _meetings
+    from workbench.spmd.flops import _count_window_hits
 
     taps = [
         (result * window.stride - window.pad_low + tap * window.rhs_dilate)
@@ -160,7 +160,7 @@ def test_only_positions_where_a_window_meets_an_element_count(window, met):
         for tap in range(window.kernel)
     ]
     last = (window.given - 1) * window.lhs_dilate
-    assert _meetings(window) == sum(0 <= place <= last and place % window.lhs_dilate == 0 for place in taps) == met
+    assert _count_window_hits(window) == sum(0 <= place <= last and place % window.lhs_dilate == 0 for place in taps) == met
 
 
 def test_flops_of_batched_products_are_those_of_the_plan():

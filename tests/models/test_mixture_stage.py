@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from workbench.core.tensor import Role
-from workbench.cost.kept import kept_between_passes
+from workbench.cost.kept import count_residual_bytes
 from workbench.models.data import text
 from workbench.models.mixture import mixture, mixture_stage
 from workbench.models.mixture import weights as mixture_weights
@@ -47,7 +47,7 @@ def test_one_more_layer_keeps_what_its_kernels_read(preset):
     of each place the token and its weight."""
     config = replace(PRESETS[preset], dense=0, batch=8)
     kept = [
-        kept_between_passes(Plan(_stage(replace(config, layers=layers)), "expert:8", expert_parallel(batch="expert"))) for layers in (1, 2)
+        count_residual_bytes(Plan(_stage(replace(config, layers=layers)), "expert:8", expert_parallel(batch="expert"))) for layers in (1, 2)
     ]
     attention = config.heads * 2 * (config.d_query + config.d_value) + 2 * (config.q_rank + config.kv_rank) + config.d_rotary
     a_token = 4 * config.d_model + attention + 3 * config.d_shared

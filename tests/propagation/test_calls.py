@@ -6,7 +6,7 @@ import pytest
 from tests.support.spmd_plans import calling, programs
 from workbench.plan.plan import Plan
 from workbench.propagation import module_of
-from workbench.propagation.module.calls import CALL, callee_of, functions_of, numbered, operations_called, separate_calls
+from workbench.propagation.module.calls import CALL, callee_of, functions_of, number_operations_and_calls, operations_called, separate_calls
 from workbench.propagation.module.context import main_function, parse_module
 from workbench.propagation.module.inline import inline_calls
 from workbench.propagation.module.operations import operations_below
@@ -34,7 +34,7 @@ def test_the_operations_that_are_called_are_those_that_stand_there_once_they_are
 
 def places(module):
     """Of each operation that is called, the sum of the numbers on the way to it."""
-    functions, numbers = functions_of(module.operation), dict(numbered(module.operation))
+    functions, numbers = functions_of(module.operation), dict(number_operations_and_calls(module.operation))
 
     def walk(parent, before):
         for op in operations_below(parent):
@@ -57,7 +57,7 @@ def test_each_call_has_a_function_of_its_own_once_they_are_separated():
     before = seen(module)
     with module.context:
         separate_calls(module.operation)
-    calls = [callee_of(op) for op, _ in numbered(module.operation) if op.name == CALL]
+    calls = [callee_of(op) for op, _ in number_operations_and_calls(module.operation) if op.name == CALL]
     assert len(set(calls)) == len(calls) == len(functions_of(module.operation)) - 1 > 0
     assert seen(module) == before
 
@@ -71,4 +71,4 @@ def test_compilers_are_asked_with_the_functions_that_jit_leaves_unless_one_call_
 
 def test_a_program_without_functions_has_its_own_numbers():
     module = parse_module(trace(lambda x: x + 1, jax.ShapeDtypeStruct((8,), "float32")).lowered)
-    assert [number for _, number in numbered(module.operation)] == list(range(4))
+    assert [number for _, number in number_operations_and_calls(module.operation)] == list(range(4))

@@ -36,7 +36,7 @@ def constrained(draw):
 def points(replay: Propagation) -> list[AxisOnDim]:
     return [
         AxisOnDim(number, dim, axis)
-        for number, site in enumerate(replay.sites)
+        for number, site in enumerate(replay.values)
         if replay.one[number] == number
         for dim, axes in enumerate(site.sharding.dims)
         for axis in axes
@@ -57,15 +57,19 @@ def without(plan, origin: Origin):
 
 
 def name(origin: Origin) -> tuple[str, str, int, str]:
-    return origin.kind, origin.path, origin.point.dim, base_axis(origin.axis)
+    return origin.kind, origin.path, origin.axis_on_dim.dim, base_axis(origin.axis)
 
 
-def assert_law(plan, replay: Propagation, point: AxisOnDim) -> None:
-    told = replay.axis(*point)
+def assert_law(plan, replay: Propagation, axis_on_dim: AxisOnDim) -> None:
+    told = replay.axis(*axis_on_dim)
     after = propagation_of(without(plan, told.origin))
-    left = [axis for axis in after.sites[point.value].sharding.dims[point.dim] or () if base_axis(axis) == base_axis(point.axis)]
+    left = [
+        axis
+        for axis in after.values[axis_on_dim.value].sharding.dims[axis_on_dim.dim] or ()
+        if base_axis(axis) == base_axis(axis_on_dim.axis)
+    ]
     for axis in left:
-        assert name(after.whose(AxisOnDim(point.value, point.dim, axis))) in map(name, told.others)
+        assert name(after.whose(AxisOnDim(axis_on_dim.value, axis_on_dim.dim, axis))) in map(name, told.others)
 
 
 @settings(max_examples=60)
@@ -97,8 +101,8 @@ def test_the_law_holds_of_every_axis_where_it_once_was_broken(program, mesh, lay
     plan = Plan(program, mesh, layout)
     replay = propagation_of(plan)
     assert {origin.kind for origin in replay.origins.values()} <= {"argument", "constraint"}  # nothing is asked of a result
-    for point in points(replay):
-        assert_law(plan, replay, point)
+    for axis_on_dim in points(replay):
+        assert_law(plan, replay, axis_on_dim)
 
 
 def test_a_plan_whose_records_once_ended_the_process_is_explained():
@@ -127,17 +131,17 @@ def test_what_is_erased_first_changes_no_sharding_and_nothing_is_erased_later(pl
 @given(constrained())
 def test_every_axis_has_a_path_from_its_origin_in_which_each_step_reads_what_was_there(plan):
     replay = propagation_of(plan)
-    for point in points(replay):
-        origin, path = replay.trace(point)
-        assert base_axis(origin.axis) == base_axis(point.axis)
+    for axis_on_dim in points(replay):
+        origin, path = replay.trace(axis_on_dim)
+        assert base_axis(origin.axis) == base_axis(axis_on_dim.axis)
         assert origin.kind in ("argument", "constraint", "result")
         assert [move.step for move in path] == sorted({move.step for move in path})
-        at = origin.point
+        at = origin.axis_on_dim
         for move in path:
             assert (move.source, move.source_dim) == (at.value, at.dim)
             assert base_axis(move.axis) == base_axis(at.axis)
-            at = move.point
-        assert at == point
+            at = move.axis_on_dim
+        assert at == axis_on_dim
 
 
 @settings(max_examples=30)
@@ -145,7 +149,7 @@ def test_every_axis_has_a_path_from_its_origin_in_which_each_step_reads_what_was
 def test_the_replay_only_ever_adds_axes(plan):
     replay = propagation_of(plan)
     states = [replay.at(step) for step in range(len(replay.steps) + 1)]
-    assert states[-1] == tuple(site.sharding for site in replay.sites)
+    assert states[-1] == tuple(site.sharding for site in replay.values)
     for before, after in pairwise(states):
         assert all(set(then.axes) <= set(now.axes) for then, now in zip(before, after, strict=True))
         assert before != after
@@ -155,9 +159,9 @@ def test_the_replay_only_ever_adds_axes(plan):
 @given(constrained())
 def test_a_wish_that_lost_is_of_an_axis_that_its_giver_has_and_the_value_has_not(plan):
     replay = propagation_of(plan)
-    for number in range(len(replay.sites)):
+    for number in range(len(replay.values)):
         for rejected in replay.rejections(number):
-            site, giver = replay.sites[rejected.wanted.value], replay.sites[rejected.giver.value]
+            site, giver = replay.values[rejected.wanted.value], replay.values[rejected.giver.value]
             assert rejected.giver.axis in giver.sharding.dims[rejected.giver.dim]
             assert rejected.wanted.axis not in (site.sharding.dims[rejected.wanted.dim] or ())
             assert rejected.reason in REASONS

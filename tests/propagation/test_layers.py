@@ -14,8 +14,8 @@ from workbench.propagation import layers, propagate
 from workbench.propagation.module.context import main_function
 from workbench.propagation.module.operations import operations_below
 from workbench.propagation.module.prepare import ID
-from workbench.propagation.program import prepared
-from workbench.propagation.repeats import FEWEST, KEPT, find_layers
+from workbench.propagation.program import load_prepared
+from workbench.propagation.repeats import FEWEST_LAYERS, KEPT_LAYERS, find_layers
 
 LAYERS = 14
 ALIKE = (
@@ -50,10 +50,10 @@ def told(module):
 
 def whole(plan, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(propagate, "shortened", lambda _program: None)
+        patch.setattr(propagate, "shorten_program", lambda _program: None)
         module = propagate.annotated_module(plan)
         with module.context, ir.Location.unknown():
-            propagate.run_passes(module, ",".join(until_inserted(propagate._passes(plan, prepared(plan.program).structure))))
+            propagate.run_passes(module, ",".join(until_inserted(propagate._select_passes(plan, load_prepared(plan.program).structure))))
         return module, plan.report()
 
 
@@ -64,14 +64,14 @@ def until_inserted(passes):
 @pytest.mark.parametrize("layout", ALIKE)
 def test_few_layers_tell_where_all_values_of_all_layers_lie(unrolled, layout, monkeypatch):
     plan = wb.Plan(unrolled, "data:4 model:2", layout)
-    source = prepared(unrolled).module
+    source = load_prepared(unrolled).module
     with source.context, ir.Location.unknown():
-        short = layers.shortened(unrolled)
-        assert short.serves(plan)
-        few, target = propagate._annotated(short.few, plan), short.whole.clone()
+        short = layers.shorten_program(unrolled)
+        assert short.is_valid_for(plan)
+        few, target = propagate._annotate_copy(short.few, plan), short.whole.clone()
         propagate.declare_mesh(target, '"data"=4, "model"=2')
         propagate.run_passes(few, ",".join(until_inserted(propagate._PASSES)))
-        assert short.tell(main_function(target), main_function(few))
+        assert short.transfer_shardings(main_function(target), main_function(few))
     module, report = whole(plan, monkeypatch)
     assert told(target) == told(module)
     mine = plan.report()
@@ -81,27 +81,27 @@ def test_few_layers_tell_where_all_values_of_all_layers_lie(unrolled, layout, mo
 
 @pytest.mark.parametrize("layout", APART)
 def test_a_plan_that_may_tell_layers_apart_is_propagated_whole(unrolled, layout):
-    assert not layers.shortened(unrolled).serves(wb.Plan(unrolled, "data:4 model:2", layout))
+    assert not layers.shorten_program(unrolled).is_valid_for(wb.Plan(unrolled, "data:4 model:2", layout))
 
 
 def test_most_of_a_deep_program_is_left_out(unrolled):
-    source = prepared(unrolled).module
+    source = load_prepared(unrolled).module
     with source.context:
-        short = layers.shortened(unrolled)
+        short = layers.shorten_program(unrolled)
         count, left = (len(list(operations_below(main_function(each)))) for each in (short.whole, short.few))
-    assert left < count * (2 * KEPT + 2) / LAYERS
+    assert left < count * (2 * KEPT_LAYERS + 2) / LAYERS
 
 
 def test_layers_whose_neighbours_differ_after_propagation_are_not_told(unrolled):
-    source = prepared(unrolled).module
+    source = load_prepared(unrolled).module
     with source.context, ir.Location.unknown():
-        short = layers.shortened(unrolled)
-        few, target = propagate._annotated(short.few, wb.Plan(unrolled, "data:2 model:2", "batch:data")), short.whole.clone()
+        short = layers.shorten_program(unrolled)
+        few, target = propagate._annotate_copy(short.few, wb.Plan(unrolled, "data:2 model:2", "batch:data")), short.whole.clone()
         propagate.run_passes(few, ",".join(until_inserted(propagate._PASSES)))
         ops = {op.attributes[ID].value: op for op in operations_below(main_function(few))}
         odd = next(alike[0] for alike in short.same if "sdy.sharding" in ops[alike[0]].attributes)
         del ops[odd].attributes["sdy.sharding"]
-        assert short.tell(main_function(target), main_function(few)) is None
+        assert short.transfer_shardings(main_function(target), main_function(few)) is None
 
 
 def chain(width_of):
@@ -118,11 +118,11 @@ def chain(width_of):
 
 
 def test_a_chain_whose_widths_never_repeat_has_no_layers():
-    assert layers.shortened(chain(lambda i: 8 + 4 * i)) is None
+    assert layers.shorten_program(chain(lambda i: 8 + 4 * i)) is None
 
 
 def test_a_scanned_program_is_taken_as_it_is():
-    assert layers.shortened(build("gpt", preset="tiny")) is None
+    assert layers.shorten_program(build("gpt", preset="tiny")) is None
 
 
 def steps(count, reach=1):
@@ -146,14 +146,14 @@ def test_blocks_forward_and_backward_are_of_one_layer():
     assert forward.slope == -backward.slope
 
 
-@pytest.mark.parametrize("count", [FEWEST - 2, 5])
+@pytest.mark.parametrize("count", [FEWEST_LAYERS - 2, 5])
 def test_few_layers_are_not_worth_it(count):
     assert find_layers(*steps(count)) is None
 
 
 def test_layers_that_reach_further_than_layers_stay_are_all_kept():
-    assert find_layers(*steps(30, reach=KEPT - 1)) is not None
-    assert find_layers(*steps(30, reach=KEPT + 2)) is None
+    assert find_layers(*steps(30, reach=KEPT_LAYERS - 1)) is not None
+    assert find_layers(*steps(30, reach=KEPT_LAYERS + 2)) is None
 
 
 def test_a_layer_that_another_part_reads_keeps_all():

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding, axis_size
 from workbench.plan.plan import Plan
-from workbench.propagation.structure.dot_dims import LEFT, RESULT, RIGHT, Mapping, Shared
-from workbench.propagation.structure.dot_placement import Near, ProductFacts, nearest
+from workbench.propagation.structure.dot_dims import LEFT, RESULT, RIGHT, DotDim, DotDims
+from workbench.propagation.structure.dot_placement import DotFacts, DotShardings, choose_dot_shardings
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
-MAPPING = Mapping((Shared(0, 0, 0),), (Shared(2, 1, -1),), (Shared(1, -1, 1),), (Shared(-1, 2, 2),))  # b r k, b k c -> b r c
+MAPPING = DotDims((DotDim(0, 0, 0),), (DotDim(2, 1, -1),), (DotDim(1, -1, 1),), (DotDim(-1, 2, 2),))  # b r k, b k c -> b r c
 DIMS = [each for kind in MAPPING for each in kind]
 MESHES = [Mesh("a:2 b:2 c:2"), Mesh("a:2 b:4"), Mesh("a:4 b:2"), Mesh("a:4 b:4")]
 SIZES = st.sampled_from((16, 32, 64, 256))
@@ -26,7 +26,7 @@ SIZES = st.sampled_from((16, 32, 64, 256))
 @st.composite
 def products(draw):
     batch, rows, summed, columns = (draw(SIZES) for _ in range(4))
-    return ProductFacts(MAPPING, ((batch, rows, summed), (batch, summed, columns), (batch, rows, columns)), (4.0,) * 3)
+    return DotFacts(MAPPING, ((batch, rows, summed), (batch, summed, columns), (batch, rows, columns)), (4.0,) * 3)
 
 
 @st.composite
@@ -44,14 +44,14 @@ def placements(draw, mesh, rank=3):
 def test_where_dimensions_lie_alike_nothing_moves(data):
     mesh = data.draw(st.sampled_from(MESHES))
     batch, rows, summed, columns = data.draw(placements(mesh, 4))
-    lies = Near((batch, rows, summed), (batch, summed, columns), (batch, rows, columns))
-    assert nearest(data.draw(products()), lies, mesh) == lies
+    lies = DotShardings((batch, rows, summed), (batch, summed, columns), (batch, rows, columns))
+    assert choose_dot_shardings(data.draw(products()), lies, mesh) == lies
 
 
 @given(st.data())
 def test_whatever_the_placement_all_lie_alike_then_and_no_axis_is_used_twice(data):
     mesh = data.draw(st.sampled_from(MESHES))
-    near = nearest(data.draw(products()), tuple(data.draw(placements(mesh)) for _ in (LEFT, RIGHT, RESULT)), mesh)
+    near = choose_dot_shardings(data.draw(products()), tuple(data.draw(placements(mesh)) for _ in (LEFT, RIGHT, RESULT)), mesh)
     for each in DIMS:
         assert len({near[at][dim] for at, dim in enumerate(each) if dim >= 0}) == 1
     used = [axis for each in DIMS for axis in next(near[at][dim] for at, dim in enumerate(each) if dim >= 0)]
@@ -71,9 +71,9 @@ def test_whatever_the_placement_all_lie_alike_then_and_no_axis_is_used_twice(dat
 )
 def test_xlas_ways(lies, near):
     mesh = Mesh("a:2 b:4")
-    facts = ProductFacts(MAPPING, ((16, 64, 256), (16, 256, 32), (16, 64, 32)), (4.0,) * 3)
+    facts = DotFacts(MAPPING, ((16, 64, 256), (16, 256, 32), (16, 64, 32)), (4.0,) * 3)
     read, expected = (tuple(Sharding.parse(f"{each}]").dims for each in text.removesuffix("]").split("] ")) for text in (lies, near))
-    assert nearest(facts, read, mesh) == expected
+    assert choose_dot_shardings(facts, read, mesh) == expected
 
 
 def multiplied(lies, mesh):

@@ -29,7 +29,7 @@ def reported(function, shapes, mesh: str, layout: str) -> Report:
 
 
 def lies(replay: Propagation, path: str) -> str:
-    return str(replay.sites[replay.find(path)[0]].sharding)
+    return str(replay.values[replay.find(path)[0]].sharding)
 
 
 def lost(replay: Propagation, path: str) -> set[tuple[str, int, str]]:
@@ -80,7 +80,7 @@ def test_a_reshape_hands_on_parts_of_an_axis_and_not_the_minor_one():
     """Y10: `8x4 -> 2x16` is `((ij),k)->(i,(jk))`, i=2, j=4, k=4; `x` of 4 fills i and half of j, so that `y` on k would leave gaps."""
     replay = reported(lambda x: x.reshape(2, 16), [(8, 4)], "x:4 y:2", "x=[x, y]").propagation
     number = replay.find("reshape")[0]
-    assert str(replay.sites[number].sharding) == "[x:(1)2, x:(2)2]"
+    assert str(replay.values[number].sharding) == "[x:(1)2, x:(2)2]"
     assert replay.axis(number, 1, "x:(2)2").origin.statement == "x=[x, y]"
     assert lost(replay, "reshape") == {("y", 1, MINOR)}
 
@@ -114,7 +114,7 @@ TWO_DIMENSIONAL = "x=[X, -, Y]; wq=[X, Y, -]; wk=[X, Y, -]; wv=[X, Y, -]; wo=[Y,
 def test_a_transformer_block_from_seven_annotations():
     """The finalised two-dimensional sharding of GSPMD's table 1: `M,H -> [X,Y]`, `H,M -> [Y,X]`, `BSM` and `BSH -> [X,_,Y]`."""
     replay = reported(block, BLOCK, "X:4 Y:2", TWO_DIMENSIONAL).propagation
-    shardings = {(site.path, site.shape): str(site.sharding) for site in replay.sites}
+    shardings = {(site.path, site.shape): str(site.sharding) for site in replay.values}
     assert shardings["relu/max", (8, 16, 128)] == "[X, -, Y]"  # BSH
     assert shardings["add", (8, 16, 32)] == "[X, -, Y]"  # BSM
     assert shardings["sub", (8, 4, 16, 16)] == "[X, Y, -, -]"  # BNST
@@ -134,7 +134,7 @@ def test_a_transformer_block_from_two_annotations():
 def test_the_replay_starts_with_what_was_written_and_ends_as_propagated(megatron):
     replay = megatron.propagation
     first, last = replay.at(0), replay.at(len(replay.steps))
-    assert last == tuple(site.sharding for site in replay.sites)
+    assert last == tuple(site.sharding for site in replay.values)
     assert str(first[replay.find("batch/tokens")[0]]) == "[data, -]"
     assert not first[replay.find("mlp/up/dot_general")[0]].axes
     with pytest.raises(PropagationError, match="none of them"):
@@ -153,7 +153,7 @@ def test_the_values_of_the_report_and_the_nodes_of_the_graph_are_found_in_the_re
     for each in (*megatron.values, *megatron.graph.nodes):
         number = replay.number(each.path, "input" if getattr(each, "is_input", False) else each.kind, each.shape, each.sharding)
         assert number is not None, each
-        assert replay.sites[number].computed == each.sharding
+        assert replay.values[number].computed == each.sharding
 
 
 def test_a_conflict_has_two_sides_and_edits_that_decide_it_the_other_way(fought):
@@ -178,7 +178,7 @@ def test_a_layout_without_conflicts_says_so(megatron):
 
 def test_the_explanation_of_a_value_in_words():
     report = reported(lambda x, w: jnp.tanh(x @ w), [(16, 32), (32, 64)], "data:4 model:2", "x=[data, -]; w=[-, model]; @tanh=[?, data]")
-    text = explanation_text(report, "dot_general").replace(report.propagation.sites[2].source, "mlp.py:7")
+    text = explanation_text(report, "dot_general").replace(report.propagation.values[2].source, "mlp.py:7")
     assert text == (
         "dot_general: dot_general [d16=16, d64=64], mlp.py:7, lies as [-, data]\n"
         "  d16 (16): whole\n"
@@ -195,7 +195,7 @@ def test_the_explanation_of_a_value_in_words():
 def test_an_argument_a_result_one_dimension_and_a_source_line_can_be_asked_about(megatron):
     assert "`batch:data` on batch/tokens" in megatron.explain("batch/tokens", 0)
     assert "d_ff (256)" not in megatron.explain("params/layers/mlp/w1", "d_model")
-    line = megatron.propagation.sites[megatron.propagation.find("mlp/up/dot_general")[0]].source
+    line = megatron.propagation.values[megatron.propagation.find("mlp/up/dot_general")[0]].source
     assert "mlp/up/dot_general" in megatron.explain(line)
     with pytest.raises(PropagationError, match="There is no dimension `d_f` of `params/layers/mlp/w1`"):
         megatron.explain("params/layers/mlp/w1", "d_f")
@@ -204,7 +204,7 @@ def test_an_argument_a_result_one_dimension_and_a_source_line_can_be_asked_about
 
 
 def test_of_a_line_without_values_the_lines_that_have_some_are_told_the_nearest_first(megatron):
-    lines = {site.source for site in megatron.propagation.sites if site.role == "value" and not site.path.startswith("grad/")}
+    lines = {site.source for site in megatron.propagation.values if site.role == "value" and not site.path.startswith("grad/")}
     file, _, number = min(lines - {""}, key=lambda line: int(line.rpartition(":")[2])).rpartition(":")
     with pytest.raises(PropagationError) as error:
         megatron.explain(f"{file}:1")
@@ -214,7 +214,7 @@ def test_of_a_line_without_values_the_lines_that_have_some_are_told_the_nearest_
 
 def test_the_text_of_the_replay_has_every_move(megatron):
     lines = replay_text(megatron.propagation).splitlines()
-    assert sum(line.startswith("step ") for line in lines) == len(megatron.propagation.moves)
+    assert sum(line.startswith("step ") for line in lines) == len(megatron.propagation.axis_propagations)
     assert sum(line.startswith("by hand: ") for line in lines) > 0
 
 
@@ -266,7 +266,7 @@ def test_the_command_line_explains_lists_and_replays(capsys):
 
 
 def test_every_layer_of_the_direction_of_a_move_is_told(megatron):
-    assert {move.direction for move in megatron.propagation.moves} == {FORWARD, BACKWARD, "across"}
+    assert {move.direction for move in megatron.propagation.axis_propagations} == {FORWARD, BACKWARD, "across"}
 
 
 def test_an_unsplit_plan_has_nothing_to_replay():
@@ -290,7 +290,7 @@ def test_what_else_a_name_means_is_told_by_names_that_are_accepted():
     told = found.explain("block/dot_general").splitlines()[-1]
     assert told.startswith("`block/dot_general` also names `test_propagation.py:")
     for name in told.split("`")[3::2]:
-        assert len({found.propagation.sites[number].source for number in found.propagation.find(name)}) == 1
+        assert len({found.propagation.values[number].source for number in found.propagation.find(name)}) == 1
 
 
 def test_where_else_an_axis_could_come_from_is_told_once_a_statement(megatron):

@@ -18,7 +18,7 @@ from workbench.plan.edits import Constrain
 from workbench.plan.plan import Plan
 from workbench.reports.reshard import REMATERIALISATION
 from workbench.spmd.edges import warned_parts
-from workbench.spmd.join import whole_swaps
+from workbench.spmd.join import merge_all_to_alls
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
@@ -175,7 +175,7 @@ def test_what_a_loop_does_not_change_is_resharded_once():
 def test_an_all_to_all_of_an_array_a_device_is_one():
     plan = resharded("[r+c, -, -]", "[-, r+c, -]")
     apart = ask_partitioner(plan).collectives
-    (whole,) = whole_swaps(apart, plan.mesh)
+    (whole,) = merge_all_to_alls(apart, plan.mesh)
     assert (whole.payload, len({*apart})) == (sum(each.payload for each in apart), 1)
 
 

@@ -36,7 +36,7 @@ def keyed() -> Report:
 
 def test_a_random_key_is_drawn_with_its_words(keyed):
     assert any("key · makes uint32[_=2] on [-]" in each.title for each in graph(keyed).drawing.rectangles)
-    sites = keyed.propagation.sites
+    sites = keyed.propagation.values
     assert all(len(site.dims) == len(site.shape) == len(site.sharding.dims) == len(site.computed.dims) for site in sites)
     assert {site.path: site.dims for site in sites if "key" in site.path}["keys"] == ("batch", "_")
     for number in range(len(keyed.propagation.steps) + 1):
@@ -72,7 +72,7 @@ def test_a_step_marks_where_it_went_and_draws_from_where(report):
     drawn = 0
     for step in replay.steps[:40]:
         picture = spread(report, step.number, laid)
-        reached = {replay.sites[move.target].path for move in step.moves if replay.sites[move.target].role == "value"}
+        reached = {replay.values[move.target].path for move in step.axis_propagations if replay.values[move.target].role == "value"}
         assert bool(fresh(picture)) >= bool({path for path in reached if path})
         drawn += len(picture.drawing.lines) - plain
     assert drawn > 0
@@ -96,7 +96,7 @@ def test_a_constraint_is_seen_on_its_value_before_the_first_step(report):
 def test_what_a_loop_hands_round_lies_at_each_step_as_the_one_value_it_is(report):
     replay = report.propagation
     tied = [(number, one) for number, one in enumerate(replay.one) if number != one]
-    late = [(number, one) for number, one in tied if replay.at(0)[one] != replay.sites[one].sharding]
+    late = [(number, one) for number, one in tied if replay.at(0)[one] != replay.values[one].sharding]
     assert late
     for step in range(0, len(replay.steps) + 1, 7):
         lies = replay.at(step)
@@ -119,6 +119,6 @@ def test_a_value_without_a_row_of_its_own_is_in_the_frame_of_its_scope(report):
     assert laid.seen.at("layers/nowhere/dynamic_slice") == "layers"
     assert laid.seen.at("layers") == "layers"
     assert laid.seen.at("nowhere") is None
-    reached = [step for step in report.propagation.steps if report.propagation.sites[step.moves[0].target].path == "layers"]
+    reached = [step for step in report.propagation.steps if report.propagation.values[step.axis_propagations[0].target].path == "layers"]
     assert reached
     assert any(title.startswith("→ layers: close it") for title in fresh(spread(report, reached[0].number, laid)))

@@ -44,8 +44,8 @@ def test_each_step_adds_what_it_reached_and_says_so(report):
     for step in replay.steps[:5]:
         slider, picture, so_far, *_ = replay_blocks(report, PAINT, Replay(step.number))
         fresh = [row["cells"][0]["path"] for row in so_far["rows"] if row["tone"] == "fresh"]
-        assert [line["direction"] for line in slider["replay"]["lines"]] == [move.direction for move in step.moves]
-        assert fresh == [replay.sites[step.moves[0].target].path]
+        assert [line["direction"] for line in slider["replay"]["lines"]] == [move.direction for move in step.axis_propagations]
+        assert fresh == [replay.values[step.axis_propagations[0].target].path]
         assert set(before) <= set(has_axis(so_far))
         assert picture["picture"]["about"].startswith("two-layer on data:4 model:2")
         before = has_axis(so_far)

@@ -29,16 +29,18 @@ def resolves(plan: Plan, replay: Propagation, edit: Edit, rejected: RejectedAxis
         after = propagation_of(plan.apply(edit))
     except WorkbenchError:  # not legal, or refused by Shardy
         return False
-    site = replay.sites[rejected.wanted.value]
-    before, now = (_named_alike(sites, site) for sites in (replay.sites, after.sites))
+    sharded_value = replay.values[rejected.wanted.value]
+    before, now = (_named_alike(values, sharded_value) for values in (replay.values, after.values))
     place = before.index(rejected.wanted.value) if len(now) == len(before) else 0
-    return bool(now) and base_axis(rejected.wanted.axis) in map(base_axis, after.sites[now[place]].sharding.dims[rejected.wanted.dim] or ())
+    return bool(now) and base_axis(rejected.wanted.axis) in map(
+        base_axis, after.values[now[place]].sharding.dims[rejected.wanted.dim] or ()
+    )
 
 
-def _named_alike(sites: Sequence[ShardedValue], site: ShardedValue) -> list[int]:
+def _named_alike(values: Sequence[ShardedValue], sharded_value: ShardedValue) -> list[int]:
     """The numbers of the sites that go by the name of this one, in the order of the program."""
-    wanted = (site.role, site.path, site.kind, site.shape)
-    return [number for number, each in enumerate(sites) if (each.role, each.path, each.kind, each.shape) == wanted]
+    wanted = (sharded_value.role, sharded_value.path, sharded_value.kind, sharded_value.shape)
+    return [number for number, each in enumerate(values) if (each.role, each.path, each.kind, each.shape) == wanted]
 
 
 def _candidates(plan: Plan, replay: Propagation, conflict: Conflict) -> Iterator[Edit]:
@@ -59,19 +61,19 @@ def _ruled(layout: Layout, origin: Origin) -> str:
 
 def _constrained(replay: Propagation, rejected: RejectedAxis) -> Iterator[Edit]:
     """The value as the loser wants it in this dimension: an intermediate one with its other dimensions left to propagation."""
-    site = replay.sites[rejected.wanted.value]
+    sharded_value = replay.values[rejected.wanted.value]
     axes = _wanted(replay, rejected)
-    if site.role == "argument" and not any(":" in axis for axis in axes):
-        kept = (tuple(axis for axis in each or () if axis not in axes) for each in site.sharding.dims)
-        yield Override(site.path, Sharding(tuple(axes if dim == rejected.wanted.dim else each for dim, each in enumerate(kept))))
-    if site.role == "value" and site.path and not any(":" in axis for axis in axes):
-        dims = tuple(axes if dim == rejected.wanted.dim else None for dim in range(len(site.shape)))
-        yield Constrain(f"/{site.path}", Sharding(dims))
+    if sharded_value.role == "argument" and not any(":" in axis for axis in axes):
+        kept = (tuple(axis for axis in each or () if axis not in axes) for each in sharded_value.sharding.dims)
+        yield Override(sharded_value.path, Sharding(tuple(axes if dim == rejected.wanted.dim else each for dim, each in enumerate(kept))))
+    if sharded_value.role == "value" and sharded_value.path and not any(":" in axis for axis in axes):
+        dims = tuple(axes if dim == rejected.wanted.dim else None for dim in range(len(sharded_value.shape)))
+        yield Constrain(f"/{sharded_value.path}", Sharding(dims))
 
 
 def _wanted(replay: Propagation, rejected: RejectedAxis) -> tuple[str, ...]:
     """The giver's axes down to the one that lost."""
-    held = replay.sites[rejected.giver.value].sharding.dims[rejected.giver.dim] or ()
+    held = replay.values[rejected.giver.value].sharding.dims[rejected.giver.dim] or ()
     place = held.index(rejected.giver.axis) if rejected.giver.axis in held else 0
     return held[: place + 1]
 
@@ -79,19 +81,19 @@ def _wanted(replay: Propagation, rejected: RejectedAxis) -> tuple[str, ...]:
 def _without(layout: Layout, replay: Propagation, winner: Origin) -> Iterator[Edit]:
     """The winner's axis taken out of its statement: for its own tensor, then everywhere."""
     axis = base_axis(winner.axis) if winner.axis else ""
-    site = replay.sites[winner.point.value]
+    sharded_value = replay.values[winner.axis_on_dim.value]
     if (dim := _ruled(layout, winner)) and winner.kind == "argument":
-        yield Override(winner.path, _less(Sharding(tuple(layout.rule(each) for each in site.dims)), winner.point, axis))
+        yield Override(winner.path, _less(Sharding(tuple(layout.rule(each) for each in sharded_value.dims)), winner.axis_on_dim, axis))
     if dim:
         yield ShardDim(dim, tuple(each for each in layout.rule(dim) if each != axis))
     for kind, entries, edit in (("argument", layout.overrides, Override), ("constraint", layout.constraints, Constrain)):
         for pattern, sharding in entries:
             if winner.kind == kind and winner.statement in (f"{pattern}={sharding}", f"@{pattern}={sharding}"):
-                yield edit(pattern, _less(sharding, winner.point, axis))
+                yield edit(pattern, _less(sharding, winner.axis_on_dim, axis))
                 yield edit(pattern, None)
 
 
-def _less(sharding: Sharding, point: AxisOnDim, axis: str) -> Sharding:
+def _less(sharding: Sharding, axis_on_dim: AxisOnDim, axis: str) -> Sharding:
     """Without one axis of one dimension; what was kept whole there is left open."""
-    left = tuple(each for each in sharding.dims[point.dim] or () if each != axis)
-    return sharding.with_dim(point.dim, left if axis else None)
+    left = tuple(each for each in sharding.dims[axis_on_dim.dim] or () if each != axis)
+    return sharding.with_dim(axis_on_dim.dim, left if axis else None)

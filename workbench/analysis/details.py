@@ -12,7 +12,7 @@ from workbench.core.sharding import Sharding
 from workbench.core.source_annotations import SourceAnnotations
 from workbench.cost.estimate import Estimate
 from workbench.cost.events import timeline
-from workbench.cost.flops import product_list
+from workbench.cost.flops import list_dots
 from workbench.cost.graph import graph_of
 from workbench.cost.kernel_list import kernel_list
 from workbench.cost.step_time import collective_costs
@@ -68,7 +68,7 @@ class PlannedDetails(Details):
         return self.estimate.over_step.alive(place)
 
     def products(self) -> tuple[DotCost, ...]:
-        return product_list(self._plan.program, self.estimate.partitioned)
+        return list_dots(self._plan.program, self.estimate.partitioned)
 
     def timeline(self) -> Timeline | None:
         estimate = self.estimate

@@ -36,7 +36,7 @@ def subject_of(program: Program, index: int) -> str:
 def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     """Operations that read across the cut of a dimension in a way that is not known, a kind at a time."""
     structure = partitioned.structure
-    uncounted = (index for index in structure.shifting if index not in partitioned.read)
+    uncounted = (index for index in structure.shifting if index not in partitioned.halo_operand_dims)
     for kind, indices in _group_by_kind(report, [index for index in uncounted if _reads_across_shards(partitioned, index)]).items():
         yield Diagnostic(
             "not counted",
@@ -90,11 +90,11 @@ def _diagnose_repeated_sums(report: Report, partitioned: Propagated, answer: Par
 def _find_repeated_axes(partitioned: Propagated, index: int, axes: Sequence[str]) -> tuple[str, ...]:
     """Of a convolution's all-reduce, the mesh axes along which neither image nor kernel is cut in a dimension that is summed. One that is
     taken apart as a product may be summed along others: devices that held the same keep a part each first."""
-    windows, shardings = partitioned.structure.ops[index].windows, partitioned.read.get(index, ())
+    windows, shardings = partitioned.structure.ops[index].windows, partitioned.halo_operand_dims.get(index, ())
     if windows is None or not windows.kernel_dims or not shardings:
         return ()
-    product = partitioned.structure.products.get(index)
-    if product is not None and not product.reaches_over_a_cut(shardings[:2]):
+    product = partitioned.structure.dots.get(index)
+    if product is not None and not product.has_sharded_window(shardings[:2]):
         return ()
     image, kernel = shardings[:2]
     pairs = ((image[dim], kernel[at]) for dim, at in enumerate(windows.kernel_dims) if at is not None)

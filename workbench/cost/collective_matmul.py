@@ -24,29 +24,29 @@ from workbench.cost.fusion.kernels import Kernels
 from workbench.hardware.hardware import Chip
 from workbench.propagation import HALVES, Propagated
 from workbench.propagation.collectives import InsertedCollective
-from workbench.propagation.module.operations import PRODUCTS
+from workbench.propagation.module.operations import DOTS
 from workbench.propagation.structure.structure import Structure
-from workbench.propagation.structure.views import VIEWING, viewed
+from workbench.propagation.structure.views import VIEWING, resolve_view
 
-RINGS = {"tpu:v4": (8, 8), "tpu:v5e": (4, 8), "tpu:v5p": (8, 8)}
+SMALLEST_RINGS = {"tpu:v4": (8, 8), "tpu:v5e": (4, 8), "tpu:v5p": (8, 8)}
 """The smallest ring of a windowed einsum, by a chip's target: scattered or gathered along a summed dimension; gathered along another.
 Seen in what XLA:TPU (jax 0.10.2) compiles; for other chips it makes none."""
-LONGEST = 32  # of 64 pieces none is windowed
+LONGEST_RING = 32  # of 64 pieces none is windowed
 PIECEWISE = frozenset({"all-gather", "reduce-scatter", "all-to-all"})
 """Kinds whose pieces another kernel brings into their order, before or after."""
-_TOGETHER = 2  # pieces a step: one from either side
+_PIECES_PER_STEP = 2  # pieces a step: one from either side
 _DOT = "stablehlo.dot_general"
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class WindowedSteps:
     """How a product is taken apart: into so many steps, along its summed dimension or not."""
 
     count: int
     is_summed: bool
 
 
-WHOLE = Steps(1, is_summed=False)
+UNDECOMPOSED = WindowedSteps(1, is_summed=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ class CollectiveMatmul:
     launches: NDArray[np.float64]
     moved: NDArray[np.float64]
     elements: NDArray[np.float64]
-    steps: dict[int, Steps] = field(default_factory=dict)
+    steps: dict[int, WindowedSteps] = field(default_factory=dict)
 
     def add(self, kernel: int, launches: float, moved: float, elements: float = 0.0) -> None:
         self.launches[kernel] += launches
@@ -64,9 +64,11 @@ class CollectiveMatmul:
         self.elements[kernel] += elements
 
 
-def taken_apart(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> CollectiveMatmul:
+def decompose_collective_matmuls(
+    kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], mesh: Mesh, chip: Chip
+) -> CollectiveMatmul:
     """Of all kernels of a plan; `local_bytes` are those of each value of the structure."""
-    apart = CollectiveMatmul(np.zeros(kernels.count), np.zeros(kernels.count), np.zeros(kernels.count))
+    collective_matmul = CollectiveMatmul(np.zeros(kernels.count), np.zeros(kernels.count), np.zeros(kernels.count))
     structure = partitioned.structure
     for each in partitioned.reshards if chip.platform == "tpu" else ():
         maker = kernels.of[each.source] if each.source is not None else -1
@@ -76,39 +78,41 @@ def taken_apart(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence
         devices = prod(axis_size(axis, mesh) for axis in each.axes)
         sent = each.payload // devices if each.kind == "all-gather" else each.payload
         if maker >= 0 and maker == reader:  # written, and read again
-            apart.add(reader, 1, sent + each.local_bytes, each.local_bytes / width)
+            collective_matmul.add(reader, 1, sent + each.local_bytes, each.local_bytes / width)
         elif each.kind in PIECEWISE and max(maker, reader) >= 0:
-            apart.add(reader if reader >= 0 else maker, 1, 0)
+            collective_matmul.add(reader if reader >= 0 else maker, 1, 0)
         elif reader >= 0:
             if is_cast:  # its reader would do it itself
-                apart.add(reader, 1, sent, sent / width)
-            apart.add(reader, 0, max(each.local_bytes - sent, 0) if each.kind == "all-gather" else 0)
-        steps = _steps(each, kernels, partitioned, local_bytes, devices, chip)
+                collective_matmul.add(reader, 1, sent, sent / width)
+            collective_matmul.add(reader, 0, max(each.local_bytes - sent, 0) if each.kind == "all-gather" else 0)
+        steps = _plan_steps(each, kernels, partitioned, local_bytes, devices, chip)
         if steps is not None:
-            _window(apart, each, steps, kernels, structure, local_bytes)
-    return apart
+            _add_windowed_einsum(collective_matmul, each, steps, kernels, structure, local_bytes)
+    return collective_matmul
 
 
-def _steps(
+def _plan_steps(
     each: InsertedCollective, kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], devices: int, chip: Chip
-) -> Steps | None:
+) -> WindowedSteps | None:
     """How the product of a collective is taken apart, if it is: one of two-byte floats, whose weight no other product reads."""
-    rings, structure = RINGS.get(chip.target), partitioned.structure
-    if rings is None or devices > LONGEST:
+    rings, structure = SMALLEST_RINGS.get(chip.target), partitioned.structure
+    if rings is None or devices > LONGEST_RING:
         return None
-    count = ceil(devices / _TOGETHER)
-    if each.kind == "reduce-scatter" and each.source is not None and structure.ops[each.source].kind in PRODUCTS:
+    count = ceil(devices / _PIECES_PER_STEP)
+    if each.kind == "reduce-scatter" and each.source is not None and structure.ops[each.source].kind in DOTS:
         is_half = structure.values[structure.ops[each.source].results[0]].dtype in HALVES
-        return Steps(count, is_summed=False) if is_half and devices >= rings[0] else None
-    gathered = _gathered(each, partitioned, local_bytes, devices) if each.kind == "all-gather" else None
+        return WindowedSteps(count, is_summed=False) if is_half and devices >= rings[0] else None
+    gathered = _find_gathered_operand(each, partitioned, local_bytes, devices) if each.kind == "all-gather" else None
     if gathered is None or structure.values[gathered[0]].dtype not in HALVES:
         return None
     value, is_summed = gathered
-    is_alone = kernels.multiplied.get(viewed(structure, value), 0) <= 1
-    return Steps(count, is_summed) if is_alone and devices >= rings[0 if is_summed else 1] else None
+    is_alone = kernels.dot_reads.get(resolve_view(structure, value), 0) <= 1
+    return WindowedSteps(count, is_summed) if is_alone and devices >= rings[0 if is_summed else 1] else None
 
 
-def _gathered(each: InsertedCollective, partitioned: Propagated, local_bytes: Sequence[int], devices: int) -> tuple[int, bool] | None:
+def _find_gathered_operand(
+    each: InsertedCollective, partitioned: Propagated, local_bytes: Sequence[int], devices: int
+) -> tuple[int, bool] | None:
     """The operand of a product that is gathered, and whether along a dimension that the product sums over."""
     structure = partitioned.structure
     op = structure.ops[each.before]
@@ -123,19 +127,24 @@ def _gathered(each: InsertedCollective, partitioned: Propagated, local_bytes: Se
     return None
 
 
-def _window(
-    apart: CollectiveMatmul, each: InsertedCollective, steps: Steps, kernels: Kernels, structure: Structure, local_bytes: Sequence[int]
+def _add_windowed_einsum(
+    collective_matmul: CollectiveMatmul,
+    each: InsertedCollective,
+    steps: WindowedSteps,
+    kernels: Kernels,
+    structure: Structure,
+    local_bytes: Sequence[int],
 ) -> None:
     op = each.source if each.kind == "reduce-scatter" else each.before
     assert op is not None
     kernel, value = kernels.of[op], structure.ops[op].results[0]
     size = local_bytes[value]
     elements = size / itemsize(structure.values[value].dtype)
-    apart.steps[op] = steps
+    collective_matmul.steps[op] = steps
     n = steps.count
     if each.kind == "reduce-scatter":
-        apart.add(kernel, n - 1 + n, 3 * size, elements)
+        collective_matmul.add(kernel, n - 1 + n, 3 * size, elements)
     elif steps.is_summed:
-        apart.add(kernel, n - 1 + 1, 2 * (n - 1) * size + 2 * size, n * elements)
+        collective_matmul.add(kernel, n - 1 + 1, 2 * (n - 1) * size + 2 * size, n * elements)
     else:
-        apart.add(kernel, n - 1 + 2 * n + 2, 3 * size + 2 * size)
+        collective_matmul.add(kernel, n - 1 + 2 * n + 2, 3 * size + 2 * size)

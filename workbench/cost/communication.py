@@ -50,11 +50,11 @@ def _rates(
     if not group:
         return 0.0, 0.0
     if kind == "all-reduce":
-        alpha, beta = _gather(group)
+        alpha, beta = _gather_rates(group)
         return 2 * alpha, 2 * beta
     if kind in ("all-gather", "reduce-scatter"):
-        return _gather(group)
-    return _exchange(group) if kind == "all-to-all" else _permute(group)
+        return _gather_rates(group)
+    return _exchange_rates(group) if kind == "all-to-all" else _permute_rates(group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Dimension:
         - switch: `(n-1) / (n B)` (part 12).
         """
         hops = self.n // 2 if self.shape is AxisTopology.RING else self.n - 1
-        return hops / self.n / self._flow
+        return hops / self.n / self._bandwidth_share
 
     @property
     def exchange(self) -> float:
@@ -94,16 +94,16 @@ class Dimension:
         - switch: `(n-1) / (n B)`.
         """
         if self.shape is AxisTopology.SWITCH:
-            return (self.n - 1) / self.n / self._flow
-        return (self.n * self.n // 4) / self.n / self._flow / (2 if self.shape is AxisTopology.RING else 1)
+            return (self.n - 1) / self.n / self._bandwidth_share
+        return (self.n * self.n // 4) / self.n / self._bandwidth_share / (2 if self.shape is AxisTopology.RING else 1)
 
     @property
     def ports(self) -> float:
         """Bytes a second that the worst placed device can receive: over both links of a ring, over one at a line's end."""
-        return self._flow * (2 if self.shape is AxisTopology.RING else 1)
+        return self._bandwidth_share * (2 if self.shape is AxisTopology.RING else 1)
 
     @property
-    def _flow(self) -> float:
+    def _bandwidth_share(self) -> float:
         """Bytes a second of a link for one group: groups that stand in between take their parts of it."""
         return self.bandwidth / (1 if self.shape is AxisTopology.SWITCH else self.stride)
 
@@ -116,20 +116,22 @@ def group_of(
 ) -> Group:
     """The devices that one collective over these mesh axes joins; empty if it joins one."""
     spans = closest_spans(mesh, hardware, axis_assignment)
-    taken = [physical_span for name in dict.fromkeys(axes) if name in spans for physical_span in spans[name] if physical_span.size > 1]
+    group_spans = [
+        physical_span for name in dict.fromkeys(axes) if name in spans for physical_span in spans[name] if physical_span.size > 1
+    ]
     levels: list[list[Dimension]] = []
     for axis in reversed(hardware.axes):
-        here = [physical_span for physical_span in taken if physical_span.physical.name == axis.name]
-        if not here:
+        axis_spans = [physical_span for physical_span in group_spans if physical_span.physical.name == axis.name]
+        if not axis_spans:
             continue
-        dimension = _dimension(here, hardware)
+        dimension = _dimension(axis_spans, hardware)
         beside = levels[-1][-1] if levels else None
         if beside and beside.shape is not AxisTopology.SWITCH and axis.shape is not AxisTopology.SWITCH and beside.link == axis.link:
             levels[-1].append(dimension)
         else:
             levels.append([dimension])
     whole = tuple(map(tuple, levels))
-    return whole if devices is None else _shrunk(whole, devices)
+    return whole if devices is None else _shrink_group(whole, devices)
 
 
 def closest_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> PhysicalSpans:
@@ -144,11 +146,11 @@ def closest_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignmen
     return physical_spans(mesh, replace(hardware, axes=(outermost, *hardware.axes[1:])))
 
 
-def _dimension(here: Sequence[PhysicalSpan], hardware: Hardware) -> Dimension:
+def _dimension(axis_spans: Sequence[PhysicalSpan], hardware: Hardware) -> Dimension:
     """The stretches of a group on one physical axis as one: so many devices, standing apart by what lies between them."""
-    axis = here[0].physical
-    n = math.prod(physical_span.size for physical_span in here)
-    span = max(physical_span.size * physical_span.stride for physical_span in here)
+    axis = axis_spans[0].physical
+    n = math.prod(physical_span.size for physical_span in axis_spans)
+    span = max(physical_span.size * physical_span.stride for physical_span in axis_spans)
     closed = axis.shape is AxisTopology.RING and span == axis.size
     shape = axis.shape if closed or axis.shape is AxisTopology.SWITCH else AxisTopology.LINE
     chip = hardware.chip
@@ -156,26 +158,26 @@ def _dimension(here: Sequence[PhysicalSpan], hardware: Hardware) -> Dimension:
     return Dimension(n, max(span // n, 1), shape, axis.link, axis.link.bandwidth * reached)
 
 
-def _shrunk(group: Group, devices: int) -> Group:
+def _shrink_group(group: Group, devices: int) -> Group:
     """The innermost `devices` of a group: what is outside is left out, and a part of a ring is a line."""
-    kept: list[tuple[Dimension, ...]] = []
+    kept_levels: list[tuple[Dimension, ...]] = []
     for level in group:
         dimensions = []
         for each in level:
             n = min(each.n, devices)
             devices = math.ceil(devices / n)
             if n > 1:
-                dimensions.append(each if n == each.n else replace(each, n=n, shape=_part(each.shape)))
+                dimensions.append(each if n == each.n else replace(each, n=n, shape=_part_shape(each.shape)))
         if dimensions:
-            kept.append(tuple(dimensions))
-    return tuple(kept)
+            kept_levels.append(tuple(dimensions))
+    return tuple(kept_levels)
 
 
-def _part(shape: AxisTopology) -> AxisTopology:
+def _part_shape(shape: AxisTopology) -> AxisTopology:
     return AxisTopology.LINE if shape is AxisTopology.RING else shape
 
 
-def _gather(group: Group) -> tuple[float, float]:
+def _gather_rates(group: Group) -> tuple[float, float]:
     """All-gather, and reduce-scatter backwards: outer levels move what is not yet gathered inside, `V` divided by the devices inside.
 
     Levels that are switched pipeline, as in NCCL, and the slowest counts (part 12); over a torus inside slices, one follows the other.
@@ -188,15 +190,15 @@ def _gather(group: Group) -> tuple[float, float]:
         received = (n - 1) / n / sum(each.ports for each in level)
         betas.append(max(at_once, received) / inside)
         inside *= n
-    return _latency(group), _together(group, betas)
+    return _latency(group), _combine_levels(group, betas)
 
 
-def _exchange(group: Group) -> tuple[float, float]:
+def _exchange_rates(group: Group) -> tuple[float, float]:
     """All-to-all: every byte crosses each dimension on its way, all dimensions of a torus at once; the busiest counts."""
-    return _latency(group), _together(group, [max(each.exchange for each in level) for level in group])
+    return _latency(group), _combine_levels(group, [max(each.exchange for each in level) for level in group])
 
 
-def _permute(group: Group) -> tuple[float, float]:
+def _permute_rates(group: Group) -> tuple[float, float]:
     """Each device sends its payload to the next one; the slowest link of the group counts."""
     each = max((dimension for level in group for dimension in level), key=lambda dimension: dimension.stride / dimension.bandwidth)
     hops = 1 if each.shape is AxisTopology.SWITCH else each.stride
@@ -207,7 +209,7 @@ def _latency(group: Group) -> float:
     return sum(each.latency for level in group for each in level)
 
 
-def _together(group: Group, betas: Sequence[float]) -> float:
+def _combine_levels(group: Group, betas: Sequence[float]) -> float:
     """Seconds a byte of all levels: of switched ones the slowest, the others one after another."""
     switched = [beta for level, beta in zip(group, betas, strict=True) if level[0].shape is AxisTopology.SWITCH]
     return max(switched, default=0.0) + sum(betas) - sum(switched)

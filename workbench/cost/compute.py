@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.mesh import Mesh
-from workbench.cost.collective_matmul import WHOLE, Steps, taken_apart
+from workbench.cost.collective_matmul import UNDECOMPOSED, WindowedSteps, decompose_collective_matmuls
 from workbench.cost.fusion.kernels import KernelDot, Kernels
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated, local_shape
@@ -28,7 +28,7 @@ _BLOCKS = 5  # and how many units work side by side, and what a block loses at i
 _SIDES = 2
 _SUBLANES = 8  # rows a systolic array takes at once
 _HALF = 2  # bytes
-PRODUCT_LAUNCH = 256 / 1822
+DOT_LAUNCH = 256 / 1822
 """Launches that a kernel with a product takes: the cycles that XLA:TPU (jax 0.10.2) adds to those of a product, and those of the smallest
 kernel without one."""
 ROUNDING = 0.58
@@ -49,7 +49,7 @@ class KernelTimes:
     no estimate.
     """
 
-    products: Seconds
+    dots: Seconds
     vector: Seconds
     memory: Seconds
     launch: Seconds
@@ -59,7 +59,7 @@ class KernelTimes:
 
     @property
     def arithmetic(self) -> Seconds:
-        return self.products + self.vector
+        return self.dots + self.vector
 
     @property
     def bound_by_memory(self) -> NDArray[np.bool_]:
@@ -75,35 +75,40 @@ def kernel_times(kernels: Kernels, partitioned: Propagated, local_bytes: Sequenc
     """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure as it lies in memory."""
     sizes = np.asarray(local_bytes, dtype=np.float64)
     sizes[kernels.numbers] = kernels.itemsizes[kernels.numbers]  # the scalar unit's, which pads nothing
-    apart = taken_apart(kernels, partitioned, local_bytes, mesh, chip)
-    products = _products(kernels, partitioned, mesh, chip, apart.steps)
+    collective_matmul = decompose_collective_matmuls(kernels, partitioned, local_bytes, mesh, chip)
+    dots = _sum_dot_seconds(kernels, partitioned, mesh, chip, collective_matmul.steps)
     stored = sizes.copy()
     stored[list(kernels.unfilled)] = 0.0
-    moved = _moved(kernels, sizes, stored)
+    moved = _count_moved_bytes(kernels, sizes, stored)
     is_large = sizes > (chip.on_chip or inf)
-    large = _moved(kernels, sizes * is_large, stored * is_large)
-    memory = _seconds_moving(moved, large, products > 0, chip)
+    large = _count_moved_bytes(kernels, sizes * is_large, stored * is_large)
+    memory = _moving_seconds(moved, large, dots > 0, chip)
     elements = sizes[kernels.worked] / kernels.itemsizes[kernels.worked]
     steps = np.bincount(kernels.workers, elements * kernels.steps, kernels.count).astype(np.float64)
     vector, launches = steps / (chip.vector_flops * chip.reached("vector")), np.ones(kernels.count)
     unestimated = np.zeros(kernels.count, dtype=np.bool_)
     if isfinite(chip.sweep):
-        swept = _swept(kernels, stored, elements)
-        passes = np.where(products > 0, 0.0, swept / chip.sweep)
-        memory = np.maximum(memory, passes) + (ROUNDING * _halves(kernels, stored) + apart.elements) / chip.sweep
-        memory += apart.moved / (chip.memory_bandwidth * chip.reached("memory"))
-        vector, launches = np.zeros(kernels.count), _launches(swept, products) + apart.launches + _row_launches(kernels, partitioned, mesh)
-        unestimated = _unestimated(kernels, partitioned)
+        swept = _swept_elements(kernels, stored, elements)
+        passes = np.where(dots > 0, 0.0, swept / chip.sweep)
+        memory = np.maximum(memory, passes) + (ROUNDING * _half_elements(kernels, stored) + collective_matmul.elements) / chip.sweep
+        memory += collective_matmul.moved / (chip.memory_bandwidth * chip.reached("memory"))
+        vector, launches = (
+            np.zeros(kernels.count),
+            _count_launches(swept, dots) + collective_matmul.launches + _count_row_launches(kernels, partitioned, mesh),
+        )
+        unestimated = _mark_unestimated(kernels, partitioned)
     share = chip.reached("sustained")
-    return KernelTimes(products / share, vector / share, memory / share, chip.launch * launches, moved + apart.moved, steps, unestimated)
+    return KernelTimes(
+        dots / share, vector / share, memory / share, chip.launch * launches, moved + collective_matmul.moved, steps, unestimated
+    )
 
 
-def _launches(swept: Seconds, products: Seconds) -> Seconds:
+def _count_launches(swept: Seconds, dots: Seconds) -> Seconds:
     """Of each kernel as it is; one number is the scalar unit's, which takes no time."""
-    return np.where(products > 0, PRODUCT_LAUNCH, (swept > 1).astype(np.float64))
+    return np.where(dots > 0, DOT_LAUNCH, (swept > 1).astype(np.float64))
 
 
-def _row_launches(kernels: Kernels, partitioned: Propagated, mesh: Mesh) -> Seconds:
+def _count_row_launches(kernels: Kernels, partitioned: Propagated, mesh: Mesh) -> Seconds:
     """Of scatters that are a loop over rows."""
     found = np.zeros(kernels.count)
     structure = partitioned.structure
@@ -114,24 +119,24 @@ def _row_launches(kernels: Kernels, partitioned: Propagated, mesh: Mesh) -> Seco
     return found
 
 
-def _unestimated(kernels: Kernels, partitioned: Propagated) -> NDArray[np.bool_]:
+def _mark_unestimated(kernels: Kernels, partitioned: Propagated) -> NDArray[np.bool_]:
     ops, serial = partitioned.structure.ops, set(kernels.serial)
     return np.array([op not in serial and ops[op].kind in UNESTIMATED for op in kernels.ops], dtype=np.bool_)
 
 
-def _seconds_moving(moved: Seconds, large: Seconds, multiplies: NDArray[np.bool_], chip: Chip) -> Seconds:
+def _moving_seconds(moved: Seconds, large: Seconds, multiplies: NDArray[np.bool_], chip: Chip) -> Seconds:
     """Of so many bytes, of which some are of arrays too large for the memory on the chip."""
     reached = np.where(multiplies, chip.reached("operands"), chip.reached("memory"))
     return ((moved - large) / reached + large / chip.reached("large")) / chip.memory_bandwidth
 
 
-def _moved(kernels: Kernels, read: Seconds, written: Seconds) -> Seconds:
+def _count_moved_bytes(kernels: Kernels, read: Seconds, written: Seconds) -> Seconds:
     """Bytes each kernel moves, of those that a value has when it is read, and when it is written."""
-    inward = np.bincount(kernels.readers, read[kernels.taken], kernels.count)
+    inward = np.bincount(kernels.readers, read[kernels.read_extents], kernels.count)
     return (inward + np.bincount(kernels.writers, written[kernels.written], kernels.count)).astype(np.float64)
 
 
-def _swept(kernels: Kernels, sizes: Seconds, elements: Seconds) -> Seconds:
+def _swept_elements(kernels: Kernels, sizes: Seconds, elements: Seconds) -> Seconds:
     """Elements each kernel passes over: of the largest array it works on or writes; `sizes` are bytes of what is stored."""
     found = np.zeros(kernels.count)
     np.maximum.at(found, kernels.workers, elements)
@@ -139,7 +144,7 @@ def _swept(kernels: Kernels, sizes: Seconds, elements: Seconds) -> Seconds:
     return found
 
 
-def _halves(kernels: Kernels, sizes: Seconds) -> Seconds:
+def _half_elements(kernels: Kernels, sizes: Seconds) -> Seconds:
     """Elements each kernel writes as two-byte floats; `sizes` are bytes of what is stored."""
     widths = kernels.itemsizes[kernels.written]
     halves = np.where(widths == _HALF, sizes[kernels.written] / widths, 0.0)
@@ -149,15 +154,15 @@ def _halves(kernels: Kernels, sizes: Seconds) -> Seconds:
 def moved_bytes(kernels: Kernels, local_bytes: Sequence[int]) -> int:
     """Bytes one device reads and writes in its memory in a step."""
     sizes = np.asarray(local_bytes, dtype=np.int64)
-    read = (sizes[kernels.taken] * kernels.times[kernels.readers]).sum()
+    read = (sizes[kernels.read_extents] * kernels.times[kernels.readers]).sum()
     return int(read + (sizes[kernels.written] * kernels.times[kernels.writers]).sum())
 
 
-def _products(kernels: Kernels, partitioned: Propagated, mesh: Mesh, chip: Chip, steps: Mapping[int, Steps]) -> Seconds:
+def _sum_dot_seconds(kernels: Kernels, partitioned: Propagated, mesh: Mesh, chip: Chip, steps: Mapping[int, WindowedSteps]) -> Seconds:
     found = np.zeros(kernels.count)
     known: dict[tuple[object, ...], float] = {}
     values, ops = partitioned.structure.values, partitioned.structure.ops
-    for each in kernels.products:
+    for each in kernels.dots:
         flops = partitioned.local_flops.get(each.op, 0)
         op = ops[each.op]
         dims = partitioned.dims[op.results[0]]
@@ -165,21 +170,29 @@ def _products(kernels: Kernels, partitioned: Propagated, mesh: Mesh, chip: Chip,
             continue
         value = values[op.results[0]]
         dtype = values[op.operands[0]].dtype
-        taken = steps.get(each.op, WHOLE)
-        key = value.shape, each.batch, each.columns, dims, flops, dtype, op.kernel, taken, op.work.passes, op.work.zeros
+        dot_steps = steps.get(each.op, UNDECOMPOSED)
+        key = value.shape, each.batch, each.columns, dims, flops, dtype, op.kernel, dot_steps, op.work.passes, op.work.zeros
         if key not in known:
             shape = local_shape(value.shape, dims, mesh)
-            known[key] = _product_seconds(each, op.work, shape, flops, dtype, chip, taken, is_inside=bool(op.kernel))
+            known[key] = _dot_seconds(each, op.work, shape, flops, dtype, chip, dot_steps, is_inside=bool(op.kernel))
         found[each.kernel] += known[key]
     return found
 
 
-def _product_seconds(
-    product: KernelDot, work: OperationWork, shape: tuple[int, ...], flops: int, dtype: str, chip: Chip, steps: Steps, *, is_inside: bool
+def _dot_seconds(
+    dot: KernelDot,
+    work: OperationWork,
+    shape: tuple[int, ...],
+    flops: int,
+    dtype: str,
+    chip: Chip,
+    steps: WindowedSteps,
+    *,
+    is_inside: bool,
 ) -> float:
     """Of one product; one inside a hand-written kernel has no kernel of its own to fill and to empty."""
-    batch = prod(shape[dim] for dim in product.batch)
-    columns = prod(shape[dim] for dim in product.columns)
+    batch = prod(shape[dim] for dim in dot.batch)
+    columns = prod(shape[dim] for dim in dot.columns)
     rows = prod(shape) // max(batch * columns, 1)
     summed = flops / (2 * max(prod(shape), 1))
     if len(chip.matmul_tile) == _BLOCKS and not is_inside:
@@ -208,18 +221,20 @@ def padded_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...])
     True
     """
     if len(tile) == _BLOCK:
-        return _up(rows, tile[0]) * _up(columns, tile[1]) * _up(summed, tile[2])
+        return _round_up(rows, tile[0]) * _round_up(columns, tile[1]) * _round_up(summed, tile[2])
     if not tile:
         return rows * columns * summed
     depth, width = tile
-    return _up(summed, depth) * min(_up(rows, _SUBLANES) * _up(columns, width), _up(columns, _SUBLANES) * _up(rows, width))
+    return _round_up(summed, depth) * min(
+        _round_up(rows, _SUBLANES) * _round_up(columns, width), _round_up(columns, _SUBLANES) * _round_up(rows, width)
+    )
 
 
 @lru_cache(maxsize=4096)
 def passes_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
     """Of one product of a convolution: its rows stream by."""
     depth, width = tile
-    return _up(rows, _SUBLANES) * _up(columns, width) * _up(summed, depth)
+    return _round_up(rows, _SUBLANES) * _round_up(columns, width) * _round_up(summed, depth)
 
 
 @lru_cache(maxsize=4096)
@@ -236,11 +251,11 @@ def blocks_volume(batch: int, rows: int, columns: int, summed: float, tile: tupl
     2.0
     """
     tall, wide, deep, units, ends = tile
-    depth = _up(summed, deep) + ends * deep
+    depth = _round_up(summed, deep) + ends * deep
     side = min(tall, wide)
     shapes = {(tall, wide), (wide, tall), (side, side)}
-    return min(_up(batch * ceil(rows / r) * ceil(columns / c), units) * r * c for r, c in shapes) * depth
+    return min(_round_up(batch * ceil(rows / r) * ceil(columns / c), units) * r * c for r, c in shapes) * depth
 
 
-def _up(size: float, tile: int) -> int:
+def _round_up(size: float, tile: int) -> int:
     return ceil(size / tile) * tile

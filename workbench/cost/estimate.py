@@ -13,7 +13,7 @@ from workbench.core.program import Program
 from workbench.core.program_cache import kept_with_program
 from workbench.core.sharding import Sharding
 from workbench.cost.compute import KernelTimes, kernel_times, moved_bytes
-from workbench.cost.flops import flops_of, products_of
+from workbench.cost.flops import count_dot_flops, flops_of
 from workbench.cost.fusion.fusion import kernels_of
 from workbench.cost.fusion.kernels import Kernels
 from workbench.cost.fusion.narrowing import NARROW, narrowed_values
@@ -29,12 +29,12 @@ from workbench.plan.plan import Plan
 from workbench.propagation import (
     HALVES,
     Propagated,
-    arguments_placed,
     backend_of,
     collectives,
     gc_paused,
     local_shape,
     partition,
+    read_argument_placements,
     structure_of,
 )
 from workbench.reports.collective import Collective
@@ -75,7 +75,7 @@ class Estimate:
     def arguments(self) -> tuple[Placement, ...]:
         """Where each argument lies."""
         plan = self.plan
-        placed = zip(plan.program.arguments, arguments_placed(plan, self.partitioned), strict=True)
+        placed = zip(plan.program.arguments, read_argument_placements(plan, self.partitioned), strict=True)
         return tuple(Placement(tensor, sharding, plan.mesh) for tensor, sharding in placed)
 
     @cached_property
@@ -104,17 +104,22 @@ def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None)
     planned = partition(plan, hardware)
     partitioned = planned if answer is None else with_answer(planned, answer, plan.mesh)
     program, mesh, backend = plan.program, plan.mesh, backend_of(hardware)
-    fixed = _fixed(program, recomputes=_recomputes(hardware), turns=backend.turns_operands, narrows=backend.narrows_products)
+    fixed = _build_fixed(
+        program,
+        recomputes=_recomputes(hardware),
+        copies_transposed=backend.copies_transposed_operands,
+        narrows=backend.narrows_dot_operands,
+    )
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
-    local_bytes, held_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_halves)
-    times = kernel_times(fixed.kernels, partitioned, held_bytes, mesh, hardware.chip) if hardware else None
-    over_step = MemoryOverStep(program, partitioned, fixed.lifetimes, held_bytes, _on_chip(fixed, partitioned, times, hardware))
-    products, (held, moved) = products_of(partitioned), host_memory(partitioned, local_bytes)
+    local_bytes, padded_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_halves)
+    times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip) if hardware else None
+    over_step = MemoryOverStep(program, partitioned, fixed.lifetimes, padded_bytes, _on_chip(fixed, partitioned, times, hardware))
+    dot_flops, (host_bytes, host_moved) = count_dot_flops(partitioned), host_memory(partitioned, local_bytes)
     costs = tuple(collective_costs(partitioned.reshards, plan, hardware)) if hardware else ()
     simulated = seconds = None
     if hardware and times:
         simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, (times.busy + times.launch).tolist(), costs)
-        seconds = with_transfers(step_time(hardware, fixed.kernels, times, simulated, products, mesh.size), moved, hardware.chip)
+        seconds = with_transfers(step_time(hardware, fixed.kernels, times, simulated, dot_flops, mesh.size), host_moved, hardware.chip)
     return Estimate(
         plan=plan,
         hardware=hardware,
@@ -125,10 +130,10 @@ def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None)
         costs=costs,
         times=times,
         simulated=simulated,
-        memory=replace(over_step.memory(), host=held, capacity=capacity),
-        flops=flops_of(program, products, mesh.size),
+        memory=replace(over_step.memory(), host=host_bytes, capacity=capacity),
+        flops=flops_of(program, dot_flops, mesh.size),
         traffic=moved_bytes(fixed.kernels, local_bytes),
-        host_traffic=moved,
+        host_traffic=host_moved,
         step_time=seconds,
     )
 
@@ -144,14 +149,14 @@ class _Fixed(NamedTuple):
 
 
 @kept_with_program(220)
-def _fixed(program: Program, *, recomputes: bool, turns: bool, narrows: bool) -> _Fixed:
+def _build_fixed(program: Program, *, recomputes: bool, copies_transposed: bool, narrows: bool) -> _Fixed:
     structure = structure_of(program)
     narrow = narrowed_values(structure) if narrows else frozenset[int]()
     dtypes = tuple(NARROW if number in narrow else value.dtype for number, value in enumerate(structure.values))
     kernels = kernels_of(structure, dtypes, recomputes=recomputes)
     numbers: dict[tuple[tuple[int, ...], str], int] = {}
     types = tuple(numbers.setdefault((value.shape, dtype), len(numbers)) for value, dtype in zip(structure.values, dtypes, strict=True))
-    lifetimes = lifetimes_of(program, structure, kernels, recomputes=recomputes, turns=turns)
+    lifetimes = lifetimes_of(program, structure, kernels, recomputes=recomputes, copies_transposed=copies_transposed)
     return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types, dtypes)
 
 

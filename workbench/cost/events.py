@@ -14,15 +14,15 @@ from workbench.reports.timeline import COMPUTE, Event, Timeline
 
 def timeline(program: Program, partitioned: Propagated, kernels: Kernels, simulated: SimulatedStep) -> Timeline:
     """Kernels and collectives of main and of each loop's first turn, at the place of the loop; one event for a loop's other turns."""
-    named = replace(kernels, ops=_named(kernels, partitioned))
+    named = replace(kernels, ops=_name_kernels(kernels, partitioned))
     events = sorted(_events(0, 0.0, program, partitioned, named, simulated), key=lambda each: (each.start, each.stream))
     return Timeline(simulated.seconds, tuple(events))
 
 
-def _named(kernels: Kernels, partitioned: Propagated) -> tuple[int, ...]:
+def _name_kernels(kernels: Kernels, partitioned: Propagated) -> tuple[int, ...]:
     """The operation each kernel is shown as: the largest product in it, else the last that was fused into it."""
-    products = sorted(kernels.products, key=lambda each: partitioned.local_flops.get(each.op, 0))
-    largest = {each.kernel: each.op for each in products if partitioned.local_flops.get(each.op)}
+    dots = sorted(kernels.dots, key=lambda each: partitioned.local_flops.get(each.op, 0))
+    largest = {each.kernel: each.op for each in dots if partitioned.local_flops.get(each.op)}
     return tuple(largest.get(number, op) for number, op in enumerate(kernels.ops))
 
 
@@ -30,22 +30,22 @@ def _events(
     number: int, offset: float, program: Program, partitioned: Propagated, kernels: Kernels, simulated: SimulatedStep
 ) -> Iterator[Event]:
     region, turn, sends = simulated.regions[number], simulated.turns[number], simulated.sends[number]
-    for send, start, wait, place in zip(sends, turn.starts, turn.waits, simulated.reshards[number], strict=True):
-        each = partitioned.reshards[place]
+    for send, start, wait, position in zip(sends, turn.starts, turn.waits, simulated.reshards[number], strict=True):
+        each = partitioned.reshards[position]
         operation = program.operations[each.sender]
         stream = "+".join(dict.fromkeys(map(base_axis, each.axes)))
         yield Event(stream, offset + start, send.seconds, operation.path, each.kind, region.times, wait)
-    starts = _starts(simulated.busy[number], sends, turn.waits)
+    starts = _start_times(simulated.busy[number], sends, turn.waits)
     loops = dict(region.loops)
-    for place, (kernel, start, seconds) in enumerate(zip(region.kernels, starts, simulated.busy[number], strict=True)):
+    for position, (kernel, start, seconds) in enumerate(zip(region.kernels, starts, simulated.busy[number], strict=True)):
         if kernel >= 0:
             operation = program.operations[kernels.ops[kernel]]
             yield Event(COMPUTE, offset + start, seconds, operation.path, operation.kind, region.times)
         else:
-            yield from _loop(loops[place], offset + start, region.times, program, partitioned, kernels, simulated)
+            yield from _loop_events(loops[position], offset + start, region.times, program, partitioned, kernels, simulated)
 
 
-def _loop(
+def _loop_events(
     op: int, start: float, times: int, program: Program, partitioned: Propagated, kernels: Kernels, simulated: SimulatedStep
 ) -> Iterator[Event]:
     """The regions of one loop or branch one after the other, each with its first turn."""
@@ -60,7 +60,7 @@ def _loop(
         start += first * trips
 
 
-def _starts(busy: Sequence[float], sends: Sequence[Send], waits: Sequence[float]) -> list[float]:
+def _start_times(busy: Sequence[float], sends: Sequence[Send], waits: Sequence[float]) -> list[float]:
     """When each item starts: what came before it, and what was waited for up to it."""
     waited = [0.0] * (len(busy) + 1)
     for send, wait in zip(sends, waits, strict=True):

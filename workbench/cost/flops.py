@@ -15,7 +15,7 @@ _TOKENS = 2  # a batch of token ids has two dimensions at least: batch and seque
 
 
 @dataclass(frozen=True, slots=True)
-class Products:
+class DotFlops:
     """Flops in a step of the products of one dtype: what the program needs, with what it computes again, and on one device."""
 
     model: int
@@ -23,7 +23,7 @@ class Products:
     per_device: int
 
 
-def products_of(partitioned: Propagated) -> dict[str, Products]:
+def count_dot_flops(partitioned: Propagated) -> dict[str, DotFlops]:
     """By the dtype of their operands, loops multiplied out."""
     structure = partitioned.structure
     found: dict[str, list[int]] = {}
@@ -31,19 +31,19 @@ def products_of(partitioned: Propagated) -> dict[str, Products]:
         op = structure.ops[index]
         times = structure.regions[op.region].times
         sums = found.setdefault(structure.values[op.operands[0]].dtype, [0, 0, 0])
-        sums[0] += 0 if op.again else op.work.flops * times
+        sums[0] += 0 if op.is_recomputed else op.work.flops * times
         sums[1] += op.work.flops * times
         sums[2] += local * times
-    return {dtype: Products(*sums) for dtype, sums in found.items()}
+    return {dtype: DotFlops(*sums) for dtype, sums in found.items()}
 
 
-def flops_of(program: Program, products: Mapping[str, Products], devices: int) -> Flops:
+def flops_of(program: Program, dot_flops: Mapping[str, DotFlops], devices: int) -> Flops:
     """The counts of a report."""
-    model, unique, local = (sum(getattr(each, name) for each in products.values()) for name in ("model", "unique", "per_device"))
+    model, unique, local = (sum(getattr(each, name) for each in dot_flops.values()) for name in ("model", "unique", "per_device"))
     return Flops(unique, local, devices, model, six_nd(program))
 
 
-def product_list(program: Program, partitioned: Propagated) -> tuple[DotCost, ...]:
+def list_dots(program: Program, partitioned: Propagated) -> tuple[DotCost, ...]:
     """Each product of a step, alike ones together, the largest on one device first."""
     structure = partitioned.structure
     counts: Counter[tuple[str, str, int, int, tuple[str, ...]]] = Counter()
@@ -69,10 +69,10 @@ def six_nd(program: Program) -> int:
     return (6 if is_training else 2) * program.parameters * tokens
 
 
-def utilisation(products: Mapping[str, Products], chip: Chip, devices: int, seconds: float) -> tuple[float, float]:
+def utilisation(dot_flops: Mapping[str, DotFlops], chip: Chip, devices: int, seconds: float) -> tuple[float, float]:
     """MFU and HFU: the time all devices would need at their peak for what the program needs, and for what they compute, over `seconds`."""
     if not seconds:
         return 0.0, 0.0
-    model = sum(each.model / chip.peak(dtype) for dtype, each in products.items()) / devices
-    local = sum(each.per_device / chip.peak(dtype) for dtype, each in products.items())
+    model = sum(each.model / chip.peak(dtype) for dtype, each in dot_flops.items()) / devices
+    local = sum(each.per_device / chip.peak(dtype) for dtype, each in dot_flops.items())
     return model / seconds, local / seconds

@@ -31,18 +31,18 @@ def graph_of(
     for op, count in partitioned.local_flops.items():
         if kernels.of[op] >= 0:
             flops[kernels.of[op]] += count
-    largest = {each.kernel: each.op for each in sorted(kernels.products, key=lambda each: partitioned.local_flops.get(each.op, 0))}
+    largest = {each.kernel: each.op for each in sorted(kernels.dots, key=lambda each: partitioned.local_flops.get(each.op, 0))}
     nodes = (
         *(
-            _node(number, largest.get(number, kernels.ops[number]), program, partitioned, kernels, flops[number], busy)
+            _make_node(number, largest.get(number, kernels.ops[number]), program, partitioned, kernels, flops[number], busy)
             for number in range(kernels.count)
         ),
-        *(_input(program, partitioned, argument) for argument in flow.inputs),
+        *(_make_input(program, partitioned, argument) for argument in flow.inputs),
     )
-    return Graph(nodes, flow.edges(), tuple(_sends(program, partitioned, flow, mesh, simulated)))
+    return Graph(nodes, flow.edges(), tuple(_list_sends(program, partitioned, flow, mesh, simulated)))
 
 
-def _node(
+def _make_node(
     number: int,
     op: int,
     program: Program,
@@ -62,7 +62,7 @@ def _node(
     )
 
 
-def _input(program: Program, partitioned: Propagated, argument: int) -> GraphNode:
+def _make_input(program: Program, partitioned: Propagated, argument: int) -> GraphNode:
     number = partitioned.structure.arguments[argument]
     tensor, dims, value = program.arguments[argument], partitioned.dims[number], partitioned.structure.values[number]
     rank = len(value.shape)
@@ -141,9 +141,9 @@ class _Flow:
         return -1
 
 
-def _sends(program: Program, partitioned: Propagated, flow: _Flow, mesh: Mesh, simulated: SimulatedStep | None) -> Iterator[GraphSend]:
+def _list_sends(program: Program, partitioned: Propagated, flow: _Flow, mesh: Mesh, simulated: SimulatedStep | None) -> Iterator[GraphSend]:
     times = [region.times for region in partitioned.structure.regions]
-    lasting, waited = _seconds(partitioned, simulated)
+    lasting, waited = _send_seconds(partitioned, simulated)
     for number, each in enumerate(partitioned.reshards):
         operation, count = program.operations[each.sender], times[each.region]
         devices = math.prod(axis_size(axis, mesh) for axis in each.axes)
@@ -161,7 +161,7 @@ def _sends(program: Program, partitioned: Propagated, flow: _Flow, mesh: Mesh, s
         )
 
 
-def _seconds(partitioned: Propagated, simulated: SimulatedStep | None) -> tuple[dict[int, float], dict[int, float]]:
+def _send_seconds(partitioned: Propagated, simulated: SimulatedStep | None) -> tuple[dict[int, float], dict[int, float]]:
     """Of each collective: how long one execution takes, and how long the device waits for it."""
     lasting: dict[int, float] = {}
     waited: dict[int, float] = {}

@@ -15,16 +15,16 @@ def host_memory(partitioned: Propagated, local_bytes: Sequence[int]) -> tuple[in
     All of it is there at the end of the forward pass, when the backward pass has fetched nothing yet.
     """
     structure = partitioned.structure
-    held = sum(
+    host_bytes = sum(
         local_bytes[index]
         for index, value in enumerate(structure.values)
-        if value.on_host and value.born >= 0 and value.region == 0 and _makes(structure, value)
+        if value.on_host and value.born >= 0 and value.region == 0 and _is_new_on_host(structure, value)
     )
     moved = sum(local_bytes[op.results[0]] * structure.regions[op.region].times for op in structure.ops if op.placement)
-    return held, moved
+    return host_bytes, moved
 
 
-def _makes(structure: Structure, value: TracedValue) -> bool:
+def _is_new_on_host(structure: Structure, value: TracedValue) -> bool:
     """Whether a value on the host is new there: a copy, or what a loop stacks copies in, not what it only reads."""
     op = structure.ops[value.born]
     if value.born not in structure.body_of:

@@ -7,7 +7,7 @@ from workbench.plan.plan import Plan
 from workbench.propagation import local_shape, partition
 
 
-def kept_between_passes(plan: Plan) -> int:
+def count_residual_bytes(plan: Plan) -> int:
     """Bytes on one device that the forward pass makes and the backward pass reads, arguments aside."""
     partitioned = partition(plan)
     structure, operations = partitioned.structure, plan.program.operations

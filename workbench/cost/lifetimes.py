@@ -55,13 +55,13 @@ class Lifetimes:
     transposed: tuple[tuple[int, int, int], ...] = ()  # (operation, value, from where on): a copy of the value that is made for it
 
 
-def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, recomputes: bool, turns: bool) -> Lifetimes:
-    """Made once a program. `recomputes` and `turns`: whether the back end fuses elementwise operations into whatever reads them, and
-    whether it copies what is read in another order than it lies in."""
-    kept = kernels.kept if recomputes else None
-    extents = _extents(structure)
+def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, recomputes: bool, copies_transposed: bool) -> Lifetimes:
+    """Made once a program. `recomputes` and `copies_transposed`: whether the back end fuses elementwise operations into whatever reads
+    them, and whether it copies what is read in another order than it lies in."""
+    kept = kernels.last_reads if recomputes else None
+    extents = _measure_extents(structure)
     last_use = {i: value.last_use for i, value in enumerate(structure.values) if _is_stored(value)} if kept is None else dict(kept)
-    returned = [value if kept is None else _viewed(structure, value) for value in structure.returned]
+    returned = [value if kept is None else _resolve_view(structure, value) for value in structure.returned]
     carried = {returned[result] for result, _ in program.carried}
     outputs = set(returned) - carried
     shapes = {tensor.shape for tensor in program.arguments if tensor.role is Role.PARAMETER and tensor.shape}
@@ -73,7 +73,7 @@ def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, re
             value = structure.values[index]
             if value.born < 0 or index not in last_use or value.on_host or index in carried or index in in_place:
                 continue
-            first = extents[0][0] if turns and _turns_a_weight(structure, value) else structure.ops[value.born].position
+            first = extents[0][0] if copies_transposed and _is_reversed_weight(structure, value) else structure.ops[value.born].position
             last = extents[number][1] if index in outputs else min(max(last_use[index], first), extents[number][1])
             role = _role(program, value.born, value.shape, shapes, is_output=index in outputs)
             spans.append((index, first, last, ROLES.index(role)))
@@ -89,19 +89,19 @@ def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, re
         recomputes,
         accesses(structure, kernels),
         dict(_loop_ends(structure, extents)),
-        tuple(_casts(structure, extents)) if recomputes else (),
-        tuple(_transposed(program, structure, extents)) if turns else (),
+        tuple(_find_casts(structure, extents)) if recomputes else (),
+        tuple(_find_transposed_copies(program, structure, extents)) if copies_transposed else (),
     )
 
 
-def _viewed(structure: Structure, value: int) -> int:
+def _resolve_view(structure: Structure, value: int) -> int:
     """What a value is a view of."""
     while (born := structure.values[value].born) >= 0 and structure.ops[born].kind in VIEWING and len(structure.ops[born].results) == 1:
         value = structure.ops[born].operands[0]
     return value
 
 
-def _turns_a_weight(structure: Structure, value: TracedValue) -> bool:
+def _is_reversed_weight(structure: Structure, value: TracedValue) -> bool:
     """Whether a value is an argument of main turned round, as the gradient of a convolution's input reads its weights: XLA:CPU copies those
     at the start of the step."""
     op = structure.ops[value.born]
@@ -112,7 +112,7 @@ def _is_argument(structure: Structure, value: int, region: int) -> bool:
     return structure.values[value].born < 0 and structure.values[value].region == region
 
 
-def _transposed(program: Program, structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+def _find_transposed_copies(program: Program, structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """What the gradient of a convolution's weights reads: its windows move along the first dimension too, which is a batch in no other.
     And the left operand of a product that sums over more than its first dimension, as the gradient of a matrix does, unless it is narrow:
     a matrix is turned as it is read, what has more dimensions is not. What is itself a gradient is made in both orders at once."""
@@ -138,7 +138,7 @@ def _role(program: Program, born: int, shape: tuple[int, ...], parameters: set[t
     return Role.GRADIENT if shape in parameters and path.startswith(("grad/", "optimizer/")) else Role.ACTIVATION
 
 
-def _extents(structure: Structure) -> list[tuple[int, int]]:
+def _measure_extents(structure: Structure) -> list[tuple[int, int]]:
     extents = [(max(op.position for op in structure.ops), 0)] * len(structure.regions)
     for op in structure.ops:
         region = op.region
@@ -179,7 +179,7 @@ def _loop_ends(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iter
             yield (op.region, op.position), extents[number][1]
 
 
-def _casts(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[Cast]:
+def _find_casts(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[Cast]:
     """Of arguments that loops of main read a slice of and cast it."""
     bodies = {body: structure.ops[loop].position for loop, body in structure.body_of.items() if structure.ops[loop].region == 0}
     slices = {op.results[0]: op for op in structure.ops if op.region in bodies and op.kind == "stablehlo.dynamic_slice"}
@@ -189,7 +189,7 @@ def _casts(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator
             slices[op.results[0]] = slices[op.operands[0]]
         if op.kind != "stablehlo.convert" or op.operands[0] not in slices:
             continue
-        stack, narrow = _viewed(structure, slices[op.operands[0]].operands[0]), structure.values[op.results[0]].dtype
+        stack, narrow = _resolve_view(structure, slices[op.operands[0]].operands[0]), structure.values[op.results[0]].dtype
         share = itemsize(narrow) / itemsize(structure.values[stack].dtype)
         if stack in structure.arguments and share < 1:
             first, last = bodies[op.region], extents[op.region][1]

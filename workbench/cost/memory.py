@@ -55,22 +55,22 @@ class MemoryOverStep:
         self._sizes = np.asarray(local_bytes, dtype=np.int64)
         self._results = int(sum(self._sizes[spans.values[spans.roles == _OUTPUT]].sum() for spans in lifetimes.regions))
         self._freed = np.full(len(self._structure.ops) + 1, np.iinfo(np.int64).max)  # by operation: where a collective takes its place
-        self._buffers = [*self._moved(), *self._cast(beside_chip=on_chip is not None), *self._transposed()]
+        self._buffers = [*self._collective_buffers(), *self._cast_buffers(beside_chip=on_chip is not None), *self._transposed_buffers()]
         self._working = 0
-        self._leave_out(on_chip)
+        self._exclude_unallocated(on_chip)
         self._gathered = self._gather_whole()
         self._inner: dict[int, tuple[int, Integers]] = {}  # by loop: its worst region, and what is alive there by role
         for region in range(len(self._structure.regions) - 1, 0, -1):
-            alive = self._alive(region)
+            alive = self._live_bytes(region)
             worst = alive[:, int(alive.sum(axis=0).argmax())]
             parent = self._structure.regions[region].parent
             if parent not in self._inner or worst.sum() > self._inner[parent][1].sum():
                 self._inner[parent] = region, worst
-        self._main = self._alive(0)
+        self._main = self._live_bytes(0)
         self._main[_OUTPUT] = self._results  # set apart from the start
-        self._main += self._arguments()[:, None]
+        self._main += self._argument_bytes()[:, None]
 
-    def _moved(self) -> Iterator[_Life]:
+    def _collective_buffers(self) -> Iterator[_Life]:
         """What collectives make; where one is its operand's last reader, it lies in that one's place from then on."""
         reduced: set[tuple[int | None, int]] = set()
         for each in self._partitioned.reshards:
@@ -83,41 +83,41 @@ class MemoryOverStep:
             if each.frees_source and each.source is not None:
                 self._freed[each.source] = each.first_use
 
-    def _cast(self, *, beside_chip: bool) -> Iterator[_Life]:
+    def _cast_buffers(self, *, beside_chip: bool) -> Iterator[_Life]:
         """Stacked weights as a loop's products read them. Chips with memory of their own keep them to the end of the last loop."""
         for each in self._lifetimes.casts:
             path = self._program.operations[each.operation].path
             size = int(self._sizes[each.stack] * each.share)
             yield _Life(0, each.first, each.last_of_all if beside_chip else each.last, size, path)
 
-    def _transposed(self) -> Iterator[_Life]:
+    def _transposed_buffers(self) -> Iterator[_Life]:
         for index, value, first in self._lifetimes.transposed:
             op = self._structure.ops[index]
             yield _Life(op.region, first, op.position, int(self._sizes[value]), self._program.operations[index].path)
 
-    def _leave_out(self, on_chip: OnChip | None) -> None:
+    def _exclude_unallocated(self, on_chip: OnChip | None) -> None:
         """Take no bytes for what stays on the chip, or finds room where a result will be."""
         if on_chip is None and not self._results:
             return
-        lives = [*self._values(beside_chip=on_chip is not None), *self._buffers]
+        lives = [*self._value_lives(beside_chip=on_chip is not None), *self._buffers]
         if on_chip is not None:
             intervals = [each.interval for each in lives]
-            self._working = on_chip.most(intervals)
-            for each, is_placed in zip(lives, on_chip.kept(intervals, self._working), strict=True):
+            self._working = on_chip.peak_bytes(intervals)
+            for each, is_placed in zip(lives, on_chip.select_kept(intervals, self._working), strict=True):
                 if is_placed:
-                    self._take_none(each)
-        for each in self._in_results(lives):
-            self._take_none(each)
+                    self._zero_bytes(each)
+        for each in self._lives_in_results(lives):
+            self._zero_bytes(each)
 
-    def _take_none(self, life: _Life) -> None:
+    def _zero_bytes(self, life: _Life) -> None:
         life.bytes = 0
         if life.value >= 0:
             self._sizes[life.value] = 0
 
-    def _values(self, *, beside_chip: bool) -> Iterator[_Life]:
+    def _value_lives(self, *, beside_chip: bool) -> Iterator[_Life]:
         """Values of the program; what writes and reads them is asked for beside memory on the chip only."""
         for region, spans in enumerate(self._lifetimes.regions):
-            rows = zip(spans.values.tolist(), spans.first.tolist(), self._last(spans).tolist(), spans.roles.tolist(), strict=True)
+            rows = zip(spans.values.tolist(), spans.first.tolist(), self._last_positions(spans).tolist(), spans.roles.tolist(), strict=True)
             for value, first, last, role in rows:
                 if role != _OUTPUT and not beside_chip:
                     yield _Life(region, first, last, int(self._sizes[value]), value=value)
@@ -127,7 +127,7 @@ class MemoryOverStep:
                     kernels = tuple(kernel for _, kernel in read)
                     yield _Life(region, first, last, int(self._sizes[value]), value=value, places=places, kernels=kernels)
 
-    def _in_results(self, lives: Sequence[_Life]) -> Iterator[_Life]:
+    def _lives_in_results(self, lives: Sequence[_Life]) -> Iterator[_Life]:
         """What lies in a result's memory before that is made: one after the other, the largest first, as XLA reuses an allocation."""
         spans = self._lifetimes.regions[0]
         rows = [
@@ -138,11 +138,11 @@ class MemoryOverStep:
         ends = self._lifetimes.loop_ends
         by_size = sorted((each for each in lives if each.bytes), key=lambda each: -each.bytes)
         for room, until in sorted(rows, reverse=True):
-            taken = np.zeros(until + 1, dtype=bool)
+            occupied = np.zeros(until + 1, dtype=bool)
             for each in by_size:
                 last = ends.get((each.region, each.last), each.last)
-                if 0 < each.bytes <= room and last < until and not taken[each.first : last + 1].any():
-                    taken[each.first : last + 1] = True
+                if 0 < each.bytes <= room and last < until and not occupied[each.first : last + 1].any():
+                    occupied[each.first : last + 1] = True
                     yield each
 
     def _is_view(self, value: int) -> bool:
@@ -151,7 +151,7 @@ class MemoryOverStep:
 
     def memory(self) -> Memory:
         """Bytes at the peak by role."""
-        totals = zip(ROLES, map(int, self._main[:, self._worst()]), strict=True)
+        totals = zip(ROLES, map(int, self._main[:, self._peak_position()]), strict=True)
         by_role = {role: count for role, count in totals if count}
         computed = sum(count for role, count in by_role.items() if role not in (*STAYING, Role.OUTPUT))
         return Memory(by_role, working=max(self._working, computed))
@@ -172,17 +172,17 @@ class MemoryOverStep:
         arguments = zip(self._program.arguments, self._structure.arguments, strict=True)
         here = ((tensor, value) for tensor, value in arguments if not self._structure.values[value].on_host)
         held = [(tensor.path, tensor.role, int(self._sizes[value])) for tensor, value in here]
-        for path, role, count in (*held, *self._alive_at(0, self._worst() if place is None else place)):
+        for path, role, count in (*held, *self._live_at(0, self._peak_position() if place is None else place)):
             sums = merged.setdefault((path, role), [0, 0])
             sums[0] += count
             sums[1] += 1
         alive = [Alive(path, role, count, number) for (path, role), (count, number) in merged.items() if count]
         return tuple(sorted(alive, key=lambda each: (-each.bytes, each.path)))
 
-    def _worst(self) -> int:
+    def _peak_position(self) -> int:
         return int(self._main.sum(axis=0).argmax())
 
-    def _arguments(self) -> Integers:
+    def _argument_bytes(self) -> Integers:
         held = np.zeros(len(ROLES), dtype=np.int64)
         for value, tensor in zip(self._structure.arguments, self._program.arguments, strict=True):
             if not self._structure.values[value].on_host:
@@ -199,20 +199,20 @@ class MemoryOverStep:
                 whole = brought[index].local_bytes + int(self._sizes[op.results[0]]) if index in brought else 0
             else:
                 touched = (*(() if index in brought else op.operands[:1]), *op.results)
-                values = [self._structure.values[value] for value in touched if self._is_cut(value, op.shifted)]
+                values = [self._structure.values[value] for value in touched if self._is_sharded(value, op.shifted)]
                 whole = sum(tiled_bytes(value.shape, value.dtype) for value in values)
             if whole:
                 found.setdefault(op.region, []).append((op.position, whole))
         return found
 
-    def _is_cut(self, value: int, dims: tuple[int, ...]) -> bool:
+    def _is_sharded(self, value: int, dims: tuple[int, ...]) -> bool:
         lies = self._partitioned.dims[value]
         return lies is not None and any(axes for dim, axes in enumerate(lies) if dim in dims or not dims)
 
-    def _last(self, spans: Spans) -> Integers:
+    def _last_positions(self, spans: Spans) -> Integers:
         return np.maximum(np.minimum(spans.last, self._freed[self._lifetimes.born[spans.values]]), spans.first)
 
-    def _alive(self, region: int) -> Integers:
+    def _live_bytes(self, region: int) -> Integers:
         """Bytes by role at each position of a region."""
         start, stop = self._lifetimes.extents[region]
         spans = self._lifetimes.regions[region]
@@ -220,7 +220,7 @@ class MemoryOverStep:
         changes = np.zeros(len(ROLES) * width, dtype=np.int64)
         counts = self._sizes[spans.values]
         np.add.at(changes, spans.roles * width + spans.first - start, counts)
-        np.add.at(changes, spans.roles * width + self._last(spans) - start + 1, -counts)
+        np.add.at(changes, spans.roles * width + self._last_positions(spans) - start + 1, -counts)
         table = changes.reshape(len(ROLES), width)
         for each in self._buffers:
             if each.region == region:
@@ -235,11 +235,11 @@ class MemoryOverStep:
                 alive[:, self._structure.ops[loop].position - start] += peak
         return alive
 
-    def _alive_at(self, region: int, place: int) -> Iterator[tuple[str, Role, int]]:
+    def _live_at(self, region: int, place: int) -> Iterator[tuple[str, Role, int]]:
         """(path, role, bytes) of each value alive at a place of a region, those of the loop that runs there too."""
         start, stop = self._lifetimes.extents[region]
         position, spans = start + place, self._lifetimes.regions[region]
-        is_there = (spans.first <= position) & (position <= self._last(spans)) | (spans.roles == _OUTPUT)  # set apart from the start
+        is_there = (spans.first <= position) & (position <= self._last_positions(spans)) | (spans.roles == _OUTPUT)  # set apart
         for index in np.flatnonzero(is_there):
             value = int(spans.values[index])
             born = self._structure.values[value].born
@@ -249,4 +249,4 @@ class MemoryOverStep:
                 yield each.path, Role.ACTIVATION, each.bytes
         for loop, (inner, _) in self._inner.items():
             if self._structure.ops[loop].region == region and self._structure.ops[loop].position == position:
-                yield from self._alive_at(inner, int(self._alive(inner).sum(axis=0).argmax()))
+                yield from self._live_at(inner, int(self._live_bytes(inner).sum(axis=0).argmax()))

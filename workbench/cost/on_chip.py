@@ -54,29 +54,29 @@ class OnChip:
     depths: tuple[int, ...]  # loops that each region is in
     last: Mapping[tuple[int, int], int]  # by region and position of a loop: the last position of its body
 
-    def kept(self, intervals: Sequence[Interval], most: int | None = None) -> list[bool]:
+    def select_kept(self, intervals: Sequence[Interval], most: int | None = None) -> list[bool]:
         """Of each interval, whether it stays on the chip: all of them where there is room for all at once (`most` of them, if known)."""
-        if (self.most(intervals) if most is None else most) <= self.capacity:
+        if (self.peak_bytes(intervals) if most is None else most) <= self.capacity:
             return [True] * len(intervals)
-        placed = [False] * len(intervals)
-        taken = np.zeros(len(self.begins), dtype=np.int64)
-        for number in self._in_order(intervals):
+        is_kept = [False] * len(intervals)
+        occupied = np.zeros(len(self.begins), dtype=np.int64)
+        for number in self._rank_intervals(intervals):
             each = intervals[number]
-            life = taken[each.places[0] : self._last(each) + 1]
+            life = occupied[each.places[0] : self._last_position(each) + 1]
             if life.max(initial=0) + each.bytes <= self.capacity:
                 life += each.bytes
-                placed[number] = True
-        return placed
+                is_kept[number] = True
+        return is_kept
 
-    def most(self, intervals: Sequence[Interval]) -> int:
+    def peak_bytes(self, intervals: Sequence[Interval]) -> int:
         """Bytes of all these at the moment when they are most, wherever they lie."""
         changes = np.zeros(len(self.begins) + 1, dtype=np.int64)
         for each in intervals:
             changes[each.places[0]] += each.bytes
-            changes[self._last(each) + 1] -= each.bytes
+            changes[self._last_position(each) + 1] -= each.bytes
         return int(changes.cumsum().max(initial=0))
 
-    def _in_order(self, intervals: Sequence[Interval]) -> list[int]:
+    def _rank_intervals(self, intervals: Sequence[Interval]) -> list[int]:
         """Those that may stay, what is worth most first."""
         smallest = self.capacity // _SMALL
         worth = {
@@ -98,24 +98,30 @@ class OnChip:
         waits = max((self.begins[after] - before for before, after in zip(left, each.places[1:], strict=False)), default=0.0)
         return bool(waits <= _LONGEST_GAP * each.bytes * self.copying * _TURNS ** self.depths[each.region])
 
-    def _last(self, each: Interval) -> int:
+    def _last_position(self, each: Interval) -> int:
         return self.last.get((each.region, each.places[-1]), each.places[-1])
 
 
 def on_chip(structure: Structure, kernels: Kernels, times: KernelTimes, extents: Sequence[tuple[int, int]], chip: Chip) -> OnChip:
     """`times` of each kernel, once; `extents` first and last position of each region."""
-    depths = _depths(structure)
+    depths = _loop_depths(structure)
     lasts = np.zeros(max(last for _, last in extents) + 2)
     positions, regions = (np.array(each, dtype=np.intp) for each in (kernels.positions, kernels.regions))  # a program may have none
     np.add.at(lasts, positions, times.busy * np.power(_TURNS, np.array(depths)[regions]))
     ends = lasts.cumsum()
-    waits = np.append(np.maximum(times.memory - np.maximum(times.products, times.vector), 0.0), np.inf)
+    waits = np.append(np.maximum(times.memory - np.maximum(times.dots, times.vector), 0.0), np.inf)
     return OnChip(
-        int(chip.on_chip * _SHARE), 1 / chip.memory_bandwidth, ends - lasts, ends, waits, tuple(depths), dict(_loops(structure, extents))
+        int(chip.on_chip * _SHARE),
+        1 / chip.memory_bandwidth,
+        ends - lasts,
+        ends,
+        waits,
+        tuple(depths),
+        dict(_loop_ends(structure, extents)),
     )
 
 
-def _depths(structure: Structure) -> list[int]:
+def _loop_depths(structure: Structure) -> list[int]:
     bodies = set(structure.body_of.values())
     depths: list[int] = []
     for number, region in enumerate(structure.regions):
@@ -124,7 +130,7 @@ def _depths(structure: Structure) -> list[int]:
     return depths
 
 
-def _loops(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
+def _loop_ends(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
     for number, region in enumerate(structure.regions):
         if region.parent >= 0:
             op = structure.ops[region.parent]

@@ -16,7 +16,7 @@ from math import ceil, isfinite, prod
 from pathlib import Path
 
 from workbench.hardware.hardware import Chip
-from workbench.spmd.flops import flops_of, is_product
+from workbench.spmd.flops import flops_of, is_dot
 from workbench.spmd.fused import MOVES, SLICES, body_of, instructions_within, updated_bytes
 from workbench.spmd.module import Computation, HloInstruction, HloModule, InstructionVisit, parameter_of, root_of
 from workbench.spmd.shapes import DEVICE_MEMORY, Array
@@ -33,7 +33,7 @@ _ARITHMETIC = (
     *("abs", "add", "and", "clamp", "compare", "convert", "maximum", "minimum", "multiply", "negate", "not", "or", "select", "shift-left"),
     *("shift-right-arithmetic", "shift-right-logical", "sign", "subtract", "xor"),
 )
-_PUT = ("concatenate", "dynamic-update-slice", "pad", "reshape", "reverse", "transpose")
+_PLACING = ("concatenate", "dynamic-update-slice", "pad", "reshape", "reverse", "transpose")
 _UNESTIMATED = ("gather", "scatter", "sort", "reduce-window", "select-and-scatter", "custom-call")
 _NAMES = ("parameter", "bitcast", "get-tuple-element", "tuple", "dynamic-update-slice", "fusion", "reduce")  # no space to go over
 
@@ -91,8 +91,8 @@ def rates_for(chip: Chip, clock: float) -> KernelRates:
     units = max(round(chip.peak("bfloat16") / (2 * side * side * clock)), 1)
     share = clock / chip.sweep * _ELEMENTS / _PASS if isfinite(chip.sweep) else 1.0
     ports = {name: getattr(near, name) * share for name in ("read", "written", "rounded", "summed", "product_rounded")}
-    own = {"window": chip.launch * clock, "memory_bytes": _REACHED * chip.memory_bandwidth / clock}
-    return KernelRates(**{**asdict(near), **ports, **own, "units": units, "side": side, "source": ""})
+    chip_rates = {"window": chip.launch * clock, "memory_bytes": _REACHED * chip.memory_bandwidth / clock}
+    return KernelRates(**{**asdict(near), **ports, **chip_rates, "units": units, "side": side, "source": ""})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Registers:
     summed: float
     operations: float
     main: float
-    products: tuple["Dot", ...]
+    dots: tuple["Dot", ...]
     move: str = ""
 
 
@@ -125,10 +125,10 @@ class Dot:
     def cycles(self, rates: KernelRates) -> float:
         """Of all matrix units. The side that wastes less streams by; of a convolution the rows."""
         side = rates.side
-        streams = _up(self.rows, _SUBLANES) * _up(self.columns, side)
+        streams = _round_up(self.rows, _SUBLANES) * _round_up(self.columns, side)
         if not self.is_spatial:
-            streams = min(streams, _up(self.columns, _SUBLANES) * _up(self.rows, side))
-        return self.passes * streams * _up(self.depth, side) / (rates.units * side * side)
+            streams = min(streams, _round_up(self.columns, _SUBLANES) * _round_up(self.rows, side))
+        return self.passes * streams * _round_up(self.depth, side) / (rates.units * side * side)
 
 
 def estimated_cycles(module: HloModule, visits: Iterable[InstructionVisit], rates: KernelRates) -> float:
@@ -147,14 +147,14 @@ def kernel_cycles(work: Registers, rates: KernelRates) -> float:
         return max(rates.window, work.written * rates.moved_main) if work.main else windows * rates.moved
     if work.move == "broadcast" and not work.main:
         return work.written * rates.filled
-    if not work.products:
-        return windows * rates.window + _beside(vector, main, rates)
-    matrix = sum(each.cycles(rates) + each.rounded * rates.product_rounded for each in work.products)
-    start = rates.product_window + (rates.window if any(each.rounded for each in work.products) else 0)
-    return windows * start + _beside(max(matrix, work.operations * rates.product_operation), main, rates)
+    if not work.dots:
+        return windows * rates.window + _overlap_cycles(vector, main, rates)
+    matrix = sum(each.cycles(rates) + each.rounded * rates.product_rounded for each in work.dots)
+    start = rates.product_window + (rates.window if any(each.rounded for each in work.dots) else 0)
+    return windows * start + _overlap_cycles(max(matrix, work.operations * rates.product_operation), main, rates)
 
 
-def _beside(work: float, traffic: float, rates: KernelRates) -> float:
+def _overlap_cycles(work: float, traffic: float, rates: KernelRates) -> float:
     """Cycles of work and of traffic of main memory, which hide each other in part."""
     return max(work, traffic) + rates.unhidden * min(work, traffic)
 
@@ -163,7 +163,7 @@ def is_unestimated(module: HloModule, visit: InstructionVisit) -> bool:
     """Whether XLA:TPU gives no estimate of such a kernel: of those that look things up or sort, and, where they stand alone, of those that
     put pieces in their places and of what keeps its layout."""
     instruction = visit.instruction
-    if instruction.opcode in _PUT:
+    if instruction.opcode in _PLACING:
         return True
     if instruction.opcode in ("copy", "slice"):
         given, made = visit.computation[instruction.operands[0]].arrays[0], instruction.arrays[0]
@@ -178,46 +178,46 @@ def work_of(module: HloModule, visit: InstructionVisit) -> Registers:
     instruction, computation = visit.instruction, visit.computation
     body = body_of(module, instruction)
     inner = list(instructions_within(module, instruction)) or [(computation, instruction)]
-    space = max((_space(own, each) for own, each in inner), default=0) / 1024
-    reads = list(_reads(module, visit, body))
-    writes = list(_writes(instruction, body))
-    tiles = max(space, *(size / REGISTER * _wide(array) for array, size in writes), 0.0)
+    space = max((_element_count(home, each) for home, each in inner), default=0) / 1024
+    reads = list(_list_reads(module, visit, body))
+    writes = list(_list_writes(instruction, body))
+    tiles = max(space, *(size / REGISTER * _relative_width(array) for array, size in writes), 0.0)
     return Registers(
         read=sum(min(size / REGISTER, tiles) for _, size in reads),
         written=sum(size for _, size in writes) / REGISTER,
         rounded=sum(2 * size for array, size in writes if array.element in _HALVES) / REGISTER,
-        summed=max((_space(own, each) for own, each in inner if each.opcode == "reduce"), default=0) / 1024,
+        summed=max((_element_count(home, each) for home, each in inner if each.opcode == "reduce"), default=0) / 1024,
         operations=sum(each.arrays[0].size for _, each in inner if each.opcode in _ARITHMETIC) / 1024,
         main=sum(size for array, size in (*reads, *writes) if array.space == DEVICE_MEMORY),
-        products=tuple(_dot(own, each) for own, each in inner if is_product(each)),
+        dots=tuple(_read_dot(home, each) for home, each in inner if is_dot(each)),
         move=instruction.opcode if instruction.opcode in ("copy", "broadcast") else "",
     )
 
 
-def _dot(own: Computation, product: HloInstruction) -> Dot:
-    left, kernel = (own[name].arrays[0] for name in product.operands[:2])
-    result = product.arrays[0]
-    depth = flops_of(own, [product]) / 2 / max(result.size, 1)
-    if product.opcode != "convolution":
-        return Dot(result.size // max(result.dims[-1], 1), result.dims[-1], depth, 1, _rounded(result))
-    numbers = product.fields.convolution_dimension_numbers
+def _read_dot(home: Computation, dot: HloInstruction) -> Dot:
+    left, kernel = (home[name].arrays[0] for name in dot.operands[:2])
+    result = dot.arrays[0]
+    depth = flops_of(home, [dot]) / 2 / max(result.size, 1)
+    if dot.opcode != "convolution":
+        return Dot(result.size // max(result.dims[-1], 1), result.dims[-1], depth, 1, _rounded_registers(result))
+    numbers = dot.fields.convolution_dimension_numbers
     columns = result.dims[numbers.output_feature_dimension]
-    taps = _taps(product, left, result)
-    passes = _passes(taps, kernel.dims[numbers.kernel_input_feature_dimension])
-    return Dot(result.size // max(columns, 1), columns, depth / passes, passes, _rounded(result), is_spatial=bool(taps))
+    taps = _taps(dot, left, result)
+    passes = _count_passes(taps, kernel.dims[numbers.kernel_input_feature_dimension])
+    return Dot(result.size // max(columns, 1), columns, depth / passes, passes, _rounded_registers(result), is_spatial=bool(taps))
 
 
-def _taps(product: HloInstruction, left: Array, result: Array) -> list[tuple[int, int]]:
+def _taps(dot: HloInstruction, left: Array, result: Array) -> list[tuple[int, int]]:
     """Size and stride of the window along each dimension of space. XLA:TPU writes dimensions of a batch, and those that are summed over, as
     such, too, and the gradient of a kernel, whose windows are longer than its result."""
-    window = [each for each in product.fields.window.dimensions if each.size > 1 and each.base_dilation == 1 and each.window_dilation == 1]
-    numbers = product.fields.convolution_dimension_numbers
-    sizes = zip(product.fields.window.dimensions, numbers.input_spatial_dimensions, numbers.output_spatial_dimensions, strict=True)
+    window = [each for each in dot.fields.window.dimensions if each.size > 1 and each.base_dilation == 1 and each.window_dilation == 1]
+    numbers = dot.fields.convolution_dimension_numbers
+    sizes = zip(dot.fields.window.dimensions, numbers.input_spatial_dimensions, numbers.output_spatial_dimensions, strict=True)
     whole = [each for each, one, other in sizes if each.size in (left.dims[one], result.dims[other]) and each.stride == 1]
     return [(each.size, each.stride) for each in window if each not in whole]
 
 
-def _passes(taps: list[tuple[int, int]], channels: int) -> int:
+def _count_passes(taps: list[tuple[int, int]], channels: int) -> int:
     """Products that are made one after the other. The longest of the kernel's dimensions is summed over at once; channels that do not fill
     a side, with the window along its first dimension."""
     if not taps:
@@ -230,23 +230,23 @@ def _passes(taps: list[tuple[int, int]], channels: int) -> int:
     return channels * prod(sizes) // max(sizes)
 
 
-def _rounded(result: Array) -> float:
+def _rounded_registers(result: Array) -> float:
     return 2 * result.padded_bytes / REGISTER if result.element in _HALVES else 0.0
 
 
-def _space(own: Computation, each: HloInstruction) -> int:
+def _element_count(home: Computation, each: HloInstruction) -> int:
     """Elements that an instruction goes over."""
     if each.opcode == "reduce":
-        return own[each.operands[0]].arrays[0].size
+        return home[each.operands[0]].arrays[0].size
     return 0 if each.opcode in _NAMES else max((array.size for array in each.arrays), default=0)
 
 
-def _wide(array: Array) -> int:
+def _relative_width(array: Array) -> int:
     """Registers of four-byte elements to one of these."""
     return 2 if array.element in _HALVES else 4 if array.element in _BYTES else 1
 
 
-def _reads(module: HloModule, visit: InstructionVisit, body: Computation | None) -> Iterator[tuple[Array, float]]:
+def _list_reads(module: HloModule, visit: InstructionVisit, body: Computation | None) -> Iterator[tuple[Array, float]]:
     """The arrays that a kernel reads, and bytes of each with padding; of one that is only sliced the slices count."""
     for position, name in enumerate(visit.instruction.operands):
         for array in visit.computation[name].arrays:
@@ -256,40 +256,40 @@ def _reads(module: HloModule, visit: InstructionVisit, body: Computation | None)
 
 def _read_elements(module: HloModule, body: Computation, position: int, array: Array) -> int:
     parameter = parameter_of(body, position)
-    users = list(_users(module, body, parameter)) if parameter else []
+    users = list(_find_users(module, body, parameter)) if parameter else []
     if users and all(each.opcode in SLICES for each in users):
         return sum(each.arrays[0].size for each in users)
     return 0 if users and all(each.opcode == "dynamic-update-slice" for each in users) else array.size
 
 
-def _users(module: HloModule, body: Computation, value: HloInstruction) -> Iterator[HloInstruction]:
+def _find_users(module: HloModule, body: Computation, value: HloInstruction) -> Iterator[HloInstruction]:
     """Those that read a value, bitcasts and fusions within the fusion looked through."""
     for each in body.values():
         if value.name not in each.operands:
             continue
         if each.opcode == "bitcast":
-            yield from _users(module, body, each)
+            yield from _find_users(module, body, each)
         elif (inner := body_of(module, each)) is not None:
             parameters = (parameter_of(inner, number) for number, name in enumerate(each.operands) if name == value.name)
-            yield from (user for parameter in parameters if parameter for user in _users(module, inner, parameter))
+            yield from (user for parameter in parameters if parameter for user in _find_users(module, inner, parameter))
         else:
             yield each
 
 
-def _writes(instruction: HloInstruction, body: Computation | None) -> Iterator[tuple[Array, float]]:
+def _list_writes(instruction: HloInstruction, body: Computation | None) -> Iterator[tuple[Array, float]]:
     """The arrays that a kernel writes, and bytes of each with padding; of one that is updated in place the slice counts."""
     root = root_of(body) if body else None
     made = [body[name] for name in root.operands] if body and root and root.opcode == "tuple" else [root]
     for number, array in enumerate(instruction.arrays):
         source = made[number] if number < len(made) else None
-        yield array, array.padded_bytes * (_updated(body, source, array) if body and source else 1.0)
+        yield array, array.padded_bytes * (_written_share(body, source, array) if body and source else 1.0)
 
 
-def _updated(body: Computation, source: HloInstruction, array: Array) -> float:
+def _written_share(body: Computation, source: HloInstruction, array: Array) -> float:
     """The share of an array that is written."""
     written = updated_bytes(body, source)
     return 1.0 if written is None else written / max(array.bytes, 1)
 
 
-def _up(size: float, tile: int) -> int:
+def _round_up(size: float, tile: int) -> int:
     return ceil(size / tile) * tile

@@ -8,9 +8,9 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size, base_axis
 from workbench.cost.communication import collective_seconds
 from workbench.cost.compute import KernelTimes
-from workbench.cost.flops import Products, utilisation
+from workbench.cost.flops import DotFlops, utilisation
 from workbench.cost.fusion.kernels import Kernels
-from workbench.cost.timeline import Cost, SimulatedStep, overlaps, windowed
+from workbench.cost.timeline import Cost, SimulatedStep, is_windowable, overlaps
 from workbench.errors import HardwareError
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.topology import physical_spans
@@ -21,7 +21,7 @@ from workbench.reports.step_time import StepTime
 
 def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardware: Hardware) -> list[Cost]:
     """What one execution of each takes; alike ones are computed once."""
-    links = _links(plan, hardware)
+    links = _physical_axes(plan, hardware)
     known: dict[tuple[str, tuple[str, ...], int], Cost] = {}
     found = []
     for each in reshards:
@@ -29,22 +29,22 @@ def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardwar
         if key not in known:
             axes = tuple(dict.fromkeys(map(base_axis, each.axes)))
             seconds = collective_seconds(
-                each.kind, axes, each.payload, plan.mesh, hardware, plan.axis_assignment, _group(each.axes, plan.mesh)
+                each.kind, axes, each.payload, plan.mesh, hardware, plan.axis_assignment, _group_size(each.axes, plan.mesh)
             )
             wires = tuple(dict.fromkeys(link for axis in axes for link in links.get(axis, (axis,))))
-            known[key] = Cost(seconds, wires, overlaps(each.kind, hardware.chip), windowed(each.kind, hardware.chip))
+            known[key] = Cost(seconds, wires, overlaps(each.kind, hardware.chip), is_windowable(each.kind, hardware.chip))
         found.append(known[key])
     return found
 
 
-def _group(axes: tuple[str, ...], mesh: Mesh) -> int | None:
+def _group_size(axes: tuple[str, ...], mesh: Mesh) -> int | None:
     """The size of a group where it is less than the axes together."""
     if all(axis == base_axis(axis) for axis in axes):
         return None
     return int(np.prod([axis_size(axis, mesh) for axis in axes]))
 
 
-def _links(plan: Plan, hardware: Hardware) -> Mapping[str, tuple[str, ...]]:
+def _physical_axes(plan: Plan, hardware: Hardware) -> Mapping[str, tuple[str, ...]]:
     """The physical axes each mesh axis runs over."""
     try:
         found = physical_spans(plan.mesh, hardware, plan.axis_assignment)
@@ -54,12 +54,12 @@ def _links(plan: Plan, hardware: Hardware) -> Mapping[str, tuple[str, ...]]:
 
 
 def step_time(
-    hardware: Hardware, kernels: Kernels, times: KernelTimes, simulated: SimulatedStep, products: Mapping[str, Products], devices: int
+    hardware: Hardware, kernels: Kernels, times: KernelTimes, simulated: SimulatedStep, dot_flops: Mapping[str, DotFlops], devices: int
 ) -> StepTime:
     """The parts of a step; they sum to the simulated makespan."""
     by_memory = times.bound_by_memory
     total = simulated.seconds
-    mfu, hfu = utilisation(products, hardware.chip, devices, total)
+    mfu, hfu = utilisation(dot_flops, hardware.chip, devices, total)
     return StepTime(
         hardware=str(hardware),
         arithmetic=float((times.arithmetic * kernels.times)[~by_memory].sum()),

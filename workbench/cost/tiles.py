@@ -29,15 +29,15 @@ def tiled_bytes(shape: tuple[int, ...], dtype: str, tile: tuple[int, ...] = ()) 
     sublanes, lanes = int(tile[0] * _WORD / size), tile[1]
     if len(shape) < _MATRIX:
         row = lanes * tile[0] if elements >= lanes * tile[0] else lanes
-        return ceil(_up(elements, row) * size)
+        return ceil(_round_up(elements, row) * size)
     pairs = dict.fromkeys(permutations(shape, 2))
-    waste = min(_up(last, lanes) * _up(before, _rows(before, sublanes)) / (last * before) for before, last in pairs)
+    waste = min(_round_up(last, lanes) * _round_up(before, _padded_rows(before, sublanes)) / (last * before) for before, last in pairs)
     return ceil(elements * waste * size)
 
 
-def _rows(size: int, sublanes: int) -> int:
+def _padded_rows(size: int, sublanes: int) -> int:
     return sublanes if size >= sublanes else 1 << (size - 1).bit_length()
 
 
-def _up(size: int, tile: int) -> int:
+def _round_up(size: int, tile: int) -> int:
     return ceil(size / tile) * tile

@@ -45,7 +45,7 @@ class Cost(NamedTuple):
     seconds: float
     links: tuple[str, ...]
     overlaps: bool
-    windowed: bool = False
+    is_windowable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class SimulatedTurn:
         return sum(self.waits)
 
 
-def windowed(kind: str, chip: Chip) -> bool:
+def is_windowable(kind: str, chip: Chip) -> bool:
     """Whether XLA may make a windowed einsum of such a collective and its product: on a TPU."""
     return kind in ("all-gather", "reduce-scatter") and chip.platform == "tpu"
 
@@ -115,7 +115,7 @@ class TimelineRegion:
 
     ends: tuple[int, ...]  # the last position of each item
     kernels: tuple[int, ...]  # the kernel's number; -1 for a loop
-    ready: tuple[int, ...]  # of each item: after how many items what it makes can be there at the earliest (see `_ready`)
+    ready: tuple[int, ...]  # of each item: after how many items what it makes can be there at the earliest (see `_ready_positions`)
     loops: tuple[tuple[int, int], ...]  # (number of the item, operation)
     parent: int  # the region its loop is in; -1 for main
     trips: int  # turns of one execution of its loop
@@ -143,7 +143,7 @@ def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, 
             TimelineRegion(
                 tuple(accumulate((end for _, end, _ in items), max)),
                 tuple(max(item, -1) for _, _, item in items),
-                _ready(structure, kernels, [max(item, -1) for _, _, item in items], read),
+                _ready_positions(structure, kernels, [max(item, -1) for _, _, item in items], read),
                 tuple((place, -1 - item) for place, (_, _, item) in enumerate(items) if item < 0),
                 outer,
                 region.times // max(structure.regions[outer].times, 1) if outer >= 0 else 1,
@@ -154,23 +154,23 @@ def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, 
     return tuple(found)
 
 
-def _ready(structure: Structure, kernels: Kernels, items: Sequence[int], read: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+def _ready_positions(structure: Structure, kernels: Kernels, items: Sequence[int], read: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
     """After how many items of a region each item's result can be there. A product or a loop is done where it stands; elementwise work is
     done as soon as its operands are there, if a collective waits for it: the schedulers of XLA bring it forward, the cast of a weight that
     is gathered, say, to the beginning of the turn."""
-    multiplies = {each.kernel for each in kernels.products}
+    multiplies = {each.kernel for each in kernels.dots}
     places = {kernel: place for place, kernel in enumerate(items) if kernel >= 0}
     ready: list[int] = []
     for place, kernel in enumerate(items):
         if kernel < 0 or kernel in multiplies:
             ready.append(place + 1)
             continue
-        makers = (places.get(_maker(structure, kernels, value), -1) for value in read.get(kernel, ()))
+        makers = (places.get(_find_maker(structure, kernels, value), -1) for value in read.get(kernel, ()))
         ready.append(max((ready[maker] for maker in makers if 0 <= maker < place), default=0))
     return tuple(ready)
 
 
-def _maker(structure: Structure, kernels: Kernels, value: int) -> int:
+def _find_maker(structure: Structure, kernels: Kernels, value: int) -> int:
     """The kernel that makes what a value is, or is a part of; -1 if it is there from the start."""
     while (born := structure.values[value].born) >= 0:
         if kernels.of[born] >= 0 or not structure.ops[born].operands:
@@ -222,7 +222,7 @@ def simulate_step(
     sends: list[list[Send]] = [[] for _ in regions]
     numbers: list[list[int]] = [[] for _ in regions]
     for number, (reshard, cost) in enumerate(zip(partitioned.reshards, costs, strict=True)):
-        sends[reshard.region].append(_send(reshard, cost, partitioned.structure, kernels, regions[reshard.region]))
+        sends[reshard.region].append(_make_send(reshard, cost, partitioned.structure, kernels, regions[reshard.region]))
         numbers[reshard.region].append(number)
     seconds_of_loop: dict[int, float] = {}
     turns: list[SimulatedTurn] = []
@@ -240,7 +240,7 @@ def simulate_step(
     return SimulatedStep(tuple(turns[::-1]), tuple(map(tuple, sends)), tuple(map(tuple, numbers)), tuple(work[::-1]), regions)
 
 
-def _send(reshard: InsertedCollective, cost: Cost, structure: Structure, kernels: Kernels, region: TimelineRegion) -> Send:
+def _make_send(reshard: InsertedCollective, cost: Cost, structure: Structure, kernels: Kernels, region: TimelineRegion) -> Send:
     """Where a collective lies among the items of its region: behind the kernel that makes its operand, before the first that reads it."""
     maker = kernels.of[reshard.source] if reshard.source is not None else -1
     made = 0  # an argument of the region is there from the start
@@ -253,9 +253,9 @@ def _send(reshard: InsertedCollective, cost: Cost, structure: Structure, kernels
     needed = kernels.positions[reader] if reader >= 0 else _first_read(reshard, structure, kernels)
     place = min(bisect_left(region.ends, needed), len(region.ends))
     if maker in (reader, -1) and reshard.source is not None:  # what lies before the collective is a kernel of its own after all
-        made = _made_inside(structure, kernels, region, reshard.source, place)
-    if cost.windowed:  # its pieces go around while the product that reads or makes it is under way
-        multiplies = {each.kernel for each in kernels.products}
+        made = _ready_inside_reader(structure, kernels, region, reshard.source, place)
+    if cost.is_windowable:  # its pieces go around while the product that reads or makes it is under way
+        multiplies = {each.kernel for each in kernels.dots}
         place += reshard.kind == "all-gather" and reader in multiplies and place < len(region.ends)
         made -= reshard.kind == "reduce-scatter" and maker in multiplies and made > 0
     return Send(min(made, place), place, cost.seconds, cost.links, cost.overlaps)
@@ -270,7 +270,7 @@ def _first_read(reshard: InsertedCollective, structure: Structure, kernels: Kern
     return max(min((each for each in places if each >= reshard.first_use), default=reshard.first_use), reshard.first_use)
 
 
-def _made_inside(structure: Structure, kernels: Kernels, region: TimelineRegion, source: int, place: int) -> int:
+def _ready_inside_reader(structure: Structure, kernels: Kernels, region: TimelineRegion, source: int, place: int) -> int:
     """After how many items elementwise work that was taken into its reader's kernel can be done by itself; `place` if it is a product."""
     own, latest, pending = kernels.of[source], 0, [source]
     while pending:

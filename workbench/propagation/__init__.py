@@ -18,7 +18,7 @@ from workbench.propagation.module.marks import kernel_scope as kernel_scope
 from workbench.propagation.module.naming import value_names as value_names
 from workbench.propagation.padded import padding_list as padding_list
 from workbench.propagation.placements import argument_placements as argument_placements
-from workbench.propagation.placements import arguments_placed as arguments_placed
+from workbench.propagation.placements import read_argument_placements as read_argument_placements
 from workbench.propagation.placements import result_placements as result_placements
 from workbench.propagation.program import prepare_program as prepare_program
 from workbench.propagation.program import structure_of as structure_of

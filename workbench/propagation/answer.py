@@ -18,7 +18,7 @@ class PropagationAnswer:
         self._structure, self._dims = structure, dims
         self._attributes: dict[ir.Attribute, tuple[Dims, ...]] = {}
 
-    def read(self, attribute: ir.Attribute) -> tuple[Dims, ...]:
+    def parse_shardings(self, attribute: ir.Attribute) -> tuple[Dims, ...]:
         """One sharding, or one a result; each attribute is read once, for MLIR keeps one of a kind."""
         if attribute not in self._attributes:
             self._attributes[attribute] = read_shardings(attribute)
@@ -30,16 +30,16 @@ class PropagationAnswer:
         rank = ir.RankedTensorType(value.type).rank
         if owner is not None:
             if "out_sharding" in owner.attributes:
-                return self.read(owner.attributes["out_sharding"])[0]
+                return self.parse_shardings(owner.attributes["out_sharding"])[0]
             if "sdy.sharding" in owner.attributes:
-                return self.read(owner.attributes["sdy.sharding"])[ir.OpResult(value).result_number]
+                return self.parse_shardings(owner.attributes["sdy.sharding"])[ir.OpResult(value).result_number]
             return ((),) * rank
         number = ir.BlockArgument(value).arg_number
         parent = value.owner.owner.operation
         if parent.name == "func.func":
             return self._dims[self._structure.arguments[number]] or ((),) * rank
         if "sdy.sharding" in parent.attributes and parent.name == "stablehlo.while":
-            return self.read(parent.attributes["sdy.sharding"])[number]
+            return self.parse_shardings(parent.attributes["sdy.sharding"])[number]
         return ((),) * rank
 
     def producer_of(self, value: ir.Value) -> int | None:
@@ -56,7 +56,7 @@ class PropagationAnswer:
         is_argument = owner is None and value.owner.owner.operation.name == "func.func"
         return ir.BlockArgument(value).arg_number if is_argument else None
 
-    def unturned(self, value: ir.Value) -> ir.Value:
+    def skip_trivial_reverses(self, value: ir.Value) -> ir.Value:
         """What a value is before it is reversed along dimensions of a single element, as the kernels of 1 x 1 are that gradients of
         convolutions read: to XLA it is the same value."""
         owner = producer(value)
@@ -69,7 +69,7 @@ class PropagationAnswer:
             owner = producer(value)
         return value
 
-    def reader(self, op: Any) -> int | None:
+    def reader_of(self, op: Any) -> int | None:
         """The operation of the program that reads here, looking through collectives."""
         while ID not in op.operation.attributes:
             users = list(op.operation.results[0].uses)
@@ -78,7 +78,7 @@ class PropagationAnswer:
             op = users[0].owner
         return int(op.operation.attributes[ID].value)
 
-    def _reading(self, reader: int | None) -> tuple[int, int]:
+    def _use_span(self, reader: int | None) -> tuple[int, int]:
         """Where an operation reads, and until when it keeps what it reads: till its last reader's place if it is fused into that."""
         if reader is None:
             return (self._structure.ops[-1].position,) * 2
@@ -94,10 +94,10 @@ class PropagationAnswer:
         made_by = self.producer_of(value)
         return region if made_by is None else self._structure.ops[made_by].region
 
-    def placed(self, source: ir.Value, last: ir.Operation, before: int, region: int) -> InsertedCollective:
+    def locate_collective(self, source: ir.Value, last: ir.Operation, before: int, region: int) -> InsertedCollective:
         """Where and how long the result of a collective lives: what is made of `source` and read behind `last`."""
-        readers = [self.reader(use.owner) for use in last.results[0].uses]
-        readings = [self._reading(reader) for reader in readers]
+        readers = [self.reader_of(use.owner) for use in last.results[0].uses]
+        readings = [self._use_span(reader) for reader in readers]
         heights = tuple(self._structure.heights[reader] for reader in readers if reader is not None)
         first_use = min((at for at, _ in readings), default=self._structure.ops[before].position)
         last_use = max((until for _, until in readings), default=first_use)

@@ -23,9 +23,9 @@ def close_arguments(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) ->
     kinds = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
     for number, requested in enumerate(plan.argument_shardings):
         if not requested.is_closed:
-            kept = {entry.name: entry.attr for entry in ir.DictAttr(entries[number])}
+            other_entries = {entry.name: entry.attr for entry in ir.DictAttr(entries[number])}
             closed = sharding_attribute(lies[number], plan.mesh, ir.RankedTensorType(kinds[number]).rank)
-            entries[number] = ir.DictAttr.get(kept | {_SHARDING: closed})
+            entries[number] = ir.DictAttr.get(other_entries | {_SHARDING: closed})
     main.attributes["arg_attrs"] = ir.ArrayAttr.get(entries)
 
 
@@ -34,7 +34,7 @@ def open_carried(plan: Plan) -> tuple[tuple[int, int], ...]:
     return tuple((result, argument) for result, argument in plan.program.carried if not plan.argument_shardings[argument].is_closed)
 
 
-def bring_back(main: ir.Operation, plan: Plan) -> None:
+def reshard_carried_results(main: ir.Operation, plan: Plan) -> None:
     """Have each open carried result returned as propagation left its argument; reshards are inserted where it lies otherwise."""
     if not (carried := open_carried(plan)):
         return
@@ -56,10 +56,12 @@ def close_carried(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) -> N
         value = end.operands[result]
         rank = ir.RankedTensorType(value.type).rank
         requested, closed = (sharding_attribute(each, plan.mesh, rank) for each in (plan.argument_shardings[argument], lies[argument]))
-        wished = ir.Operation.create("sdy.sharding_constraint", [value.type], [value], {"sharding": requested}, ip=ir.InsertionPoint(end))
+        constrained = ir.Operation.create(
+            "sdy.sharding_constraint", [value.type], [value], {"sharding": requested}, ip=ir.InsertionPoint(end)
+        )
         direction = {"allowed_direction": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _NONE)}
-        apart = ir.Operation.create("sdy.propagation_barrier", [value.type], [wished.result], direction, ip=ir.InsertionPoint(end))
-        end.operands[result] = apart.result
-        kept = {entry.name: entry.attr for entry in ir.DictAttr(entries[result])}
-        entries[result] = ir.DictAttr.get(kept | {_SHARDING: closed})
+        barrier = ir.Operation.create("sdy.propagation_barrier", [value.type], [constrained.result], direction, ip=ir.InsertionPoint(end))
+        end.operands[result] = barrier.result
+        other_entries = {entry.name: entry.attr for entry in ir.DictAttr(entries[result])}
+        entries[result] = ir.DictAttr.get(other_entries | {_SHARDING: closed})
     main.attributes["res_attrs"] = ir.ArrayAttr.get(entries)

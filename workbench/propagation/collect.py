@@ -15,19 +15,19 @@ from workbench.propagation.backends.backend import HALVES, Backend, backend_of
 from workbench.propagation.backends.halos import Halos
 from workbench.propagation.backends.partial_sums import verify_partial_sums
 from workbench.propagation.backends.reductions import Reductions
-from workbench.propagation.backends.sent_bytes import sent_bytes
+from workbench.propagation.backends.sent_bytes import adjust_sent_bytes
 from workbench.propagation.collectives import KINDS, InsertedCollective, axes_of
-from workbench.propagation.edges import REDUCTIONS, Edge, chains, held, kinds_of
+from workbench.propagation.edges import REDUCTIONS, Edge, group_chains, kinds_of, largest_move_bytes
 from workbench.propagation.module.attributes import Dims, axis_names, dtype_name, local_bytes, local_shape
 from workbench.propagation.module.context import main_function, producer
 from workbench.propagation.module.operations import CONTROL_FLOW
 from workbench.propagation.module.prepare import ID
-from workbench.propagation.program import prepared
+from workbench.propagation.program import load_prepared
 from workbench.propagation.propagate import propagate
 from workbench.propagation.structure.structure import Op, Structure
 from workbench.propagation.variadic import is_variadic_reduce
 
-_MOVED = frozenset(KINDS) - {"sdy.all_gather", *REDUCTIONS}  # on the way to a sharding, others may lead there, too
+_PATH_DEPENDENT = frozenset(KINDS) - {"sdy.all_gather", *REDUCTIONS}  # on the way to a sharding, others may lead there, too
 _UNARY = ("stablehlo.convert", "stablehlo.reshape")
 
 
@@ -41,7 +41,7 @@ class Propagated:
     reshards: list[InsertedCollective]
     edges: list[Edge]
     local_flops: dict[int, int]  # of each product, one execution
-    read: dict[int, tuple[Dims, ...]]  # of operations whose own communication is known: where their operands lie as they read them
+    halo_operand_dims: dict[int, tuple[Dims, ...]]  # of operations that send by themselves: as they read their operands
 
 
 def partition(plan: Plan, hardware: Hardware | None = None) -> Propagated:
@@ -49,7 +49,7 @@ def partition(plan: Plan, hardware: Hardware | None = None) -> Propagated:
 
     Raises `LayoutError` for a value that is to be a partial sum and is none.
     """
-    structure = prepared(plan.program).structure
+    structure = load_prepared(plan.program).structure
     return _Collector(plan, structure, backend_of(hardware)).collect(propagate(plan))
 
 
@@ -61,7 +61,7 @@ class _Collector:
         self._reshards: list[InsertedCollective] = []
         self._edges: list[Edge] = []
         self._manual: dict[int, tuple[str, ...]] = {}  # of a region: the mesh axes that its own code splits over
-        self._first: dict[tuple[Any, ...], InsertedCollective] = {}
+        self._first_by_key: dict[tuple[Any, ...], InsertedCollective] = {}
         self._flops: dict[int, int] = {}
         self._halos = Halos(structure, self._mesh, backend, self._answer)
         self._reductions = Reductions(self._mesh, backend, self._answer)
@@ -71,11 +71,11 @@ class _Collector:
         attrs = ir.ArrayAttr(main.attributes["arg_attrs"])
         for value, each in zip(self._structure.arguments, attrs, strict=True):
             entries = ir.DictAttr(each)
-            self._dims[value] = self._answer.read(entries["sdy.sharding"])[0]
-        self._block(main.regions[0].blocks[0], 0)
+            self._dims[value] = self._answer.parse_shardings(entries["sdy.sharding"])[0]
+        self._collect_block(main.regions[0].blocks[0], 0)
         verify_partial_sums(module, self._plan, self._answer)
         results = self._result_dims(main)
-        return Propagated(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._halos.read)
+        return Propagated(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._halos.operand_dims)
 
     def _result_dims(self, main: ir.Operation) -> list[Dims]:
         ranks = [len(tensor.shape) for tensor in self._plan.program.results]
@@ -83,40 +83,40 @@ class _Collector:
         found = []
         for rank, each in zip(ranks, attrs, strict=True):
             entries = ir.DictAttr(each)
-            found.append(self._answer.read(entries["sdy.sharding"])[0][:rank] if "sdy.sharding" in entries else ((),) * rank)
+            found.append(self._answer.parse_shardings(entries["sdy.sharding"])[0][:rank] if "sdy.sharding" in entries else ((),) * rank)
         return found
 
-    def _block(self, block: ir.Block, region: int) -> None:
+    def _collect_block(self, block: ir.Block, region: int) -> None:
         ops, values, dims = self._structure.ops, self._structure.values, self._dims
-        waiting: list[ir.Operation] = []
+        inserted: list[ir.Operation] = []
         for each in block.operations:
             op = each.operation
             attributes = op.attributes
             try:
                 index = attributes[ID].value
             except KeyError:  # not of the program: Shardy inserted it
-                waiting.append(op)
+                inserted.append(op)
                 continue
             record = ops[index]
-            shardings = self._answer.read(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ()
+            shardings = self._answer.parse_shardings(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ()
             for i, result in enumerate(record.results):
                 dims[result] = shardings[i] if shardings else ((),) * len(values[result].shape)
-            if waiting:
-                self._note(waiting, index, region)
-                waiting = []
+            if inserted:
+                self._collect_inserted(inserted, index, region)
+                inserted = []
             if record.windows is not None and self._is_cut(record):
                 self._reshards += self._halos.reshards(op, index, region, record.windows)
             if record.work.flops:
                 self._flops[index] = self._local_flops(op, index)
             elif op.name in CONTROL_FLOW:
-                self._enter(op, index, shardings)
-        self._note(waiting, len(ops) - 1, region)
+                self._collect_regions(op, index, shardings)
+        self._collect_inserted(inserted, len(ops) - 1, region)
 
     def _is_cut(self, record: Op) -> bool:
         """Whether an operation may read across a cut, by a glance at where values lie: most lie whole where windows are."""
         return any(any(self._dims[value] or ()) for value in (*record.operands[:2], record.results[0]))
 
-    def _enter(self, op: ir.Operation, index: int, shardings: tuple[Dims, ...]) -> None:
+    def _collect_regions(self, op: ir.Operation, index: int, shardings: tuple[Dims, ...]) -> None:
         """Loop bodies: their arguments lie as the loop's results do."""
         number = next(i for i, region in enumerate(self._structure.regions) if region.parent == index)
         manual = self._manual.get(self._structure.ops[index].region, ())
@@ -131,103 +131,103 @@ class _Collector:
                         shardings[record.result] if shardings and op.name == "stablehlo.while" else ((),) * len(record.shape)
                     )
             for block in region.blocks:
-                self._block(block, number + offset)
+                self._collect_block(block, number + offset)
 
-    def _note(self, waiting: list[ir.Operation], before: int, region: int) -> None:
+    def _collect_inserted(self, inserted: list[ir.Operation], before: int, region: int) -> None:
         """Note what Shardy inserted. XLA computes the same collective of the same value once, and keeps it for the second use."""
-        for chain in chains(waiting):
-            moves, is_new, origin = list(self._moves(chain, before, region)), False, self._origin_of(chain[0].operands[0])
+        for chain in group_chains(inserted):
+            moves, is_new, origin = list(self._list_collectives(chain, before, region)), False, self._value_key(chain[0].operands[0])
             for op, name, reshard in moves:
-                if not self._is_known((origin, *name, region), reshard):
+                if not self._is_repeated((origin, *name, region), reshard):
                     is_new = True
-                    self._note_once(op, reshard)
+                    self._add_reshards(op, reshard)
             if chain[0].name not in REDUCTIONS and (is_new or not moves):
-                self._edges.append(self._edge(chain, [reshard for *_, reshard in moves], before, region))
+                self._edges.append(self._make_edge(chain, [reshard for *_, reshard in moves], before, region))
 
-    def _note_once(self, op: ir.Operation, reshard: InsertedCollective) -> None:
+    def _add_reshards(self, op: ir.Operation, reshard: InsertedCollective) -> None:
         if not self._reductions.is_added_first(op, reshard):
-            self._reshards += self._reductions.made_of(op, self._behind_its_loop(op, reshard))
+            self._reshards += self._reductions.split_reduction(op, self._hoist_out_of_loop(op, reshard))
 
-    def _behind_its_loop(self, op: ir.Operation, reshard: InsertedCollective) -> InsertedCollective:
+    def _hoist_out_of_loop(self, op: ir.Operation, reshard: InsertedCollective) -> InsertedCollective:
         loop = self._structure.regions[reshard.region].parent
-        return replace(reshard, region=self._structure.ops[loop].region) if self._reductions.is_behind_its_loop(op) else reshard
+        return replace(reshard, region=self._structure.ops[loop].region) if self._reductions.is_reduced_behind_loop(op) else reshard
 
-    def _is_known(self, key: tuple[Any, ...], reshard: InsertedCollective) -> bool:
-        first = self._first.setdefault(key, reshard)
-        if first is reshard or not self._is_kept(first, reshard):
+    def _is_repeated(self, key: tuple[Any, ...], reshard: InsertedCollective) -> bool:
+        first = self._first_by_key.setdefault(key, reshard)
+        if first is reshard or not self._is_reusable(first, reshard):
             return False
         first.last_use = max(first.last_use, reshard.last_use)
         return True
 
-    def _origin_of(self, value: ir.Value) -> Any:
-        value = self._answer.unturned(value)
-        return _origin(value) if self._backend.merges_alike else value
+    def _value_key(self, value: ir.Value) -> Any:
+        value = self._answer.skip_trivial_reverses(value)
+        return _unary_chain_key(value) if self._backend.merges_equal_values else value
 
-    def _edge(self, chain: list[ir.Operation], moves: list[InsertedCollective], before: int, region: int) -> Edge:
+    def _make_edge(self, chain: list[ir.Operation], moves: list[InsertedCollective], before: int, region: int) -> Edge:
         """The resharding that a chain of inserted operations is."""
         source, last = chain[0].operands[0], chain[-1]
         ranked = ir.RankedTensorType(source.type)
-        readers = tuple(dict.fromkeys(reader for use in last.results[0].uses if (reader := self._answer.reader(use.owner)) is not None))
+        readers = tuple(dict.fromkeys(reader for use in last.results[0].uses if (reader := self._answer.reader_of(use.owner)) is not None))
         return Edge(
             tuple(ranked.shape),
             dtype_name(str(ranked.element_type)),
             self._answer.dims_of(source),
-            self._answer.read(last.attributes["out_sharding"])[0],
+            self._answer.parse_shardings(last.attributes["out_sharding"])[0],
             kinds_of(chain),
             region,
             self._answer.producer_of(source),
             self._answer.argument_of(source),
             readers or (before,),
             tuple(moves),
-            held(moves, self._mesh),
+            largest_move_bytes(moves, self._mesh),
             bool(self._manual.get(region, ())),
         )
 
-    def _is_kept(self, first: InsertedCollective, again: InsertedCollective) -> bool:
+    def _is_reusable(self, first: InsertedCollective, again: InsertedCollective) -> bool:
         """Whether a value that was gathered is still there when it is needed again; what products read may have been given up."""
         reader = self._structure.ops[again.before]
         if first.kind != "all-gather" or reader.kind != "stablehlo.dot_general":
             return True
-        if self._backend.gathers_wide_apart and self._widens(reader):
+        if self._backend.regathers_for_widening_dots and self._is_widening_dot(reader):
             return False
-        span = self._backend.keeps_gathered
+        span = self._backend.gather_reuse_distance
         return span is None or min(first.user_heights) <= max(again.user_heights) + 1 + span
 
-    def _widens(self, product: Op) -> bool:
+    def _is_widening_dot(self, dot: Op) -> bool:
         """A product of two-byte floats that sums into four-byte ones."""
         values = self._structure.values
-        return values[product.results[0]].dtype == "float32" and any(values[each].dtype in HALVES for each in product.operands)
+        return values[dot.results[0]].dtype == "float32" and any(values[each].dtype in HALVES for each in dot.operands)
 
-    def _moves(
+    def _list_collectives(
         self, chain: Sequence[ir.Operation], before: int, region: int
     ) -> Iterator[tuple[ir.Operation, tuple[Any, ...], InsertedCollective]]:
         """The collectives of a chain, each with a name that equal ones of one value share. What one makes for the next, or to be cut, is
         there for a moment only."""
         collectives = [op for op in chain if op.name in KINDS]
         for number, op in enumerate(collectives):
-            after = self._answer.read(op.attributes["out_sharding"])[0]
+            after = self._answer.parse_shardings(op.attributes["out_sharding"])[0]
             if op.name == "sdy.all_gather":
-                found = list(self._gathers(op, after, before, region))
+                found = list(self._list_gathers(op, after, before, region))
             else:
-                found = [(after, self._reshard(op, after, before, region))]
-            kind = (op.name, number) if op.name in _MOVED else (op.name,)
+                found = [(after, self._make_reshard(op, after, before, region))]
+            kind = (op.name, number) if op.name in _PATH_DEPENDENT else (op.name,)
             for lies, each in found:
                 is_last = op == chain[-1] and each is found[-1][1]
                 yield op, (*kind, lies), each if is_last else replace(each, last_use=each.first_use)
 
-    def _gathers(self, op: ir.Operation, after: Dims, before: int, region: int) -> Iterator[tuple[Dims, InsertedCollective]]:
+    def _list_gathers(self, op: ir.Operation, after: Dims, before: int, region: int) -> Iterator[tuple[Dims, InsertedCollective]]:
         """One for each dimension, the last one first, as XLA's partitioner makes them; with where the value lies then."""
         source = op.operands[0]
         lies = list(self._answer.dims_of(source))
-        plain = self._answer.placed(source, op, before, region)
+        plain = self._answer.locate_collective(source, op, before, region)
         for dim in range(len(lies) - 1, -1, -1):
             if axes := lies[dim][len(after[dim]) :]:
                 lies[dim] = after[dim]
                 size = local_bytes(source.type, tuple(lies), self._mesh)
-                local, payload = sent_bytes(self._backend, op, "all-gather", size, size)
+                local, payload = adjust_sent_bytes(self._backend, op, "all-gather", size, size)
                 yield tuple(lies), replace(plain, kind="all-gather", axes=axes, local_bytes=local, payload=payload)
 
-    def _reshard(self, op: ir.Operation, after: Dims, before: int, region: int) -> InsertedCollective:
+    def _make_reshard(self, op: ir.Operation, after: Dims, before: int, region: int) -> InsertedCollective:
         kind = KINDS[op.name][0]
         source = op.operands[0]
         inside = self._answer.dims_of(source)
@@ -237,8 +237,8 @@ class _Collector:
             payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
         if kind == "all-reduce" and is_variadic_reduce(producer(source)):
             kind, payload = "all-gather", local * math.prod(axis_size(axis, self._mesh) for axis in axes)
-        local, payload = sent_bytes(self._backend, op, kind, local, payload)
-        return replace(self._answer.placed(source, op, before, region), kind=kind, axes=axes, local_bytes=local, payload=payload)
+        local, payload = adjust_sent_bytes(self._backend, op, kind, local, payload)
+        return replace(self._answer.locate_collective(source, op, before, region), kind=kind, axes=axes, local_bytes=local, payload=payload)
 
     def _local_flops(self, op: ir.Operation, index: int) -> int:
         """The share of a product one device computes: its part of the result times its part of the contraction."""
@@ -251,7 +251,7 @@ class _Collector:
         return record.work.flops * out // whole // parts
 
 
-def _origin(value: ir.Value) -> tuple[Any, ...]:
+def _unary_chain_key(value: ir.Value) -> tuple[Any, ...]:
     """A name for a value that alike values share: what it is cast and reshaped from, and how."""
     steps = []
     owner = producer(value)

@@ -38,13 +38,13 @@ class InsertedCollective:
     first_use: int  # the position from which its result lives
     last_use: int  # the position up to which it lives
     user_heights: tuple[int, ...]  # see `Structure.heights`
-    own: bool = False  # what operation `before` sends by itself (see `halos`)
+    sent_by_operation: bool = False  # what operation `before` sends by itself (see `halos`)
     times: int | None = None  # executions a step, where they are not those of the region
 
     @property
     def sender(self) -> int:
         """The operation it is told as: what made the value, where that was not there from the start; of its own, the operation itself."""
-        return self.before if self.own or self.source is None else self.source
+        return self.before if self.sent_by_operation or self.source is None else self.source
 
 
 def axes_of(op: ir.Operation, before: Dims, after: Dims) -> tuple[str, ...]:

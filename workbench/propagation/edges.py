@@ -47,7 +47,7 @@ class Edge:
     gathered_whole: tuple[GatheredWhole, ...] = ()
 
 
-def chains(inserted: Sequence[ir.Operation]) -> Iterator[list[ir.Operation]]:
+def group_chains(inserted: Sequence[ir.Operation]) -> Iterator[list[ir.Operation]]:
     """The operations Shardy inserted, those that move one value on together; a reduction stands alone."""
     links: dict[ir.Operation, list[ir.Operation]] = {}
     for op in inserted:
@@ -71,21 +71,21 @@ def kinds_of(chain: Sequence[ir.Operation]) -> tuple[str, ...]:
     return tuple(KINDS[op.name][0] if op.name in KINDS else SLICE for op in chain)
 
 
-def held(moves: Sequence[InsertedCollective], mesh: Mesh) -> int:
+def largest_move_bytes(moves: Sequence[InsertedCollective], mesh: Mesh) -> int:
     """Bytes of operand and result of the largest move, on one device; a slice is taken where the result is needed."""
-    return max((_operand(each, mesh) + max(each.payload, each.local_bytes) for each in moves), default=0)
+    return max((_operand_bytes(each, mesh) + max(each.payload, each.local_bytes) for each in moves), default=0)
 
 
-def _operand(each: InsertedCollective, mesh: Mesh) -> int:
+def _operand_bytes(each: InsertedCollective, mesh: Mesh) -> int:
     """What a device gathers is the parts of all, its own among them."""
     return each.payload // math.prod(axis_size(axis, mesh) for axis in each.axes) if each.kind == "all-gather" else each.payload
 
 
-def classes(edge: Edge) -> tuple[int, ...]:
+def classify_edge(edge: Edge) -> tuple[int, ...]:
     """Which of the partitioner's eight ways this is (DOMAIN 3.5); two where it takes one after the other."""
     kinds = tuple(dict.fromkeys("all-gather" if kind == "all-reduce" else kind for kind in edge.kinds))  # a thin one is summed
-    way = (REMATERIALISED,) if edge.gathered_whole else _OF_KINDS.get(kinds, (7,)) if kinds else (1,)
-    return ((2,) if edge.is_manual else ()) + way
+    path_class = (REMATERIALISED,) if edge.gathered_whole else _OF_KINDS.get(kinds, (7,)) if kinds else (1,)
+    return ((2,) if edge.is_manual else ()) + path_class
 
 
 _OF_KINDS: dict[tuple[str, ...], tuple[int, ...]] = {

@@ -1,9 +1,9 @@
 """Propagation through a few of many alike layers.
 
 Shardy walks over a whole program some ten times. Where a program writes out many layers that are the same, and the plan lays them out
-alike, propagation is the same in each but for those near the first and the last: it runs on a program of which `repeats.KEPT` layers stay
-at either end, and the others are told what the layers beside them got. Where these differ among each other, or the plan tells layers apart
-or constrains a value, the whole program is propagated as ever.
+alike, propagation is the same in each but for those near the first and the last: it runs on a program of which `repeats.KEPT_LAYERS` layers
+stay at either end, and the others are told what the layers beside them got. Where these differ among each other, or the plan tells layers
+apart or constrains a value, the whole program is propagated as ever.
 """
 
 from collections import defaultdict
@@ -19,11 +19,11 @@ from workbench.propagation.module.context import main_function, run_passes
 from workbench.propagation.module.operations import operations_below
 from workbench.propagation.module.prepare import ID
 from workbench.propagation.module.statements import result_shardings
-from workbench.propagation.program import prepared
-from workbench.propagation.repeats import FEWEST, KEPT, Operands, RepeatedLayers, find_layers, stand_in
+from workbench.propagation.program import load_prepared
+from workbench.propagation.repeats import FEWEST_LAYERS, KEPT_LAYERS, Operands, RepeatedLayers, find_layers, find_stand_in
 from workbench.propagation.structure.structure import Structure
 
-_LEAST = 40 * FEWEST  # operations of a program that is looked at
+_LEAST = 40 * FEWEST_LAYERS  # operations of a program that is looked at
 _SHARDING, _RULE = "sdy.sharding", "sdy.sharding_rule"
 _CLEAN = "sdy-basic-propagate{keep-sharding-rules=true},func.func(sdy-sink-data-flow-edges)"  # with nothing to propagate: drop what is dead
 _STATED = ("sdy.sharding_constraint", "sdy.sharding_group", "sdy.propagation_barrier")
@@ -32,7 +32,7 @@ _Pairs = tuple[tuple[int, int], ...]
 _Numbers = tuple[int, ...]
 
 
-class Shortened(NamedTuple):
+class ShortenedProgram(NamedTuple):
     """A program's module `whole`, without what is dead, and one without the layers between, `few`.
 
     `likes` has for each operation of `whole` the number of the one in `few` that it lies as; `same` the numbers of those that must lie
@@ -46,17 +46,17 @@ class Shortened(NamedTuple):
     arguments: _Pairs
     results: _Pairs
 
-    def serves(self, plan: Plan) -> bool:
+    def is_valid_for(self, plan: Plan) -> bool:
         """Whether a plan lays the layers out alike, and all arguments as it says."""
-        layout, lies = plan.layout, plan.argument_shardings
-        if layout.constraints or layout.groups or layout.barriers or layout.priorities or not all(each.is_plain for each in lies):
+        layout, shardings = plan.layout, plan.argument_shardings
+        if layout.constraints or layout.groups or layout.barriers or layout.priorities or not all(each.is_plain for each in shardings):
             return False
         rejections = result_shardings(plan) if layout.overrides else {}
-        return all(lies[one] == lies[two] for one, two in self.arguments) and all(
+        return all(shardings[one] == shardings[two] for one, two in self.arguments) and all(
             rejections.get(one) == rejections.get(two) for one, two in self.results
         )
 
-    def tell(self, whole: ir.Operation, few: ir.Operation) -> list[ir.Operation] | None:
+    def transfer_shardings(self, whole: ir.Operation, few: ir.Operation) -> list[ir.Operation] | None:
         """Write what propagation made of `few` into a clone of `whole`, and give the operations of that; `None` where the layers that stay
         differ, or one vanished."""
         found: dict[int, ir.Attribute | None] = {}
@@ -75,26 +75,28 @@ class Shortened(NamedTuple):
 
 
 @kept_with_program(350)
-def shortened(program: Program) -> Shortened | None:
+def shorten_program(program: Program) -> ShortenedProgram | None:
     """A program without the layers that are like others; `None` if it has too few."""
-    source, structure = prepared(program)
+    source, structure = load_prepared(program)
     if len(structure.regions) > 1 or len(structure.ops) < _LEAST or not structure.kinds.isdisjoint(_STATED):
         return None
     with source.context, ir.Location.unknown():
         return _shorten(source, structure)
 
 
-def _shorten(source: ir.Module, structure: Structure) -> Shortened | None:
+def _shorten(source: ir.Module, structure: Structure) -> ShortenedProgram | None:
     few = source.operation.clone()
     ops = list(operations_below(main_function(few)))
     operands = _operands(structure)
     if (layers := find_layers(_kinds(ops, structure), operands)) is None or (results := _result_pairs(layers, operands[-1])) is None:
         return None
-    _leave_out(ops, layers, operands)
+    _remove_middle_layers(ops, layers, operands)
     whole = source.operation.clone()
     run_passes(whole, _CLEAN)
     stay = [op.attributes[ID].value for op in operations_below(main_function(whole))]
-    return Shortened(whole, few, tuple(_like(layers, i) for i in stay), _same(layers, stay), _argument_pairs(layers, structure), results)
+    return ShortenedProgram(
+        whole, few, tuple(_find_like(layers, i) for i in stay), _group_alike(layers, stay), _argument_pairs(layers, structure), results
+    )
 
 
 def _operands(structure: Structure) -> Operands:
@@ -114,41 +116,41 @@ def _kinds(ops: Sequence[ir.Operation], structure: Structure) -> list[int]:
     return kinds
 
 
-def _leave_out(ops: Sequence[ir.Operation], layers: RepeatedLayers, operands: Operands) -> None:
+def _remove_middle_layers(ops: Sequence[ir.Operation], layers: RepeatedLayers, operands: Operands) -> None:
     """Take the layers between out of a module, and have their readers read their likes."""
     last = len(ops) - 1
     for index, (op, sources) in enumerate(zip(ops, operands, strict=True)):
-        place = layers.places[index]
-        if layers.is_between(place):
+        position = layers.positions[index]
+        if layers.is_between(position):
             continue
         for slot, source in enumerate(sources):
-            if source >= 0 and layers.is_between(layers.places[source]):
-                like = _like(layers, source) if index == last or place is None else stand_in(layers, source, place.layer)
+            if source >= 0 and layers.is_between(layers.positions[source]):
+                like = _find_like(layers, source) if index == last or position is None else find_stand_in(layers, source, position.layer)
                 op.operands[slot] = ops[like].results[ir.OpResult(op.operands[slot]).result_number]
     for index in range(last, -1, -1):
-        if layers.is_between(layers.places[index]):
+        if layers.is_between(layers.positions[index]):
             ops[index].erase()
 
 
-def _like(layers: RepeatedLayers, index: int) -> int:
+def _find_like(layers: RepeatedLayers, index: int) -> int:
     """The operation that stands for one between: its like in the layer before them; any other stands for itself."""
-    place = layers.places[index]
-    return layers.at(place, layers.first - 1) if place is not None and layers.is_between(place) else index
+    position = layers.positions[index]
+    return layers.operation_at(position, layers.first - 1) if position is not None and layers.is_between(position) else index
 
 
-def _same(layers: RepeatedLayers, stay: Iterable[int]) -> tuple[_Numbers, ...]:
+def _group_alike(layers: RepeatedLayers, stay: Iterable[int]) -> tuple[_Numbers, ...]:
     """The likes of each operation in the layers that stay next to those between."""
-    places = (layers.places[index] for index in stay)
-    near = (each for each in places if each is not None and each.layer == layers.first - 1)
-    beside = (*range(layers.first - KEPT + 1, layers.first), *range(layers.last, layers.last + KEPT - 1))
-    return tuple(tuple(layers.at(place, layer) for layer in beside) for place in near)
+    positions = (layers.positions[index] for index in stay)
+    near = (each for each in positions if each is not None and each.layer == layers.first - 1)
+    beside = (*range(layers.first - KEPT_LAYERS + 1, layers.first), *range(layers.last, layers.last + KEPT_LAYERS - 1))
+    return tuple(tuple(layers.operation_at(position, layer) for layer in beside) for position in near)
 
 
 def _argument_pairs(layers: RepeatedLayers, structure: Structure) -> _Pairs:
     """Arguments that operations between read, and those that their likes read."""
     found = set()
     for index, op in enumerate(structure.ops):
-        if (like := _like(layers, index)) != index:
+        if (like := _find_like(layers, index)) != index:
             pairs = zip(op.operands, structure.ops[like].operands, strict=True)
             found |= {(one, two) for one, two in pairs if one != two and structure.values[one].born < 0}
     return tuple((structure.values[one].result, structure.values[two].result) for one, two in sorted(found))
@@ -156,13 +158,13 @@ def _argument_pairs(layers: RepeatedLayers, structure: Structure) -> _Pairs:
 
 def _result_pairs(layers: RepeatedLayers, returned: Sequence[int]) -> _Pairs | None:
     """Results that operations between make, and those that their likes make; `None` if some are returned and their likes are not."""
-    places: dict[int, list[int]] = defaultdict(list)
-    for place, index in enumerate(returned):
-        places[index].append(place)
+    positions: dict[int, list[int]] = defaultdict(list)
+    for position, index in enumerate(returned):
+        positions[index].append(position)
     found: list[tuple[int, int]] = []
-    for index, mine in places.items():
-        if index >= 0 and (like := _like(layers, index)) != index:
-            if len(mine) != len(places.get(like, ())):
+    for index, mine in positions.items():
+        if index >= 0 and (like := _find_like(layers, index)) != index:
+            if len(mine) != len(positions.get(like, ())):
                 return None
-            found += zip(mine, places[like], strict=True)
+            found += zip(mine, positions[like], strict=True)
     return tuple(found)

@@ -16,15 +16,15 @@ from workbench.core.selectors import selects
 from workbench.errors import PartitionError
 from workbench.plan.plan import Plan
 from workbench.propagation.carried import close_arguments, close_carried
-from workbench.propagation.module.calls import CALL, numbered, operations_called, scope_in_call, separate_calls
+from workbench.propagation.module.calls import CALL, number_operations_and_calls, operations_called, scope_in_call, separate_calls
 from workbench.propagation.module.context import declare_mesh, main_function, module_bytes, parse_module, run_passes
 from workbench.propagation.module.inline import inline_calls
 from workbench.propagation.module.operations import CONTROL_FLOW, operations_below
-from workbench.propagation.module.source_meshes import verify_own_axes
-from workbench.propagation.module.statements import annotate, insert_statements
+from workbench.propagation.module.source_meshes import verify_source_axes
+from workbench.propagation.module.statements import annotate_main, insert_statements
 from workbench.propagation.placements import argument_placements
 from workbench.propagation.program import place_of
-from workbench.propagation.propagate import refused
+from workbench.propagation.propagate import refusal_error
 
 OPERATION, CALLED = "wb", "wc"  # what the names of operations, and of calls, begin with, for XLA's partitioner
 
@@ -47,39 +47,40 @@ def write_layout(module: ir.Module, plan: Plan) -> None:
     """
     with module.context, ir.Location.unknown():
         _verify_mesh(module, plan.mesh)
-        _settle_calls(module, plan.layout)
-        _write(module, plan)
+        _prepare_calls(module, plan.layout)
+        _write_statements(module, plan)
 
 
 def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
     """The program as XLA's partitioner is given it, in MLIR's bytecode: with the plan's mesh and layout, and with names that its operations
     can be told by in whatever is made of it (`spmd.collectives.operations_named`).
 
-    An operation is named `wb<number>` and a call `wc<number>` (`calls.numbered`); XLA puts the names of calls before those of what they
-    call. The numbers of such a name add up to the operation's place in the program as traced (`structure.Op.position`).
+    An operation is named `wb<number>` and a call `wc<number>` (`calls.number_operations_and_calls`); XLA puts the names of calls
+    before those of what they call. The numbers of such a name add up to the operation's place in the program as traced
+    (`structure.Op.position`).
     `compiles`: as a compiler is given it that goes on to kernels and memory: the state's memory is the results', and each operation has
     its scope and its lines, too (`wb<number>/jit(step)/mlp/dot_general`).
     Of the program, `lowered`, `carried` and the tensors are read, and nothing is called. Raises `PartitionError` with Shardy's words.
     """
     module = parse_module(plan.program.lowered)
     with module.context, ir.Location.unknown():
-        _settle_calls(module, plan.layout)
-        own = list(numbered(module.operation))
-        verify_own_axes(module.operation, plan.mesh, is_manual=any(op.name == "sdy.manual_computation" for op, _ in own))
+        _prepare_calls(module, plan.layout)
+        numbered_ops = list(number_operations_and_calls(module.operation))
+        verify_source_axes(module.operation, plan.mesh, is_manual=any(op.name == "sdy.manual_computation" for op, _ in numbered_ops))
         declare_mesh(module.operation, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
         try:
-            _write(module, plan)
+            _write_statements(module, plan)
         except ir.MLIRError as error:
-            raise refused(str(error)) from error
+            raise refusal_error(str(error)) from error
         if compiles:
             _donate(main_function(module.operation), plan.program.carried)
-        for op, number in own:
+        for op, number in numbered_ops:
             name = f"{CALLED if op.name == CALL else OPERATION}{number}"
-            op.location = _located(op, name) if compiles else ir.Location.name(name)
+            op.location = _prefix_location(op, name) if compiles else ir.Location.name(name)
     return module_bytes(module)
 
 
-def _settle_calls(module: ir.Module, layout: Layout) -> None:
+def _prepare_calls(module: ir.Module, layout: Layout) -> None:
     """A statement is about an operation in one call; and propagation by priorities, where it is run here, is so in one function."""
     if _propagates_here(layout):
         inline_calls(module.operation)
@@ -95,19 +96,19 @@ def _donate(main: ir.Operation, carried: Iterable[tuple[int, int]]) -> None:
     main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in given])
 
 
-def _located(op: ir.Operation, name: str) -> ir.Location:
+def _prefix_location(op: ir.Operation, name: str) -> ir.Location:
     """The operation's own location, with this before its name."""
     scope = scope_in_call(op)
     lines = op.location.child_loc if isinstance(op.location, ir.NameLoc) else None
     return ir.Location.name(f"{name}/{scope}" if scope else name, lines)
 
 
-def _write(module: ir.Module, plan: Plan) -> None:
+def _write_statements(module: ir.Module, plan: Plan) -> None:
     main = main_function(module.operation)
-    annotate(main, plan, keep=True)
+    annotate_main(main, plan, keep=True)
     called = list(operations_called(module.operation)) if _has_places(plan.layout) else []
     places = [place_of(op, scope) for op, scope in called]
-    insert_statements(main, [op for op, _ in called], plan, lambda pattern, rank: _find(places, pattern, rank))
+    insert_statements(main, [op for op, _ in called], plan, lambda pattern, rank: _find_operations(places, pattern, rank))
     if not all(each.is_closed for each in plan.argument_shardings):
         lies = argument_placements(plan)
         close_arguments(main, plan, lies)
@@ -134,7 +135,7 @@ def _propagates_here(layout: Layout) -> bool:
     return has_some and jax.__version_info__ >= _DROPS_PRIORITIES
 
 
-def _find(places: list[_Place], pattern: str, rank: int | None) -> Iterable[int]:
+def _find_operations(places: list[_Place], pattern: str, rank: int | None) -> Iterable[int]:
     """As `selectors.operations_at` finds them among a program's operations."""
     named = {i for i, (path, source, of) in enumerate(places) if of >= 0 and rank in (None, of) and selects(pattern, path, source)}
     return (i for i in sorted(named) if not (i + 1 in named and places[i + 1][0] == places[i][0]))

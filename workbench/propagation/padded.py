@@ -16,7 +16,7 @@ from workbench.reports.padding import Padding
 _NO_VALUES = ("constant", "data_flow_edge", "return")
 
 
-class _Made(NamedTuple):
+class _PaddedValue(NamedTuple):
     """Values that are alike, and the arithmetic of one device for one of them."""
 
     operation: Operation
@@ -26,16 +26,16 @@ class _Made(NamedTuple):
 
 def padding_list(plan: Plan, partitioned: Propagated) -> tuple[Padding, ...]:
     """By wasted bytes of all of them, the most first. Scalars' and mask's padding counts as any other's."""
-    uneven = _uneven(plan, partitioned)
+    uneven = _find_uneven(plan, partitioned)
     if not uneven:
         return ()
     structure = partitioned.structure
-    counts: Counter[_Made] = Counter()
+    counts: Counter[_PaddedValue] = Counter()
     for number, (operation, op) in enumerate(zip(plan.program.operations, structure.ops, strict=True)):
         dims = partitioned.dims[op.results[0]] if op.results and operation.kind not in _NO_VALUES else None
         if dims is not None and (operation.shape, id(dims)) in uneven:
-            counts[_Made(operation, dims, partitioned.local_flops.get(number, 0))] += structure.regions[op.region].times
-    found = [padding for made, count in counts.items() for padding in _paddings(made, count, plan)]
+            counts[_PaddedValue(operation, dims, partitioned.local_flops.get(number, 0))] += structure.regions[op.region].times
+    found = [padding for padded_value, count in counts.items() for padding in _list_paddings(padded_value, count, plan)]
     merged: dict[Padding, int] = {}
     for each in found:
         key = replace(each, count=1)
@@ -44,11 +44,11 @@ def padding_list(plan: Plan, partitioned: Propagated) -> tuple[Padding, ...]:
     return tuple(sorted(listed, key=lambda each: (-each.wasted_bytes * each.count, each.path, each.dim)))
 
 
-def _uneven(plan: Plan, partitioned: Propagated) -> set[tuple[tuple[int, ...], int]]:
+def _find_uneven(plan: Plan, partitioned: Propagated) -> set[tuple[tuple[int, ...], int]]:
     """What is padded, as shapes and placements. Equal placements are one object for the most part, told by its `id`, for hashing them is
     slow: few are looked at, however long the program is."""
     structure, dims = partitioned.structure, partitioned.dims
-    lies = list(map(dims.__getitem__, structure.firsts))
+    lies = list(map(dims.__getitem__, structure.first_results))
     known = dict(zip(zip(structure.shapes, map(id, lies), strict=True), lies, strict=True))
     return {key for key, each in known.items() if each is not None and any(each) and _is_uneven(key[0], each, plan)}
 
@@ -57,12 +57,12 @@ def _is_uneven(shape: tuple[int, ...], dims: Dims, plan: Plan) -> bool:
     return any(size % math.prod(axis_size(axis, plan.mesh) for axis in axes) for size, axes in zip(shape, dims, strict=True))
 
 
-def _paddings(made: _Made, count: int, plan: Plan) -> list[Padding]:
-    operation, mesh = made.operation, plan.mesh
-    local = math.prod(local_shape(operation.shape, made.dims, mesh))
+def _list_paddings(padded_value: _PaddedValue, count: int, plan: Plan) -> list[Padding]:
+    operation, mesh = padded_value.operation, plan.mesh
+    local = math.prod(local_shape(operation.shape, padded_value.dims, mesh))
     size_of = itemsize(operation.dtype)
     found = []
-    for dim, size, axes in zip(operation.dims, operation.shape, made.dims, strict=True):
+    for dim, size, axes in zip(operation.dims, operation.shape, padded_value.dims, strict=True):
         parts = math.prod(axis_size(axis, mesh) for axis in axes)
         if size % parts:
             slots = -(-size // parts) * parts
@@ -73,7 +73,7 @@ def _paddings(made: _Made, count: int, plan: Plan) -> list[Padding]:
                 operation.kind,
                 operation.shape,
                 operation.dtype,
-                Sharding(made.dims),
+                Sharding(padded_value.dims),
                 dim,
                 size,
                 tuple(map(base_axis, axes)),
@@ -81,8 +81,8 @@ def _paddings(made: _Made, count: int, plan: Plan) -> list[Padding]:
                 count,
                 math.ceil(local * size_of),
                 round(local * wasted * size_of),
-                made.flops,
-                round(made.flops * wasted),
+                padded_value.flops,
+                round(padded_value.flops * wasted),
             )
             found.append(padded)
     return found

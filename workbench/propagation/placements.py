@@ -14,7 +14,7 @@ from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.statements import result_shardings
 
 
-def placed(requests: Sequence[Sharding], found: Sequence[Dims | None]) -> tuple[Sharding, ...]:
+def close_shardings(requests: Sequence[Sharding], found: Sequence[Dims | None]) -> tuple[Sharding, ...]:
     """Each wish as it is fulfilled: closed, without priorities; what is a partial sum stays one."""
     return tuple(
         requested
@@ -24,16 +24,16 @@ def placed(requests: Sequence[Sharding], found: Sequence[Dims | None]) -> tuple[
     )
 
 
-def arguments_placed(plan: Plan, partitioned: Propagated) -> tuple[Sharding, ...]:
+def read_argument_placements(plan: Plan, partitioned: Propagated) -> tuple[Sharding, ...]:
     """Where the arguments of a partitioned plan lie."""
-    return placed(plan.argument_shardings, [partitioned.dims[value] for value in partitioned.structure.arguments])
+    return close_shardings(plan.argument_shardings, [partitioned.dims[value] for value in partitioned.structure.arguments])
 
 
 def argument_placements(plan: Plan) -> tuple[Sharding, ...]:
     """Where the arguments of a plan lie; it is propagated only if it leaves one open."""
     if all(each.is_closed for each in plan.argument_shardings):
-        return placed(plan.argument_shardings, [None] * len(plan.argument_shardings))
-    return _propagated(plan)[0]
+        return close_shardings(plan.argument_shardings, [None] * len(plan.argument_shardings))
+    return _propagate_placements(plan)[0]
 
 
 def result_placements(plan: Plan) -> dict[int, Sharding]:
@@ -41,7 +41,7 @@ def result_placements(plan: Plan) -> dict[int, Sharding]:
     requests = result_shardings(plan)
     if all(each.is_plain for each in requests.values()):
         return requests
-    arguments, results = _propagated(plan)
+    arguments, results = _propagate_placements(plan)
     becomes = dict(plan.program.carried)
     return {
         i: arguments[becomes[i]] if i in becomes else replace(results[i], unreduced=requested.unreduced)
@@ -50,6 +50,6 @@ def result_placements(plan: Plan) -> dict[int, Sharding]:
 
 
 @kept_with_program(50)
-def _propagated(plan: Plan) -> tuple[tuple[Sharding, ...], tuple[Sharding, ...]]:
+def _propagate_placements(plan: Plan) -> tuple[tuple[Sharding, ...], tuple[Sharding, ...]]:
     partitioned = partition(plan)
-    return arguments_placed(plan, partitioned), tuple(map(Sharding, partitioned.results))
+    return read_argument_placements(plan, partitioned), tuple(map(Sharding, partitioned.results))

@@ -60,7 +60,7 @@ def prepare_program(
 
 
 @kept_with_program(1000)
-def prepared(program: Program) -> Prepared:
+def load_prepared(program: Program) -> Prepared:
     """The program's module and structure, parsed once."""
     parsed = parse_module(program.module)
     return Prepared(parsed, read_structure(parsed))
@@ -68,7 +68,7 @@ def prepared(program: Program) -> Prepared:
 
 def structure_of(program: Program) -> Structure:
     """What Shardy's answer is read against."""
-    return prepared(program).structure
+    return load_prepared(program).structure
 
 
 def _path_of(op: ir.Operation, scope: str = "") -> str:

@@ -10,15 +10,15 @@ from jax.extend.mlir import ir
 from workbench.core.selectors import operations_at
 from workbench.errors import PartitionError
 from workbench.plan.plan import Plan
-from workbench.propagation.backends.dots import plan_products
-from workbench.propagation.carried import bring_back
-from workbench.propagation.layers import shortened
-from workbench.propagation.module.boundaries import follow_results, forget_rules, keep_apart, reduce_results
+from workbench.propagation.backends.dots import insert_dot_reshards
+from workbench.propagation.carried import reshard_carried_results
+from workbench.propagation.layers import shorten_program
+from workbench.propagation.module.boundaries import drop_reshard_rules, insert_barriers, reduce_results, reshard_elementwise_operands
 from workbench.propagation.module.context import declare_mesh, main_function, run_passes
 from workbench.propagation.module.operations import operations_below
-from workbench.propagation.module.source_meshes import verify_own_axes
-from workbench.propagation.module.statements import annotate, insert_statements, lift_barriers, result_shardings
-from workbench.propagation.program import prepared
+from workbench.propagation.module.source_meshes import verify_source_axes
+from workbench.propagation.module.statements import annotate_main, insert_statements, lift_barriers, result_shardings
+from workbench.propagation.program import load_prepared
 from workbench.propagation.structure.structure import Structure
 from workbench.propagation.variadic import has_variadic_reduces, reduce_variadic
 
@@ -44,19 +44,19 @@ _LOWERING = "func.func(sdy-reshard-to-collectives)"
 
 def propagate(plan: Plan) -> ir.Operation:
     """The plan's module with a sharding on every value and explicit collectives. Raises `PartitionError` with Shardy's words."""
-    source, structure = prepared(plan.program)
+    source, structure = load_prepared(plan.program)
     with source.context, ir.Location.unknown():
-        verify_own_axes(source.operation, plan.mesh, is_manual="sdy.manual_computation" in structure.kinds)
-        passes = list(_passes(plan, structure))
+        verify_source_axes(source.operation, plan.mesh, is_manual="sdy.manual_computation" in structure.kinds)
+        passes = list(_select_passes(plan, structure))
         try:
             if (module := _propagate_layers(plan, passes)) is not None:
                 _make_explicit(module, passes[passes.index(_INSERTING) :], structure)
                 return module
-            module = _annotated(source.operation, plan)
+            module = _annotate_copy(source.operation, plan)
             insert_constraints(main_function(module), plan)
-            _run(module, passes, plan, structure)
+            _run_passes(module, passes, plan, structure)
         except ir.MLIRError as error:
-            raise refused(str(error)) from error
+            raise refusal_error(str(error)) from error
     return module
 
 
@@ -65,95 +65,95 @@ def annotated_module(plan: Plan) -> ir.Operation:
 
     Raises `PartitionError` with Shardy's words.
     """
-    source, structure = prepared(plan.program)
+    source, structure = load_prepared(plan.program)
     with source.context, ir.Location.unknown():
-        verify_own_axes(source.operation, plan.mesh, is_manual="sdy.manual_computation" in structure.kinds)
+        verify_source_axes(source.operation, plan.mesh, is_manual="sdy.manual_computation" in structure.kinds)
         try:
-            module = _annotated(source.operation, plan)
+            module = _annotate_copy(source.operation, plan)
             insert_constraints(main_function(module), plan)
         except ir.MLIRError as error:
-            raise refused(str(error)) from error
+            raise refusal_error(str(error)) from error
     return module
 
 
 def propagating_passes(plan: Plan) -> tuple[str, ...]:
     """The passes that lead a plan's module to where every value has its sharding."""
-    passes = _passes(plan, prepared(plan.program).structure)
+    passes = _select_passes(plan, load_prepared(plan.program).structure)
     return passes[: passes.index(_PROPAGATING) + 1]
 
 
-def refused(words: str) -> PartitionError:
+def refusal_error(words: str) -> PartitionError:
     """Shardy's own complaint, without the IR it prints below it."""
     first = next((line for line in words.splitlines() if "error" in line), words[:200])
     return PartitionError(f"Shardy refuses this plan: {first.strip()}", ["remove the last constraint", "report it: this is a bug"])
 
 
-def _annotated(source: ir.Operation, plan: Plan) -> ir.Operation:
+def _annotate_copy(source: ir.Operation, plan: Plan) -> ir.Operation:
     """A copy of the prepared module with the plan's mesh, its arguments and results placed."""
     module = source.clone()
     declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
-    annotate(main_function(module), plan)
+    annotate_main(main_function(module), plan)
     return module
 
 
 def _propagate_layers(plan: Plan, passes: list[str]) -> ir.Operation | None:
     """The module as it stands before reshards are inserted, from a program without the layers that are like others; `None` if the plan or
     what comes of it tells layers apart."""
-    if _INSERTING not in passes or (short := shortened(plan.program)) is None or not short.serves(plan):
+    if _INSERTING not in passes or (short := shorten_program(plan.program)) is None or not short.is_valid_for(plan):
         return None
-    few = _annotated(short.few, plan)
+    few = _annotate_copy(short.few, plan)
     run_passes(few, ",".join(passes[: passes.index(_INSERTING)]))
     whole = short.whole.clone()
     declare_mesh(whole, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
     main = main_function(whole)
-    if (ops := short.tell(main, main_function(few))) is None:
+    if (ops := short.transfer_shardings(main, main_function(few))) is None:
         return None
-    bring_back(main, plan)
-    plan_products(main, ops, prepared(plan.program).structure, plan.mesh)
+    reshard_carried_results(main, plan)
+    insert_dot_reshards(main, ops, load_prepared(plan.program).structure, plan.mesh)
     return whole
 
 
-def _run(module: ir.Operation, passes: list[str], plan: Plan, structure: Structure) -> None:
+def _run_passes(module: ir.Operation, passes: list[str], plan: Plan, structure: Structure) -> None:
     """Run the passes, with a stop before reshards are inserted, and one before they become collectives (`_make_explicit`): reshards follow
     each other at constraints and barriers, if these say anything."""
-    is_constrained, speaks = any("constraint" in each for each in passes), _speaks(plan, structure)
+    is_constrained, has_statements = any("constraint" in each for each in passes), _has_statements(plan, structure)
     inserting = passes.index(_INSERTING)
     run_passes(module, ",".join(passes[:inserting]))
     main = main_function(module)
-    if speaks:
+    if has_statements:
         lift_barriers(main)
     ops = list(operations_below(main))
     if is_constrained:
-        forget_rules(ops)
-    if speaks:
-        follow_results(ops)
+        drop_reshard_rules(ops)
+    if has_statements:
+        reshard_elementwise_operands(ops)
         reduce_results(main, result_shardings(plan))
-    bring_back(main, plan)
-    plan_products(main, ops, structure, plan.mesh)
-    _make_explicit(module, passes[inserting:], structure, speaks=speaks)
+    reshard_carried_results(main, plan)
+    insert_dot_reshards(main, ops, structure, plan.mesh)
+    _make_explicit(module, passes[inserting:], structure, has_statements=has_statements)
 
 
-def _make_explicit(module: ir.Operation, passes: list[str], structure: Structure, *, speaks: bool = False) -> None:
+def _make_explicit(module: ir.Operation, passes: list[str], structure: Structure, *, has_statements: bool = False) -> None:
     """Run the passes that insert reshards and make collectives of them, with a stop between the two where there is anything to do."""
     is_variadic = has_variadic_reduces(structure)
-    if not (is_variadic or speaks):
+    if not (is_variadic or has_statements):
         run_passes(module, ",".join(passes))
         return
     lowering = passes.index(_LOWERING)
     run_passes(module, ",".join(passes[:lowering]))
     if is_variadic:
         reduce_variadic(main_function(module))
-    if speaks:
-        keep_apart(main_function(module))
+    if has_statements:
+        insert_barriers(main_function(module))
     run_passes(module, ",".join(passes[lowering:]))
 
 
-def _speaks(plan: Plan, structure: Structure) -> bool:
+def _has_statements(plan: Plan, structure: Structure) -> bool:
     """Whether the plan or the function constrains a value; what stands open before a loop does not."""
-    return bool(plan.layout.constraints or plan.layout.barriers) or structure.constrains
+    return bool(plan.layout.constraints or plan.layout.barriers) or structure.has_constraints
 
 
-def _passes(plan: Plan, structure: Structure) -> tuple[str, ...]:
+def _select_passes(plan: Plan, structure: Structure) -> tuple[str, ...]:
     """All passes, or those with anything to do: the rest walk the whole program to find nothing."""
     constrained = plan.layout.constraints or plan.layout.barriers or "sdy.sharding_constraint" in structure.kinds
     return _PASSES if constrained else tuple(each for each in _PASSES if "constraint" not in each)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-FEWEST = 12  # layers that are worth it
-KEPT = 3  # layers at either end that stay: what comes before and behind may reach into them
+FEWEST_LAYERS = 12  # layers that are worth it
+KEPT_LAYERS = 3  # layers at either end that stay: what comes before and behind may reach into them
 
 Operands = Sequence[Sequence[int]]  # of each operation: those that make its operands; negative for an argument
 _PERIODS = 64  # periods that are tried, the most frequent first
@@ -54,16 +54,16 @@ class RepeatedLayers(NamedTuple):
     runs: tuple[Run, ...]
     first: int
     last: int
-    places: tuple[LayerPosition | None, ...]  # of every operation; `None` outside of the runs
+    positions: tuple[LayerPosition | None, ...]  # of every operation; `None` outside of the runs
 
-    def at(self, place: LayerPosition, layer: int) -> int:
-        """The operation that stands in another layer as the one at `place` does in its own."""
-        run = self.runs[place.run]
-        return run.start + (layer - run.shift) * run.slope * run.period + place.offset
+    def operation_at(self, position: LayerPosition, layer: int) -> int:
+        """The operation that stands in another layer as the one at `position` does in its own."""
+        run = self.runs[position.run]
+        return run.start + (layer - run.shift) * run.slope * run.period + position.offset
 
-    def is_between(self, place: LayerPosition | None) -> bool:
+    def is_between(self, position: LayerPosition | None) -> bool:
         """Whether an operation is of a layer that is like the one before it, and like the one behind."""
-        return place is not None and self.first <= place.layer < self.last
+        return position is not None and self.first <= position.layer < self.last
 
 
 def find_layers(kinds: Sequence[int], operands: Operands) -> RepeatedLayers | None:
@@ -71,15 +71,15 @@ def find_layers(kinds: Sequence[int], operands: Operands) -> RepeatedLayers | No
     differently."""
     if not (runs := _find_runs(np.asarray(kinds))):
         return None
-    aligned = _align(runs, operands)
-    first, last = max(run.layers[0] for run in aligned) + KEPT, min(run.layers[1] for run in aligned) - KEPT + 1
-    places: list[LayerPosition | None] = [None] * len(kinds)
+    aligned = _align_runs(runs, operands)
+    first, last = max(run.layers[0] for run in aligned) + KEPT_LAYERS, min(run.layers[1] for run in aligned) - KEPT_LAYERS + 1
+    positions: list[LayerPosition | None] = [None] * len(kinds)
     for number, run in enumerate(aligned):
         for index in range(run.start, run.stop):
             block, offset = divmod(index - run.start, run.period)
-            places[index] = LayerPosition(number, run.slope * block + run.shift, offset)
-    layers = RepeatedLayers(tuple(aligned), first, last, tuple(places))
-    return layers if last - first >= FEWEST - 2 * KEPT and _are_alike(layers, operands) else None
+            positions[index] = LayerPosition(number, run.slope * block + run.shift, offset)
+    layers = RepeatedLayers(tuple(aligned), first, last, tuple(positions))
+    return layers if last - first >= FEWEST_LAYERS - 2 * KEPT_LAYERS and _are_alike(layers, operands) else None
 
 
 def _find_runs(kinds: npt.NDArray[np.int64]) -> list[Run]:
@@ -89,7 +89,7 @@ def _find_runs(kinds: npt.NDArray[np.int64]) -> list[Run]:
         same = np.concatenate(([False], kinds[:-period] == kinds[period:], [False]))
         edges = np.flatnonzero(same[1:] != same[:-1])
         for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-            if (blocks := (stop - start) // period + 1) >= FEWEST:
+            if (blocks := (stop - start) // period + 1) >= FEWEST_LAYERS:
                 found.append(Run(start, period, blocks))
     taken = np.zeros(len(kinds), dtype=bool)
     runs = []
@@ -103,22 +103,22 @@ def _find_runs(kinds: npt.NDArray[np.int64]) -> list[Run]:
 def _periods(kinds: npt.NDArray[np.int64]) -> list[int]:
     """How far alike operations lie apart, the most frequent distances first."""
     order = np.argsort(kinds, kind="stable")
-    apart = np.diff(order)[np.diff(kinds[order]) == 0]
-    counts = Counter(apart.tolist())
-    return [period for period, count in counts.most_common(_PERIODS) if count >= FEWEST - 1]
+    distances = np.diff(order)[np.diff(kinds[order]) == 0]
+    counts = Counter(distances.tolist())
+    return [period for period, count in counts.most_common(_PERIODS) if count >= FEWEST_LAYERS - 1]
 
 
-def _align(runs: Sequence[Run], operands: Operands) -> list[Run]:
+def _align_runs(runs: Sequence[Run], operands: Operands) -> list[Run]:
     """The runs that read or are read by the longest one, or by those that do, with the layers of their blocks."""
-    links = _links(runs, operands)
+    reads = _count_block_reads(runs, operands)
     known, waiting = {0: runs[0]}, [0]
     while waiting:
         at = waiting.pop()
-        for (reader, source), ways in links.items():
+        for (reader, source), counts in reads.items():
             if at not in (reader, source) or (reader in known and source in known):
                 continue
             # The reader's block j reads block slope * j + shift of the source.
-            (slope, shift), _ = ways.most_common(1)[0]
+            (slope, shift), _ = counts.most_common(1)[0]
             if at == source:
                 new = runs[reader]._replace(slope=known[at].slope * slope, shift=known[at].slope * shift + known[at].shift)
                 known[reader] = new
@@ -130,7 +130,7 @@ def _align(runs: Sequence[Run], operands: Operands) -> list[Run]:
     return list(known.values())
 
 
-def _links(runs: Sequence[Run], operands: Operands) -> dict[tuple[int, int], Counter[tuple[int, int]]]:
+def _count_block_reads(runs: Sequence[Run], operands: Operands) -> dict[tuple[int, int], Counter[tuple[int, int]]]:
     """By reading run and run that is read: how blocks read blocks, as a line through two neighbours in the middle, and how often so."""
     owner = np.full(len(operands), -1)
     for number, run in enumerate(runs):
@@ -156,30 +156,31 @@ def _are_alike(layers: RepeatedLayers, operands: Operands) -> bool:
 
 
 def _is_alike(layers: RepeatedLayers, operands: Operands, index: int) -> bool:
-    place = layers.places[index]
-    if place is not None and layers.is_between(place):
-        like = operands[layers.at(place, layers.first - 1)]
+    position = layers.positions[index]
+    if position is not None and layers.is_between(position):
+        like = operands[layers.operation_at(position, layers.first - 1)]
         return all(
-            _seen(layers, one, place.layer) == _seen(layers, two, layers.first - 1) for one, two in zip(operands[index], like, strict=True)
+            _relative_position(layers, one, position.layer) == _relative_position(layers, two, layers.first - 1)
+            for one, two in zip(operands[index], like, strict=True)
         )
-    sources = [each for each in operands[index] if each >= 0 and layers.is_between(layers.places[each])]
-    return not sources or (place is not None and all(0 <= stand_in(layers, each, place.layer) < index for each in sources))
+    sources = [each for each in operands[index] if each >= 0 and layers.is_between(layers.positions[each])]
+    return not sources or (position is not None and all(0 <= find_stand_in(layers, each, position.layer) < index for each in sources))
 
 
-def _seen(layers: RepeatedLayers, source: int, layer: int) -> tuple[int, int, int]:
+def _relative_position(layers: RepeatedLayers, source: int, layer: int) -> tuple[int, int, int]:
     """Where an operand comes from, seen from its reader's layer; arguments are all alike here."""
-    if source < 0 or (place := layers.places[source]) is None:
+    if source < 0 or (position := layers.positions[source]) is None:
         return max(source, -1), 0, 0
-    return layers.runs[place.run].start, place.layer - layer, place.offset
+    return layers.runs[position.run].start, position.layer - layer, position.offset
 
 
-def stand_in(layers: RepeatedLayers, source: int, reader: int) -> int:
+def find_stand_in(layers: RepeatedLayers, source: int, reader: int) -> int:
     """What a reader in a layer that stays reads in place of an operation of those between: its like on the other side of them; -1 if
     that is further away than layers stay."""
-    place = layers.places[source]
-    assert place is not None
+    position = layers.positions[source]
+    assert position is not None
     is_behind = reader >= layers.last
-    far = layers.last - 1 - place.layer if is_behind else place.layer - layers.first
-    if far >= KEPT:
+    far = layers.last - 1 - position.layer if is_behind else position.layer - layers.first
+    if far >= KEPT_LAYERS:
         return -1
-    return layers.at(place, layers.first - 1 - far if is_behind else layers.last + far)
+    return layers.operation_at(position, layers.first - 1 - far if is_behind else layers.last + far)

@@ -8,7 +8,7 @@ from workbench.core.sharding import Sharding, axis_size, base_axis
 from workbench.plan.plan import Plan
 from workbench.propagation.collect import Propagated
 from workbench.propagation.collectives import InsertedCollective, sent_bytes
-from workbench.propagation.edges import Edge, classes
+from workbench.propagation.edges import Edge, classify_edge
 from workbench.reports.reshard import Move, Reshard
 
 Seconds = Callable[[list[InsertedCollective]], list[float]]
@@ -19,23 +19,23 @@ def reshard_list(plan: Plan, partitioned: Propagated, seconds_of: Seconds) -> tu
     counts: dict[Reshard, int] = {}
     for edge in partitioned.edges:
         if edge.before != edge.after:
-            found = _reshard(plan, edge, seconds_of)
-            counts[found] = counts.get(found, 0) + _times(edge, partitioned)
+            found = _make_reshard(plan, edge, seconds_of)
+            counts[found] = counts.get(found, 0) + _count_executions(edge, partitioned)
     merged = (replace(each, count=count) for each, count in counts.items())
     return tuple(sorted(merged, key=lambda each: (not each.rematerialises, -each.sent, each.path)))
 
 
-def _times(edge: Edge, partitioned: Propagated) -> int:
+def _count_executions(edge: Edge, partitioned: Propagated) -> int:
     """Executions a step: those of its collectives where XLA says them, for it moves out of a loop what no turn changes."""
-    said = (each.times for each in edge.moves if each.times is not None)
-    return next(said, partitioned.structure.regions[edge.region].times)
+    known_times = (each.times for each in edge.moves if each.times is not None)
+    return next(known_times, partitioned.structure.regions[edge.region].times)
 
 
-def _reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:
+def _make_reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:
     operations, reader = plan.program.operations, plan.program.operations[edge.readers[0]]
     if edge.source is not None:
-        made = operations[edge.source]
-        path, source, dims = made.path, made.source, made.dims if made.shape == edge.shape else ("_",) * len(edge.shape)
+        maker = operations[edge.source]
+        path, source, dims = maker.path, maker.source, maker.dims if maker.shape == edge.shape else ("_",) * len(edge.shape)
     elif edge.argument is not None:
         tensor = plan.program.arguments[edge.argument]
         path, source, dims = tensor.path, "", tensor.dims
@@ -51,15 +51,15 @@ def _reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:
         edge.dtype,
         Sharding(edge.before),
         Sharding(edge.after),
-        classes(edge),
-        tuple(_move(plan, each, seconds) for each, seconds in zip(edge.moves, seconds_of(list(edge.moves)), strict=True)),
+        classify_edge(edge),
+        tuple(_make_move(plan, each, seconds) for each, seconds in zip(edge.moves, seconds_of(list(edge.moves)), strict=True)),
         edge.temporary,
         1,
         edge.argument is not None,
     )
 
 
-def _move(plan: Plan, each: InsertedCollective, seconds: float) -> Move:
+def _make_move(plan: Plan, each: InsertedCollective, seconds: float) -> Move:
     devices = math.prod(axis_size(axis, plan.mesh) for axis in each.axes)
     axes = tuple(dict.fromkeys(map(base_axis, each.axes)))
     return Move(each.kind, axes, each.payload, sent_bytes(each.kind, each.payload, devices), seconds)

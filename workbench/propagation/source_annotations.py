@@ -11,24 +11,27 @@ from workbench.core.source_annotations import ManualRegion, SourceAnnotations, S
 from workbench.propagation.module.attributes import read_annotation, read_annotations
 from workbench.propagation.module.context import declared_mesh, main_function
 from workbench.propagation.module.operations import axes_made_manual, operations_below
-from workbench.propagation.program import prepared
+from workbench.propagation.program import load_prepared
 
 
 @kept_with_program(5)
 def source_annotations(program: Program) -> SourceAnnotations:
     """What the traced function says of shardings by itself."""
-    module, structure = prepared(program)
+    module, structure = load_prepared(program)
     with module.context:
         main = main_function(module.operation)
         mesh = re.findall(r'"([^"]+)"=(\d+)', str(declared_mesh(module.operation).attributes["mesh"]))
-        speaks = structure.kinds & {"sdy.sharding_constraint", "sdy.manual_computation"}
-        ops = list(operations_below(main)) if speaks else []
+        annotating_kinds = structure.kinds & {"sdy.sharding_constraint", "sdy.manual_computation"}
+        ops = list(operations_below(main)) if annotating_kinds else []
         return SourceAnnotations(
-            tuple((name, int(size)) for name, size in mesh), _types(program, main), _constraints(program, ops), _regions(program, ops)
+            tuple((name, int(size)) for name, size in mesh),
+            _read_types(program, main),
+            _read_constraints(program, ops),
+            _read_regions(program, ops),
         )
 
 
-def _types(program: Program, main: ir.Operation) -> tuple[SourceType, ...]:
+def _read_types(program: Program, main: ir.Operation) -> tuple[SourceType, ...]:
     if "arg_attrs" not in main.attributes:
         return ()
     entries = [ir.DictAttr(each) for each in ir.ArrayAttr(main.attributes["arg_attrs"])]
@@ -39,7 +42,7 @@ def _types(program: Program, main: ir.Operation) -> tuple[SourceType, ...]:
     )
 
 
-def _constraints(program: Program, ops: list[ir.Operation]) -> tuple[SourceConstraint, ...]:
+def _read_constraints(program: Program, ops: list[ir.Operation]) -> tuple[SourceConstraint, ...]:
     """Those that say something, alike ones together: all dimensions open say nothing."""
     found: Counter[SourceConstraint] = Counter()
     for operation, op in zip(program.operations, ops, strict=False):
@@ -54,7 +57,7 @@ def _constraints(program: Program, ops: list[ir.Operation]) -> tuple[SourceConst
     )
 
 
-def _regions(program: Program, ops: list[ir.Operation]) -> tuple[ManualRegion, ...]:
+def _read_regions(program: Program, ops: list[ir.Operation]) -> tuple[ManualRegion, ...]:
     return tuple(
         ManualRegion(
             operation.path,

@@ -40,8 +40,8 @@ def _summed_axes(op: ir.Operation, reader: ShardingReader) -> tuple[str, ...]:
     rule = rule_of(op)
     if rule is None:
         return ()
-    placed = zip(reader.dims_of(op.operands[0]), rule.operands[0], strict=False)
-    return tuple(axis for axes, factors in placed if set(factors) & set(rule.reduction) for axis in axes)
+    dims_and_factors = zip(reader.dims_of(op.operands[0]), rule.operands[0], strict=False)
+    return tuple(axis for axes, factors in dims_and_factors if set(factors) & set(rule.reduction) for axis in axes)
 
 
 def _insert_all_reduce(op: ir.Operation, result: ir.Value, axes: tuple[str, ...], dims: Dims) -> None:

@@ -25,7 +25,7 @@ from workbench.recipes.axes import choose_axis, verify_divides, verify_unused
 from workbench.recipes.data_parallel import batch_of
 from workbench.recipes.find import batch_dim, expert_dims
 from workbench.recipes.placement import constrain, place_dim
-from workbench.recipes.products import TracedDot, weight_products
+from workbench.recipes.products import TracedDot, find_weight_dots
 from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redundant_edits
 from workbench.recipes.shards import place_examples
 
@@ -69,11 +69,11 @@ def _constrain_tokens(plan: Plan, batch: str, experts: tuple[str, ...]) -> Itera
     inside = {dim: plan.layout.rule(dim) for dim in experts}
     expert_axes = {axis for axes in inside.values() for axis in axes}
     inside[batch] = tuple(axis for axis in plan.layout.rule(batch) if axis not in expert_axes)
-    products = [each for each in weight_products(plan.program, batch) if set(experts) & set(each.weight(batch))]
-    to, back = _producer_chain(plan.program, products[0]), _consumer_chain(plan.program, products[-1])
+    dots = [each for each in find_weight_dots(plan.program, batch) if set(experts) & set(each.weight(batch))]
+    to, back = _producer_chain(plan.program, dots[0]), _consumer_chain(plan.program, dots[-1])
     marked = [[at for at in chain if _is_mirrored(plan.program, at)] for chain in (to, back)]
     to, back = (found if len(found) > 1 else chain for found, chain in zip(marked, (to, back), strict=True))
-    between = [_producer_chain(plan.program, each)[-1] for each in products[1:]]
+    between = [_producer_chain(plan.program, each)[-1] for each in dots[1:]]
     yield from constrain(plan, to[:1], outside)
     yield from constrain(plan, [*to[1:2], *between, *back[:1]], inside)
     yield from constrain(plan, back[1:][-1:], outside)
@@ -86,11 +86,11 @@ def _is_mirrored(program: Program, at: int) -> bool:
     return not moved and any(each.path == f"grad/{path}" and each.dims == dims for each in program.operations[at:])
 
 
-def _producer_chain(program: Program, product: TracedDot) -> list[int]:
+def _producer_chain(program: Program, dot: TracedDot) -> list[int]:
     """The operations that hand a product its tokens unchanged, from the one that makes them on."""
-    structure, tokens = structure_of(program), product.activation(batch_dim(program))
-    side = 0 if product.left == tokens else 1
-    value, found = structure.ops[product.operation_id].operands[side], list[int]()
+    structure, tokens = structure_of(program), dot.activation(batch_dim(program))
+    side = 0 if dot.left == tokens else 1
+    value, found = structure.ops[dot.operation_id].operands[side], list[int]()
     while (made_by := structure.values[value].born) >= 0:
         found.append(made_by)
         if program.operations[made_by].kind not in DATA_MOVEMENT:
@@ -99,10 +99,10 @@ def _producer_chain(program: Program, product: TracedDot) -> list[int]:
     return found[::-1]
 
 
-def _consumer_chain(program: Program, product: TracedDot) -> list[int]:
+def _consumer_chain(program: Program, dot: TracedDot) -> list[int]:
     """The product, and the operations that hand on what it makes unchanged, to the one that is read for more."""
     structure = structure_of(program)
-    found, value = [product.operation_id], structure.ops[product.operation_id].results[0]
+    found, value = [dot.operation_id], structure.ops[dot.operation_id].results[0]
     while True:
         readers = [i for i in range(found[-1] + 1, len(structure.ops)) if value in structure.ops[i].operands]
         moving = [i for i in readers if program.operations[i].kind in DATA_MOVEMENT]

@@ -7,7 +7,7 @@ from workbench.core.program import Program
 from workbench.core.program_cache import kept_with_program
 from workbench.core.tensor import Role, Tensor
 from workbench.recipes.names import DIMS, DimUse, is_named, strip_affixes
-from workbench.recipes.products import UNNAMED, products_in, weight_products
+from workbench.recipes.products import UNNAMED, find_dots, find_weight_dots
 
 
 @kept_with_program(1)
@@ -29,7 +29,7 @@ def sequence_dims(program: Program) -> tuple[str, ...]:
     batch = batch_dim(program)
     inputs = dict.fromkeys(dim for i in program.inputs for dim in program.arguments[i].dims if dim != batch)
     named = tuple(dim for dim in inputs if is_named(dim, DimUse.SEQUENCE))
-    twice = {dim for each in products_in(program) for dim in each.dims if each.dims.count(dim) > 1}
+    twice = {dim for each in find_dots(program) for dim in each.dims if each.dims.count(dim) > 1}
     return named or tuple(dim for dim in inputs if dim in twice)
 
 
@@ -39,7 +39,7 @@ def find_token_mixes(program: Program) -> tuple[int, ...]:
     batch, tokens = batch_dim(program), set(sequence_dims(program))
     return tuple(
         each.operation_id
-        for each in products_in(program)
+        for each in find_dots(program)
         if each.is_forward and batch in each.left and batch in each.right and tokens & set(each.shared) and tokens & set(each.dims)
     )
 
@@ -50,7 +50,7 @@ def expert_dims(program: Program) -> tuple[str, ...]:
     batch = batch_dim(program)
     used = dict.fromkeys(
         dim
-        for each in weight_products(program, batch)
+        for each in find_weight_dots(program, batch)
         for dim in each.weight(batch)
         if not each.is_convolution
         and dim in each.activation(batch)
@@ -70,7 +70,7 @@ def space_dims(program: Program) -> tuple[str, ...]:
     structure, batch = structure_of(program), batch_dim(program)
     inputs = {dim: size for i in program.inputs for dim, size in zip(*_sizes(program.arguments[i]), strict=True) if dim != batch}
     along = {
-        program.operations[each.operation_id].dims[at] for each in products_in(program) for at in structure.ops[each.operation_id].shifted
+        program.operations[each.operation_id].dims[at] for each in find_dots(program) for at in structure.ops[each.operation_id].shifted
     }
     found = [dim for dim in inputs if dim in along or (is_named(dim, DimUse.SPACE) and not is_named(dim, DimUse.SEQUENCE))]
     return tuple(sorted(found, key=lambda dim: -inputs[dim]))
@@ -85,8 +85,8 @@ def width_dims(program: Program) -> tuple[str, ...]:
     """The dimensions of what flows between the blocks (`d_model`), the widest used first: made by some product with a weight and read by
     others, and not of hidden units."""
     hidden, batch = set(hidden_dims(program)), batch_dim(program)
-    read = Counter(dim for each in weight_products(program, batch) for dim in set(each.shared))
-    made = {dim for each in weight_products(program, batch) for dim in each.weight(batch) if dim in each.dims}
+    read = Counter(dim for each in find_weight_dots(program, batch) for dim in set(each.shared))
+    made = {dim for each in find_weight_dots(program, batch) for dim in each.weight(batch) if dim in each.dims}
     return tuple(dim for dim, _ in read.most_common() if dim in made and dim not in hidden)
 
 
@@ -128,9 +128,9 @@ def _rank(dim: str, use: DimUse) -> int:
 def _find_by_use(program: Program, batch: str | None) -> Iterator[str]:
     """Those of most weights first: of queries, keys and values all have the heads, and each its own size of a head. Where no dimension is
     summed over more often than the others there is no width: layers follow each other, and every other one is split."""
-    products = weight_products(program, batch)
-    made = {dim for each in products for dim in each.weight(batch) if dim in each.dims}
-    read = Counter(dim for each in products for dim in each.shared if dim in made)
+    dots = find_weight_dots(program, batch)
+    made = {dim for each in dots for dim in each.weight(batch) if dim in each.dims}
+    read = Counter(dim for each in dots for dim in each.shared if dim in made)
     inputs = {dim for i in program.inputs if batch in program.arguments[i].dims for dim in program.arguments[i].dims}
     ranked = [(dim, count) for dim, count in read.most_common() if dim not in inputs]
     width = ranked[0][0] if len(ranked) > 1 and ranked[0][1] > ranked[1][1] else None
@@ -142,6 +142,6 @@ def _find_by_use(program: Program, batch: str | None) -> Iterator[str]:
 @kept_with_program(1)
 def stacked_dims(program: Program) -> frozenset[str]:
     """The dimensions along which the weights of scanned layers are stacked: weights have them, and no product."""
-    used = {dim for each in products_in(program) for side in (each.left, each.right, each.dims) for dim in side}
+    used = {dim for each in find_dots(program) for side in (each.left, each.right, each.dims) for dim in side}
     state_dims = {dim for i in program.state for dim in program.arguments[i].dims if len(program.arguments[i].dims) > 1}
     return frozenset(state_dims - used)

@@ -49,7 +49,7 @@ class TracedDot(NamedTuple):
 
 
 @kept_with_program(15)
-def products_in(program: Program) -> tuple[TracedDot, ...]:
+def find_dots(program: Program) -> tuple[TracedDot, ...]:
     """All products and convolutions with operands of known names, in order."""
     structure = structure_of(program)
 
@@ -70,9 +70,9 @@ def products_in(program: Program) -> tuple[TracedDot, ...]:
     return tuple(found)
 
 
-def weight_products(program: Program, batch: str | None) -> tuple[TracedDot, ...]:
+def find_weight_dots(program: Program, batch: str | None) -> tuple[TracedDot, ...]:
     """The forward products of an activation and a weight."""
-    return tuple(each for each in products_in(program) if each.is_forward and each.weight(batch))
+    return tuple(each for each in find_dots(program) if each.is_forward and each.weight(batch))
 
 
 @kept_with_program(90)

@@ -23,10 +23,10 @@ from workbench.recipes.axes import choose_axis, verify_divides
 from workbench.recipes.find import batch_dim, hidden_dims, sequence_dims, width_dims
 from workbench.recipes.megatron import tensor_parallel
 from workbench.recipes.placement import constrain
-from workbench.recipes.products import weight_products, with_floats
+from workbench.recipes.products import find_weight_dots, with_floats
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 
-AFTER_THE_PRODUCTS = 1
+AFTER_THE_DOTS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,7 @@ class SequenceParallel(Recipe):
         for each in sequences:
             axes_by_dim[each] = tuple(dict.fromkeys((*plan.layout.rule(each), axis)))
             verify_divides(plan, each, axes_by_dim[each], self.title)
-        constraints = constrain(
-            plan, residual_sums(plan), axes_by_dim, dict.fromkeys(sequences, AFTER_THE_PRODUCTS), hidden_dims(plan.program)
-        )
+        constraints = constrain(plan, residual_sums(plan), axes_by_dim, dict.fromkeys(sequences, AFTER_THE_DOTS), hidden_dims(plan.program))
         return RecipeDraft(drop_redundant_edits(plan, (*split.edits, *constraints)), split.notes, (axis,))
 
 
@@ -67,7 +65,7 @@ def residual_sums(plan: Plan) -> tuple[int, ...]:
     """The ids of the forward additions onto what flows between the blocks: those with the dimensions that a product over heads or hidden
     units makes. Raises `RecipeError` where nothing is added."""
     program, hidden, widths = plan.program, set(hidden_dims(plan.program)), set(width_dims(plan.program))
-    made = [each for each in weight_products(program, batch_dim(program)) if hidden & set(each.shared) and not each.is_convolution]
+    made = [each for each in find_weight_dots(program, batch_dim(program)) if hidden & set(each.shared) and not each.is_convolution]
     stream = {each.dims for each in made if widths & set(each.dims)}
     computed = with_floats(program)
     found = tuple(

@@ -25,7 +25,7 @@ from workbench.recipes.find import stacked_dims, width_dims
 from workbench.recipes.megatron import tensor_parallel
 from workbench.recipes.placement import constrain, is_parameter, is_state, override_arguments
 from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redundant_edits
-from workbench.recipes.sequence_parallel import AFTER_THE_PRODUCTS, residual_sums
+from workbench.recipes.sequence_parallel import AFTER_THE_DOTS, residual_sums
 from workbench.recipes.shards import SHARD_PRIORITY, place_examples
 
 
@@ -79,4 +79,4 @@ def _shard_widths(plan: Plan, width: str, outer: str, inner: str) -> dict[str, S
 
 
 def _constrain_activations(plan: Plan, width: str, axis: str) -> Iterator[Edit]:
-    return constrain(plan, residual_sums(plan), {width: (axis,)}, {width: AFTER_THE_PRODUCTS})
+    return constrain(plan, residual_sums(plan), {width: (axis,)}, {width: AFTER_THE_DOTS})

@@ -68,7 +68,7 @@ class Origin:
     """
 
     kind: str
-    point: AxisOnDim
+    axis_on_dim: AxisOnDim
     path: str
     statement: str
     source: str = ""
@@ -76,7 +76,7 @@ class Origin:
 
     @property
     def axis(self) -> str:
-        return self.point.axis
+        return self.axis_on_dim.axis
 
     def __str__(self) -> str:
         words = f"`{self.statement}`" if self.statement else self.kind
@@ -100,7 +100,7 @@ class AxisPropagation(NamedTuple):
     direction: str
 
     @property
-    def point(self) -> AxisOnDim:
+    def axis_on_dim(self) -> AxisOnDim:
         """What was reached."""
         return AxisOnDim(self.target, self.target_dim, self.axis)
 
@@ -112,7 +112,7 @@ class PropagationStep(NamedTuple):
     over: str
     kind: str
     line: str
-    moves: tuple[AxisPropagation, ...]
+    axis_propagations: tuple[AxisPropagation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Explanation:
       other can.
     """
 
-    point: AxisOnDim
+    axis_on_dim: AxisOnDim
     origin: Origin
     path: tuple[AxisPropagation, ...]
     lost: tuple[RejectedAxis, ...]
@@ -173,13 +173,13 @@ class Propagation:
 
     **Invariants**
 
-    - `moves` are in the order of their steps, 1, 2, ...; what a move hands on was there before its step.
+    - `axis_propagations` are in the order of their steps, 1, 2, ...; what a move hands on was there before its step.
     - Every axis of every site's sharding has an origin and a path to it.
     - `one[v]` is the number that value `v` goes by: what a loop hands round, and the like, is one value (Shardy Y17).
     """
 
-    sites: tuple[ShardedValue, ...]
-    moves: tuple[AxisPropagation, ...]
+    values: tuple[ShardedValue, ...]
+    axis_propagations: tuple[AxisPropagation, ...]
     origins: Mapping[AxisOnDim, Origin]  # what stood there before the first step
     one: tuple[int, ...]
     find_rejections: "Callable[[Propagation, int], tuple[RejectedAxis, ...]]" = field(repr=False)
@@ -191,10 +191,13 @@ class Propagation:
     def steps(self) -> tuple[PropagationStep, ...]:
         """All steps, from step 1; before it stands what was written by hand."""
         grouped: dict[int, list[AxisPropagation]] = {}
-        for move in self.moves:
-            grouped.setdefault(move.step, []).append(move)
+        for propagation in self.axis_propagations:
+            grouped.setdefault(propagation.step, []).append(propagation)
         return tuple(
-            PropagationStep(number, moves[0].over, moves[0].kind, moves[0].line, tuple(moves)) for number, moves in grouped.items()
+            PropagationStep(
+                number, axis_propagations[0].over, axis_propagations[0].kind, axis_propagations[0].line, tuple(axis_propagations)
+            )
+            for number, axis_propagations in grouped.items()
         )
 
     @cached_property
@@ -205,8 +208,8 @@ class Propagation:
     @cached_property
     def _arrivals(self) -> Mapping[AxisOnDim, AxisPropagation]:
         found: dict[AxisOnDim, AxisPropagation] = {}
-        for move in self.moves:
-            found.setdefault(move.point, move)
+        for propagation in self.axis_propagations:
+            found.setdefault(propagation.axis_on_dim, propagation)
         return found
 
     def find(self, pattern: str) -> tuple[int, ...]:
@@ -214,17 +217,26 @@ class Propagation:
 
         Raises `PropagationError` with the nearest name if there is none.
         """
-        named = [number for number, site in enumerate(self.sites) if site.path == pattern]
-        found = named or [number for number, site in enumerate(self.sites) if site.path and selects(pattern, site.path, site.source)]
+        named = [number for number, sharded_value in enumerate(self.values) if sharded_value.path == pattern]
+        found = named or [
+            number
+            for number, sharded_value in enumerate(self.values)
+            if sharded_value.path and selects(pattern, sharded_value.path, sharded_value.source)
+        ]
         if not found and is_line(pattern):
-            raise PropagationError(*unknown_line(pattern, ((site.path, site.source) for site in self.sites)))
+            raise PropagationError(*unknown_line(pattern, ((sharded_value.path, sharded_value.source) for sharded_value in self.values)))
         if not found:
-            raise PropagationError(*unknown_name("value", pattern, dict.fromkeys(site.path for site in self.sites if site.path)))
-        return tuple(sorted(found, key=lambda number: self.sites[number].role == "value"))
+            raise PropagationError(
+                *unknown_name("value", pattern, dict.fromkeys(sharded_value.path for sharded_value in self.values if sharded_value.path))
+            )
+        return tuple(sorted(found, key=lambda number: self.values[number].role == "value"))
 
     @cached_property
     def _numbers(self) -> Mapping[tuple[str, str, tuple[int, ...], Sharding], int]:
-        return {(site.path, site.kind, site.shape, site.computed): i for i, site in reversed(tuple(enumerate(self.sites)))}
+        return {
+            (sharded_value.path, sharded_value.kind, sharded_value.shape, sharded_value.computed): i
+            for i, sharded_value in reversed(tuple(enumerate(self.values)))
+        }
 
     def number(self, path: str, kind: str, shape: tuple[int, ...], sharding: Sharding) -> int | None:
         """The number of a `placement.Value`, a `graph.GraphNode` or an argument (kind `input`), the first of alike ones; `None` if the
@@ -233,40 +245,41 @@ class Propagation:
 
     def axis(self, value: int, dim: int, axis: str) -> Explanation:
         """Why `axis` splits dimension `dim` of a value. Raises `PropagationError` if it does not."""
-        point = AxisOnDim(self.one[value], dim, axis)
-        site = self.sites[value]
-        if not 0 <= dim < len(site.shape) or axis not in (site.sharding.dims[dim] or ()):
+        axis_on_dim = AxisOnDim(self.one[value], dim, axis)
+        sharded_value = self.values[value]
+        if not 0 <= dim < len(sharded_value.shape) or axis not in (sharded_value.sharding.dims[dim] or ()):
             raise PropagationError(
-                f"`{axis}` does not split dimension {dim} of `{site.path}`, which lies as {site.sharding}.", ["ask about an axis it has"]
+                f"`{axis}` does not split dimension {dim} of `{sharded_value.path}`, which lies as {sharded_value.sharding}.",
+                ["ask about an axis it has"],
             )
-        origin, path = self.trace(point)
+        origin, path = self.trace(axis_on_dim)
         lost = tuple(each for each in self.rejections(value) if each.wanted.dim == dim or each.wanted.axis == axis)
-        others = tuple(each for each in self.find_others(self, point) if each != origin)
-        return Explanation(point, origin, path, lost, others)
+        others = tuple(each for each in self.find_others(self, axis_on_dim) if each != origin)
+        return Explanation(axis_on_dim, origin, path, lost, others)
 
-    def trace(self, point: AxisOnDim) -> tuple[Origin, tuple[AxisPropagation, ...]]:
+    def trace(self, axis_on_dim: AxisOnDim) -> tuple[Origin, tuple[AxisPropagation, ...]]:
         """The origin of an axis that is there, and the moves that brought it."""
         path: list[AxisPropagation] = []
-        while point not in self.origins:
-            move = self._arrivals[point]
-            path.append(move)
-            point = self.held(move.source, move.source_dim, move.axis)
-        return self.origins[point], tuple(reversed(path))
+        while axis_on_dim not in self.origins:
+            propagation = self._arrivals[axis_on_dim]
+            path.append(propagation)
+            axis_on_dim = self.held(propagation.source, propagation.source_dim, propagation.axis)
+        return self.origins[axis_on_dim], tuple(reversed(path))
 
-    def whose(self, point: AxisOnDim) -> Origin:
+    def whose(self, axis_on_dim: AxisOnDim) -> Origin:
         """The origin of an axis that is there."""
-        return self._whose[point]
+        return self._whose[axis_on_dim]
 
     @cached_property
     def _whose(self) -> Mapping[AxisOnDim, Origin]:
         found = dict(self.origins)
-        for move in self.moves:
-            found.setdefault(move.point, found[self.held(move.source, move.source_dim, move.axis)])
+        for propagation in self.axis_propagations:
+            found.setdefault(propagation.axis_on_dim, found[self.held(propagation.source, propagation.source_dim, propagation.axis)])
         return found
 
     def held(self, value: int, dim: int, axis: str) -> AxisOnDim:
         """The axis a dimension of a value has of `axis`: itself, or one that is a part of it or that it is a part of (Shardy Y6)."""
-        axes = self.sites[value].sharding.dims[dim] or ()
+        axes = self.values[value].sharding.dims[dim] or ()
         return AxisOnDim(value, dim, axis if axis in axes else next(each for each in axes if base_axis(each) == base_axis(axis)))
 
     def rejections(self, value: int) -> tuple[RejectedAxis, ...]:
@@ -276,22 +289,24 @@ class Propagation:
     def at(self, step: int) -> tuple[Sharding, ...]:
         """The sharding of every value after so many steps, by number; 0 is what was written by hand. What a loop hands round lies at each
         step as the one value that it is."""
-        last = self.moves[-1].step if self.moves else 0
+        last = self.axis_propagations[-1].step if self.axis_propagations else 0
         if not 0 <= step <= last:
             raise PropagationError(f"The propagation has {last} steps; {step} is none of them.", ["ask for a step from 0"])
         shown, lies = self._shown
         if shown != step:
             lies = tuple(
-                site.sharding if (moves := self._to.get(one)) is None or moves[-1].step <= step else _before(site.sharding, moves, step)
-                for site, one in zip(self.sites, self.one, strict=True)
+                sharded_value.sharding
+                if (axis_propagations := self._to.get(one)) is None or axis_propagations[-1].step <= step
+                else _before(sharded_value.sharding, axis_propagations, step)
+                for sharded_value, one in zip(self.values, self.one, strict=True)
             )
             object.__setattr__(self, "_shown", (step, lies))
         return lies
 
     def changes(self, step: int) -> Mapping[int, Sharding]:
         """The values that step `step`, from 1, changed, and how they lie after it: what a slider needs for one place further."""
-        reached = {move.target for move in self.steps[step - 1].moves}
-        return {number: _before(self.sites[number].sharding, self._to[one], step) for number, one in enumerate(self.one) if one in reached}
+        reached = {propagation.target for propagation in self.steps[step - 1].axis_propagations}
+        return {number: _before(self.values[number].sharding, self._to[one], step) for number, one in enumerate(self.one) if one in reached}
 
     def __str__(self) -> str:
         from workbench.text.propagation import replay_text
@@ -301,14 +316,16 @@ class Propagation:
     @cached_property
     def _to(self) -> Mapping[int, list[AxisPropagation]]:
         found: dict[int, list[AxisPropagation]] = {}
-        for move in self.moves:
-            found.setdefault(move.target, []).append(move)
+        for propagation in self.axis_propagations:
+            found.setdefault(propagation.target, []).append(propagation)
         return found
 
 
-def _before(sharding: Sharding, moves: Sequence[AxisPropagation], step: int) -> Sharding:
+def _before(sharding: Sharding, axis_propagations: Sequence[AxisPropagation], step: int) -> Sharding:
     """How a value lay after a step, of how it lies in the end and the moves that reached it."""
-    return _without(sharding, frozenset((move.target_dim, move.axis) for move in moves if move.step > step))
+    return _without(
+        sharding, frozenset((propagation.target_dim, propagation.axis) for propagation in axis_propagations if propagation.step > step)
+    )
 
 
 @lru_cache(maxsize=1 << 14)

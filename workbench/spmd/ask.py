@@ -24,10 +24,10 @@ from workbench.errors import PartitionError
 MAX_DEVICES = 2048  # of a CPU client in one process (XLA)
 _HOOK = "workbench-partitioner"
 _LEAST_DEVICES = 8  # of a client: smaller meshes share one
-_NEEDLESS = (  # of XLA:CPU's own, behind what is asked: they fuse, copy, and join collectives that differ
+_SKIPPED_PASSES = (  # of XLA:CPU's own, behind what is asked: they fuse, copy, and join collectives that differ
     *("fusion", "fusion-wrapper", "copy-insertion", "cpu-parallel-task-assigner", "dot-library-rewriter", "cpu-all-reduce-combiner"),
 )
-_WIDENING = (  # of XLA:CPU, which has no arithmetic of two-byte floats
+_WIDENING_PASSES = (  # of XLA:CPU, which has no arithmetic of two-byte floats
     *("float-normalization-bf16", "float-normalization-f16", "operand_upcaster", "all-reduce-promotion"),
 )
 
@@ -36,7 +36,7 @@ class PartitionerAnswer(NamedTuple):
     """The serialised `HloModuleProto` that the partitioner left, and what it printed meanwhile (its warnings)."""
 
     module: bytes
-    words: str
+    printed_text: str
 
 
 class _StopCompilation(Exception):  # noqa: N818 - no error: the way out of a compilation
@@ -51,24 +51,26 @@ def ask(module: bytes, devices: int, open_results: tuple[bool, ...], *, widens: 
     Raises `PartitionError` with XLA's words.
     """
     client = client_of(devices)
-    needless = (*_NEEDLESS, *(() if widens else _WIDENING))
-    flags = {"xla_disable_hlo_passes": ",".join(needless)}
+    skipped = (*_SKIPPED_PASSES, *(() if widens else _WIDENING_PASSES))
+    flags = {"xla_disable_hlo_passes": ",".join(skipped)}
     found: list[bytes] = []
 
-    def take(partitioned: bytes) -> bytes | None:
+    def stop_with_module(partitioned: bytes) -> bytes | None:
         found.append(partitioned)
         raise _StopCompilation
 
-    xla.register_hlo_module_transformation(take, name=_HOOK, platforms="cpu")
+    xla.register_hlo_module_transformation(stop_with_module, name=_HOOK, platforms="cpu")
     try:
-        with _overheard() as words:
-            _compile(client, module, devices, open_results, flags, stopped=found)
+        with _capture_stderr() as words:
+            _compile_until_stopped(client, module, devices, open_results, flags, stopped=found)
     finally:
         xla.clear_hlo_module_transformation(_HOOK, platforms="cpu")
     return PartitionerAnswer(found[0], words[0])
 
 
-def _compile(client: Any, module: bytes, devices: int, open_results: tuple[bool, ...], flags: dict[str, str], stopped: list[bytes]) -> None:
+def _compile_until_stopped(
+    client: Any, module: bytes, devices: int, open_results: tuple[bool, ...], flags: dict[str, str], stopped: list[bytes]
+) -> None:
     options = compile_options(client, range(devices), open_results, flags)
     try:
         client.compile_and_load(module, client.devices()[:devices], options)
@@ -103,24 +105,24 @@ def _client(devices: int) -> Any:
 
 
 @contextmanager
-def _overheard() -> Iterator[list[str]]:
+def _capture_stderr() -> Iterator[list[str]]:
     """What XLA prints to standard error meanwhile: its one way of warning. The list has it behind the block.
 
     Where standard error is a file already, as a worker's is, it is read there: should the process die, the words stay.
     """
-    said: list[str] = []
+    captured: list[str] = []
     if stat.S_ISREG(os.fstat(2).st_mode) and fcntl.fcntl(2, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:  # a shell's `2>` cannot be read
-        begun = os.fstat(2).st_size
-        yield said
-        said.append(os.pread(2, os.fstat(2).st_size - begun, begun).decode(errors="replace"))
+        start_offset = os.fstat(2).st_size
+        yield captured
+        captured.append(os.pread(2, os.fstat(2).st_size - start_offset, start_offset).decode(errors="replace"))
         return
-    kept = os.dup(2)
+    saved_stderr = os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:
-            yield said
+            yield captured
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(saved_stderr, 2)
+            os.close(saved_stderr)
             file.seek(0)
-            said.append(file.read().decode(errors="replace"))
+            captured.append(file.read().decode(errors="replace"))

@@ -19,7 +19,7 @@ from workbench.spmd.module import Computation, HloInstruction, HloModule
 from workbench.spmd.shapes import arrays
 
 _NAMED = re.compile(rf"\b({OPERATION}|{CALLED})(\d+)\b")
-_ALIKE = {"ragged-all-to-all": "all-to-all", "collective-broadcast": "collective-permute"}
+_SAME_KIND = {"ragged-all-to-all": "all-to-all", "collective-broadcast": "collective-permute"}
 _WITH_OPERANDS = ("all-gather-start", "collective-permute-start")  # whose result holds the operands too, before what was made
 _REDUCTIONS = ("all-reduce", "reduce-scatter")
 _GENERATED = "is_spmd_generated"  # from jax 0.11 on: it lays out anew what it is named after
@@ -53,8 +53,8 @@ def find_collectives(module: HloModule, mesh: Mesh) -> tuple[LocatedCollective, 
     found: list[LocatedCollective] = []
     trips = {
         module.body(each): module.trip_count(each)
-        for own in module.computations.values()
-        for each in own.values()
+        for instructions in module.computations.values()
+        for each in instructions.values()
         if each.opcode == "while"
     }
     for computation, instruction, runs, loop, _ in module.visits():
@@ -65,7 +65,7 @@ def find_collectives(module: HloModule, mesh: Mesh) -> tuple[LocatedCollective, 
             key = id(computation)
             if key not in users:
                 users[key] = users_of(computation)
-            sent = _read(kind, axes, instruction, runs, computation, users[key])
+            sent = _locate_collectives(kind, axes, instruction, runs, computation, users[key])
             found += (each._replace(trips=trips.get(loop, 1)) for each in sent)
     return tuple(found)
 
@@ -94,11 +94,11 @@ def _operations(op_name: str) -> Iterator[int]:
 def kind_of(opcode: str) -> str | None:
     """The kind of collective an opcode starts; `None` if it starts none."""
     kind = opcode.removesuffix("-start")
-    kind = _ALIKE.get(kind, kind)
+    kind = _SAME_KIND.get(kind, kind)
     return kind if kind in KINDS else None
 
 
-def _read(
+def _locate_collectives(
     kind: str, axes: tuple[str, ...], instruction: HloInstruction, runs: int, computation: Computation, users: Users
 ) -> Iterator[LocatedCollective]:
     """Operands are what is sent; of an all-gather the result is the larger, and an entry's share of it goes by its operand."""
@@ -111,12 +111,12 @@ def _read(
         result = results[number].bytes if number < len(results) else operand.bytes
         if not (payload := max(operand.bytes, result)):
             continue
-        own = names[number] if len(names) == len(instruction.operands) else next(iter(names), -1)
+        named = names[number] if len(names) == len(instruction.operands) else next(iter(names), -1)
         element = number if len(instruction.operands) > 1 else None
         if kind in _REDUCTIONS or _GENERATED in instruction.fields.frontend_attributes.map:
-            made_by, read_by = own, reader_of(users, instruction, element, own)
+            made_by, read_by = named, reader_of(users, instruction, element, named)
         else:
-            made_by, read_by = maker_of(computation, operand, own), own
+            made_by, read_by = maker_of(computation, operand, named), named
         sent = PartitionedCollective(kind, axes, payload, result, runs, made_by, read_by, len(users.get(name, ())) == 1)
         yield LocatedCollective(sent, computation, users, instruction, number)
 

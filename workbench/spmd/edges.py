@@ -12,7 +12,7 @@ from workbench.core.sharding import axis_size, base_axis
 from workbench.core.tensor import itemsize
 from workbench.propagation import Propagated
 from workbench.propagation.collectives import InsertedCollective
-from workbench.propagation.edges import SLICE, Edge, held
+from workbench.propagation.edges import SLICE, Edge, largest_move_bytes
 from workbench.propagation.module.attributes import Dims, local_shape
 from workbench.propagation.structure.structure import Structure
 from workbench.reports.partitioned import GatheredWhole
@@ -23,7 +23,7 @@ _CONSTRAINTS = ("sdy.sharding_constraint",)
 _HANDS_ON = ("return", "stablehlo.return", "func.return", "sdy.return")
 
 
-class Joined(NamedTuple):
+class JoinedCollective(NamedTuple):
     """A collective of XLA's, and the operations that make its operand and read its result as far as they are known."""
 
     reshard: InsertedCollective
@@ -31,27 +31,27 @@ class Joined(NamedTuple):
     reader: int | None
 
 
-def with_moves(planned: Propagated, joined: Sequence[Joined], mesh: Mesh) -> list[Edge]:
+def with_moves(planned: Propagated, joined: Sequence[JoinedCollective], mesh: Mesh) -> list[Edge]:
     """The edges with what XLA sends for them. Those that Shardy sends for and XLA does not are none: XLA computes on the parts as they lie.
 
     What goes from an edge's maker to its reader is of that edge. XLA may also reshard a value an operation earlier or later than Shardy
     does: of an edge that nothing was found for is what touches one of its ends and goes over mesh axes that it changes.
     """
-    places = _Places(planned, mesh)
+    edge_index = _EdgeIndex(planned, mesh)
     found: dict[int, list[InsertedCollective]] = defaultdict(list)
-    ends = [places.between(each) for each in joined]
+    ends = [edge_index.find_between(each) for each in joined]
     taken = set(ends)
     for each, number in zip(joined, ends, strict=True):
-        if (place := places.near(each, without=taken) if number is None else number) is not None:
+        if (place := edge_index.find_near(each, without=taken) if number is None else number) is not None:
             found[place].append(each.reshard)
-    return [_moved(edge, found[number], mesh) for number, edge in enumerate(planned.edges) if found[number] or not edge.moves]
+    return [_replace_moves(edge, found[number], mesh) for number, edge in enumerate(planned.edges) if found[number] or not edge.moves]
 
 
-def _moved(edge: Edge, moves: list[InsertedCollective], mesh: Mesh) -> Edge:
+def _replace_moves(edge: Edge, moves: list[InsertedCollective], mesh: Mesh) -> Edge:
     sent = tuple(each.kind for each in moves)
     is_as_planned = sent == tuple(kind for kind in edge.kinds if kind != SLICE)
     kinds = edge.kinds if is_as_planned else (*edge.kinds[:1], *sent) if edge.kinds[0] == SLICE else sent
-    return replace(edge, moves=tuple(moves), kinds=kinds, temporary=held(moves, mesh))
+    return replace(edge, moves=tuple(moves), kinds=kinds, temporary=largest_move_bytes(moves, mesh))
 
 
 def with_warnings(edges: Sequence[Edge], warned: Iterable[tuple[int | None, GatheredWhole]], mesh: Mesh) -> list[Edge]:
@@ -59,43 +59,45 @@ def with_warnings(edges: Sequence[Edge], warned: Iterable[tuple[int | None, Gath
     found: dict[int, list[GatheredWhole]] = defaultdict(list)
     gathered = [number for number, each in enumerate(edges) if any(move.kind == "all-gather" for move in each.moves)]
     for operation, warning in warned:
-        there = [number for number in gathered if operation in (edges[number].source, *edges[number].readers)]
-        for number in _about(warning, edges, gathered if operation is None else there, mesh, is_sure=operation is not None):
+        matching = [number for number in gathered if operation in (edges[number].source, *edges[number].readers)]
+        for number in _edges_of_warning(warning, edges, gathered if operation is None else matching, mesh, is_sure=operation is not None):
             found[number].append(warning)
     return [replace(edge, gathered_whole=tuple(found[number])) for number, edge in enumerate(edges)]
 
 
-def _about(warning: GatheredWhole, edges: Sequence[Edge], numbers: Sequence[int], mesh: Mesh, *, is_sure: bool) -> Sequence[int]:
+def _edges_of_warning(warning: GatheredWhole, edges: Sequence[Edge], numbers: Sequence[int], mesh: Mesh, *, is_sure: bool) -> Sequence[int]:
     """Of these edges, those that a warning is about: the shape and both sides are as it says. Where that is of the right operation for
     sure, the same size is enough, for XLA may have reshaped the value; or that there is no other."""
-    if same := [number for number in numbers if _lies_so(warning, edges[number], mesh)]:
+    if same := [number for number in numbers if _matches_warning(warning, edges[number], mesh)]:
         return same
-    sized = [number for number in numbers if math.prod(_local(edges[number], mesh)) == math.prod(_shape(warning))]
+    sized = [number for number in numbers if math.prod(_local_shape(edges[number], mesh)) == math.prod(_warned_shape(warning))]
     return (sized or (numbers if len(numbers) == 1 else [])) if is_sure else []
 
 
-def _lies_so(warning: GatheredWhole, edge: Edge, mesh: Mesh) -> bool:
+def _matches_warning(warning: GatheredWhole, edge: Edge, mesh: Mesh) -> bool:
     """Whether a value of this shape is cut into as many parts on both sides as it is for the edge."""
     sides = ((warning.before, edge.before), (warning.after, edge.after))
-    return _shape(warning) == _local(edge, mesh) and all(warned_parts(said, len(dims)) == _parts_of(dims, mesh) for said, dims in sides)
+    return _warned_shape(warning) == _local_shape(edge, mesh) and all(
+        warned_parts(sharding_text, len(dims)) == _parts_of(dims, mesh) for sharding_text, dims in sides
+    )
 
 
-def _local(edge: Edge, mesh: Mesh) -> tuple[int, ...]:
+def _local_shape(edge: Edge, mesh: Mesh) -> tuple[int, ...]:
     return tuple(local_shape(edge.shape, edge.before, mesh))
 
 
-def _shape(warning: GatheredWhole) -> tuple[int, ...]:
+def _warned_shape(warning: GatheredWhole) -> tuple[int, ...]:
     """Of the value that is warned of, on one device: `f32[8,16]`."""
     return tuple(map(int, re.findall(r"\d+", warning.shape.partition("[")[2])))
 
 
-def warned_parts(said: str, rank: int) -> tuple[int, ...]:
+def warned_parts(sharding_text: str, rank: int) -> tuple[int, ...]:
     """Of each dimension, from a sharding as XLA writes it.
 
     >>> warned_parts("{devices=[2,1,4]<=[8]}", 3), warned_parts("{replicated}", 2)
     ((2, 1, 4), (1, 1))
     """
-    found = _DEVICES.search(said)
+    found = _DEVICES.search(sharding_text)
     return tuple(map(int, found[1].split(",")))[:rank] if found else (1,) * rank
 
 
@@ -103,7 +105,7 @@ def _parts_of(dims: Dims, mesh: Mesh) -> tuple[int, ...]:
     return tuple(math.prod(axis_size(axis, mesh) for axis in axes) for axes in dims)
 
 
-class _Places:
+class _EdgeIndex:
     """The edges by their ends."""
 
     def __init__(self, planned: Propagated, mesh: Mesh) -> None:
@@ -112,41 +114,41 @@ class _Places:
         self._by_source: dict[int | None, set[int]] = defaultdict(set)
         self._by_reader: dict[int | None, set[int]] = defaultdict(set)
         for number, edge in enumerate(planned.edges):
-            for source in _names(planned.structure, edge.source):
+            for source in _possible_names(planned.structure, edge.source):
                 self._by_source[source].add(number)
-            for reader in {name for each in edge.readers for name in _names(planned.structure, each)}:
+            for reader in {name for each in edge.readers for name in _possible_names(planned.structure, each)}:
                 self._by_reader[reader].add(number)
 
-    def between(self, each: Joined) -> int | None:
+    def find_between(self, each: JoinedCollective) -> int | None:
         """The edge from what makes the operand to what reads the result; of several, the one that it suits best."""
         if each.reshard.kind in _REDUCTIONS:
-            return self._thin(each)
+            return self._find_thin_sum(each)
         both = self._by_source.get(each.maker, set()) & self._by_reader.get(each.reader, set())
-        return self._best(sorted(both), each.reshard, least=int(each.maker is None or each.reader is None))
+        return self._best_edge(sorted(both), each.reshard, least=int(each.maker is None or each.reader is None))
 
-    def near(self, each: Joined, without: Container[int | None]) -> int | None:
+    def find_near(self, each: JoinedCollective, without: Container[int | None]) -> int | None:
         """An edge, none of these, that has an end at one of the collective's own; any that is read there, if the maker is not known."""
         if each.reshard.kind in _REDUCTIONS:
             return None
         ends = [end for end in (each.maker, each.reader) if end is not None]
         touching = (number for end in ends for place in (self._by_source, self._by_reader) for number in sorted(place.get(end, ())))
-        found = self._best((number for number in touching if number not in without), each.reshard, least=1)
+        found = self._best_edge((number for number in touching if number not in without), each.reshard, least=1)
         if found is None and each.maker is None and each.reader is not None:
-            return self._best(sorted(self._by_reader.get(each.reader, ())), each.reshard, least=1)
+            return self._best_edge(sorted(self._by_reader.get(each.reader, ())), each.reshard, least=1)
         return found
 
-    def _thin(self, each: Joined) -> int | None:
+    def _find_thin_sum(self, each: JoinedCollective) -> int | None:
         """What is thin is summed over devices, not gathered, and has its reader's name: it is no sum of the program's."""
         if each.maker is None or each.maker in self._adding:
             return None
-        return self._best(sorted(self._by_reader.get(each.maker, ())), each.reshard, least=1)
+        return self._best_edge(sorted(self._by_reader.get(each.maker, ())), each.reshard, least=1)
 
-    def _best(self, numbers: Iterable[int], move: InsertedCollective, least: int = 0) -> int | None:
-        suiting = {number: suits for number in numbers if (suits := _suits(self._edges[number], move, self._mesh)) >= least}
-        return max(suiting, key=lambda number: suiting[number], default=None)
+    def _best_edge(self, numbers: Iterable[int], move: InsertedCollective, least: int = 0) -> int | None:
+        ratings = {number: rating for number in numbers if (rating := _rate_fit(self._edges[number], move, self._mesh)) >= least}
+        return max(ratings, key=lambda number: ratings[number], default=None)
 
 
-def _suits(edge: Edge, move: InsertedCollective, mesh: Mesh) -> int:
+def _rate_fit(edge: Edge, move: InsertedCollective, mesh: Mesh) -> int:
     """How well: 2, Shardy has the same one there; 1, it moves no more than there is, over axes that the edge changes; 0, it does not."""
     if any((each.kind, set(each.axes), each.payload) == (move.kind, set(move.axes), move.payload) for each in edge.moves):
         return 2
@@ -163,7 +165,7 @@ def _most_bytes(edge: Edge, mesh: Mesh) -> float:
     return max(sides) * max(itemsize(edge.dtype), 4)
 
 
-def _names(structure: Structure, operation: int | None) -> set[int | None]:
+def _possible_names(structure: Structure, operation: int | None) -> set[int | None]:
     """By which XLA may name an operation: none for what hands a value on, and at times for a constraint."""
     kind = structure.ops[operation].kind if operation is not None else ""
     return {None} if kind in _HANDS_ON else {operation, None} if kind in _CONSTRAINTS else {operation}

@@ -31,25 +31,25 @@ class ConvWindow(NamedTuple):
 
 def flops_of(computation: Computation, instructions: Iterable[HloInstruction]) -> int:
     """Of the products among the instructions, which all stand in one computation."""
-    return sum(_flops(computation, each) for each in instructions)
+    return sum(_dot_flops(computation, each) for each in instructions)
 
 
-def is_product(instruction: HloInstruction) -> bool:
+def is_dot(instruction: HloInstruction) -> bool:
     opcode = instruction.opcode
     return opcode in ("dot", "convolution") or (opcode == "custom-call" and instruction.fields.custom_call_target.startswith(_GEMMS))
 
 
-def _flops(computation: Computation, instruction: HloInstruction) -> int:
-    if not is_product(instruction):
+def _dot_flops(computation: Computation, instruction: HloInstruction) -> int:
+    if not is_dot(instruction):
         return 0
     operands = [computation[name].arrays[0] for name in instruction.operands[:2]]
     if instruction.opcode == "convolution":
         return _convolution_flops(instruction, operands)
-    contracted = prod(operands[0].dims[dim] for dim in _contracted(instruction, operands[0]))
+    contracted = prod(operands[0].dims[dim] for dim in _contracting_dims(instruction, operands[0]))
     return 2 * instruction.arrays[0].size * contracted
 
 
-def _contracted(instruction: HloInstruction, left: Array) -> Sequence[int]:
+def _contracting_dims(instruction: HloInstruction, left: Array) -> Sequence[int]:
     """Dimensions of the left operand that are summed over; of a library's call those in its own words, else the last."""
     if instruction.opcode == "dot":
         return instruction.fields.dot_dimension_numbers.lhs_contracting_dimensions
@@ -63,7 +63,7 @@ def _convolution_flops(instruction: HloInstruction, operands: Sequence[Array]) -
     fields, numbers = instruction.fields, instruction.fields.convolution_dimension_numbers
     batch = given.dims[numbers.input_batch_dimension] // (fields.batch_group_count or 1)
     channels = kernel.dims[numbers.kernel_input_feature_dimension] * kernel.dims[numbers.kernel_output_feature_dimension]
-    return 2 * batch * channels * prod(map(_meetings, _windows(instruction, given, kernel)))
+    return 2 * batch * channels * prod(map(_count_window_hits, _windows(instruction, given, kernel)))
 
 
 def _windows(instruction: HloInstruction, given: Array, kernel: Array) -> list[ConvWindow]:
@@ -84,10 +84,10 @@ def _windows(instruction: HloInstruction, given: Array, kernel: Array) -> list[C
 
 
 @lru_cache(maxsize=4096)
-def _meetings(window: ConvWindow) -> int:
+def _count_window_hits(window: ConvWindow) -> int:
     """How often, over all results, an element of the kernel meets one of the input.
 
-    >>> _meetings(ConvWindow(given=8, kernel=3, result=8, pad_low=1))
+    >>> _count_window_hits(ConvWindow(given=8, kernel=3, result=8, pad_low=1))
     22
     """
     starts = np.arange(window.result, dtype=np.int64) * window.stride - window.pad_low

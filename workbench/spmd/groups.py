@@ -41,7 +41,7 @@ def read_groups(instruction: hlo_pb2.Instruction, devices: int) -> Groups:
 
 def _from_iota(iota: hlo_pb2.IotaReplicaGroupList) -> Groups:
     ids = _iota(tuple(iota.iota_reshape_dims), tuple(iota.iota_transpose_perm))
-    return _rows(ids.reshape(iota.num_replica_groups, iota.num_devices_per_group))
+    return _group_rows(ids.reshape(iota.num_replica_groups, iota.num_devices_per_group))
 
 
 def _iota(dims: tuple[int, ...], order: tuple[int, ...]) -> Ids:
@@ -49,7 +49,7 @@ def _iota(dims: tuple[int, ...], order: tuple[int, ...]) -> Ids:
     return ids.transpose(order) if order else ids
 
 
-def _rows(ids: Ids) -> Groups:
+def _group_rows(ids: Ids) -> Groups:
     return tuple(map(tuple, ids.tolist()))
 
 
@@ -65,16 +65,16 @@ def _from_mesh(groups: hlo_pb2.MeshAxesReplicaGroupList, devices: int) -> Groups
     for axis in groups.axes:
         used.setdefault(axis.mesh_axis_index, []).append((axis.sub_axis_info.pre_size or 1, axis.sub_axis_info.size))
     pieces: list[int] = []
-    talking: list[int] = []
+    group_dims: list[int] = []
     for index, axis in enumerate(mesh.axes):
         done = 1
         for before, width in sorted(used.get(index, [])):
             pieces += [before // done, width or axis.size]
-            talking.append(len(pieces) - 1)
+            group_dims.append(len(pieces) - 1)
             done = before * (width or axis.size)
         pieces.append(axis.size // done)
-    silent = [i for i in range(len(pieces)) if i not in talking]
-    return _rows(ids.reshape(pieces).transpose(silent + talking).reshape(-1, prod(pieces[i] for i in talking)))
+    other_dims = [i for i in range(len(pieces)) if i not in group_dims]
+    return _group_rows(ids.reshape(pieces).transpose(other_dims + group_dims).reshape(-1, prod(pieces[i] for i in group_dims)))
 
 
 @lru_cache(maxsize=4096)
@@ -85,9 +85,9 @@ def axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
     ('data',)
     """
     varies = np.zeros(len(mesh.sizes), dtype=bool)
-    places = _places(mesh)
+    coordinates = _device_coordinates(mesh)
     for width in {len(group) for group in groups}:
-        members = places[np.array([group for group in groups if len(group) == width])]
+        members = coordinates[np.array([group for group in groups if len(group) == width])]
         varies |= (members != members[:, :1]).any(axis=(0, 1))
     return tuple(name for name, used in zip(mesh.names, varies, strict=True) if used)
 
@@ -102,30 +102,30 @@ def sub_axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
     >>> sub_axes_of(((0, 1), (1, 2), (2, 3), (3, 0)), Mesh("data:4"))
     ('data',)
     """
-    places = _places(mesh)[np.array(max(_hanging_together(groups), key=len))]
+    coordinates = _device_coordinates(mesh)[np.array(max(_connected_groups(groups), key=len))]
     found = []
     for name in axes_of(groups, mesh):
         number, size = mesh.names.index(name), mesh[name]
-        reached = np.unique(places[:, number])
+        reached = np.unique(coordinates[:, number])
         step = int(np.diff(reached).min()) if len(reached) > 1 else 1
         is_part = 1 < len(reached) < size and size % (step * len(reached)) == 0
         found.append(str(SubAxis(name, size // (step * len(reached)), len(reached))) if is_part else name)
     return tuple(found)
 
 
-def _hanging_together(groups: Groups) -> Groups:
+def _connected_groups(groups: Groups) -> Groups:
     """Groups that have a device in common made one."""
-    homes: dict[int, list[int]] = {}
+    component_of: dict[int, list[int]] = {}
     for group in groups:
-        apart = {id(home): home for home in (homes.setdefault(device, [device]) for device in group)}
-        largest, *others = sorted(apart.values(), key=len, reverse=True)
+        components = {id(component): component for component in (component_of.setdefault(device, [device]) for device in group)}
+        largest, *others = sorted(components.values(), key=len, reverse=True)
         for each in others:
             largest += each
-            homes |= dict.fromkeys(each, largest)
-    return tuple({id(home): tuple(home) for home in homes.values()}.values())
+            component_of |= dict.fromkeys(each, largest)
+    return tuple({id(component): tuple(component) for component in component_of.values()}.values())
 
 
 @lru_cache(maxsize=64)
-def _places(mesh: Mesh) -> Ids:
+def _device_coordinates(mesh: Mesh) -> Ids:
     """Coordinates of each device: int64[devices, axes]."""
     return np.array(np.unravel_index(np.arange(mesh.size), mesh.sizes)).T.reshape(mesh.size, len(mesh.sizes))

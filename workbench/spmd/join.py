@@ -12,19 +12,19 @@ from workbench.propagation import Propagated
 from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.structure.structure import Structure
 from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
-from workbench.spmd.edges import Joined, with_moves, with_warnings
+from workbench.spmd.edges import JoinedCollective, with_moves, with_warnings
 
 
 def with_answer(propagated: Propagated, answer: Partitioned, mesh: Mesh) -> Propagated:
     """What is known of a plan, with the collectives that XLA makes: what follows from them (memory, time, pictures) follows from these."""
-    collectives = whole_swaps(answer.collectives, mesh)
+    collectives = merge_all_to_alls(answer.collectives, mesh)
     joiner = _Joiner(propagated.structure, (place for each in collectives for place in (each.made_by, each.read_by)))
-    joined = [joiner.join(each) for each in collectives]
-    edges = with_warnings(with_moves(propagated, joined, mesh), _warnings(propagated.structure, answer.gathered_whole), mesh)
+    joined = [joiner.join_collective(each) for each in collectives]
+    edges = with_warnings(with_moves(propagated, joined, mesh), _locate_warnings(propagated.structure, answer.gathered_whole), mesh)
     return replace(propagated, reshards=[each.reshard for each in joined], edges=edges)
 
 
-def whole_swaps(collectives: Sequence[PartitionedCollective], mesh: Mesh) -> list[PartitionedCollective]:
+def merge_all_to_alls(collectives: Sequence[PartitionedCollective], mesh: Mesh) -> list[PartitionedCollective]:
     """XLA may write an all-to-all as one of as many arrays as there are devices in a group: together they are what is sent."""
     found: list[PartitionedCollective] = []
     for each, same in itertools.groupby(collectives):
@@ -36,7 +36,7 @@ def whole_swaps(collectives: Sequence[PartitionedCollective], mesh: Mesh) -> lis
     return found
 
 
-def _warnings(structure: Structure, warned: Sequence[GatheredWhole]) -> list[tuple[int | None, GatheredWhole]]:
+def _locate_warnings(structure: Structure, warned: Sequence[GatheredWhole]) -> list[tuple[int | None, GatheredWhole]]:
     return list(zip(operations_at_places(structure, [each.operation for each in warned]), warned, strict=True))
 
 
@@ -56,16 +56,16 @@ class _Joiner:
         known = sorted(set(places))
         self._operations = dict(zip(known, operations_at_places(structure, known), strict=True))
 
-    def join(self, each: PartitionedCollective) -> Joined:
+    def join_collective(self, each: PartitionedCollective) -> JoinedCollective:
         """A collective with its ends, as far as they are known."""
-        return Joined(self._reshard(each), self._operations[each.made_by], self._operations[each.read_by])
+        return JoinedCollective(self._make_reshard(each), self._operations[each.made_by], self._operations[each.read_by])
 
-    def _reshard(self, each: PartitionedCollective) -> InsertedCollective:
+    def _make_reshard(self, each: PartitionedCollective) -> InsertedCollective:
         """Where nothing is known of a collective's reader it is what follows its maker, and the end of the step where neither is known."""
         source, before = self._operations[each.made_by], self._operations[each.read_by]
         if before is None:
-            before = self._after(source) if source is not None else len(self._structure.ops) - 1
-        region = self._region(before if each.read_by >= 0 or source is None else source, each.count)
+            before = self._first_reader(source) if source is not None else len(self._structure.ops) - 1
+        region = self._find_region(before if each.read_by >= 0 or source is None else source, each.count)
         first_use = self._structure.ops[before].position
         return InsertedCollective(
             each.kind,
@@ -82,7 +82,7 @@ class _Joiner:
             times=each.count,
         )
 
-    def _after(self, source: int) -> int:
+    def _first_reader(self, source: int) -> int:
         """The first operation that reads what another makes."""
         made = set(self._structure.ops[source].results)
         region = self._structure.ops[source].region
@@ -90,7 +90,7 @@ class _Joiner:
         found = next(following, source)
         return found if self._structure.ops[found].region == region else source
 
-    def _region(self, operation: int, count: int) -> int:
+    def _find_region(self, operation: int, count: int) -> int:
         """Main or the loop that runs as often, from where the operation stands outwards: XLA moves out what no turn changes."""
         regions = self._structure.regions
         region = here = self._structure.ops[operation].region

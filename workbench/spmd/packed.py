@@ -12,7 +12,7 @@ from workbench.spmd.shapes import DEVICE_MEMORY
 _ALLOC, _FREE = 0, 1  # kinds of event of a heap simulator's trace
 
 
-class Packed(NamedTuple):
+class PackedMemory(NamedTuple):
     """Bytes in the device's memory.
 
     - `aliased`: results that lie where arguments did; `live`: temporaries that are alive at once at the worst moment, which is what
@@ -27,13 +27,13 @@ class Packed(NamedTuple):
     heap: int
 
 
-def read_program(serialized: bytes) -> tuple[HloModule, Packed]:
+def read_program(serialized: bytes) -> tuple[HloModule, PackedMemory]:
     """The module of a dumped `HloProto`, and what its buffer assignment says."""
     program = hlo_pb2.Program.FromString(serialized)
-    return module_from(program.hlo_module), _packed(program.buffer_assignment)
+    return module_from(program.hlo_module), _read_assignment(program.buffer_assignment)
 
 
-def read_packed(serialized: bytes) -> Packed | None:
+def read_packed_memory(serialized: bytes) -> PackedMemory | None:
     """The latter alone; `None` where the program was not written whole, on a full disk, say."""
     try:
         return read_program(serialized)[1]
@@ -41,15 +41,15 @@ def read_packed(serialized: bytes) -> Packed | None:
         return None
 
 
-def _packed(assignment: hlo_pb2.BufferAssignment) -> Packed:
-    there = [each for each in assignment.buffer_allocations if each.color == DEVICE_MEMORY]
-    arguments = [each for each in there if each.is_entry_computation_parameter]
-    results = [each for each in there if each.maybe_live_out]
-    rest = [each for each in there if not (each.is_entry_computation_parameter or each.maybe_live_out)]
+def _read_assignment(assignment: hlo_pb2.BufferAssignment) -> PackedMemory:
+    on_device = [each for each in assignment.buffer_allocations if each.color == DEVICE_MEMORY]
+    arguments = [each for each in on_device if each.is_entry_computation_parameter]
+    results = [each for each in on_device if each.maybe_live_out]
+    rest = [each for each in on_device if not (each.is_entry_computation_parameter or each.maybe_live_out)]
     heaps = [each for each in rest if not (each.is_thread_local or each.is_constant)]
     sizes = {each.id: each.size for each in assignment.logical_buffers}
-    live = {each.buffer_allocation_index: _most_alive(each.events, sizes) for each in assignment.heap_simulator_traces}
-    return Packed(
+    live = {each.buffer_allocation_index: _peak_live_bytes(each.events, sizes) for each in assignment.heap_simulator_traces}
+    return PackedMemory(
         sum(each.size for each in arguments),
         sum(each.size for each in results),
         sum(each.size for each in arguments if each.maybe_live_out),
@@ -58,7 +58,7 @@ def _packed(assignment: hlo_pb2.BufferAssignment) -> Packed:
     )
 
 
-def _most_alive(events: Iterable[hlo_pb2.HeapSimulatorTrace.Event], sizes: Mapping[int, int]) -> int:
+def _peak_live_bytes(events: Iterable[hlo_pb2.HeapSimulatorTrace.Event], sizes: Mapping[int, int]) -> int:
     """Bytes alive at once at the worst moment (`HeapSimulatorTrace`); a buffer that shares another's place takes nothing."""
     alive: set[int] = set()
     now = most = 0

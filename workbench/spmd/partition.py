@@ -27,15 +27,15 @@ def ask_partitioner(plan: Plan, platform: str = "") -> Partitioned:
 
     Nothing of the program is called: its StableHLO is enough (`without_functions`). Raises `PartitionError`.
     """
-    begun = time.perf_counter()
-    answer = _ask(plan, platform)
+    start = time.perf_counter()
+    answer = _run_partitioner(plan, platform)
     return Partitioned(
         platform,
         plan.mesh.size,
         COMPILER,
-        _collectives(answer, plan, platform),
-        gathered_whole(answer.words),
-        time.perf_counter() - begun,
+        _read_answer_collectives(answer, plan, platform),
+        gathered_whole(answer.printed_text),
+        time.perf_counter() - start,
         plan.mesh.size,
     )
 
@@ -48,21 +48,21 @@ def without_functions(plan: Plan) -> Plan:
     return bare
 
 
-def _nothing(*_: object) -> tuple[()]:
+def _return_nothing(*_: object) -> tuple[()]:
     return ()
 
 
-_NO_STEP = Step(_nothing, _nothing, _nothing)
+_NO_STEP = Step(_return_nothing, _return_nothing, _return_nothing)
 
 
-def _collectives(answer: PartitionerAnswer, plan: Plan, platform: str) -> tuple[PartitionedCollective, ...]:
+def _read_answer_collectives(answer: PartitionerAnswer, plan: Plan, platform: str) -> tuple[PartitionedCollective, ...]:
     found: Sequence[LocatedCollective] = find_collectives(read_module(answer.module), plan.mesh)
     if platform != "cpu":
         found = tuple(scatter_sums(found, plan.mesh, in_part=platform in ("tpu", "cuda")))
     return tuple(each.collective for each in found)
 
 
-def _ask(plan: Plan, platform: str) -> PartitionerAnswer:
+def _run_partitioner(plan: Plan, platform: str) -> PartitionerAnswer:
     given = result_shardings(plan)
     open_results = tuple(number not in given for number in range(len(plan.program.results)))
     return ask(module_of(plan), plan.mesh.size, open_results, widens=platform == "cpu")

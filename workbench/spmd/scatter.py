@@ -21,12 +21,12 @@ _HANDS_ON = ("bitcast", "copy", "reshape", "transpose")
 def scatter_sums(found: Sequence[LocatedCollective], mesh: Mesh, *, in_part: bool) -> Iterator[LocatedCollective]:
     """The collectives with such sums as reduce-scatters; `in_part`: also where only some of the axes cut what is summed."""
     for each in found:
-        yield from _scattered(each, mesh, in_part=in_part)
+        yield from _scatter_sum(each, mesh, in_part=in_part)
 
 
-def _scattered(found: LocatedCollective, mesh: Mesh, *, in_part: bool) -> Iterator[LocatedCollective]:
+def _scatter_sum(found: LocatedCollective, mesh: Mesh, *, in_part: bool) -> Iterator[LocatedCollective]:
     sent = found.collective
-    parts = _parts(found)
+    parts = _count_parts(found)
     along = _axes_of_size(sent.axes, parts, mesh) if parts > 1 else ()
     if not along or (len(along) < len(sent.axes) and not in_part):
         yield found
@@ -34,28 +34,28 @@ def _scattered(found: LocatedCollective, mesh: Mesh, *, in_part: bool) -> Iterat
     part = sent.payload // parts
     yield found._replace(collective=replace(sent, kind="reduce-scatter", axes=along, result=part))
     if rest := tuple(axis for axis in sent.axes if axis not in along):
-        yield found._replace(collective=_of_the_part(sent, rest, part))
+        yield found._replace(collective=_reduce_part(sent, rest, part))
 
 
-def _of_the_part(sent: PartitionedCollective, axes: tuple[str, ...], part: int) -> PartitionedCollective:
+def _reduce_part(sent: PartitionedCollective, axes: tuple[str, ...], part: int) -> PartitionedCollective:
     return replace(sent, axes=axes, payload=part, result=part, frees_operand=True)
 
 
-def _parts(found: LocatedCollective) -> int:
+def _count_parts(found: LocatedCollective) -> int:
     """Into how many parts a sum is cut, of which a device keeps one; 1 if anything reads more than that."""
     instruction = found.instruction
     if found.collective.kind != "all-reduce" or len(instruction.operands) > 1:
         return 1
-    kept = {each.bytes if each is not None else 0 for each in _slices(found.users, instruction)}
-    size = kept.pop() if len(kept) == 1 else 0
+    slice_sizes = {each.bytes if each is not None else 0 for each in _slice_readers(found.users, instruction)}
+    size = slice_sizes.pop() if len(slice_sizes) == 1 else 0
     return found.collective.payload // size if size and found.collective.payload % size == 0 else 1
 
 
-def _slices(users: Users, value: HloInstruction) -> Iterator[HloInstruction | None]:
+def _slice_readers(users: Users, value: HloInstruction) -> Iterator[HloInstruction | None]:
     """The slices that read a value; `None` for a reader that is none."""
     for user in users.get(value.name, ()):
         if user.opcode in _HANDS_ON:
-            yield from _slices(users, user)
+            yield from _slice_readers(users, user)
         else:
             yield user if user.opcode == "dynamic-slice" and user.operands[0] == value.name else None
     if value.is_root:

@@ -53,7 +53,7 @@ class Array(NamedTuple):
         """
         physical = [self.dims[i] for i in reversed(self.order)] if self.order else list(self.dims)
         for tile in self.tiles:
-            physical = _tiled(physical, tile)
+            physical = _tile_dims(physical, tile)
         return ceil(prod(physical) * self.bits / 8)
 
 
@@ -76,14 +76,14 @@ def read_shape(shape: hlo_pb2.Shape) -> Shape:
     return Array(
         name,
         tuple(shape.dimensions),
-        layout.element_size_in_bits or _bits(name),
+        layout.element_size_in_bits or _element_bits(name),
         tuple(layout.minor_to_major),
         tuple(tuple(1 if size < 0 else size for size in tile.dimensions) for tile in layout.tiles),  # a negative one combines dimensions
         layout.memory_space,
     )
 
 
-def _bits(element: str) -> int:
+def _element_bits(element: str) -> int:
     width = _WIDTH.search(element)
     return 8 if element == "pred" else int(width[0]) if width else 0
 
@@ -100,7 +100,7 @@ def bytes_of(shape: Shape) -> int:
     return sum(each.bytes for each in arrays(shape))
 
 
-def _tiled(physical: list[int], tile: tuple[int, ...]) -> list[int]:
+def _tile_dims(physical: list[int], tile: tuple[int, ...]) -> list[int]:
     """The dimensions after one tiling: counts of tiles, then the tile's own sizes."""
     width = len(tile)
     padded = [1] * (width - len(physical)) + physical  # a scalar in T(128) fills one tile

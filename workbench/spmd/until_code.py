@@ -20,24 +20,28 @@ from jaxlib import xla_client
 from workbench.propagation.module.context import parse_module
 from workbench.spmd.ask import compile_options
 
-_IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of a name of its own is made in it
-_ROOM = 2 << 30  # bytes
+_MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of a name of its own is made in it
+_MIN_FREE_BYTES = 2 << 30  # bytes
 _PREFIX = "workbench-programs-"
-_LOOK = 0.004  # seconds between looks at the folder
+_POLL_SECONDS = 0.004  # seconds between looks at the folder
 _PROGRAM, _NEXT = "after_optimizations.hlo.pb", "after_optimizations_after_buffer_assignment"
 
 
 @contextmanager
 def folder_for_programs() -> Iterator[Path]:
     """One that is gone afterwards, in memory where there is room; those of processes that were killed go first."""
-    where = _IN_MEMORY if _IN_MEMORY.is_dir() and shutil.disk_usage(_IN_MEMORY).free > _ROOM else Path(tempfile.gettempdir())
-    _remove_left(where)
-    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=where) as name:
+    parent = (
+        _MEMORY_FOLDER
+        if _MEMORY_FOLDER.is_dir() and shutil.disk_usage(_MEMORY_FOLDER).free > _MIN_FREE_BYTES
+        else Path(tempfile.gettempdir())
+    )
+    _remove_abandoned(parent)
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent) as name:
         yield Path(name)
 
 
-def _remove_left(where: Path) -> None:
-    for each in where.glob(f"{_PREFIX}*-*"):
+def _remove_abandoned(parent: Path) -> None:
+    for each in parent.glob(f"{_PREFIX}*-*"):
         owner = each.name.removeprefix(_PREFIX).partition("-")[0]
         if owner.isdigit() and _has_ended(int(owner)):
             shutil.rmtree(each, ignore_errors=True)
@@ -56,17 +60,17 @@ def compile_until_code(module: bytes, devices: Sequence[Any], open_results: Sequ
     is in `folder`; a compiler that is through before that returns. Raises whatever it raises: one that finds too little memory on the
     device has written the program before."""
     client = devices[0].client
-    options = compile_options(client, [each.id for each in devices], open_results, dump_to(folder))
+    options = compile_options(client, [each.id for each in devices], open_results, dump_options(folder))
     threading.Thread(target=_end_once_written, args=(folder,), daemon=True).start()
     client.compile(parse_module(module), executable_devices=xla_client.DeviceList(tuple(devices)), compile_options=options)
 
 
-def dump_to(folder: Path) -> dict[str, str | bool]:
+def dump_options(folder: Path) -> dict[str, str | bool]:
     """The compiler's options for writing programs to `folder`."""
     return {"xla_dump_to": str(folder), "xla_dump_hlo_as_proto": True, "xla_dump_hlo_as_text": False}
 
 
-def dumped_program(folder: Path) -> bytes | None:
+def read_dumped_program(folder: Path) -> bytes | None:
     """The `HloProto` with buffer assignment that was written to `folder`; `None` if the compiler did not come so far."""
     return next((path.read_bytes() for path in folder.glob(f"*.{_PROGRAM}")), None)
 
@@ -74,5 +78,5 @@ def dumped_program(folder: Path) -> bytes | None:
 def _end_once_written(folder: Path) -> None:
     """What is written next is begun only once the program is written whole."""
     while not any(_NEXT in name for name in os.listdir(folder)):  # noqa: PTH208 - names alone
-        time.sleep(_LOOK)
+        time.sleep(_POLL_SECONDS)
     os._exit(0)

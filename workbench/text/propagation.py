@@ -41,53 +41,67 @@ def explanation_text(report: Report, value: str, dim: int | str | None = None) -
         return conflicts_text(report)
     replay = report.propagation
     groups = alike(replay, replay.find(value))
-    explanation = ["\n".join(_value_lines(replay, numbers, asked_dims(replay.sites[numbers[0]], dim))) for numbers in groups[:MOST_VALUES]]
+    explanation = ["\n".join(_value_lines(replay, numbers, asked_dims(replay.values[numbers[0]], dim))) for numbers in groups[:MOST_VALUES]]
     if len(groups) > MOST_VALUES:
-        others = list(dict.fromkeys(accepted_name(replay.sites[each[0]], value) for each in groups[MOST_VALUES:]))
+        others = list(dict.fromkeys(accepted_name(replay.values[each[0]], value) for each in groups[MOST_VALUES:]))
         shown = ", ".join(f"`{each}`" for each in others[:MOST_VALUES])
         explanation.append(f"`{value}` also names {shown}" + (" and more." if len(others) > MOST_VALUES else "."))
     return "\n\n".join(explanation)
 
 
-def accepted_name(site: ShardedValue, asked: str) -> str:
+def accepted_name(sharded_value: ShardedValue, asked: str) -> str:
     """What tells a value from others that the same words name, as it may be asked for: its path, or its line with it."""
-    by_line = site.role == "value" and site.source and not site.path.startswith("grad/")
-    return f"{site.source}/{site.path}" if by_line and (site.path == asked or not is_line(asked)) else site.path
+    by_line = sharded_value.role == "value" and sharded_value.source and not sharded_value.path.startswith("grad/")
+    return (
+        f"{sharded_value.source}/{sharded_value.path}"
+        if by_line and (sharded_value.path == asked or not is_line(asked))
+        else sharded_value.path
+    )
 
 
 def alike(replay: Propagation, numbers: Sequence[int]) -> list[tuple[int, ...]]:
     """Values of repeated layers, or of one path, that lie alike, together; the first of each stands for all."""
     groups: dict[object, list[int]] = {}
     for number in numbers:
-        site = replay.sites[number]
-        if site.kind != "data_flow_edge" or site.role != "value":
-            key = (site.role, template(site.path), site.kind, site.shape, site.source, site.sharding, site.computed)
+        sharded_value = replay.values[number]
+        if sharded_value.kind != "data_flow_edge" or sharded_value.role != "value":
+            key = (
+                sharded_value.role,
+                template(sharded_value.path),
+                sharded_value.kind,
+                sharded_value.shape,
+                sharded_value.source,
+                sharded_value.sharding,
+                sharded_value.computed,
+            )
             groups.setdefault(key, []).append(number)
     found = [tuple(group) for group in groups.values()]
     return found or [tuple(numbers)]
 
 
-def asked_dims(site: ShardedValue, dim: int | str | None) -> tuple[int, ...]:
+def asked_dims(sharded_value: ShardedValue, dim: int | str | None) -> tuple[int, ...]:
     """The dimensions that are asked about, by place or name. Raises `PropagationError` if there is none."""
-    every = tuple(range(len(site.shape)))
+    every = tuple(range(len(sharded_value.shape)))
     if dim is None:
         return every
-    found = tuple(each for each in every if str(dim) in (str(each), site.dims[each]))
+    found = tuple(each for each in every if str(dim) in (str(each), sharded_value.dims[each]))
     if not found:
-        raise PropagationError(*unknown_name("dimension", str(dim), site.dims, f" of `{site.path}`"))
+        raise PropagationError(*unknown_name("dimension", str(dim), sharded_value.dims, f" of `{sharded_value.path}`"))
     return found
 
 
 def _value_lines(replay: Propagation, numbers: tuple[int, ...], dims: tuple[int, ...]) -> Iterator[str]:
     number = numbers[0]
-    site = replay.sites[number]
-    yield f"{site_text(site)}, lies as {site.sharding}" + (f", and {len(numbers) - 1} more like it" if len(numbers) > 1 else "")
-    if site.computed != site.sharding:
-        yield f"  Its operation computes it as {site.computed}; it is resharded behind it."
+    sharded_value = replay.values[number]
+    yield f"{value_text(sharded_value)}, lies as {sharded_value.sharding}" + (
+        f", and {len(numbers) - 1} more like it" if len(numbers) > 1 else ""
+    )
+    if sharded_value.computed != sharded_value.sharding:
+        yield f"  Its operation computes it as {sharded_value.computed}; it is resharded behind it."
     rejections = replay.rejections(number)
     for dim in dims:
-        axes = site.sharding.dims[dim] or ()
-        yield f"  {_dim_text(site, dim)}: {' then '.join(axes) or 'whole'}"
+        axes = sharded_value.sharding.dims[dim] or ()
+        yield f"  {_dim_text(sharded_value, dim)}: {' then '.join(axes) or 'whole'}"
         for axis in axes:
             yield from _axis_lines(replay, replay.axis(number, dim, axis))
         lost = tuple(rejected for rejected in rejections if rejected.wanted.dim == dim)
@@ -99,16 +113,16 @@ def _value_lines(replay: Propagation, numbers: tuple[int, ...], dims: tuple[int,
 
 
 def _axis_lines(replay: Propagation, explanation: Explanation) -> Iterator[str]:
-    yield f"    `{explanation.point.axis}` is from {explanation.origin}"
+    yield f"    `{explanation.axis_on_dim.axis}` is from {explanation.origin}"
     path = explanation.path
     hidden = len(path) - _FIRST - _LAST
-    for move in path if hidden <= 1 else path[:_FIRST]:
-        yield f"      {move_text(replay, move)}"
+    for propagation in path if hidden <= 1 else path[:_FIRST]:
+        yield f"      {axis_propagation_text(replay, propagation)}"
     if hidden > 1:
         yield f"      ... {hidden} more steps ..."
-        yield from (f"      {move_text(replay, move)}" for move in path[-_LAST:])
+        yield from (f"      {axis_propagation_text(replay, propagation)}" for propagation in path[-_LAST:])
     if any(str(each) != str(explanation.origin) for each in explanation.others):
-        yield f"      without it, `{base_axis(explanation.point.axis)}` could still come from {_others_text(explanation)}"
+        yield f"      without it, `{base_axis(explanation.axis_on_dim.axis)}` could still come from {_others_text(explanation)}"
 
 
 def _others_text(explanation: Explanation) -> str:
@@ -123,40 +137,48 @@ def _others_text(explanation: Explanation) -> str:
     )
 
 
-def site_text(site: ShardedValue) -> str:
+def value_text(sharded_value: ShardedValue) -> str:
     """`mlp/dot_general: dot_general [batch=16, d_ff=64], mlp.py:7`."""
-    dims = ", ".join(str(size) if name == "_" else f"{name}={size}" for name, size in zip(site.dims, site.shape, strict=True))
-    kind = {"input": "argument", "sharding_constraint": "behind a constraint"}.get(site.kind, site.kind)
-    return f"{site.path or 'a value'}: {kind} [{dims}]" + (f", {site.source}" if site.source else "")
+    dims = ", ".join(
+        str(size) if name == "_" else f"{name}={size}" for name, size in zip(sharded_value.dims, sharded_value.shape, strict=True)
+    )
+    kind = {"input": "argument", "sharding_constraint": "behind a constraint"}.get(sharded_value.kind, sharded_value.kind)
+    return f"{sharded_value.path or 'a value'}: {kind} [{dims}]" + (f", {sharded_value.source}" if sharded_value.source else "")
 
 
-def _dim_text(site: ShardedValue, dim: int) -> str:
-    name = site.dims[dim]
-    return f"{'dimension ' + str(dim) if name == '_' else name} ({site.shape[dim]:,})"
+def _dim_text(sharded_value: ShardedValue, dim: int) -> str:
+    name = sharded_value.dims[dim]
+    return f"{'dimension ' + str(dim) if name == '_' else name} ({sharded_value.shape[dim]:,})"
 
 
 def _place_text(replay: Propagation, value: int, dim: int) -> str:
-    site = replay.sites[value]
-    name = site.dims[dim] if dim < len(site.dims) and site.dims[dim] != "_" else f"dimension {dim}"
-    return f"{name} of {site_name(site)}"
+    sharded_value = replay.values[value]
+    name = sharded_value.dims[dim] if dim < len(sharded_value.dims) and sharded_value.dims[dim] != "_" else f"dimension {dim}"
+    return f"{name} of {value_name(sharded_value)}"
 
 
-def site_name(site: ShardedValue) -> str:
+def value_name(sharded_value: ShardedValue) -> str:
     """A value by its path; what stands behind it by what it does."""
-    behind = {"sharding_constraint": " behind its constraint", "data_flow_edge": " as it is handed round"}.get(site.kind, "")
-    if site.role == "result":
-        return "the result" + (f" {site.path}" if site.path not in ("", "result") else "")
-    return f"{site.path or 'a value'}{behind}"
+    behind = {"sharding_constraint": " behind its constraint", "data_flow_edge": " as it is handed round"}.get(sharded_value.kind, "")
+    if sharded_value.role == "result":
+        return "the result" + (f" {sharded_value.path}" if sharded_value.path not in ("", "result") else "")
+    return f"{sharded_value.path or 'a value'}{behind}"
 
 
-def move_text(replay: Propagation, move: AxisPropagation) -> str:
+def axis_propagation_text(replay: Propagation, propagation: AxisPropagation) -> str:
     """`step 3, forward: data from batch of x to batch of mlp/dot_general (dot_general, mlp.py:7)`."""
-    source, target = _place_text(replay, move.source, move.source_dim), _place_text(replay, move.target, move.target_dim)
-    kind = {"data_flow_edge": "handed round", "return": "returned"}.get(move.kind, move.kind)
-    over = [kind] + (
-        [move.over] if move.over not in ("", move.kind, replay.sites[move.target].path, replay.sites[move.source].path) else []
+    source, target = (
+        _place_text(replay, propagation.source, propagation.source_dim),
+        _place_text(replay, propagation.target, propagation.target_dim),
     )
-    return f"step {move.step}, {move.direction}: {move.axis} from {source} to {target} ({', '.join((*over, *filter(None, [move.line])))})"
+    kind = {"data_flow_edge": "handed round", "return": "returned"}.get(propagation.kind, propagation.kind)
+    over = [kind] + (
+        [propagation.over]
+        if propagation.over not in ("", propagation.kind, replay.values[propagation.target].path, replay.values[propagation.source].path)
+        else []
+    )
+    where = ", ".join((*over, *filter(None, [propagation.line])))
+    return f"step {propagation.step}, {propagation.direction}: {propagation.axis} from {source} to {target} ({where})"
 
 
 def replay_text(replay: Propagation) -> str:
@@ -164,7 +186,7 @@ def replay_text(replay: Propagation) -> str:
     by_hand: dict[str, None] = {}
     for point, origin in replay.origins.items():
         by_hand[f"by hand: {point.axis} splits {_place_text(replay, point.value, point.dim)}, {origin}"] = None
-    return "\n".join([*by_hand, *(move_text(replay, move) for move in replay.moves)])
+    return "\n".join([*by_hand, *(axis_propagation_text(replay, propagation) for propagation in replay.axis_propagations)])
 
 
 def rejection_text(replay: Propagation, rejected: RejectedAxis) -> str:

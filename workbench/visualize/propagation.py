@@ -9,7 +9,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding
 from workbench.reports.propagation import ACROSS, BACKWARD, FORWARD, Propagation
 from workbench.reports.report import Report
-from workbench.text.propagation import counted, site_name
+from workbench.text.propagation import counted, value_name
 from workbench.text.tables import table_text
 from workbench.visualize.draw.drawing import Label, Mark, Rectangle, fitted, text_width
 from workbench.visualize.draw.palette import TEXT, axes_colour
@@ -55,7 +55,7 @@ def _title(report: Report) -> str:
 
 
 def _heads(replay: Propagation) -> list[str]:
-    ways = [dict.fromkeys(_ARROWS[move.direction] for move in step.moves) for step in replay.steps[:MOST_STEPS]]
+    ways = [dict.fromkeys(_ARROWS[move.direction] for move in step.axis_propagations) for step in replay.steps[:MOST_STEPS]]
     return ["by hand", *(f"{number} {''.join(way)}" for number, way in enumerate(ways, 1))]
 
 
@@ -63,7 +63,7 @@ def _rows(replay: Propagation) -> list[_ValueRow]:
     """The values that are split by hand or reached, a value handed round once; where there are few, those that stay whole too."""
     last = min(len(replay.steps), MOST_STEPS)
     states = [replay.at(step) for step in range(last + 1)]
-    named = [number for number, site in enumerate(replay.sites) if (site.path or site.role == "result") and replay.one[number] == number]
+    named = [number for number, site in enumerate(replay.values) if (site.path or site.role == "result") and replay.one[number] == number]
     if len(named) > MOST_VALUES:
         named = [number for number in named if any(state[number].axes for state in states)]
     return [_row(replay, number, [state[number] for state in states]) for number in named[:MOST_VALUES]]
@@ -71,7 +71,7 @@ def _rows(replay: Propagation) -> list[_ValueRow]:
 
 def _row(replay: Propagation, number: int, at: Sequence[Sharding]) -> _ValueRow:
     gained = [tuple(axis for axis in after.axes if axis not in before.axes) for before, after in itertools.pairwise(at)]
-    return _ValueRow(site_name(replay.sites[number]), tuple(at), (at[0].axes, *gained))
+    return _ValueRow(value_name(replay.values[number]), tuple(at), (at[0].axes, *gained))
 
 
 def _marks(title: str, rows: Sequence[_ValueRow], heads: Sequence[str], mesh: Mesh) -> Iterator[Mark]:

@@ -52,8 +52,8 @@ def laid_out(report: Report, opened: Collection[str] | None = None) -> Laid:
     """The rows with `opened` scopes (`None`: those that are open at first)."""
     replay, seen = report.propagation, collapse(report.graph, opened)
     sites = tuple(replay.number(node.path, node.kind, node.shape, node.sharding) for node in report.graph.nodes)
-    by_hand = {(site.path, site.shape): number for number, site in enumerate(replay.sites) if site.kind == _CONSTRAINT}
-    known = ((number, by_hand.get((replay.sites[number].path, replay.sites[number].shape))) for number in sites if number is not None)
+    by_hand = {(site.path, site.shape): number for number, site in enumerate(replay.values) if site.kind == _CONSTRAINT}
+    known = ((number, by_hand.get((replay.values[number].path, replay.values[number].shape))) for number in sites if number is not None)
     parameters = _parameters(report, replay)
     constraints = {number: held for number, held in known if held is not None}
     return Laid(seen, sites, constraints, parameters, rows_of(seen, len(parameters), _TOP))
@@ -63,7 +63,7 @@ def _parameters(report: Report, replay: Propagation) -> tuple[tuple[int, ...], .
     """Those that an axis splits in the end, alike ones together."""
     wanted = {tensor.path for tensor in report.plan.program.arguments if tensor.role is Role.PARAMETER}
     found: dict[object, list[int]] = {}
-    for number, site in enumerate(replay.sites):
+    for number, site in enumerate(replay.values):
         if site.role == "argument" and site.path in wanted and site.sharding.axes:
             found.setdefault((template(site.path), site.shape, site.sharding), []).append(number)
     return tuple(map(tuple, found.values()))[:MOST_PARAMETERS]
@@ -81,7 +81,7 @@ class _Step:
 def spread(report: Report, step: int | None = None, laid: Laid | None = None) -> Picture:
     """The rows after a step of `report.propagation` (`None`: the last); `laid` is what `laid_out` gave."""
     laid, replay = laid or laid_out(report), report.propagation
-    step = (replay.moves[-1].step if replay.moves else 0) if step is None else step
+    step = (replay.axis_propagations[-1].step if replay.axis_propagations else 0) if step is None else step
     now = _now(replay, laid, step)
     text = _text(report, replay, laid, now)
     marks: list[Mark] = [Label(0, 12, _split(laid, now), bold=True), Label(0, 30, _LEGEND)]
@@ -99,7 +99,7 @@ def spread(report: Report, step: int | None = None, laid: Laid | None = None) ->
 
 
 def _now(replay: Propagation, laid: Laid, step: int) -> _Step:
-    moves: Sequence[AxisPropagation] = replay.steps[step - 1].moves if step else ()
+    moves: Sequence[AxisPropagation] = replay.steps[step - 1].axis_propagations if step else ()
     arrows: dict[Ends, str] = {}
     fresh: dict[int, str] = {}
     for move in moves:
@@ -114,7 +114,7 @@ def _now(replay: Propagation, laid: Laid, step: int) -> _Step:
 def _row_at(replay: Propagation, laid: Laid, number: int) -> int | None:
     """The row that a value is in."""
     if number not in laid.row_of:
-        laid.row_of[number] = _found_row(replay.sites[number], number, laid)
+        laid.row_of[number] = _found_row(replay.values[number], number, laid)
     return laid.row_of[number]
 
 
@@ -162,7 +162,7 @@ def _box(report: Report, laid: Laid, number: int, now: _Step) -> Iterator[Mark]:
 
 
 def _parameter(mesh: Mesh, replay: Propagation, laid: Laid, number: int, alike: Sequence[int], now: _Step) -> Iterator[Mark]:
-    site, sharding = replay.sites[alike[0]], now.lies[alike[0]]
+    site, sharding = replay.values[alike[0]], now.lies[alike[0]]
     name = template(site.path) if len(alike) > 1 else site.path
     many = f" ×{len(alike)}" if len(alike) > 1 else ""
     dims = [
@@ -237,7 +237,7 @@ def _text(report: Report, replay: Propagation, laid: Laid, now: _Step) -> str:
     for place, alike in enumerate(laid.parameters):
         mark = ARRIVED.strip() if laid.count + place in now.fresh else ""
         lying = now.lies[alike[0]]
-        rows.append((mark, template(replay.sites[alike[0]].path), str(lying) if lying.axes else ""))
+        rows.append((mark, template(replay.values[alike[0]].path), str(lying) if lying.axes else ""))
     for number, box in enumerate(laid.seen.boxes):
         _, sharding = _member_at(laid, number, now)
         rows.append((ARRIVED.strip() if number in now.fresh else "", box.key, str(sharding) if _axes(sharding) else ""))

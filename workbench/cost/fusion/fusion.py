@@ -17,12 +17,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from workbench.core.tensor import itemsize
-from workbench.cost.fusion.kernels import KernelDraft, Kernels, Table, note_read
+from workbench.cost.fusion.kernels import KernelDraft, Kernels, KernelTable, note_read
 from workbench.cost.fusion.loop_edges import hoisted_casts, unfilled_stacks
-from workbench.cost.fusion.simplified import repeated_slices, simplified
-from workbench.propagation.module.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE, PRODUCTS
+from workbench.cost.fusion.simplified import repeated_slices, simplify_operations
+from workbench.propagation.module.operations import CONSTANTS, CONTROL_FLOW, DOTS, ELEMENTWISE
 from workbench.propagation.structure.structure import Op, Structure
-from workbench.propagation.structure.views import DYNAMIC_SLICE, PASSING, VIEWING, uses_of, viewed
+from workbench.propagation.structure.views import DYNAMIC_SLICE, PASSING, VIEWING, resolve_view, uses_of
 
 _SLICE = "stablehlo.slice"
 _TAKING = frozenset({_SLICE, DYNAMIC_SLICE})
@@ -32,7 +32,7 @@ _ENDS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 _LOOPED = ELEMENTWISE | {"stablehlo.pad", "stablehlo.concatenate"}
 _UPDATE, _REDUCE = "stablehlo.dynamic_update_slice", "stablehlo.reduce"
 _GATHER = "stablehlo.gather"
-_FUSING = _LOOPED | _FREE | PRODUCTS | {_REDUCE, _UPDATE}  # what computes its operands itself if they are free
+_FUSING = _LOOPED | _FREE | DOTS | {_REDUCE, _UPDATE}  # what computes its operands itself if they are free
 _SLOW = frozenset(
     {
         *("stablehlo.atan2", "stablehlo.cbrt", "stablehlo.cosine", "stablehlo.divide", "stablehlo.erf", "stablehlo.exponential"),
@@ -64,7 +64,7 @@ def kernels_of(structure: Structure, dtypes: Sequence[str] = (), *, recomputes: 
 class _Grouping:
     def __init__(self, structure: Structure, dtypes: Sequence[str], *, recomputes: bool) -> None:
         self._structure, self._recomputes = structure, recomputes
-        self._ops = simplified(structure) if recomputes else structure.ops
+        self._ops = simplify_operations(structure) if recomputes else structure.ops
         self._sizes = [math.prod(value.shape) for value in structure.values]
         self._itemsizes = [itemsize(dtype) for dtype in dtypes]
         self._bytes = [size * each for size, each in zip(self._sizes, self._itemsizes, strict=True)]
@@ -77,38 +77,38 @@ class _Grouping:
         self._last_reader: dict[int, int] = {}
         self._marked: dict[tuple[int, str], int] = {}
         # A hand-written kernel with products in it, a flash attention, does its elementwise work beside them.
-        self._multiplying = {(op.region, op.kernel) for op in self._ops if op.kernel and op.kind in PRODUCTS}
+        self._multiplying = {(op.region, op.kernel) for op in self._ops if op.kernel and op.kind in DOTS}
         self._absorbed: dict[int, int] = {}  # a product's kernel: the later one it is a part of
         self._written: dict[tuple[int, int], None] = {}
-        self._kept: dict[int, int] = {}  # by what is no kernel: a position
+        self._last_reads: dict[int, int] = {}  # by what is no kernel: a position
         self._buffers: dict[int, int] = {}  # of a part, and of an update: the value whose memory it is in
         self._uses = uses_of(structure)
         self._bodies, self._repeated = set(structure.body_of.values()), repeated_slices(structure)
         self._read_whole = _read_whole(structure, self._ops)
         self._hoisted = hoisted_casts(structure) if recomputes else frozenset[int]()
         for index, op in enumerate(self._ops):
-            self._place(index, op)
+            self._group_operation(index, op)
         self._merged = self._merge()
 
-    def _place(self, index: int, op: Op) -> None:
+    def _group_operation(self, index: int, op: Op) -> None:
         if op.kind in _ENDS or op.kind in CONTROL_FLOW:
             for operand in op.operands:
                 for source in self._sources[operand]:
-                    self._read(source, -1)
-                    self._keep(source.value, op)
+                    self._note_read(source, -1)
+                    self._extend_life(source.value, op)
             return
-        if index not in self._hoisted and self._cut_from(op) is None and self._is_free(index, op):
+        if index not in self._hoisted and self._dot_sliced_by(op) is None and self._is_free(index, op):
             for slot, result in enumerate(op.results):
                 self._make_free(index, slot, result)
             return
-        kernel = self._marked_kernel(op) if op.kernel else self._alone(op) if index in self._hoisted else self._kernel_for(op)
+        kernel = self._marked_kernel(op) if op.kernel else self._add_lone_kernel(op) if index in self._hoisted else self._choose_kernel(op)
         self._of[index] = kernel
         for slot, operand in enumerate(op.operands):
             if op.kind == _UPDATE and slot == 0:
                 continue  # updated where it lies
             for source in self._sources[operand]:
                 if source.kernel != kernel:
-                    self._read(source, kernel, op.results[0] if op.kind in (_GATHER, DYNAMIC_SLICE) and slot == 0 else source.value)
+                    self._note_read(source, kernel, op.results[0] if op.kind in (_GATHER, DYNAMIC_SLICE) and slot == 0 else source.value)
                 self._last_reader[source.value] = kernel
             self._add_work(self._kernels[kernel], operand)
         if (op.kind in ELEMENTWISE or op.kind == _REDUCE) and (op.region, op.kernel) not in self._multiplying:
@@ -121,27 +121,27 @@ class _Grouping:
     def _add_work(self, kernel: KernelDraft, operand: int) -> None:
         """What the kernel computes to have a free value, and did not yet."""
         if new := self._chains[operand] - kernel.done:
-            kernel.work.append((operand, self._steps(new)))
+            kernel.work.append((operand, self._count_steps(new)))
             kernel.done |= new
 
     def _buffer(self, value: int) -> int:
         return self._buffers.get(value, value)
 
-    def _keep(self, value: int, reader: Op) -> None:
+    def _extend_life(self, value: int, reader: Op) -> None:
         """The value is there until the reader has run, or the loop the reader is in, if the value was made outside it."""
         buffer = self._buffer(value)
         region, at = self._structure.values[buffer].region, reader
         while at.region != region and at.region > 0:
             at = self._ops[self._structure.regions[at.region].parent]
-        self._kept[buffer] = max(self._kept.get(buffer, -1), at.position)
+        self._last_reads[buffer] = max(self._last_reads.get(buffer, -1), at.position)
 
-    def _read(self, source: _Source, reader: int, taken: int | None = None) -> None:
-        """`taken`: the value that is as large as what is read of the source, where that is not all."""
+    def _note_read(self, source: _Source, reader: int, extent: int | None = None) -> None:
+        """`extent`: the value that is as large as what is read of the source, where that is not all."""
         if reader >= 0:
-            note_read(self._kernels[reader].reads, source.value, source.value if taken is None else taken, source.value)
+            note_read(self._kernels[reader].reads, source.value, source.value if extent is None else extent, source.value)
         if source.kernel >= 0 and source.kernel != reader:
             self._kernels[source.kernel].readers.add(reader)
-            self._written[source.kernel, self._stored(source.value)] = None
+            self._written[source.kernel, self._written_value(source.value)] = None
 
     def _is_free(self, index: int, op: Op) -> bool:
         if op.kernel or op.kind not in _FREE | ELEMENTWISE:
@@ -156,17 +156,17 @@ class _Grouping:
             return True
         read = sum(self._bytes[source.value] for source in self._all_sources(op)) / (self._bytes[op.results[0]] or 1)
         if not self._recomputes:
-            return read * _EXPANDING <= 1 and self._steps(self._chain_to(index)) <= _MOST_STEPS
+            return read * _EXPANDING <= 1 and self._count_steps(self._chain_to(index)) <= _MOST_STEPS
         # Read by each of its users, instead of once, written, and then read by each.
         is_worth_it = self._uses[op.results[0]] * (read - 1) <= read + 1
-        return is_worth_it and self._product_before(op) is None and self._steps(self._chain_to(index)) <= _MOST_STEPS
+        return is_worth_it and self._dot_before(op) is None and self._count_steps(self._chain_to(index)) <= _MOST_STEPS
 
-    def _product_before(self, op: Op) -> int | None:
+    def _dot_before(self, op: Op) -> int | None:
         """The product whose epilogue an elementwise operation is, of several the first operand's: nothing else reads what it makes."""
         for operand in op.operands:
             sources = self._sources[operand]
             kernel, value = sources[0] if len(sources) == 1 else _Source(-1, operand)
-            if kernel < 0 or not self._kernels[kernel].is_product or self._kernels[kernel].region != op.region:
+            if kernel < 0 or not self._kernels[kernel].is_dot or self._kernels[kernel].region != op.region:
                 continue
             if self._is_part(value):
                 continue
@@ -174,7 +174,7 @@ class _Grouping:
                 return kernel
         return None
 
-    def _cut_from(self, op: Op) -> int | None:
+    def _dot_sliced_by(self, op: Op) -> int | None:
         """The product's kernel that a slice of its result is cut from: a TPU multiplies the slice alone, if nothing reads the rest."""
         if not self._recomputes or op.kind != _SLICE or op.kernel:
             return None
@@ -182,7 +182,7 @@ class _Grouping:
         if len(sources) != 1 or sources[0].kernel < 0 or self._uses[op.operands[0]] != 1 or self._is_part(sources[0].value):
             return None
         kernel = self._kernels[sources[0].kernel]
-        return sources[0].kernel if kernel.is_product and kernel.region == op.region and not kernel.readers else None
+        return sources[0].kernel if kernel.is_dot and kernel.region == op.region and not kernel.readers else None
 
     def _is_part(self, value: int) -> bool:
         """Whether a value is a slice of what lies in memory."""
@@ -198,7 +198,7 @@ class _Grouping:
         size = self._sizes[op.results[0]]
         return frozenset((index,)).union(*(self._chains[operand] for operand in op.operands if self._sizes[operand] == size))
 
-    def _steps(self, chain: Iterable[int]) -> int:
+    def _count_steps(self, chain: Iterable[int]) -> int:
         return sum(_steps_of(self._ops[index]) for index in chain)
 
     def _make_free(self, index: int, slot: int, result: int) -> None:
@@ -218,7 +218,7 @@ class _Grouping:
                 self._buffers[result] = self._buffer(sources[0].value)
             self._chains[result] = self._chains[operand] if op.kind not in _REPEATING else frozenset()
 
-    def _alone(self, op: Op) -> int:
+    def _add_lone_kernel(self, op: Op) -> int:
         self._kernels.append(KernelDraft(op.region, set(), op.position, is_plain=False))
         return len(self._kernels) - 1
 
@@ -230,34 +230,34 @@ class _Grouping:
             self._kernels.append(KernelDraft(op.region, set(), op.position, is_plain=False))
         return self._marked[key]
 
-    def _kernel_for(self, op: Op) -> int:
+    def _choose_kernel(self, op: Op) -> int:
         if not op.results:  # a callback of `jax.debug`
-            return self._alone(op)
+            return self._add_lone_kernel(op)
         operands = op.operands[1:2] if op.kind == _UPDATE else op.operands
         size = self._sizes[op.operands[1] if op.kind == _UPDATE else op.operands[0] if op.kind == _REDUCE else op.results[0]]
         is_looped = op.kind in _LOOPED or op.kind in (_REDUCE, _UPDATE)
-        if (cut := self._cut_from(op)) is not None:
+        if (cut := self._dot_sliced_by(op)) is not None:
             self._kernels[cut].sizes.add(size)
             return cut
-        if self._recomputes and op.kind in ELEMENTWISE and (product := self._product_before(op)) is not None:
-            return self._behind(op, product)
-        if is_looped and (found := self._joined(op, size, operands)) is not None:
+        if self._recomputes and op.kind in ELEMENTWISE and (dot := self._dot_before(op)) is not None:
+            return self._join_epilogue(op, dot)
+        if is_looped and (found := self._find_joinable(op, size, operands)) is not None:
             self._kernels[found].is_plain &= op.kind in _LOOPED
             self._kernels[found].sizes.add(self._sizes[op.results[0]])
             return found
-        sizes = {size, self._sizes[op.results[0]]} if is_looped or op.kind in PRODUCTS else set()
-        self._kernels.append(KernelDraft(op.region, sizes, op.position, op.kind in PRODUCTS, op.kind in _LOOPED or op.kind in _FREE))
+        sizes = {size, self._sizes[op.results[0]]} if is_looped or op.kind in DOTS else set()
+        self._kernels.append(KernelDraft(op.region, sizes, op.position, op.kind in DOTS, op.kind in _LOOPED or op.kind in _FREE))
         return len(self._kernels) - 1
 
-    def _behind(self, op: Op, product: int) -> int:
+    def _join_epilogue(self, op: Op, dot: int) -> int:
         """The product's kernel; where the operation reads later ones too, a new one that the product moves to, for no one waits for it."""
-        if all(source.kernel <= product for source in self._all_sources(op)):
-            return product
-        self._absorbed[product] = len(self._kernels)
-        self._kernels.append(KernelDraft(op.region, set(self._kernels[product].sizes), op.position, is_product=True, is_plain=False))
+        if all(source.kernel <= dot for source in self._all_sources(op)):
+            return dot
+        self._absorbed[dot] = len(self._kernels)
+        self._kernels.append(KernelDraft(op.region, set(self._kernels[dot].sizes), op.position, is_dot=True, is_plain=False))
         return len(self._kernels) - 1
 
-    def _joined(self, op: Op, size: int, operands: tuple[int, ...]) -> int | None:
+    def _find_joinable(self, op: Op, size: int, operands: tuple[int, ...]) -> int | None:
         """The kernel this operation joins: the last it reads from, or a later one that reads the same."""
         inside = [source for operand in operands for source in self._sources[operand] if source.kernel >= 0]
         last = max((source.kernel for source in inside), default=-1)
@@ -267,7 +267,7 @@ class _Grouping:
                 continue
             if not self._kernels[kernel].is_plain and abs(op.position - self._kernels[kernel].position) > _FAR:
                 continue
-            if self._kernels[kernel].is_product and op.kind not in ELEMENTWISE and not (self._recomputes and op.kind in (_UPDATE, _REDUCE)):
+            if self._kernels[kernel].is_dot and op.kind not in ELEMENTWISE and not (self._recomputes and op.kind in (_UPDATE, _REDUCE)):
                 continue
             if all(source.kernel < kernel or self._sizes[source.value] == size for source in inside):
                 return kernel
@@ -286,32 +286,32 @@ class _Grouping:
                 into[number] = reader
         return into
 
-    def _stored(self, value: int) -> int:
+    def _written_value(self, value: int) -> int:
         """What is written when a value is made: of an update in place the part that changes; of a value taken from, the whole."""
         born = self._structure.values[value].born
         op = self._ops[born]
         if born >= 0 and op.kind in _TAKING and self._of[born] < 0:
-            return self._stored(self._sources[op.operands[0]][0].value)
+            return self._written_value(self._sources[op.operands[0]][0].value)
         return op.operands[1] if born >= 0 and op.kind == _UPDATE else value
 
     def kernels(self) -> Kernels:
-        table = Table(self._structure, self._ops, self._kernels, self._of, self._merged, self._itemsizes)
-        ops, own = self._ops, self._moved(table)
-        for draft, kernel, value, _ in table.reads(self._written, self._stored):
-            self._keep(value, ops[own.get(draft, table.last[kernel])])
-        for draft, product in own.items():
-            self._keep(ops[product].results[0], ops[table.last[table.number(draft)]])
+        table = KernelTable(self._structure, self._ops, self._kernels, self._of, self._merged, self._itemsizes)
+        ops, moved_dots = self._ops, self._dots_moved_behind_loops(table)
+        for draft, kernel, value, _ in table.reads(self._written, self._written_value):
+            self._extend_life(value, ops[moved_dots.get(draft, table.last[kernel])])
+        for draft, dot in moved_dots.items():
+            self._extend_life(ops[dot].results[0], ops[table.last[table.number(draft)]])
         unfilled = unfilled_stacks(self._structure) if self._recomputes else frozenset[int]()
-        return table.kernels(self._written, self._stored, self._kept, _multiplied(self._structure, ops), unfilled)
+        return table.kernels(self._written, self._written_value, self._last_reads, _count_dot_reads(self._structure, ops), unfilled)
 
-    def _moved(self, table: Table) -> dict[int, int]:
+    def _dots_moved_behind_loops(self, table: KernelTable) -> dict[int, int]:
         """By draft, the products that are a part of a kernel behind a loop. They run before the loop all the same: what they make waits for
         that kernel, not what they read."""
         ops, loops = self._structure.ops, [self._ops[loop] for loop in self._structure.body_of]
         return {
             self._of[index]: index
             for index, op in enumerate(ops)
-            if op.kind in PRODUCTS
+            if op.kind in DOTS
             and self._of[index] in self._absorbed
             and any(
                 op.position < loop.position < ops[table.last[table.number(self._of[index])]].position
@@ -325,8 +325,8 @@ def _steps_of(op: Op) -> int:
     return _SLOW_STEPS if op.kind in _SLOW else 1
 
 
-def _multiplied(structure: Structure, ops: Sequence[Op]) -> Counter[int]:
-    return Counter(viewed(structure, operand) for op in ops if op.kind in PRODUCTS for operand in set(op.operands[:2]))
+def _count_dot_reads(structure: Structure, ops: Sequence[Op]) -> Counter[int]:
+    return Counter(resolve_view(structure, operand) for op in ops if op.kind in DOTS for operand in set(op.operands[:2]))
 
 
 def _read_whole(structure: Structure, ops: Sequence[Op]) -> set[int]:

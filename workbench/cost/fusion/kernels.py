@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.propagation.module.operations import PRODUCTS
+from workbench.propagation.module.operations import DOTS
 from workbench.propagation.structure.structure import Op, Structure
 
 Integers = NDArray[np.int64]
@@ -32,9 +32,9 @@ class Kernels:
 
     - `of`: each operation's kernel, -1 for those that are none;
     - `times`, `regions`, `ops`, `positions`: how often each runs a step, where, its last operation, and that one's place as traced;
-    - `readers`, `read`, `taken`: kernel `readers[i]` reads of value `read[i]` once as much as value `taken[i]` is, of what is gathered
-      from as much as the result; `writers`, `written`: and writes;
-    - `kept`: the position up to which each stored value is read;
+    - `readers`, `read`, `read_extents`: kernel `readers[i]` reads of value `read[i]` once as much as value `read_extents[i]` is, of what is
+      gathered from as much as the result; `writers`, `written`: and writes;
+    - `last_reads`: the position up to which each stored value is read;
     - `workers`, `worked`, `steps`: kernel `workers[i]` does `steps[i]` elementwise steps on each element of value `worked[i]`.
     """
 
@@ -45,16 +45,16 @@ class Kernels:
     positions: tuple[int, ...]
     readers: Integers
     read: Integers
-    taken: Integers
+    read_extents: Integers
     writers: Integers
     written: Integers
     workers: Integers
     worked: Integers
     steps: Integers
-    products: tuple[KernelDot, ...]
+    dots: tuple[KernelDot, ...]
     itemsizes: NDArray[np.float64]  # of all values
-    kept: Mapping[int, int]
-    multiplied: Mapping[int, int]  # by how many products each value is read, views of it looked through
+    last_reads: Mapping[int, int]
+    dot_reads: Mapping[int, int]  # by how many products each value is read, views of it looked through
     serial: tuple[int, ...]  # scatters that are made a row at a time
     numbers: Integers  # values that are one number, without dimensions
     unfilled: frozenset[int]  # values that have memory, and that nothing is written to where they are made (see `loop_edges`)
@@ -71,7 +71,7 @@ class KernelDraft:
     region: int
     sizes: set[int]  # elements an operation may have to join
     position: int  # of its first operation
-    is_product: bool = False
+    is_dot: bool = False
     is_plain: bool = True  # elementwise operations alone
     readers: set[int] = field(default_factory=set)  # of its values: other kernels, -1 for what is no kernel
     reads: dict[int, int] = field(default_factory=dict)  # values, and of each the value that is as large as what is read of it
@@ -84,7 +84,7 @@ def note_read(reads: dict[Key, int], key: Key, taken: int, whole: int) -> None:
     reads[key] = taken if reads.get(key, taken) == taken else whole
 
 
-class Table:
+class KernelTable:
     """Kernels as they are grouped in the end: `merged[i]` is the number of the draft that draft i became a part of; `ops` as the back end
     takes them, some of another kind than the program's."""
 
@@ -142,10 +142,10 @@ class Table:
             tuple(regions),
             tuple(self.last),
             tuple(ops[op].position for op in self.last),
-            *_three(self._reads_once(written, stored)),
-            *_two(self._writes(written)),
-            *_three(work),
-            tuple(_product(self._structure, i, self._of[i]) for i, op in enumerate(self._ops) if op.kind in PRODUCTS),
+            *_three_columns(self._reads_once(written, stored)),
+            *_two_columns(self._writes(written)),
+            *_three_columns(work),
+            tuple(_kernel_dot(self._structure, i, self._of[i]) for i, op in enumerate(self._ops) if op.kind in DOTS),
             np.array(self._itemsizes),
             kept,
             multiplied,
@@ -155,7 +155,7 @@ class Table:
         )
 
 
-def _product(structure: Structure, index: int, kernel: int) -> KernelDot:
+def _kernel_dot(structure: Structure, index: int, kernel: int) -> KernelDot:
     """A product's result has its batch dimensions first, then those of the left operand, then those of the right."""
     op = structure.ops[index]
     left, right = (structure.values[operand].shape for operand in op.operands[:2])
@@ -169,11 +169,11 @@ def _product(structure: Structure, index: int, kernel: int) -> KernelDot:
     return KernelDot(index, kernel, (), tuple(dim for dim, size in enumerate(shape) if size == features)[-1:])
 
 
-def _two(rows: Iterable[tuple[int, int]]) -> tuple[Integers, Integers]:
+def _two_columns(rows: Iterable[tuple[int, int]]) -> tuple[Integers, Integers]:
     table = np.array(list(rows), dtype=np.int64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
 
 
-def _three(rows: Iterable[tuple[int, int, int]]) -> tuple[Integers, Integers, Integers]:
+def _three_columns(rows: Iterable[tuple[int, int, int]]) -> tuple[Integers, Integers, Integers]:
     table = np.array(list(rows), dtype=np.int64).reshape(-1, 3)
     return table[:, 0], table[:, 1], table[:, 2]

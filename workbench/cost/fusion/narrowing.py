@@ -1,7 +1,7 @@
 """Which values are stored in two bytes although the program computes them in four: what only products of default precision read, which
 round it to bfloat16 themselves. XLA:TPU rounds it where it is made (`float_type_correction_info` in its modules)."""
 
-from workbench.propagation.module.operations import PRODUCTS
+from workbench.propagation.module.operations import DOTS
 from workbench.propagation.structure.structure import Structure
 from workbench.propagation.structure.views import VIEWING
 
@@ -17,8 +17,8 @@ def narrowed_values(structure: Structure) -> frozenset[int]:
     found: set[int] = set()
     for op in reversed(structure.ops):
         found.update(each for each in op.results if read[each] and read[each] == rounded[each] and structure.values[each].dtype == _WIDE)
-        is_product = op.kind in PRODUCTS and not op.exact and not op.kernel
-        rounds = is_product or (op.kind in _MOVING and all(each in found for each in op.results))
+        is_dot = op.kind in DOTS and not op.exact and not op.kernel
+        rounds = is_dot or (op.kind in _MOVING and all(each in found for each in op.results))
         for operand in op.operands:
             read[operand] += 1
             rounded[operand] += rounds

@@ -11,7 +11,7 @@ _DOT, _CONVOLUTION, _REVERSE = "stablehlo.dot_general", "stablehlo.convolution",
 _BROADCAST = "stablehlo.broadcast_in_dim"
 
 
-def simplified(structure: Structure) -> list[Op]:
+def simplify_operations(structure: Structure) -> list[Op]:
     """The operations by id, some of another kind:
 
     - a scatter that picks one element of each row selects;
@@ -20,7 +20,7 @@ def simplified(structure: Structure) -> list[Op]:
     - a reversal that convolutions alone read is none: they read their kernels backwards.
     """
     others = {operand for op in structure.ops if op.kind != _CONVOLUTION for operand in op.operands}
-    return [_simplified(structure, op, others) for op in structure.ops]
+    return [_simplify_operation(structure, op, others) for op in structure.ops]
 
 
 def repeated_slices(structure: Structure) -> set[int]:
@@ -33,16 +33,16 @@ def repeated_slices(structure: Structure) -> set[int]:
     return slices & read
 
 
-def _simplified(structure: Structure, op: Op, others: set[int]) -> Op:
+def _simplify_operation(structure: Structure, op: Op, others: set[int]) -> Op:
     """`others` are the values that something else than a convolution reads."""
     if op.selects:
         return replace(op, kind=_SELECT)
     if op.kind == _REVERSE and not others & set(op.results):
         return replace(op, kind=_RESHAPE)
-    return _multiplied(structure, op) if op.kind == _DOT and not op.kernel else op
+    return _strength_reduce_dot(structure, op) if op.kind == _DOT and not op.kernel else op
 
 
-def _multiplied(structure: Structure, op: Op) -> Op:
+def _strength_reduce_dot(structure: Structure, op: Op) -> Op:
     left, right, result = (math.prod(structure.values[value].shape) for value in (*op.operands[:2], op.results[0]))
     summed = math.prod(structure.values[op.operands[0]].shape[dim] for dim in op.work.contracted)
     if summed == 1:

@@ -15,18 +15,22 @@ def explanation_record(report: Report, value: str) -> list[dict[str, Any]]:
 
 
 def _value_record(replay: Propagation, numbers: tuple[int, ...]) -> dict[str, Any]:
-    site = replay.sites[numbers[0]]
+    sharded_value = replay.values[numbers[0]]
     dims = [
-        {"name": name, "size": size, "axes": [_axis_record(replay, numbers[0], dim, axis) for axis in site.sharding.dims[dim] or ()]}
-        for dim, (name, size) in enumerate(zip(site.dims, site.shape, strict=True))
+        {
+            "name": name,
+            "size": size,
+            "axes": [_axis_record(replay, numbers[0], dim, axis) for axis in sharded_value.sharding.dims[dim] or ()],
+        }
+        for dim, (name, size) in enumerate(zip(sharded_value.dims, sharded_value.shape, strict=True))
     ]
     return {
-        "path": site.path,
-        "role": site.role,
-        "kind": site.kind,
-        "source": site.source,
-        "sharding": str(site.sharding),
-        "computed": str(site.computed),
+        "path": sharded_value.path,
+        "role": sharded_value.role,
+        "kind": sharded_value.kind,
+        "source": sharded_value.source,
+        "sharding": str(sharded_value.sharding),
+        "computed": str(sharded_value.computed),
         "count": len(numbers),
         "dims": dims,
         "lost": [_rejection_record(replay, rejected) for rejected in replay.rejections(numbers[0])],
@@ -38,22 +42,33 @@ def _axis_record(replay: Propagation, value: int, dim: int, axis: str) -> dict[s
     return {
         "axis": axis,
         "origin": origin_record(explanation.origin),
-        "path": [_move_record(replay, move) for move in explanation.path],
+        "path": [_axis_propagation_record(replay, propagation) for propagation in explanation.path],
         "others": [origin_record(origin) for origin in explanation.others],
     }
 
 
 def origin_record(origin: Origin) -> dict[str, Any]:
     """Whose an axis is."""
-    return {**{key: each for key, each in asdict(origin).items() if key != "point"}, "axis": origin.axis, "dim": origin.point.dim}
-
-
-def _move_record(replay: Propagation, move: AxisPropagation) -> dict[str, Any]:
-    ends = {
-        name: {"path": replay.sites[value].path, "dim": dim}
-        for name, value, dim in (("from", move.source, move.source_dim), ("to", move.target, move.target_dim))
+    return {
+        **{key: each for key, each in asdict(origin).items() if key != "axis_on_dim"},
+        "axis": origin.axis,
+        "dim": origin.axis_on_dim.dim,
     }
-    return {"step": move.step, "direction": move.direction, "over": move.over, "kind": move.kind, "source": move.line, **ends}
+
+
+def _axis_propagation_record(replay: Propagation, propagation: AxisPropagation) -> dict[str, Any]:
+    ends = {
+        name: {"path": replay.values[value].path, "dim": dim}
+        for name, value, dim in (("from", propagation.source, propagation.source_dim), ("to", propagation.target, propagation.target_dim))
+    }
+    return {
+        "step": propagation.step,
+        "direction": propagation.direction,
+        "over": propagation.over,
+        "kind": propagation.kind,
+        "source": propagation.line,
+        **ends,
+    }
 
 
 def _rejection_record(replay: Propagation, rejected: RejectedAxis) -> dict[str, Any]:
@@ -74,5 +89,5 @@ def conflict_record(replay: Propagation, conflict: Conflict) -> dict[str, Any]:
         "loser": origin_record(conflict.loser),
         "reason": conflict.reason,
         "places": len(conflict.rejections),
-        "first": _rejection_record(replay, conflict.first) | {"path": replay.sites[conflict.first.wanted.value].path},
+        "first": _rejection_record(replay, conflict.first) | {"path": replay.values[conflict.first.wanted.value].path},
     }

@@ -25,8 +25,8 @@ from workbench.reports.compiled import Compiled
 from workbench.reports.run_events import Progress, RunListener
 from workbench.spmd.executable import module_text, serialize_module
 from workbench.spmd.module import read_module
-from workbench.spmd.packed import Packed, read_packed
-from workbench.spmd.until_code import dump_to, dumped_program, folder_for_programs
+from workbench.spmd.packed import PackedMemory, read_packed_memory
+from workbench.spmd.until_code import dump_options, folder_for_programs, read_dumped_program
 
 _FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
 _HEARTBEAT = 1.0  # seconds
@@ -129,14 +129,14 @@ def _compile(
     return compiled, executable.as_text
 
 
-def _compiled(step: Any, options: Mapping[str, str | bool | int | float], target: Target) -> tuple[Any, Packed | None]:
+def _compiled(step: Any, options: Mapping[str, str | bool | int | float], target: Target) -> tuple[Any, PackedMemory | None]:
     """The executable, and of libtpu how it packed memory: what it states of that counts what packing wastes twice."""
     if not target.compiler.startswith("libtpu") or "xla_dump_to" in options:
         return step.compile(compiler_options=dict(options) or None), None
     with folder_for_programs() as folder:
-        executable = step.compile(compiler_options={**options, **dump_to(folder)})
-        program = dumped_program(folder)
-    return executable, read_packed(program) if program else None
+        executable = step.compile(compiler_options={**options, **dump_options(folder)})
+        program = read_dumped_program(folder)
+    return executable, read_packed_memory(program) if program else None
 
 
 def _as_run(plan: Plan, target: Target) -> Plan:

@@ -6,7 +6,7 @@ from workbench.engine.hlo.op_names import path_of
 from workbench.engine.hlo.source_lines import SourceLines
 from workbench.reports.compiled import CompiledKernel
 from workbench.spmd.collectives import kind_of
-from workbench.spmd.flops import flops_of, is_product
+from workbench.spmd.flops import flops_of, is_dot
 from workbench.spmd.fused import MOVES, SLICES, WRAPPERS, body_of, instructions_within, updated_bytes
 from workbench.spmd.module import Computation, HloInstruction, HloModule, InstructionVisit, parameter_of, root_of
 from workbench.spmd.shapes import DEVICE_MEMORY, Array
@@ -49,7 +49,7 @@ def _only_communicates(module: HloModule, fusion: HloInstruction) -> bool:
     """The fusions that start, await or are a collective, as against those that compute beside one."""
     inside = [each for name in module.callees(fusion) for each in module.computations[name].values()]
     talks = any(kind_of(each.opcode) or "AsyncCollective" in each.fields.custom_call_target for each in inside)
-    return talks and not any(is_product(each) for each in inside)
+    return talks and not any(is_dot(each) for each in inside)
 
 
 def _touched(computation: Computation, instruction: HloInstruction) -> Iterator[Array]:

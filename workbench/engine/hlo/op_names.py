@@ -5,7 +5,7 @@ import re
 from workbench.propagation.module.location import readable_path
 from workbench.spmd.module import HloInstruction
 
-_PRODUCT = re.compile(r"(?:dot_general|conv_general_dilated)$")
+_DOT = re.compile(r"(?:dot_general|conv_general_dilated)$")
 _INDEXING = re.compile(
     r"(?:^|/)(?:dynamic_index_in_dim|dynamic_update_index_in_dim|dynamic_slice|dynamic_update_slice|squeeze|broadcast_in_dim)$"
 )
@@ -22,9 +22,9 @@ def path_of_value(instruction: HloInstruction) -> str:
     return readable_path(_SCAN_SLICE.sub("", instruction.op_name)) if "/" in instruction.op_name else ""
 
 
-def is_of_product(instruction: HloInstruction) -> bool:
+def is_of_dot(instruction: HloInstruction) -> bool:
     """Whether it serves a product, of whatever opcode it is."""
-    return _PRODUCT.search(instruction.op_name) is not None
+    return _DOT.search(instruction.op_name) is not None
 
 
 def is_indexing(path: str) -> bool:

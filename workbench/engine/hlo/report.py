@@ -9,7 +9,7 @@ from workbench.engine.hlo.kernels import kernels_of
 from workbench.engine.hlo.memory import timeline_of
 from workbench.reports.compiled import Compiled, CompiledMemory
 from workbench.spmd.module import HloModule
-from workbench.spmd.packed import Packed
+from workbench.spmd.packed import PackedMemory
 
 READER = 5
 """Raised when the reading changes, so that what was read before is read anew: from the stored module, without compiling again."""
@@ -19,7 +19,7 @@ def read_compiled(
     module: HloModule,
     mesh: Mesh,
     memory: Any,
-    packed: Packed | None = None,
+    packed: PackedMemory | None = None,
     *,
     target: str = "",
     clock: float | None = None,

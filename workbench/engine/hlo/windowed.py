@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from workbench.engine.hlo.op_names import is_of_product
+from workbench.engine.hlo.op_names import is_of_dot
 from workbench.reports.compiled import CompiledCollective
 from workbench.spmd.module import Computation, HloInstruction, HloModule, InstructionVisit, root_of
 
@@ -44,7 +44,7 @@ def windows(module: HloModule) -> Mapping[str, WindowedPermute]:
     for name, computation in module.computations.items():
         loop = _LOOP.search(name)
         for each in computation.values():
-            if each.opcode in _STARTS and is_of_product(each) and (devices := _ring(each)):
+            if each.opcode in _STARTS and is_of_dot(each) and (devices := _ring(each)):
                 kind = _KINDS[loop[1]] if loop else _kind_by_flow(module, computation, each)
                 found[each.name] = WindowedPermute(kind, devices, trips.get(name, 1) if loop else None)
     return found

@@ -75,7 +75,7 @@ def _answer(question: bytes) -> tuple[Any, ...] | None:
 def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
     from workbench.engine.compile.partitioner_warnings import stderr_offset, stderr_since
     from workbench.engine.partitioner.scheduled import read_answer
-    from workbench.spmd.until_code import dumped_program, folder_for_programs
+    from workbench.spmd.until_code import folder_for_programs, read_dumped_program
 
     begun = time.perf_counter()
     with folder_for_programs() as folder:
@@ -83,7 +83,7 @@ def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
         status = _in_child(lambda: _compile(plan, hardware, folder))
         refused = folder / _REFUSED
         refusal = json.loads(refused.read_text()) if refused.exists() else {}
-        program = dumped_program(folder) if status == 0 and (not refusal or refusal.get("no_room")) else None
+        program = read_dumped_program(folder) if status == 0 and (not refusal or refusal.get("no_room")) else None
         if program is not None:
             return "answer", read_answer(program, plan, hardware, begun, refusal.get("no_room", ""), stderr_since(said))
     if refusal:

@@ -16,7 +16,7 @@ from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.spmd.collectives import Users, maker_of, operations_named, reader_of, users_of
 from workbench.spmd.groups import sub_axes_of
 from workbench.spmd.module import Computation, HloModule
-from workbench.spmd.packed import Packed, read_program
+from workbench.spmd.packed import PackedMemory, read_program
 from workbench.spmd.partition import gathered_whole
 
 _SUMS = ("all-reduce", "reduce-scatter")
@@ -42,7 +42,7 @@ def read_answer(program: bytes, plan: Plan, hardware: Hardware, begun: float, no
     )
 
 
-def _memory(packed: Packed) -> CompiledMemory:
+def _memory(packed: PackedMemory) -> CompiledMemory:
     return CompiledMemory(packed.arguments, packed.outputs, packed.aliased, packed.live, live=packed.live, packed=packed.heap)
 
 

@@ -25,7 +25,7 @@ from workbench.reports.device_trace import Trace, TraceEvent, summarize
 from workbench.reports.timeline import COMPUTE
 from workbench.spmd.collectives import kind_of
 from workbench.spmd.executable import module_of
-from workbench.spmd.flops import is_product
+from workbench.spmd.flops import is_dot
 from workbench.spmd.groups import axes_of, read_groups
 from workbench.spmd.module import Computation, HloInstruction, HloModule
 
@@ -188,7 +188,7 @@ def _kind(instruction: HloInstruction, computation: Computation, module: HloModu
     for each in inside:
         if kind := kind_of(each.opcode):
             return kind, axes_of(read_groups(each.fields, mesh.size), mesh)
-    if any(is_product(each) for each in inside):
+    if any(is_dot(each) for each in inside):
         return "dot", ()
     return module.printed_opcode(instruction).removesuffix("-start"), ()
 

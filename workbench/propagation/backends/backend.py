@@ -14,15 +14,15 @@ class Backend(NamedTuple):
     - `adds_first`: two reduced values that are only added are added first and reduced together (`all_reduce_reassociate.cc`).
     - `scatters_onto`: what is added to a scatter is what that scatters onto, and reduced before it (`algebraic_simplifier.cc`).
     - `sums_behind_loops`: a sum that a loop only adds up is reduced once, behind it (`while_loop_all_reduce_code_motion.cc`).
-    - `merges_alike`: a value that is cast or reshaped twice in the same way is one value, and gathered once.
+    - `merges_equal_values`: a value that is cast or reshaped twice in the same way is one value, and gathered once.
     - `scatters_first`: a product's sum over several axes, of which each device keeps a slice along some, is reduce-scattered along those
       and then all-reduced along the rest; else all of it is all-reduced.
-    - `narrows_products`: what only products of default precision read is rounded to bfloat16, as they do, before it is gathered.
-    - `gathers_wide_apart`: a product of two-byte floats that sums into four-byte ones gathers its operands for itself.
+    - `narrows_dot_operands`: what only products of default precision read is rounded to bfloat16, as they do, before it is gathered.
+    - `regathers_for_widening_dots`: a product of two-byte floats that sums into four-byte ones gathers its operands for itself.
     - `widens_halves`: values of two-byte floats are computed, sent and kept as four-byte ones; XLA:CPU has no arithmetic for the former.
-    - `turns_operands`: what a product or convolution reads in another order than it lies in is copied into that order first.
-    - `keeps_gathered`: how many operations one after the other may lie between two products that read one gathered value for it to be
-      gathered once and kept; `None` for any number. XLA:TPU gathers again what it would keep for longer
+    - `copies_transposed_operands`: what a product or convolution reads in another order than it lies in is copied into that order first.
+    - `gather_reuse_distance`: how many operations one after the other may lie between two products that read one gathered value for it to
+      be gathered once and kept; `None` for any number. XLA:TPU gathers again what it would keep for longer
       (`schedule_aware_collective_cse.cc`: a hundred operations of the partitioned program, which has some more than the traced one).
     """
 
@@ -30,27 +30,27 @@ class Backend(NamedTuple):
     adds_first: bool = False
     scatters_onto: bool = False
     sums_behind_loops: bool = False
-    merges_alike: bool = False
+    merges_equal_values: bool = False
     scatters_first: bool = False
-    narrows_products: bool = False
-    gathers_wide_apart: bool = False
+    narrows_dot_operands: bool = False
+    regathers_for_widening_dots: bool = False
     widens_halves: bool = False
-    turns_operands: bool = False
-    keeps_gathered: int | None = None
+    copies_transposed_operands: bool = False
+    gather_reuse_distance: int | None = None
 
 
-PLAIN = Backend(turns_operands=True)
-CPU = Backend(gathers_wide_apart=True, widens_halves=True, turns_operands=True)
-GPU = Backend(folds_reductions=True, adds_first=True, scatters_first=True, gathers_wide_apart=True)
+PLAIN = Backend(copies_transposed_operands=True)
+CPU = Backend(regathers_for_widening_dots=True, widens_halves=True, copies_transposed_operands=True)
+GPU = Backend(folds_reductions=True, adds_first=True, scatters_first=True, regathers_for_widening_dots=True)
 TPU = Backend(
     folds_reductions=True,
     adds_first=True,
     scatters_onto=True,
     sums_behind_loops=True,
-    merges_alike=True,
+    merges_equal_values=True,
     scatters_first=True,
-    narrows_products=True,
-    keeps_gathered=88,
+    narrows_dot_operands=True,
+    gather_reuse_distance=88,
 )
 
 

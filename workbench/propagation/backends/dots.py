@@ -10,41 +10,41 @@ from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
 from workbench.propagation.module.attributes import Dims
-from workbench.propagation.module.operations import PRODUCTS, manual_axes
+from workbench.propagation.module.operations import DOTS, manual_axes
 from workbench.propagation.module.prepare import ID
 from workbench.propagation.module.sharding_reader import ShardingReader, sharding_text
-from workbench.propagation.structure.dot_placement import nearest
+from workbench.propagation.structure.dot_placement import choose_dot_shardings
 from workbench.propagation.structure.structure import Structure
 
 _SHARDING = "sdy.sharding"
 
 
-def plan_products(main: ir.Operation, ops: Sequence[ir.Operation], structure: Structure, mesh: Mesh) -> None:
+def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structure: Structure, mesh: Mesh) -> None:
     """Insert the reshards that XLA takes for granted around products."""
     reader = ShardingReader(main)
     is_manual = "sdy.manual_computation" in structure.kinds
     for op in ops:
-        if op.name not in PRODUCTS or ID not in op.attributes or (facts := structure.products.get(op.attributes[ID].value)) is None:
+        if op.name not in DOTS or ID not in op.attributes or (facts := structure.dots.get(op.attributes[ID].value)) is None:
             continue
-        lies = tuple(map(reader.dims_of, (*op.operands, op.results[0])))
-        if not any(map(any, lies)) or _leaves_sums(op) or (is_manual and manual_axes(op)):
+        shardings = tuple(map(reader.dims_of, (*op.operands, op.results[0])))
+        if not any(map(any, shardings)) or _leaves_sums(op) or (is_manual and manual_axes(op)):
             continue
-        placed = tuple(each or ((),) * len(shape) for each, shape in zip(lies, facts.shapes, strict=True))
-        if not facts.reaches_over_a_cut(placed):
-            _insert(op, placed, nearest(facts, placed, mesh))
+        full_dims = tuple(each or ((),) * len(shape) for each, shape in zip(shardings, facts.shapes, strict=True))
+        if not facts.has_sharded_window(full_dims):
+            _insert_reshards(op, full_dims, choose_dot_shardings(facts, full_dims, mesh))
 
 
 def _leaves_sums(op: ir.Operation) -> bool:
     return _SHARDING in op.attributes and "unreduced" in str(op.attributes[_SHARDING])
 
 
-def _insert(op: ir.Operation, lies: Sequence[Dims], near: Sequence[Dims]) -> None:
-    if near == lies:
+def _insert_reshards(op: ir.Operation, shardings: Sequence[Dims], chosen: Sequence[Dims]) -> None:
+    if chosen == shardings:
         return
-    op.attributes[_SHARDING] = _per_value(near[-1])  # of a whole result, too: Shardy would choose for itself
-    if near[-1] != lies[-1]:
-        _reshard_behind(op, lies[-1])
-    for number, (before, after) in enumerate(zip(lies, near[:-1], strict=False)):
+    op.attributes[_SHARDING] = _per_value_attribute(chosen[-1])  # of a whole result, too: Shardy would choose for itself
+    if chosen[-1] != shardings[-1]:
+        _reshard_behind(op, shardings[-1])
+    for number, (before, after) in enumerate(zip(shardings, chosen[:-1], strict=False)):
         if before != after:
             _reshard_before(op, number, after)
 
@@ -52,19 +52,19 @@ def _insert(op: ir.Operation, lies: Sequence[Dims], near: Sequence[Dims]) -> Non
 def _reshard_behind(op: ir.Operation, wanted: Dims) -> None:
     """Reshard a product's result behind to what it was to be."""
     value = op.results[0]
-    reshard = _reshard(value, wanted, op)
+    reshard = _create_reshard(value, wanted, op)
     reshard.move_after(op)
     value.replace_all_uses_except(reshard.results[0], reshard)
 
 
 def _reshard_before(op: ir.Operation, operand: int, dims: Dims) -> None:
-    op.operands[operand] = _reshard(op.operands[operand], dims, op).results[0]
+    op.operands[operand] = _create_reshard(op.operands[operand], dims, op).results[0]
 
 
-def _reshard(value: ir.Value, dims: Dims, place: ir.Operation) -> ir.Operation:
+def _create_reshard(value: ir.Value, dims: Dims, place: ir.Operation) -> ir.Operation:
     attributes = {"sharding": ir.Attribute.parse(f"#sdy.sharding{sharding_text(dims)}")}
     return ir.Operation.create("sdy.reshard", [value.type], [value], attributes, loc=place.location, ip=ir.InsertionPoint(place))
 
 
-def _per_value(dims: Dims) -> ir.Attribute:
+def _per_value_attribute(dims: Dims) -> ir.Attribute:
     return ir.Attribute.parse(f"#sdy.sharding_per_value<[{sharding_text(dims)}]>")

@@ -40,7 +40,7 @@ class HaloPiece(NamedTuple):
     pairs: tuple[tuple[int, int], ...]
 
 
-class Sent(NamedTuple):
+class HaloCollective(NamedTuple):
     """A collective: `elements` of the larger of operand and result on one device."""
 
     kind: str
@@ -49,61 +49,63 @@ class Sent(NamedTuple):
 
 
 class Halos:
-    """What operations send by themselves, while Shardy's answer is read; `read`: where the operands of those lie as they read them."""
+    """What operations send by themselves, while Shardy's answer is read; `operand_dims`: where the operands of those lie as they read
+    them."""
 
     def __init__(self, structure: Structure, mesh: Mesh, backend: Backend, answer: PropagationAnswer) -> None:
         self._structure, self._mesh, self._backend, self._answer = structure, mesh, backend, answer
-        self.read: dict[int, tuple[Dims, ...]] = {}
+        self.operand_dims: dict[int, tuple[Dims, ...]] = {}
 
     def reshards(self, op: ir.Operation, index: int, region: int, windows: Windows) -> list[InsertedCollective]:
         """The collectives of operation `index`."""
         numbers = self._structure.ops[index].operands
         found = zip(op.operands, numbers, strict=True)
-        placed = [PlacedOperand(self._structure.values[number].shape, self._answer.dims_of(value)) for value, number in found]
-        self.read[index] = tuple(each.dims for each in placed)
+        placed_operands = [PlacedOperand(self._structure.values[number].shape, self._answer.dims_of(value)) for value, number in found]
+        self.operand_dims[index] = tuple(each.dims for each in placed_operands)
         if windows.dropped:
-            sent = _joined(windows, placed[0], self._answer.dims_of(op.results[0]), self._mesh)
+            sent = _sum_dropped_dims(windows, placed_operands[0], self._answer.dims_of(op.results[0]), self._mesh)
         else:
-            sent = exchanged(windows, placed, self._mesh)
+            sent = plan_halo_exchange(windows, placed_operands, self._mesh)
         return [self._reshard(op, index, region, each) for each in sent]
 
-    def _reshard(self, op: ir.Operation, index: int, region: int, sent: Sent) -> InsertedCollective:
+    def _reshard(self, op: ir.Operation, index: int, region: int, sent: HaloCollective) -> InsertedCollective:
         value, record = op.operands[0], self._structure.ops[index]
         dtype = self._structure.values[record.operands[0]].dtype
         payload = math.ceil(sent.elements * (4 if self._backend.widens_halves and dtype in HALVES else itemsize(dtype)))
         made_in, source = self._answer.region_of(value, region), self._answer.producer_of(value)
         lives = record.position, record.position, (self._structure.heights[index],)
-        return InsertedCollective(sent.kind, sent.axes, payload, payload, index, made_in, source, False, *lives, own=True)
+        return InsertedCollective(sent.kind, sent.axes, payload, payload, index, made_in, source, False, *lives, sent_by_operation=True)
 
 
-def exchanged(windows: Windows, placed: Sequence[PlacedOperand], mesh: Mesh) -> Iterator[Sent]:
+def plan_halo_exchange(windows: Windows, placed_operands: Sequence[PlacedOperand], mesh: Mesh) -> Iterator[HaloCollective]:
     """What is sent of the first of these operands; along a second cut dimension with what came along the first."""
-    image = placed[0]
+    image = placed_operands[0]
     shape = list(local_shape(image.shape, image.dims, mesh))
     for dim, window in enumerate(windows.dims):
         axes = image.dims[dim]
         if not axes or window.is_trivial:
             continue
-        parts, at = _parts(axes, mesh), windows.kernel_dims[dim] if windows.kernel_dims else None
-        taken = placed[1].shape[at] if at is not None and placed[1].dims[at] else 0
-        reads = _reads(window, image.shape[dim], parts, taken)
-        pieces = _pieces(reads, shape[dim], parts)
+        parts, at = _count_parts(axes, mesh), windows.kernel_dims[dim] if windows.kernel_dims else None
+        kernel_size = placed_operands[1].shape[at] if at is not None and placed_operands[1].dims[at] else 0
+        reads = _read_ranges(window, image.shape[dim], parts, kernel_size)
+        pieces = _plan_permutes(reads, shape[dim], parts)
         rest = math.prod(shape) // shape[dim]
         if pieces is None:
-            yield Sent("all-gather", axes, rest * image.shape[dim])
+            yield HaloCollective("all-gather", axes, rest * image.shape[dim])
         for piece in pieces or ():
-            yield Sent("collective-permute", _crossed(piece, axes, mesh), rest * piece.size)
+            yield HaloCollective("collective-permute", _crossed_axes(piece, axes, mesh), rest * piece.size)
         shape[dim] = max(limit - start for start, limit in reads)
 
 
-def _reads(window: DimWindow, size: int, parts: int, taken: int) -> list[tuple[int, int]]:
+def _read_ranges(window: DimWindow, size: int, parts: int, kernel_size: int) -> list[tuple[int, int]]:
     """The first element that each part reads, and the one behind its last.
 
-    In the gradient of a convolution's weights the kernel, `taken` elements long, is cut as the image is; all windows are of each part.
+    In the gradient of a convolution's weights the kernel, `kernel_size` elements long, is cut as the image is; all windows are of each
+    part.
     """
     windows = window.count(size)
-    if taken:
-        each = math.ceil(taken / parts)
+    if kernel_size:
+        each = math.ceil(kernel_size / parts)
         readers, step, reach = parts, each * window.dilation, (each - 1) * window.dilation + 1 + window.stride * (windows - 1)
     else:
         each = math.ceil(windows / parts)
@@ -112,17 +114,17 @@ def _reads(window: DimWindow, size: int, parts: int, taken: int) -> list[tuple[i
     return [(math.ceil(start / window.base_dilation), math.ceil((start + reach) / window.base_dilation)) for start in starts]
 
 
-def _pieces(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[HaloPiece] | None:
+def _plan_permutes(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[HaloPiece] | None:
     """The permutes that bring every part what it reads of others, one for each distance between two parts; `None` where it is as little to
     gather all.
 
-    >>> _pieces([(-1, 5), (3, 9), (7, 13)], 4, 3)
+    >>> _plan_permutes([(-1, 5), (3, 9), (7, 13)], 4, 3)
     [HaloPiece(size=1, pairs=((0, 1), (1, 2))), HaloPiece(size=1, pairs=((1, 0), (2, 1)))]
     """
     left, right = [i * part - start for i, (start, _) in enumerate(reads)], [limit - i * part for i, (_, limit) in enumerate(reads)]
     widest = max(limit - start for start, limit in reads)
     if max(*left, *(reach - part for reach in right)) > 2 * widest:
-        return None if 2 * widest >= part * parts else _from_afar(reads, part, parts)
+        return None if 2 * widest >= part * parts else _plan_distant_permutes(reads, part, parts)
     low, high = -max(left[1:], default=0), max(right[: parts - 1], default=part)
     if high - low >= part * parts and max(-low, high - part) > part:
         return None
@@ -134,10 +136,10 @@ def _pieces(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[Hal
     return found
 
 
-def _from_afar(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[HaloPiece]:
+def _plan_distant_permutes(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[HaloPiece]:
     """Where parts read little from far away: a permute for the first that each part sends to, one for the second, and so on.
 
-    >>> _from_afar([(8, 10), (10, 12), (12, 14), (14, 16)], 8, 4)
+    >>> _plan_distant_permutes([(8, 10), (10, 12), (12, 14), (14, 16)], 8, 4)
     [HaloPiece(size=2, pairs=((1, 0),)), HaloPiece(size=2, pairs=((1, 2),)), HaloPiece(size=2, pairs=((1, 3),))]
     """
     found: list[list[tuple[int, int, int, int]]] = []  # source, reader, and from where to where within the source
@@ -151,7 +153,7 @@ def _from_afar(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[
     return [HaloPiece(max(limits) - min(starts), tuple(zip(sources, readers, strict=True))) for sources, readers, starts, limits in columns]
 
 
-def _crossed(piece: HaloPiece, axes: Sequence[str], mesh: Mesh) -> tuple[str, ...]:
+def _crossed_axes(piece: HaloPiece, axes: Sequence[str], mesh: Mesh) -> tuple[str, ...]:
     """The mesh axes along which senders and receivers differ, where several axes cut one dimension."""
     found, minor = [], 1
     for axis in reversed(axes):
@@ -162,14 +164,14 @@ def _crossed(piece: HaloPiece, axes: Sequence[str], mesh: Mesh) -> tuple[str, ..
     return tuple(reversed(found))
 
 
-def _joined(windows: Windows, value: PlacedOperand, result: Dims, mesh: Mesh) -> Iterator[Sent]:
+def _sum_dropped_dims(windows: Windows, value: PlacedOperand, result: Dims, mesh: Mesh) -> Iterator[HaloCollective]:
     """A reshape that drops a cut dimension of one element: one device has it, and it is summed with the zeros of the others."""
     kept = {axis for axes in result for axis in axes}
     elements = math.prod(local_shape(value.shape, value.dims, mesh))
     for dim in windows.dropped:
         if axes := tuple(axis for axis in value.dims[dim] if axis not in kept):
-            yield Sent("all-reduce", axes, elements)
+            yield HaloCollective("all-reduce", axes, elements)
 
 
-def _parts(axes: Sequence[str], mesh: Mesh) -> int:
+def _count_parts(axes: Sequence[str], mesh: Mesh) -> int:
     return math.prod(axis_size(axis, mesh) for axis in axes)

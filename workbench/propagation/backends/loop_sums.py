@@ -3,10 +3,10 @@
 from jax.extend.mlir import ir
 
 _MOVES = ("stablehlo.transpose", "stablehlo.reshape", "sdy.all_slice")
-_PASSED = (*_MOVES, "stablehlo.convert")
+_TRANSPARENT = (*_MOVES, "stablehlo.convert")
 
 
-def only_added(op: ir.Operation, moves: tuple[str, ...] = _MOVES) -> ir.Operation | None:
+def find_sole_addition(op: ir.Operation, moves: tuple[str, ...] = _MOVES) -> ir.Operation | None:
     """The addition that alone reads what an operation makes, moved about at most."""
     while (user := _only_user(op)) is not None and user.name in moves:
         op = user
@@ -15,23 +15,23 @@ def only_added(op: ir.Operation, moves: tuple[str, ...] = _MOVES) -> ir.Operatio
 
 def is_added_up(op: ir.Operation) -> bool:
     """Whether what an operation in a loop makes is read by the addition to a value that the loop carries, and that by nothing else."""
-    addition = only_added(op, _PASSED)
-    carried = [each for value in addition.operands if (each := _carried(value)) is not None] if addition is not None else []
+    addition = find_sole_addition(op, _TRANSPARENT)
+    carried = [each for value in addition.operands if (each := _find_loop_argument(value)) is not None] if addition is not None else []
     if addition is None or len(carried) != 1:
         return False
     last = addition
-    while (user := _only_user(last)) is not None and user.name in _PASSED:
+    while (user := _only_user(last)) is not None and user.name in _TRANSPARENT:
         last = user
     return user is not None and user.name == "stablehlo.return" and user.operands[carried[0].arg_number] == last.results[0]
 
 
-def _carried(value: ir.Value) -> ir.BlockArgument | None:
+def _find_loop_argument(value: ir.Value) -> ir.BlockArgument | None:
     """The argument of a loop's body that a value is, moved or cast, if nothing else reads it."""
     while len(list(value.uses)) == 1:
         owner = value.owner
         if isinstance(owner, ir.Block):
             return ir.BlockArgument(value) if owner.owner.operation.name == "stablehlo.while" else None
-        if owner.operation.name not in _PASSED:
+        if owner.operation.name not in _TRANSPARENT:
             return None
         value = owner.operation.operands[0]
     return None

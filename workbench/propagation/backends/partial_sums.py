@@ -25,22 +25,22 @@ _ADDITIVE = frozenset(
 )
 """What makes partial sums of partial sums."""
 
-_Wanted = dict[int, tuple[str, Sharding]]  # by the number of an operation: what the layout says of it
+_UnreducedConstraints = dict[int, tuple[str, Sharding]]  # by the number of an operation: what the layout says of it
 
 
 def verify_partial_sums(module: ir.Operation, plan: Plan, answer: PropagationAnswer) -> None:
     """Raises `LayoutError` for a value that the layout leaves unreduced and that is no partial sum over that axis."""
-    if not (wanted := _wanted(plan)):
+    if not (unreduced_by_op := _find_unreduced(plan)):
         return
     for op in operations_below(main_function(module)):
         number = op.attributes[ID].value if ID in op.attributes else -1
-        if number in wanted:
-            for axis in wanted[number][1].unreduced:
-                if plan.mesh[axis] > 1 and (error := _why_whole(op, axis, plan, *wanted[number], number, answer)):
+        if number in unreduced_by_op:
+            for axis in unreduced_by_op[number][1].unreduced:
+                if plan.mesh[axis] > 1 and (error := _partial_sum_error(op, axis, plan, *unreduced_by_op[number], number, answer)):
                     raise error
 
 
-def _wanted(plan: Plan) -> _Wanted:
+def _find_unreduced(plan: Plan) -> _UnreducedConstraints:
     """The constraint that holds for each operation, the last one given, where that leaves a sum to do."""
     constraints = plan.layout.constraints
     if not any(sharding.unreduced for _, sharding in constraints):
@@ -49,24 +49,24 @@ def _wanted(plan: Plan) -> _Wanted:
     return {i: each for i, each in found.items() if each[1].unreduced}
 
 
-def _why_whole(
-    op: ir.Operation, axis: str, plan: Plan, at: str, asked: Sharding, number: int, answer: PropagationAnswer
+def _partial_sum_error(
+    op: ir.Operation, axis: str, plan: Plan, at: str, stated: Sharding, number: int, answer: PropagationAnswer
 ) -> LayoutError | None:
     operation = plan.program.operations[number]
     where = f"`{operation.path}`" + (f" ({operation.source})" if operation.source else "")
     rest = [f"leave `unreduced:{axis}` out of `@{at}`"]
     if not _is_sum(op, axis, answer):
-        summed = tuple(dict.fromkeys(_summed(op, plan)))
+        summed = tuple(dict.fromkeys(_summed_dim_names(op, plan)))
         split = f"split {' or '.join(f'`{name}`' for name in summed)}, which it sums over, on `{axis}`" if summed else ""
         return LayoutError(
             f"{where} is no partial sum over mesh axis `{axis}`: every device along it computes the whole value, "
             f"and adding those up would count it {plan.mesh[axis]} times.",
             [*([split] if split else [f"ask it of a product or a sum whose summed dimension lies on `{axis}`"]), *rest],
         )
-    if axis not in _left(op.results[0]):
-        closed = Sharding(tuple(axes or () for axes in asked.dims), replicated=asked.replicated, unreduced=asked.unreduced)
+    if axis not in _unreduced_axes(op.results[0]):
+        closed = Sharding(tuple(axes or () for axes in stated.dims), replicated=stated.replicated, unreduced=stated.unreduced)
         return LayoutError(
-            f"{where} would be added up over mesh axis `{axis}` at once: `@{at}={asked}` leaves dimensions to propagation, which asks for "
+            f"{where} would be added up over mesh axis `{axis}` at once: `@{at}={stated}` leaves dimensions to propagation, which asks for "
             "the whole value there.",
             [f"say where all its dimensions lie, such as `@{at}={closed}`", *rest],
         )
@@ -80,10 +80,10 @@ def _is_sum(op: ir.Operation, axis: str, answer: PropagationAnswer) -> bool:
             for axes, factors in zip(answer.dims_of(operand), mapping, strict=False):
                 if set(factors) & set(rule.reduction) and axis in map(base_axis, axes):
                     return True
-    return op.name in _ADDITIVE and all(axis in _left(each) for each in op.operands)
+    return op.name in _ADDITIVE and all(axis in _unreduced_axes(each) for each in op.operands)
 
 
-def _left(value: ir.Value) -> tuple[str, ...]:
+def _unreduced_axes(value: ir.Value) -> tuple[str, ...]:
     """The axes over which a value is still to be summed; what is only called so (`replicated_to_unreduced`) is whole."""
     owner = producer(value)
     if owner is None or owner.name == "sdy.replicated_to_unreduced":
@@ -95,16 +95,16 @@ def _left(value: ir.Value) -> tuple[str, ...]:
     return ()
 
 
-def _summed(op: ir.Operation, plan: Plan) -> Iterator[str]:
+def _summed_dim_names(op: ir.Operation, plan: Plan) -> Iterator[str]:
     """The names of the dimensions an operation sums over, as far as its operands' makers have any."""
     rule = rule_of(op)
     for operand, mapping in zip(op.operands, rule.operands if rule else (), strict=False):
-        for name, factors in zip(_names(operand, plan), mapping, strict=False):
+        for name, factors in zip(_dim_names(operand, plan), mapping, strict=False):
             if rule and set(factors) & set(rule.reduction) and name not in ("", "_"):
                 yield name
 
 
-def _names(value: ir.Value, plan: Plan) -> tuple[str, ...]:
+def _dim_names(value: ir.Value, plan: Plan) -> tuple[str, ...]:
     owner = producer(value)
     while owner is not None and ID not in owner.attributes and len(owner.operands) == 1:
         value = owner.operands[0]

@@ -9,7 +9,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size, base_axis
 from workbench.propagation.answer import PropagationAnswer
 from workbench.propagation.backends.backend import Backend
-from workbench.propagation.backends.loop_sums import is_added_up, only_added
+from workbench.propagation.backends.loop_sums import find_sole_addition, is_added_up
 from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.module.attributes import Dims, axis_names
 from workbench.propagation.module.context import producer
@@ -25,31 +25,31 @@ class Reductions:
 
     def __init__(self, mesh: Mesh, backend: Backend, answer: PropagationAnswer) -> None:
         self._mesh, self._backend, self._answer = mesh, backend, answer
-        self._added: dict[tuple[ir.Operation, tuple[str, ...]], ir.Operation] = {}  # an addition, axes -> the first reduction it reads
+        self._first_reductions: dict[tuple[ir.Operation, tuple[str, ...]], ir.Operation] = {}  # that an addition reads
 
     def is_added_first(self, op: ir.Operation, reshard: InsertedCollective) -> bool:
         """Whether a sum is added to another before that is reduced, and needs no reduction of its own."""
         if not self._backend.adds_first or reshard.kind not in ("all-reduce", "reduce-scatter"):
             return False
-        addition = only_added(op)
+        addition = find_sole_addition(op)
         if addition is not None and self._backend.scatters_onto and _is_scattered_onto(addition):
-            addition = only_added(addition) if _is_added_to(op.results[0]) else None
+            addition = find_sole_addition(addition) if _is_added_to(op.results[0]) else None
             if addition is not None and _is_scattered_onto(addition):
                 return False
-        return addition is not None and self._added.setdefault((addition, reshard.axes), op) != op
+        return addition is not None and self._first_reductions.setdefault((addition, reshard.axes), op) != op
 
-    def made_of(self, op: ir.Operation, reshard: InsertedCollective) -> list[InsertedCollective]:
+    def split_reduction(self, op: ir.Operation, reshard: InsertedCollective) -> list[InsertedCollective]:
         """What a back end makes of one all-reduce or reduce-scatter: one collective or several."""
         if reshard.kind != "all-reduce":
             return [reshard]
-        if self._backend.scatters_first and (kept := self._sliced_along(op, reshard.axes)):
+        if self._backend.scatters_first and (kept := self._slice_axes(op, reshard.axes)):
             parts = math.prod(axis_size(axis, self._mesh) for axis in kept)
             rest = tuple(axis for axis in reshard.axes if axis not in kept)
             scattered = replace(reshard, kind="reduce-scatter", axes=kept, local_bytes=reshard.local_bytes // parts)
             return [scattered, replace(reshard, axes=rest, payload=reshard.payload // parts, local_bytes=reshard.local_bytes // parts)]
-        return [replace(reshard, axes=axes) for axes in self._reduced_together(op, reshard.axes)]
+        return [replace(reshard, axes=axes) for axes in self._group_axes(op, reshard.axes)]
 
-    def _sliced_along(self, op: ir.Operation, axes: tuple[str, ...]) -> tuple[str, ...]:
+    def _slice_axes(self, op: ir.Operation, axes: tuple[str, ...]) -> tuple[str, ...]:
         """The axes, some but not all of `axes`, along which each device keeps its slice of a product's sum."""
         source, users = producer(op.operands[0]), [use.owner.operation for use in op.results[0].uses]
         if source is None or source.name != "stablehlo.dot_general" or len(users) != 1 or users[0].name != "sdy.all_slice":
@@ -57,7 +57,7 @@ class Reductions:
         kept = tuple(axis for axis in axes if axis in axis_names(str(users[0].attributes["slicing_axes"])))
         return kept if len(kept) < len(axes) else ()
 
-    def _reduced_together(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
+    def _group_axes(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
         """The axes of an all-reduce, apart for each dimension that is summed: XLA's partitioner makes one all-reduce a dimension."""
         source = producer(op.operands[0])
         if self._backend.folds_reductions or source is None or len(axes) < 2 or (rule := rule_of(source)) is None:
@@ -68,22 +68,22 @@ class Reductions:
                 summed = tuple(axis for axis in dim if axis in axes)
                 if summed and set(factors) & set(rule.reduction):
                     groups[summed] = None
-        if together := _summed_with_windows(source, self._answer.dims_of(source.operands[0]), self._mesh):
+        if together := _window_sum_axes(source, self._answer.dims_of(source.operands[0]), self._mesh):
             groups = dict.fromkeys((together, *(group for group in groups if not set(group) & set(together))))
         return list(groups) if sorted(axis for group in groups for axis in group) == sorted(axes) else [axes]
 
-    def is_behind_its_loop(self, op: ir.Operation) -> bool:
+    def is_reduced_behind_loop(self, op: ir.Operation) -> bool:
         """Whether a sum in a loop is reduced once, behind it."""
         return self._backend.sums_behind_loops and op.name in _SUMS and is_added_up(op)
 
 
-def _summed_with_windows(op: ir.Operation, image: Dims, mesh: Mesh) -> tuple[str, ...]:
+def _window_sum_axes(op: ir.Operation, image: Dims, mesh: Mesh) -> tuple[str, ...]:
     """The axes along which a convolution's windows are cut, or also its channels, if they are convolved apart: XLA sums those at once."""
     if op.name != "stablehlo.convolution":
         return ()
-    is_apart = any(ir.IntegerAttr(op.attributes[f"{name}_group_count"]).value > 1 for name in ("feature", "batch"))
+    is_grouped = any(ir.IntegerAttr(op.attributes[f"{name}_group_count"]).value > 1 for name in ("feature", "batch"))
     words = zip(dimension_numbers(op)[0], image, strict=True)
-    found = [axis for word, axes in words if word.isdigit() or (is_apart and word == "f") for axis in axes]
+    found = [axis for word, axes in words if word.isdigit() or (is_grouped and word == "f") for axis in axes]
     return tuple(sorted(found, key=lambda axis: mesh.names.index(base_axis(axis))))
 
 

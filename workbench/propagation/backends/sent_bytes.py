@@ -8,7 +8,7 @@ from workbench.propagation.backends.backend import Backend
 from workbench.propagation.structure.work import is_exact
 
 
-def sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int, payload: int) -> tuple[int, int]:
+def adjust_sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int, payload: int) -> tuple[int, int]:
     """Bytes of the result and bytes sent, in the type that the back end sends what `op` makes."""
     if _is_narrowed(backend, op, kind):
         return local // 2, payload // 2
@@ -18,11 +18,11 @@ def sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int, payloa
 
 
 def _is_narrowed(backend: Backend, op: ir.Operation, kind: str) -> bool:
-    return kind == "all-gather" and rounds(backend, [use.owner.operation for use in op.results[0].uses], op.operands[0])
+    return kind == "all-gather" and is_rounded(backend, [use.owner.operation for use in op.results[0].uses], op.operands[0])
 
 
-def rounds(backend: Backend, readers: Sequence[ir.Operation], value: ir.Value) -> bool:
+def is_rounded(backend: Backend, readers: Sequence[ir.Operation], value: ir.Value) -> bool:
     """Whether a value that only these read is rounded to two bytes before it is sent."""
-    if not backend.narrows_products or not str(value.type).endswith("xf32>"):
+    if not backend.narrows_dot_operands or not str(value.type).endswith("xf32>"):
         return False
     return bool(readers) and all(each.name == "stablehlo.dot_general" and not is_exact(each) for each in readers)

@@ -17,12 +17,12 @@ from workbench.core.mesh import Mesh
 from workbench.core.program import Program
 from workbench.core.program_cache import kept_with_program
 from workbench.core.sharding import SubAxis, axis_size, sub_axis
-from workbench.propagation.explain.origins import Recorded, Slot
+from workbench.propagation.explain.origins import RecordedPropagation, Slot
 from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.context import main_function
 from workbench.propagation.module.factors import parse_rule
 from workbench.propagation.module.operations import operations_below
-from workbench.propagation.program import Prepared, prepared
+from workbench.propagation.program import Prepared, load_prepared
 from workbench.propagation.structure.structure import Structure
 
 Factors = tuple[tuple[str, ...], ...]  # the factors of each dimension of one tensor, major to minor
@@ -35,7 +35,7 @@ class OperationFactors(NamedTuple):
     """One operation: its tensors (operands, then results) by number, their dimensions' factors, the factors' sizes.
 
     - `op`: its number in the program, that of the loop or branch for a data flow edge; -1 for what main returns;
-    - `key`: by which `Recorded.records` knows it; `kind`: as in `Operation`;
+    - `key`: by which `RecordedPropagation.records` knows it; `kind`: as in `Operation`;
     - `blocked`: factors that are not handed on.
     """
 
@@ -48,20 +48,20 @@ class OperationFactors(NamedTuple):
     sizes: Mapping[str, int]
     blocked: frozenset[str]
 
-    def value(self, slot: Slot) -> int:
-        return self.values[self.operands + slot.place if slot.is_result else slot.place]
+    def value_at(self, slot: Slot) -> int:
+        return self.values[self.operands + slot.position if slot.is_result else slot.position]
 
-    def place(self, slot: Slot) -> int:
-        return self.operands + slot.place if slot.is_result else slot.place
+    def position(self, slot: Slot) -> int:
+        return self.operands + slot.position if slot.is_result else slot.position
 
 
 @dataclass(slots=True)
 class FactorGraph:
     """All operations that hand shardings on, and for each value which of them it is in. `one[v]` is the value that v is tied into."""
 
-    links: list[OperationFactors]
-    of_value: dict[int, list[int]]
-    one: list[int]
+    operations: list[OperationFactors]
+    operations_of: dict[int, list[int]]
+    representative: list[int]
 
 
 class _Rule(NamedTuple):
@@ -71,52 +71,56 @@ class _Rule(NamedTuple):
 
 
 @kept_with_program(120)
-def _rules(program: Program) -> dict[int, _Rule]:
+def _read_rules(program: Program) -> dict[int, _Rule]:
     """The sharding rule of every operation of a program that has one."""
-    source: Prepared = prepared(program)
+    source: Prepared = load_prepared(program)
     found = {}
     with source.module.context:
         for index, op in enumerate(operations_below(main_function(source.module.operation))):
             if "sdy.sharding_rule" in op.attributes:
-                found[index] = _rule(str(ir.Attribute(op.attributes["sdy.sharding_rule"])))
+                found[index] = _parse_rule(str(ir.Attribute(op.attributes["sdy.sharding_rule"])))
     return found
 
 
 @functools.lru_cache(maxsize=4096)
-def _rule(text: str) -> _Rule:
+def _parse_rule(text: str) -> _Rule:
     rule = parse_rule(text)
     blocked = _BLOCKED.search(text)
     return _Rule(rule.operands + rule.results, rule.sizes, frozenset(re.findall(r"[a-z](?:_\d+)?", blocked[1])) if blocked else frozenset())
 
 
 @functools.lru_cache(maxsize=4096)
-def _identity(shape: tuple[int, ...], tensors: int) -> _Rule:
+def _identity_rule(shape: tuple[int, ...], tensors: int) -> _Rule:
     dims = tuple((f"d_{i}",) for i in range(len(shape)))
     return _Rule((dims,) * tensors, {f"d_{i}": size for i, size in enumerate(shape)}, frozenset())
 
 
-def links_of(program: Program, recorded: Recorded) -> FactorGraph:
+def build_factor_graph(program: Program, recorded: RecordedPropagation) -> FactorGraph:
     """Every operation that has a rule, every edge, what the plan inserted, and what main returns."""
     structure = recorded.structure
     count = len(structure.values) + len(recorded.inserted) + len(recorded.results)
-    one = _tied(structure, count)
+    one = _find_representatives(structure, count)
     behind = {each.operand: each.result for each in recorded.inserted}
 
-    def read(value: int) -> int:
+    def resolve_read(value: int) -> int:
         """What a reader of `value` reads: what was last inserted behind it."""
         while value in behind:
             value = behind[value]
         return one[value]
 
-    links = [*_operation_links(program, structure, read, one), *_inserted_links(recorded, one), *_result_links(recorded, read)]
+    operations = [
+        *_list_operation_factors(program, structure, resolve_read, one),
+        *_list_inserted_factors(recorded, one),
+        *_list_result_factors(recorded, resolve_read),
+    ]
     of_value: dict[int, list[int]] = {}
-    for number, link in enumerate(links):
-        for value in dict.fromkeys(link.values):
+    for number, operation in enumerate(operations):
+        for value in dict.fromkeys(operation.values):
             of_value.setdefault(value, []).append(number)
-    return FactorGraph(links, of_value, one)
+    return FactorGraph(operations, of_value, one)
 
 
-def _tied(structure: Structure, count: int) -> list[int]:
+def _find_representatives(structure: Structure, count: int) -> list[int]:
     one = list(range(count))
     edge_of: dict[tuple[int, int], int] = {}
     for op in structure.ops:
@@ -137,62 +141,68 @@ def _tied(structure: Structure, count: int) -> list[int]:
 Yields = Callable[[int, int], Iterator[int]]  # of a loop or branch and a place: what its regions yield there
 
 
-def _operation_links(program: Program, structure: Structure, read: Callable[[int], int], one: list[int]) -> Iterator[OperationFactors]:
-    rules, yields = _rules(program), _yields(structure)
+def _list_operation_factors(
+    program: Program, structure: Structure, resolve_read: Callable[[int], int], one: list[int]
+) -> Iterator[OperationFactors]:
+    rules, yields = _read_rules(program), _index_yields(structure)
     for index, op in enumerate(structure.ops):
         if op.kind == _EDGE:
-            owner, sources = _sources(structure, index, yields)
-            values = (*map(read, sources), op.results[0])
-            rule = _identity(structure.values[op.results[0]].shape, len(values))
+            owner, sources = _edge_sources(structure, index, yields)
+            values = (*map(resolve_read, sources), op.results[0])
+            rule = _identity_rule(structure.values[op.results[0]].shape, len(values))
             yield OperationFactors(owner, index, _EDGE.partition(".")[2], values, len(values) - 1, *rule)
         elif index in rules:
             rule = rules[index]
-            values = (*map(read, op.operands), *(one[each] for each in op.results))
+            values = (*map(resolve_read, op.operands), *(one[each] for each in op.results))
             if len(values) == len(rule.mappings):
                 yield OperationFactors(index, index, program.operations[index].kind, values, len(op.operands), *rule)
 
 
-def _yields(structure: Structure) -> Yields:
+def _index_yields(structure: Structure) -> Yields:
     """What the regions of a loop or branch yield; a loop's condition yields none."""
     last = {op.region: index for index, op in enumerate(structure.ops)}
     inner: dict[int, list[int]] = {}
     for number, region in enumerate(structure.regions):
         inner.setdefault(region.parent, []).append(number)
 
-    def yields(owner: int, place: int) -> Iterator[int]:
+    def yields(owner: int, position: int) -> Iterator[int]:
         for region in (structure.body_of[owner],) if owner in structure.body_of else inner[owner]:
-            yield structure.ops[last[region]].operands[place]
+            yield structure.ops[last[region]].operands[position]
 
     return yields
 
 
-def _inserted_links(recorded: Recorded, one: list[int]) -> Iterator[OperationFactors]:
+def _list_inserted_factors(recorded: RecordedPropagation, one: list[int]) -> Iterator[OperationFactors]:
     """What the plan inserted: constraints, barriers, and groups of values that lie alike."""
     structure, behind = recorded.structure, {each.result: each.operand for each in recorded.inserted}
 
-    def made(value: int) -> int:
+    def program_value(value: int) -> int:
         """The value of the program that stands in front of all that was inserted."""
         while value in behind:
             value = behind[value]
         return value
 
     for each in recorded.inserted:
-        source = structure.values[made(each.operand)]
+        source = structure.values[program_value(each.operand)]
         tensors = (one[each.operand], each.result)
-        yield OperationFactors(source.born, ("inserted", each.result), each.kind.partition(".")[2], tensors, 1, *_identity(source.shape, 2))
+        yield OperationFactors(
+            source.born, ("inserted", each.result), each.kind.partition(".")[2], tensors, 1, *_identity_rule(source.shape, 2)
+        )
     for number, members in recorded.groups.items():
         if len(members) > 1:
-            rule = _identity(structure.values[made(members[0])].shape, len(members))
+            rule = _identity_rule(structure.values[program_value(members[0])].shape, len(members))
             yield OperationFactors(-1, ("group", number), GROUP, tuple(one[each] for each in members), len(members), *rule)
 
 
-def _result_links(recorded: Recorded, read: Callable[[int], int]) -> Iterator[OperationFactors]:
+def _list_result_factors(recorded: RecordedPropagation, resolve_read: Callable[[int], int]) -> Iterator[OperationFactors]:
     structure = recorded.structure
-    for place, (value, result) in enumerate(zip(structure.returned, recorded.results, strict=True)):
-        yield OperationFactors(-1, ("result", place), RETURN, (read(value), result), 1, *_identity(structure.values[value].shape, 2))
+    for position, (value, result) in enumerate(zip(structure.returned, recorded.results, strict=True)):
+        yield OperationFactors(
+            -1, ("result", position), RETURN, (resolve_read(value), result), 1, *_identity_rule(structure.values[value].shape, 2)
+        )
 
 
-def _sources(structure: Structure, edge: int, yields: Yields) -> tuple[int, tuple[int, ...]]:
+def _edge_sources(structure: Structure, edge: int, yields: Yields) -> tuple[int, tuple[int, ...]]:
     """The operation a data flow edge belongs to, and the values that flow into it."""
     tied = structure.values[structure.ops[edge].operands[0]]
     if tied.born < 0:  # into the body of a shard_map
@@ -203,35 +213,35 @@ def _sources(structure: Structure, edge: int, yields: Yields) -> tuple[int, tupl
     return tied.born, (*taken, *(yields(tied.born, tied.result) if made_by.kind != _BARRIER else ()))
 
 
-def projected(dims: Dims, mapping: Factors, sizes: Mapping[str, int], mesh: Mesh) -> dict[str, tuple[str, ...]]:
+def project_axes(dims: Dims, mapping: Factors, sizes: Mapping[str, int], mesh: Mesh) -> dict[str, tuple[str, ...]]:
     """The axes of each factor of a tensor: a dimension of several factors fills them from the major one on, splitting axes where it must.
 
-    >>> projected((("x",), ("y",)), (("i", "j"), ("k",)), {"i": 2, "j": 4, "k": 4}, Mesh("x:4 y:2"))
+    >>> project_axes((("x",), ("y",)), (("i", "j"), ("k",)), {"i": 2, "j": 4, "k": 4}, Mesh("x:4 y:2"))
     {'i': ('x:(1)2',), 'j': ('x:(2)2',), 'k': ('y',)}
     """
     found: dict[str, tuple[str, ...]] = {}
     for axes, factors in zip(dims, mapping, strict=False):
-        waiting = list(axes)
+        remaining = list(axes)
         for factor in factors[:-1]:
             taken, room = [], sizes[factor]
-            while waiting and room > 1:
-                size = axis_size(waiting[0], mesh)
+            while remaining and room > 1:
+                size = axis_size(remaining[0], mesh)
                 part = math.gcd(size, room)
                 if part == 1:
                     break
                 if part < size:
-                    first, waiting[0] = _split(waiting[0], part, mesh)
+                    first, remaining[0] = _split_axis(remaining[0], part, mesh)
                     taken.append(first)
                     room = 1 if part == room else 0
                     break
-                taken.append(waiting.pop(0))
+                taken.append(remaining.pop(0))
                 room //= size
             found[factor] = tuple(taken)
         if factors:
-            found[factors[-1]] = tuple(waiting)
+            found[factors[-1]] = tuple(remaining)
     return found
 
 
-def _split(axis: str, part: int, mesh: Mesh) -> tuple[str, str]:
+def _split_axis(axis: str, part: int, mesh: Mesh) -> tuple[str, str]:
     base, pre_size, size = sub_axis(axis) or SubAxis(axis, 1, mesh[axis])
     return str(SubAxis(base, pre_size, part)), str(SubAxis(base, pre_size * part, size // part))

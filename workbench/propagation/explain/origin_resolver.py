@@ -6,7 +6,7 @@ from workbench.core.sharding import Sharding
 from workbench.core.tensor import Tensor
 from workbench.plan.plan import Plan
 from workbench.propagation.explain.factor_graph import FactorGraph
-from workbench.propagation.explain.origins import Recorded
+from workbench.propagation.explain.origins import RecordedPropagation
 from workbench.propagation.module.statements import result_shardings
 from workbench.reports.propagation import AxisOnDim, Origin
 
@@ -18,50 +18,54 @@ _EDGE = "sdy.data_flow_edge"
 class OriginResolver:
     """Names the origin of what stands at a point, by what kind of value it is."""
 
-    def __init__(self, plan: Plan, recorded: Recorded, links: FactorGraph) -> None:
-        self._plan, self._recorded, self._links = plan, recorded, links
+    def __init__(self, plan: Plan, recorded: RecordedPropagation, graph: FactorGraph) -> None:
+        self._plan, self._recorded, self._graph = plan, recorded, graph
         self._arguments = {value: i for i, value in enumerate(recorded.structure.arguments)}
         self._results = {value: i for i, value in enumerate(recorded.results)}
         self._inserted = {each.result: each for each in recorded.inserted}
-        self._asked_of_results, self._carried = result_shardings(plan), dict(plan.program.carried)
+        self._stated_results, self._carried = result_shardings(plan), dict(plan.program.carried)
 
-    def origin(self, point: AxisOnDim) -> Origin:
-        """Whose `point` is; nothing was handed on to it."""
+    def find_origin(self, axis_on_dim: AxisOnDim) -> Origin:
+        """Whose `axis_on_dim` is; nothing was handed on to it."""
         program = self._plan.program
-        if point.value in self._arguments:
-            return self._of_tensor("argument", program.arguments[self._arguments[point.value]], point)
-        if point.value in self._results:
-            return self._of_result(self._results[point.value], point)
-        return self._of_constraint(point.value, point) or self._of_region(point) or Origin("sharding group", point, "", "sharding group")
+        if axis_on_dim.value in self._arguments:
+            return self._tensor_origin("argument", program.arguments[self._arguments[axis_on_dim.value]], axis_on_dim)
+        if axis_on_dim.value in self._results:
+            return self._result_origin(self._results[axis_on_dim.value], axis_on_dim)
+        return (
+            self._constraint_origin(axis_on_dim.value, axis_on_dim)
+            or self._region_origin(axis_on_dim)
+            or Origin("sharding group", axis_on_dim, "", "sharding group")
+        )
 
-    def _of_tensor(self, kind: str, tensor: Tensor, point: AxisOnDim) -> Origin:
+    def _tensor_origin(self, kind: str, tensor: Tensor, axis_on_dim: AxisOnDim) -> Origin:
         """By the override that it has, or the rule of its dimension."""
         layout = self._plan.layout
         if (override := layout.override(tensor.path)) is not None:
             pattern = next(each for each, _ in reversed(layout.overrides) if matches(each, tensor.path))
-            return Origin(kind, point, tensor.path, f"{pattern}={override}", priority=_priority(override, point))
-        dim = tensor.dims[point.dim] if point.dim < len(tensor.dims) else ""
+            return Origin(kind, axis_on_dim, tensor.path, f"{pattern}={override}", priority=_priority(override, axis_on_dim))
+        dim = tensor.dims[axis_on_dim.dim] if axis_on_dim.dim < len(tensor.dims) else ""
         axes, priority = layout.rule(dim), layout.priority(dim)
         statement = f"{dim}:{'+'.join(axes)}" + (f" p{priority}" if priority else "")
-        return Origin(kind, point, tensor.path, statement, priority=priority)
+        return Origin(kind, axis_on_dim, tensor.path, statement, priority=priority)
 
-    def _of_result(self, place: int, point: AxisOnDim) -> Origin:
+    def _result_origin(self, number: int, axis_on_dim: AxisOnDim) -> Origin:
         program = self._plan.program
-        if place in self._carried:  # it lies as the argument that it becomes
-            return self._of_tensor("result", program.arguments[self._carried[place]], point)
-        return self._of_tensor("result", program.results[place], point)
+        if number in self._carried:  # it lies as the argument that it becomes
+            return self._tensor_origin("result", program.arguments[self._carried[number]], axis_on_dim)
+        return self._tensor_origin("result", program.results[number], axis_on_dim)
 
-    def _of_constraint(self, value: int, point: AxisOnDim) -> Origin | None:
+    def _constraint_origin(self, value: int, axis_on_dim: AxisOnDim) -> Origin | None:
         if value in self._inserted:
-            return self._of_statement(self._inserted[value].operand, point)
+            return self._statement_origin(self._inserted[value].operand, axis_on_dim)
         structure = self._recorded.structure
         born = structure.values[value].born if value < len(structure.values) else -1
         if born < 0 or structure.ops[born].kind != _CONSTRAINT:
             return None
         operation = self._plan.program.operations[born]
-        return Origin("own constraint", point, operation.path, "with_sharding_constraint", operation.source)
+        return Origin("own constraint", axis_on_dim, operation.path, "with_sharding_constraint", operation.source)
 
-    def _of_statement(self, operand: int, point: AxisOnDim) -> Origin | None:
+    def _statement_origin(self, operand: int, axis_on_dim: AxisOnDim) -> Origin | None:
         """The constraint of the layout that was inserted behind a value."""
         while operand in self._inserted:
             operand = self._inserted[operand].operand
@@ -72,35 +76,35 @@ class OriginResolver:
         for pattern, sharding in reversed(self._plan.layout.constraints):
             if born in operations_at(program, pattern, len(sharding.dims)):
                 path = program.operations[born].path
-                return Origin("constraint", point, path, f"@{pattern}={sharding}", priority=_priority(sharding, point))
+                return Origin("constraint", axis_on_dim, path, f"@{pattern}={sharding}", priority=_priority(sharding, axis_on_dim))
         return None
 
-    def _of_region(self, point: AxisOnDim) -> Origin | None:
+    def _region_origin(self, axis_on_dim: AxisOnDim) -> Origin | None:
         """What a `shard_map` lets in and out."""
         structure, operations = self._recorded.structure, self._plan.program.operations
-        for number in self._links.of_value.get(point.value, ()):
-            link = self._links.links[number]
-            if link.op >= 0 and link.values[-1] == point.value and structure.ops[link.op].kind == _MANUAL:
-                return Origin("shard_map", point, operations[link.op].path, "shard_map", operations[link.op].source)
+        for number in self._graph.operations_of.get(axis_on_dim.value, ()):
+            op_factors = self._graph.operations[number]
+            if op_factors.op >= 0 and op_factors.values[-1] == axis_on_dim.value and structure.ops[op_factors.op].kind == _MANUAL:
+                return Origin("shard_map", axis_on_dim, operations[op_factors.op].path, "shard_map", operations[op_factors.op].source)
         return None
 
-    def is_asked(self, point: AxisOnDim) -> bool:
+    def is_stated(self, axis_on_dim: AxisOnDim) -> bool:
         """Whether the plan or the function itself put the axis there; what else has it got it from somewhere."""
-        value, structure = point.value, self._recorded.structure
+        value, structure = axis_on_dim.value, self._recorded.structure
         if value in self._arguments:
-            return _has(self._plan.argument_shardings[self._arguments[value]], point)
+            return _has_axis(self._plan.argument_shardings[self._arguments[value]], axis_on_dim)
         if value in self._results:
-            asked = self._asked_of_results.get(self._results[value])
-            return asked is not None and _has(asked, point)
+            stated = self._stated_results.get(self._results[value])
+            return stated is not None and _has_axis(stated, axis_on_dim)
         if value in self._inserted:
             return self._inserted[value].kind == _CONSTRAINT
         born = structure.values[value].born
-        return born >= 0 and (structure.ops[born].kind == _CONSTRAINT or self._of_region(point) is not None)
+        return born >= 0 and (structure.ops[born].kind == _CONSTRAINT or self._region_origin(axis_on_dim) is not None)
 
 
-def _has(sharding: Sharding, point: AxisOnDim) -> bool:
-    return point.dim < len(sharding.dims) and point.axis in (sharding.dims[point.dim] or ())
+def _has_axis(sharding: Sharding, axis_on_dim: AxisOnDim) -> bool:
+    return axis_on_dim.dim < len(sharding.dims) and axis_on_dim.axis in (sharding.dims[axis_on_dim.dim] or ())
 
 
-def _priority(sharding: Sharding, point: AxisOnDim) -> int:
-    return sharding.priority(point.dim) if point.dim < len(sharding.dims) else 0
+def _priority(sharding: Sharding, axis_on_dim: AxisOnDim) -> int:
+    return sharding.priority(axis_on_dim.dim) if axis_on_dim.dim < len(sharding.dims) else 0

@@ -18,11 +18,11 @@ from jax.extend.mlir.dialects import sdy
 
 from workbench.plan.plan import Plan
 from workbench.propagation.explain.recorder import RefusedError, recorder
-from workbench.propagation.explain.recording import INSERTED, NONE, Noted, Recording, read_recording
+from workbench.propagation.explain.recording import INSERTED, NONE, RecordedOp, Recording, read_recording
 from workbench.propagation.module.attributes import Dims, axis_names, read_shardings
 from workbench.propagation.module.context import context, module_bytes
-from workbench.propagation.program import prepared
-from workbench.propagation.propagate import annotated_module, propagating_passes, refused
+from workbench.propagation.program import load_prepared
+from workbench.propagation.propagate import annotated_module, propagating_passes, refusal_error
 from workbench.propagation.structure.structure import Structure
 
 _RECORDED = ("sdy-apply-sharding-constraints", "sdy-user-priority-propagate")
@@ -37,7 +37,7 @@ class Slot(NamedTuple):
     """An operand or a result of an operation, by its place."""
 
     is_result: bool
-    place: int
+    position: int
 
 
 class PropagationRecord(NamedTuple):
@@ -49,7 +49,7 @@ class PropagationRecord(NamedTuple):
     targets: tuple[Slot, ...]
 
 
-class Lying(NamedTuple):
+class FinalSharding(NamedTuple):
     """Where a value lies after propagation: its axes, which dimensions are closed, which axes are kept out."""
 
     dims: Dims
@@ -57,7 +57,7 @@ class Lying(NamedTuple):
     replicated: tuple[str, ...] = ()
 
 
-class Inserted(NamedTuple):
+class InsertedOperation(NamedTuple):
     """An operation that the plan put in and the program does not have: behind `operand`, of which all others read `result` instead."""
 
     kind: str
@@ -66,7 +66,7 @@ class Inserted(NamedTuple):
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedPropagation:
     """What Shardy did, by the numbers of the program's structure; what the plan inserted and the results of main are numbered on.
 
     `records` are by operation: its number in the structure, or `("inserted", its result)`, `("result", 0)` for what main returns if that is
@@ -74,21 +74,21 @@ class Recorded:
     """
 
     structure: Structure
-    lying: dict[int, Lying] = field(default_factory=dict)
+    final_shardings: dict[int, FinalSharding] = field(default_factory=dict)
     records: dict[Any, tuple[PropagationRecord, ...]] = field(default_factory=dict)
-    inserted: list[Inserted] = field(default_factory=list)
+    inserted: list[InsertedOperation] = field(default_factory=list)
     results: tuple[int, ...] = ()
     groups: dict[int, list[int]] = field(default_factory=dict)  # by their ids: values that lie alike
 
 
-def record(plan: Plan) -> Recorded:
+def record_propagation(plan: Plan) -> RecordedPropagation:
     """Propagate a plan with all records, in the process for that. Raises `PartitionError` with Shardy's words, or if it ends there."""
     module = annotated_module(plan)
     try:
         answer = recorder().ask(",".join(recording_passes(plan)), module_bytes(module))
     except RefusedError as error:
-        raise refused(str(error)) from None
-    return _OriginReader(prepared(plan.program).structure, read_recording(answer)).read()
+        raise refusal_error(str(error)) from None
+    return _RecordingReader(load_prepared(plan.program).structure, read_recording(answer)).read_records()
 
 
 def recording_passes(plan: Plan) -> Iterator[str]:
@@ -101,71 +101,71 @@ def recording_passes(plan: Plan) -> Iterator[str]:
         yield f"{name}{{{' '.join((*words, _DEBUG))}}}" if name in _RECORDED else each
 
 
-class _OriginReader:
+class _RecordingReader:
     def __init__(self, structure: Structure, recording: Recording) -> None:
         self._structure, self._recording = structure, recording
-        self._found = Recorded(structure)
+        self._recorded = RecordedPropagation(structure)
         self._next = len(structure.values)
         self._inserted: list[int] = []  # the values of what was inserted
 
-    def read(self) -> Recorded:
+    def read_records(self) -> RecordedPropagation:
         for value, sharding in zip(self._structure.arguments, self._recording.arguments, strict=True):
-            self._lay((value,), sharding)
-        for noted in self._recording.operations:
-            if noted.number == INSERTED:
-                self._insert(noted)
+            self._note_shardings((value,), sharding)
+        for recorded_op in self._recording.operations:
+            if recorded_op.number == INSERTED:
+                self._add_inserted(recorded_op)
                 continue
-            record = self._structure.ops[noted.number]
-            if noted.group != NONE:
-                self._found.groups.setdefault(noted.group, []).append(record.operands[0])
-            self._lay(record.results, noted.sharding)
-            self._note(noted.number, noted.edges)
-        self._found.results = tuple(self._number() for _ in self._structure.returned)
-        for place, (value, (sharding, edges)) in enumerate(zip(self._found.results, self._recording.results, strict=True)):
-            self._lay((value,), sharding)
-            if len(self._found.results) == 1:  # of several Shardy notes all on the first, whichever it was
-                self._note(("result", place), edges)
-        return self._found
+            record = self._structure.ops[recorded_op.number]
+            if recorded_op.group != NONE:
+                self._recorded.groups.setdefault(recorded_op.group, []).append(record.operands[0])
+            self._note_shardings(record.results, recorded_op.sharding)
+            self._add_records(recorded_op.number, recorded_op.edges)
+        self._recorded.results = tuple(self._new_number() for _ in self._structure.returned)
+        for position, (value, (sharding, edges)) in enumerate(zip(self._recorded.results, self._recording.results, strict=True)):
+            self._note_shardings((value,), sharding)
+            if len(self._recorded.results) == 1:  # of several Shardy notes all on the first, whichever it was
+                self._add_records(("result", position), edges)
+        return self._recorded
 
-    def _number(self) -> int:
+    def _new_number(self) -> int:
         self._next += 1
         return self._next - 1
 
-    def _insert(self, noted: Noted) -> None:
-        operand = self._operand(*noted.operand)
-        if noted.group != NONE:
-            self._found.groups.setdefault(noted.group, []).append(operand)
+    def _add_inserted(self, recorded_op: RecordedOp) -> None:
+        operand = self._operand_number(*recorded_op.operand)
+        if recorded_op.group != NONE:
+            self._recorded.groups.setdefault(recorded_op.group, []).append(operand)
             return
-        number = self._number()
+        number = self._new_number()
         self._inserted.append(number)
-        self._found.inserted.append(Inserted(noted.kind, operand, number))
-        self._lay((number,), noted.sharding)
-        self._note(("inserted", number), noted.edges)
+        self._recorded.inserted.append(InsertedOperation(recorded_op.kind, operand, number))
+        self._note_shardings((number,), recorded_op.sharding)
+        self._add_records(("inserted", number), recorded_op.edges)
 
-    def _operand(self, maker: int, place: int) -> int:
+    def _operand_number(self, maker: int, position: int) -> int:
         """The number of the value that an inserted operation reads."""
         if maker == -1:
-            return self._structure.arguments[place]
-        return self._inserted[place] if maker == -2 else self._structure.ops[maker].results[place]
+            return self._structure.arguments[position]
+        return self._inserted[position] if maker == -2 else self._structure.ops[maker].results[position]
 
-    def _lay(self, values: tuple[int, ...], sharding: int) -> None:
+    def _note_shardings(self, values: tuple[int, ...], sharding: int) -> None:
         """Note where values lie, if it is said."""
         if sharding != NONE:
-            self._found.lying.update(zip(values, _lying(self._recording.texts[sharding]), strict=False))
+            self._recorded.final_shardings.update(zip(values, _read_final_shardings(self._recording.texts[sharding]), strict=False))
 
-    def _note(self, key: Any, edges: int) -> None:
+    def _add_records(self, key: Any, edges: int) -> None:
         if edges != NONE and (records := _records(self._recording.texts[edges])):
-            self._found.records[key] = records
+            self._recorded.records[key] = records
 
 
 @functools.lru_cache(maxsize=4096)
-def _lying(text: str) -> tuple[Lying, ...]:
+def _read_final_shardings(text: str) -> tuple[FinalSharding, ...]:
     attribute = ir.Attribute.parse(text, context())
     each_value = (
         sdy.TensorShardingPerValueAttr(attribute).shardings if sdy.TensorShardingPerValueAttr.isinstance(attribute) else [attribute]
     )
     return tuple(
-        Lying(
+        FinalSharding(
             dims,
             tuple(sdy.DimensionShardingAttr(dim).is_closed for dim in sdy.TensorShardingAttr(each).dimension_shardings),
             axis_names(text.partition("replicated=")[2].partition("}")[0]) if "replicated=" in (text := str(each)) else (),
@@ -186,14 +186,14 @@ def _records(text: str) -> tuple[PropagationRecord, ...]:
 def _edges(text: str) -> tuple[tuple[str, Slot, tuple[Slot, ...]], ...]:
     """
     >>> _edges('{"x":(1)2 = operand-0 -> [operand-1, result-0]}')
-    (('x:(1)2', Slot(is_result=False, place=0), (Slot(is_result=False, place=1), Slot(is_result=True, place=0))),)
+    (('x:(1)2', Slot(is_result=False, position=0), (Slot(is_result=False, position=1), Slot(is_result=True, position=0))),)
     """
     return tuple(
-        (name + part, Slot(side == "result", int(place)), tuple(_slot(each) for each in targets.split(", ")))
-        for name, part, side, place, targets in _EDGE.findall(text)
+        (name + part, Slot(side == "result", int(position)), tuple(_slot(each) for each in targets.split(", ")))
+        for name, part, side, position, targets in _EDGE.findall(text)
     )
 
 
 def _slot(text: str) -> Slot:
-    side, _, place = text.partition("-")
-    return Slot(side == "result", int(place))
+    side, _, position = text.partition("-")
+    return Slot(side == "result", int(position))

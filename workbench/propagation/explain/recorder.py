@@ -22,7 +22,7 @@ SECONDS = 60
 _REMEMBERED = 64  # plans that ended the process
 _GRACE = 2  # seconds until the process, told to end, is killed; and that its own alarm is later than ours
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # which a plan does not raise
-_STANDS = "so they cannot be explained. The plan and all its other figures stand."
+_STILL_VALID = "so they cannot be explained. The plan and all its other figures stand."
 _WAYS_OUT = ("change or remove the last constraint, group or barrier", "report it: this is a bug")
 
 
@@ -54,10 +54,10 @@ class Recorder:
         question = hashlib.sha256(passes.encode() + b"\0" + module).digest()
         with self._lock:
             if question in self._fatal:
-                raise _failed(self._fatal[question])
+                raise _recording_error(self._fatal[question])
             found = self._exchange(question, passes.encode(), module) or self._exchange(question, passes.encode(), module)
         if found is None:
-            raise _failed(_message(0, "", None))
+            raise _recording_error(_failure_message(0, "", None))
         word, text = found
         if word == b"error":
             raise RefusedError(text.decode())
@@ -79,8 +79,8 @@ class Recorder:
 
     def _exchange(self, question: bytes, *frames: bytes) -> tuple[bytes, bytes] | None:
         """A word and a text; `None` if the process ended by itself, unasked for long, just as it was asked."""
-        process, late = self._running(), threading.Event()
-        timer = threading.Timer(self._seconds, _end_late, (process, late))
+        process, overdue = self._ensure_process(), threading.Event()
+        timer = threading.Timer(self._seconds, _kill_overdue, (process, overdue))
         timer.daemon = True
         timer.start()
         try:
@@ -96,10 +96,10 @@ class Recorder:
         if word is None or text is None:
             if process.wait() == 0:
                 return None
-            raise self._death(question, process, is_late=late.is_set())
+            raise self._death_error(question, process, is_overdue=overdue.is_set())
         return word, text
 
-    def _running(self) -> "_Process":
+    def _ensure_process(self) -> "_Process":
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.close()
@@ -112,17 +112,17 @@ class Recorder:
         self.starts += 1
         return self._process
 
-    def _death(self, question: bytes, process: "_Process", *, is_late: bool) -> PartitionError:
+    def _death_error(self, question: bytes, process: "_Process", *, is_overdue: bool) -> PartitionError:
         code = process.wait()
-        message = _message(code, self._last_words(), self._seconds if is_late or code == -signal.SIGALRM else None)
+        message = _failure_message(code, self._read_stderr(), self._seconds if is_overdue or code == -signal.SIGALRM else None)
         self.close()
-        if is_late or -code not in _FROM_OUTSIDE:
+        if is_overdue or -code not in _FROM_OUTSIDE:
             self._fatal[question] = message
             for each in list(self._fatal)[:-_REMEMBERED]:
                 del self._fatal[each]
-        return _failed(message)
+        return _recording_error(message)
 
-    def _last_words(self) -> str:
+    def _read_stderr(self) -> str:
         if self._stderr is None:
             return ""
         self._stderr.seek(0)
@@ -140,8 +140,8 @@ class Recorder:
 _Process = subprocess.Popen[bytes]
 
 
-def _end_late(process: _Process, late: threading.Event) -> None:
-    late.set()
+def _kill_overdue(process: _Process, overdue: threading.Event) -> None:
+    overdue.set()
     process.kill()
 
 
@@ -165,18 +165,18 @@ def _pipe(stream: IO[bytes] | None) -> Any:
     return stream
 
 
-def _failed(message: str) -> PartitionError:
+def _recording_error(message: str) -> PartitionError:
     return PartitionError(message, _WAYS_OUT)
 
 
-def _message(code: int, words: str, seconds: float | None) -> str:
+def _failure_message(code: int, words: str, seconds: float | None) -> str:
     """Why there is no answer, of how the process ended and its last words; `seconds` if it took longer."""
     if seconds is not None:
-        return f"Shardy took more than {seconds:g} s to record how this plan's shardings spread, {_STANDS}"
+        return f"Shardy took more than {seconds:g} s to record how this plan's shardings spread, {_STILL_VALID}"
     if "bad_alloc" in words or "out of memory" in words.lower() or "MemoryError" in words:
-        return f"Shardy needs more than {format_bytes(MOST_BYTES)} to record how this plan's shardings spread, {_STANDS}"
+        return f"Shardy needs more than {format_bytes(MOST_BYTES)} to record how this plan's shardings spread, {_STILL_VALID}"
     if code < 0:
         how = signal.Signals(-code).name if -code in {*map(int, signal.Signals)} else f"signal {-code}"
-        return f"Shardy itself ended ({how}) while it recorded how this plan's shardings spread, {_STANDS}"
+        return f"Shardy itself ended ({how}) while it recorded how this plan's shardings spread, {_STILL_VALID}"
     last = next((line.strip() for line in reversed(words.splitlines()) if line.strip()), f"exit code {code}")[:200]
     return f"The process that records how shardings spread ended: {last}. The plan and all its other figures stand."

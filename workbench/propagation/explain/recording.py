@@ -32,12 +32,12 @@ INSERTED = -1  # the number of an operation that is not the program's
 NONE = -1  # the place of a text that is not there
 
 
-class Noted(NamedTuple):
+class RecordedOp(NamedTuple):
     """What propagation left on one operation; texts are places in the table of `Recording`.
 
     - `number`: of the program's operation, or `INSERTED`; `group`: of a sharding group;
-    - `kind`, `operand`: of an inserted one its name, and what it reads: an operation and its result, an argument (`-1, place`), or one
-      inserted before (`-2, place`).
+    - `kind`, `operand`: of an inserted one its name, and what it reads: an operation and its result, an argument (`-1, position`), or one
+      inserted before (`-2, position`).
     """
 
     number: int
@@ -55,7 +55,7 @@ class Recording(NamedTuple):
     texts: list[str]
     arguments: list[int]
     results: list[tuple[int, int]]
-    operations: list[Noted]
+    operations: list[RecordedOp]
 
 
 def receive(stream: BinaryIO) -> bytes | None:
@@ -75,7 +75,7 @@ def send(stream: BinaryIO, *frames: bytes) -> None:
 def read_recording(text: bytes) -> Recording:
     """What `answer` wrote."""
     texts, arguments, results, operations = json.loads(text)
-    return Recording(texts, arguments, results, [Noted(*each) for each in operations])
+    return Recording(texts, arguments, results, [RecordedOp(*each) for each in operations])
 
 
 def answer(passes: str, module: bytes) -> tuple[bytes, bytes]:
@@ -84,60 +84,60 @@ def answer(passes: str, module: bytes) -> tuple[bytes, bytes]:
         parsed = parse_module(module)
         with parsed.context, ir.Location.unknown():
             run_passes(parsed.operation, passes)
-            return b"done", json.dumps(_Notes().take(parsed.operation)).encode()
+            return b"done", json.dumps(_RecordingWriter().build_recording(parsed.operation)).encode()
     except ir.MLIRError as error:
         return b"error", str(error).encode()
 
 
-class _Notes:
+class _RecordingWriter:
     def __init__(self) -> None:
-        self._places: dict[ir.Attribute, int] = {}
+        self._positions: dict[ir.Attribute, int] = {}
         self._texts: list[str] = []
         self._inserted: dict[ir.Operation, int] = {}
 
-    def take(self, module: ir.Operation) -> Recording:
+    def build_recording(self, module: ir.Operation) -> Recording:
         main = main_function(module)
         arguments, results = ([ir.DictAttr(each) for each in ir.ArrayAttr(main.attributes[side])] for side in ("arg_attrs", "res_attrs"))
         return Recording(
             self._texts,
-            [self._text(each, "sdy.sharding") for each in arguments],
-            [(self._text(each, "sdy.sharding"), self._text(each, "sdy.propagation_edges")) for each in results],
-            list(self._block(main.regions[0].blocks[0])),
+            [self._text_index(each, "sdy.sharding") for each in arguments],
+            [(self._text_index(each, "sdy.sharding"), self._text_index(each, "sdy.propagation_edges")) for each in results],
+            list(self._record_block(main.regions[0].blocks[0])),
         )
 
-    def _text(self, attributes: Any, name: str) -> int:
+    def _text_index(self, attributes: Any, name: str) -> int:
         """The place of an attribute's text; an attribute is printed once, which is what takes the time here."""
         try:
             attribute = attributes[name]
         except KeyError:
             return NONE
-        place = self._places.setdefault(attribute, len(self._texts))
-        if place == len(self._texts):
+        position = self._positions.setdefault(attribute, len(self._texts))
+        if position == len(self._texts):
             self._texts.append(str(attribute))
-        return place
+        return position
 
-    def _block(self, block: ir.Block) -> Iterator[Noted]:
+    def _record_block(self, block: ir.Block) -> Iterator[RecordedOp]:
         for each in block.operations:
             op = each.operation
-            yield self._noted(op)
+            yield self._record_operation(op)
             if op.name in CONTROL_FLOW:
                 for region in op.regions:
                     for inner in region.blocks:
-                        yield from self._block(inner)
+                        yield from self._record_block(inner)
 
-    def _noted(self, op: ir.Operation) -> Noted:
+    def _record_operation(self, op: ir.Operation) -> RecordedOp:
         attributes = op.attributes
-        sharding = self._text(attributes, "sdy.sharding")
+        sharding = self._text_index(attributes, "sdy.sharding")
         if sharding == NONE:
-            sharding = self._text(attributes, "sharding")  # of a constraint, of a data flow edge
-        edges = self._text(attributes, "sdy.propagation_edges")
+            sharding = self._text_index(attributes, "sharding")  # of a constraint, of a data flow edge
+        edges = self._text_index(attributes, "sdy.propagation_edges")
         group = ir.IntegerAttr(attributes["group_id"]).value if op.name == "sdy.sharding_group" else NONE
         try:
-            return Noted(attributes[ID].value, sharding, edges, group)
+            return RecordedOp(attributes[ID].value, sharding, edges, group)
         except KeyError:
-            return Noted(INSERTED, sharding, edges, group, op.name, self._insert(op))
+            return RecordedOp(INSERTED, sharding, edges, group, op.name, self._number_inserted(op))
 
-    def _insert(self, op: ir.Operation) -> tuple[int, int]:
+    def _number_inserted(self, op: ir.Operation) -> tuple[int, int]:
         """Number an inserted operation; what it reads."""
         if len(op.results):
             self._inserted[op] = len(self._inserted)
@@ -157,8 +157,8 @@ def _bound_memory() -> None:
 
 def _next(stream: BinaryIO) -> bytes | None:
     """The first frame of the next request; `None` if there is none any more, or none for long."""
-    asked, _, _ = select.select([stream], [], [], IDLE)  # nothing is buffered: who asks waits for the answer
-    return receive(stream) if asked else None
+    readable, _, _ = select.select([stream], [], [], IDLE)  # nothing is buffered: who asks waits for the answer
+    return receive(stream) if readable else None
 
 
 def main(seconds: int) -> None:

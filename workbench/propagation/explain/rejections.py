@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from workbench.core.sharding import axis_size, base_axis, overlap
 from workbench.plan.plan import Plan
-from workbench.propagation.explain.factor_graph import FactorGraph, OperationFactors, projected
+from workbench.propagation.explain.factor_graph import FactorGraph, OperationFactors, project_axes
 from workbench.propagation.explain.origin_resolver import OriginResolver
-from workbench.propagation.explain.origins import Lying, Recorded
+from workbench.propagation.explain.origins import FinalSharding, RecordedPropagation
 from workbench.reports.propagation import (
     CLOSED,
     CONTESTED,
@@ -46,35 +46,37 @@ class _Obstacle(NamedTuple):
 class Rejections:
     """Reads the wishes off a finished propagation."""
 
-    def __init__(self, plan: Plan, recorded: Recorded, links: FactorGraph) -> None:
-        self._plan, self._mesh, self._recorded, self._links = plan, plan.mesh, recorded, links
-        self._starts = OriginResolver(plan, recorded, links)
+    def __init__(self, plan: Plan, recorded: RecordedPropagation, graph: FactorGraph) -> None:
+        self._plan, self._mesh, self._recorded, self._graph = plan, plan.mesh, recorded, graph
+        self._resolver = OriginResolver(plan, recorded, graph)
 
-    def of(self, replay: Propagation, value: int) -> tuple[RejectedAxis, ...]:
+    def list_rejections(self, replay: Propagation, value: int) -> tuple[RejectedAxis, ...]:
         """The wishes that lost on a value, over any operation it is in; each origin and reason once. What nothing comes of is dropped, and
         has none."""
         found: dict[object, RejectedAxis] = {}
-        for number in self._links.of_value.get(value, ()):
-            link = self._links.links[number]
-            for rejected in self._lost(replay, link, value):
+        for number in self._graph.operations_of.get(value, ()):
+            operation = self._graph.operations[number]
+            for rejected in self._list_rejected(replay, operation, value):
                 found.setdefault((rejected.wanted, rejected.origin, rejected.reason, rejected.rival), rejected)
         return tuple(found.values())
 
-    def others(self, replay: Propagation, point: AxisOnDim) -> tuple[Origin, ...]:
+    def find_other_origins(self, replay: Propagation, axis_on_dim: AxisOnDim) -> tuple[Origin, ...]:
         """The origins of an axis, or of parts of it, on dimensions that this one is connected with by factors, near or far."""
-        home = self._families.of(point.value, point.dim)
-        base = base_axis(point.axis)
+        root = self._families.find_root(axis_on_dim.value, axis_on_dim.dim)
+        base = base_axis(axis_on_dim.axis)
         return tuple(
-            origin for at, origin in replay.origins.items() if base_axis(at.axis) == base and self._families.of(at.value, at.dim) == home
+            origin
+            for at, origin in replay.origins.items()
+            if base_axis(at.axis) == base and self._families.find_root(at.value, at.dim) == root
         )
 
     def conflicts(self, replay: Propagation) -> tuple[Conflict, ...]:
         """All pairs of statements of which one had its way where the other wanted its own."""
         found: dict[object, list[RejectedAxis]] = {}
-        for number, link in enumerate(self._links.links):
-            if self._differ(number):
-                for value in dict.fromkeys(link.values):
-                    for rejected in self._lost(replay, link, value):
+        for number, operation in enumerate(self._graph.operations):
+            if self._has_differences(number):
+                for value in dict.fromkeys(operation.values):
+                    for rejected in self._list_rejected(replay, operation, value):
                         if (winner := rejected.rival_origin) and self._is_conflict(rejected):
                             key = (
                                 winner.kind,
@@ -97,123 +99,134 @@ class Rejections:
             return False
         return rejected.reason in (USED, CONTESTED, ORDER) or (rejected.reason == CLOSED and "constraint" in winner.kind)
 
-    def _lost(self, replay: Propagation, link: OperationFactors, value: int) -> Iterator[RejectedAxis]:
+    def _list_rejected(self, replay: Propagation, operation: OperationFactors, value: int) -> Iterator[RejectedAxis]:
         if value not in self._live:
             return
-        axes = self._projection(link)
-        for place, number in enumerate(link.values):
+        axes = self._project(operation)
+        for position, number in enumerate(operation.values):
             if number != value:
                 continue
-            for dim, factors in enumerate(link.mappings[place]):
+            for dim, factors in enumerate(operation.mappings[position]):
                 for factor in factors:
-                    yield from self._of_factor(replay, link, axes, place, dim, factor)
+                    yield from self._rejected_on_factor(replay, operation, axes, position, dim, factor)
             return  # an operand read twice is one value
 
-    def _of_factor(
-        self, replay: Propagation, link: OperationFactors, axes: Projection, place: int, dim: int, factor: str
+    def _rejected_on_factor(
+        self, replay: Propagation, operation: OperationFactors, axes: Projection, position: int, dim: int, factor: str
     ) -> Iterator[RejectedAxis]:
-        mine, value = axes[place].get(factor, ()), link.values[place]
+        mine, value = axes[position].get(factor, ()), operation.values[position]
         for giver, theirs in enumerate(each.get(factor, ()) for each in axes):
             same = _common(mine, theirs)
-            if giver == place or link.values[giver] == value or same == len(theirs):
+            if giver == position or operation.values[giver] == value or same == len(theirs):
                 continue
-            wanted = theirs[same]
-            if any(overlap(wanted, each) for each in self._dims(value)[dim]):
+            wanted_axis = theirs[same]
+            if any(overlap(wanted_axis, each) for each in self._dims_of(value)[dim]):
                 continue  # it is there, in another part of a dimension that several factors share
-            at = self._held(link, giver, factor, wanted)
-            stop = self._stop(link, axes, (place, giver), (dim, factor), same, theirs)
+            at = self._axis_on_giver(operation, giver, factor, wanted_axis)
+            obstacle = self._find_obstacle(operation, axes, (position, giver), (dim, factor), same, theirs)
             origin = replay.whose(at)
-            rival_origin = self._whose(replay, stop.rival) if stop.rival else None
-            over, line = self._over(link)
-            yield RejectedAxis(AxisOnDim(value, dim, wanted), at, origin, over, link.kind, line, stop.reason, stop.rival, rival_origin)
+            rival_origin = self._rival_origin(replay, obstacle.rival) if obstacle.rival else None
+            over, line = self._name_and_line(operation)
+            yield RejectedAxis(
+                AxisOnDim(value, dim, wanted_axis), at, origin, over, operation.kind, line, obstacle.reason, obstacle.rival, rival_origin
+            )
 
-    def _whose(self, replay: Propagation, rival: AxisOnDim) -> Origin | None:
-        return replay.whose(rival) if rival.axis else self._starts.origin(rival)
+    def _rival_origin(self, replay: Propagation, rival: AxisOnDim) -> Origin | None:
+        return replay.whose(rival) if rival.axis else self._resolver.find_origin(rival)
 
-    def _held(self, link: OperationFactors, giver: int, factor: str, wanted: str) -> AxisOnDim:
+    def _axis_on_giver(self, operation: OperationFactors, giver: int, factor: str, wanted_axis: str) -> AxisOnDim:
         """The axis as the giver has it, whole where only a part of it was wanted."""
-        value = link.values[giver]
-        for dim, factors in enumerate(link.mappings[giver]):
+        value = operation.values[giver]
+        for dim, factors in enumerate(operation.mappings[giver]):
             if factor in factors:
-                for axis in self._dims(value)[dim]:
-                    if overlap(axis, wanted):
+                for axis in self._dims_of(value)[dim]:
+                    if overlap(axis, wanted_axis):
                         return AxisOnDim(value, dim, axis)
-        raise LookupError(f"{wanted} is not on factor {factor} of value {value}")
+        raise LookupError(f"{wanted_axis} is not on factor {factor} of value {value}")
 
-    def _stop(
-        self, link: OperationFactors, axes: Projection, places: tuple[int, int], at: tuple[int, str], same: int, theirs: tuple[str, ...]
+    def _find_obstacle(
+        self,
+        operation: OperationFactors,
+        axes: Projection,
+        positions: tuple[int, int],
+        at: tuple[int, str],
+        same: int,
+        theirs: tuple[str, ...],
     ) -> _Obstacle:
         """What stood in the way on the value itself, then on another tensor of the operation, then in the operation."""
-        place, giver = places
+        position, giver = positions
         dim, factor = at
-        if stop := self._stop_on(link, axes, place, dim, factor, same, theirs[same]):
-            return stop
-        if rival := self._contestant(link, axes, place, factor, theirs[same]):
+        if obstacle := self._obstacle_on(operation, axes, position, dim, factor, same, theirs[same]):
+            return obstacle
+        if rival := self._find_contestant(operation, axes, position, factor, theirs[same]):
             return _Obstacle(CONTESTED, rival)
-        for other, mapping in enumerate(link.mappings):
-            if other in places or link.values[other] in (link.values[place], link.values[giver]):
+        for other, mapping in enumerate(operation.mappings):
+            if other in positions or operation.values[other] in (operation.values[position], operation.values[giver]):
                 continue
             for other_dim, factors in enumerate(mapping):
                 lacks = factor in factors and theirs[same] not in axes[other].get(factor, ())
-                if lacks and (stop := self._stop_on(link, axes, other, other_dim, factor, same, theirs[same])):
-                    return _Obstacle(HELD_UP, stop.rival or AxisOnDim(link.values[other], other_dim, ""))
-        taken = prod(axis_size(axis, self._mesh) for axis in theirs[: same + 1])
-        if link.mappings[place][dim][-1] != factor and link.sizes[factor] % taken:
+                if lacks and (obstacle := self._obstacle_on(operation, axes, other, other_dim, factor, same, theirs[same])):
+                    return _Obstacle(HELD_UP, obstacle.rival or AxisOnDim(operation.values[other], other_dim, ""))
+        parts = prod(axis_size(axis, self._mesh) for axis in theirs[: same + 1])
+        if operation.mappings[position][dim][-1] != factor and operation.sizes[factor] % parts:
             return _Obstacle(UNEVEN)
-        return _Obstacle(MINOR if self._is_minor(link, axes, place, dim, factor) else NOT_PASSED)
+        return _Obstacle(MINOR if self._is_minor(operation, axes, position, dim, factor) else NOT_PASSED)
 
-    def _is_minor(self, link: OperationFactors, axes: Projection, place: int, dim: int, factor: str) -> bool:
+    def _is_minor(self, operation: OperationFactors, axes: Projection, position: int, dim: int, factor: str) -> bool:
         """Whether a dimension is made of several factors, and one that is major to this is not split to its end: `(ij)` by `j` alone."""
-        factors = link.mappings[place][dim]
+        factors = operation.mappings[position][dim]
         major = factors[: factors.index(factor)]
-        return any(prod(axis_size(axis, self._mesh) for axis in axes[place].get(each, ())) < link.sizes[each] for each in major)
+        return any(prod(axis_size(axis, self._mesh) for axis in axes[position].get(each, ())) < operation.sizes[each] for each in major)
 
-    def _contestant(self, link: OperationFactors, axes: Projection, place: int, factor: str, wanted: str) -> AxisOnDim | None:
+    def _find_contestant(
+        self, operation: OperationFactors, axes: Projection, position: int, factor: str, wanted_axis: str
+    ) -> AxisOnDim | None:
         """The same axis on a tensor that would give it to another dimension of this one: then neither comes."""
-        mine = {each for factors in link.mappings[place] for each in factors} - {factor}
+        mine = {each for factors in operation.mappings[position] for each in factors} - {factor}
         for other, each in enumerate(axes):
             for rival in mine & each.keys():
-                if link.values[other] != link.values[place] and any(overlap(wanted, axis) for axis in each[rival]):
-                    return self._held(link, other, rival, wanted)
+                if operation.values[other] != operation.values[position] and any(overlap(wanted_axis, axis) for axis in each[rival]):
+                    return self._axis_on_giver(operation, other, rival, wanted_axis)
         return None
 
-    def _stop_on(
-        self, link: OperationFactors, axes: Projection, place: int, dim: int, factor: str, same: int, wanted: str
+    def _obstacle_on(
+        self, operation: OperationFactors, axes: Projection, position: int, dim: int, factor: str, same: int, wanted_axis: str
     ) -> _Obstacle | None:
-        value, mine = link.values[place], axes[place].get(factor, ())
-        lying = self._recorded.lying.get(value)
-        if lying is None:
+        value, mine = operation.values[position], axes[position].get(factor, ())
+        final_sharding = self._recorded.final_shardings.get(value)
+        if final_sharding is None:
             return None
-        if any(overlap(wanted, each) for each in lying.replicated):
+        if any(overlap(wanted_axis, each) for each in final_sharding.replicated):
             return _Obstacle(REPLICATED, AxisOnDim(value, dim, ""))
-        for elsewhere, held in enumerate(lying.dims):
-            for axis in held:
-                if elsewhere != dim and overlap(axis, wanted):
-                    return _Obstacle(USED, AxisOnDim(value, elsewhere, axis))
+        for other_dim, dim_axes in enumerate(final_sharding.dims):
+            for axis in dim_axes:
+                if other_dim != dim and overlap(axis, wanted_axis):
+                    return _Obstacle(USED, AxisOnDim(value, other_dim, axis))
         if len(mine) > same:
-            return _Obstacle(ORDER, next(AxisOnDim(value, dim, each) for each in lying.dims[dim] if overlap(each, mine[same])))
-        return _Obstacle(CLOSED, AxisOnDim(value, dim, "")) if lying.closed[dim] else None
+            return _Obstacle(ORDER, next(AxisOnDim(value, dim, each) for each in final_sharding.dims[dim] if overlap(each, mine[same])))
+        return _Obstacle(CLOSED, AxisOnDim(value, dim, "")) if final_sharding.closed[dim] else None
 
-    def _differ(self, number: int) -> bool:
+    def _has_differences(self, number: int) -> bool:
         """Whether any tensor of an operation lies otherwise than another: cheap, and false for most."""
-        link = self._links.links[number]
-        lying: list[Lying | None] = [self._recorded.lying.get(value) for value in link.values]
-        return any(each is not None and any(each.dims) for each in lying) and not (
-            len({each.dims if each else None for each in lying}) == 1 and len(set(link.mappings)) == 1
+        operation = self._graph.operations[number]
+        final_shardings: list[FinalSharding | None] = [self._recorded.final_shardings.get(value) for value in operation.values]
+        return any(each is not None and any(each.dims) for each in final_shardings) and not (
+            len({each.dims if each else None for each in final_shardings}) == 1 and len(set(operation.mappings)) == 1
         )
 
-    def _projection(self, link: OperationFactors) -> Projection:
+    def _project(self, operation: OperationFactors) -> Projection:
         return [
-            projected(self._dims(value), mapping, link.sizes, self._mesh) for value, mapping in zip(link.values, link.mappings, strict=True)
+            project_axes(self._dims_of(value), mapping, operation.sizes, self._mesh)
+            for value, mapping in zip(operation.values, operation.mappings, strict=True)
         ]
 
-    def _dims(self, value: int) -> tuple[tuple[str, ...], ...]:
-        lying = self._recorded.lying.get(value)
-        return lying.dims if lying else ((),) * 32
+    def _dims_of(self, value: int) -> tuple[tuple[str, ...], ...]:
+        final_sharding = self._recorded.final_shardings.get(value)
+        return final_sharding.dims if final_sharding else ((),) * 32
 
-    def _over(self, link: OperationFactors) -> tuple[str, str]:
+    def _name_and_line(self, operation: OperationFactors) -> tuple[str, str]:
         operations = self._plan.program.operations
-        return (operations[link.op].path, operations[link.op].source) if link.op >= 0 else (link.kind, "")
+        return (operations[operation.op].path, operations[operation.op].source) if operation.op >= 0 else (operation.kind, "")
 
     @cached_property
     def _live(self) -> frozenset[int]:
@@ -221,19 +234,19 @@ class Rejections:
         live = {*self._recorded.structure.arguments, *self._recorded.results}
         pending = list(self._recorded.results)
         makers: dict[int, list[OperationFactors]] = {}
-        for link in self._links.links:
-            for value in link.values[link.operands :]:
-                makers.setdefault(value, []).append(link)
+        for operation in self._graph.operations:
+            for value in operation.values[operation.operands :]:
+                makers.setdefault(value, []).append(operation)
         while pending:
-            for link in makers.get(pending.pop(), ()):
-                new = set(link.values[: link.operands]) - live
+            for operation in makers.get(pending.pop(), ()):
+                new = set(operation.values[: operation.operands]) - live
                 live |= new
                 pending += new
         return frozenset(live)
 
     @cached_property
     def _families(self) -> "_Families":
-        return _Families(self._links.links)
+        return _Families(self._graph.operations)
 
 
 def _common(mine: tuple[str, ...], theirs: tuple[str, ...]) -> int:
@@ -244,26 +257,26 @@ def _common(mine: tuple[str, ...], theirs: tuple[str, ...]) -> int:
 class _Families:
     """Dimensions that factors connect: two are of one family if an axis could go from one to the other, over any number of operations."""
 
-    def __init__(self, links: Iterable[OperationFactors]) -> None:
+    def __init__(self, operations: Iterable[OperationFactors]) -> None:
         self._parent: dict[tuple[int, int], tuple[int, int]] = {}
-        for link in links:
+        for operation in operations:
             first: dict[str, tuple[int, int]] = {}
-            for value, mapping in zip(link.values, link.mappings, strict=True):
+            for value, mapping in zip(operation.values, operation.mappings, strict=True):
                 for dim, factors in enumerate(mapping):
                     for factor in factors:
                         if factor in first:
-                            self._join(first[factor], (value, dim))
+                            self._unite(first[factor], (value, dim))
                         else:
                             first[factor] = value, dim
 
-    def of(self, value: int, dim: int) -> tuple[int, int]:
+    def find_root(self, value: int, dim: int) -> tuple[int, int]:
         parent, at = self._parent, (value, dim)
         while (above := parent.get(at, at)) != at:
             parent[at] = parent.get(above, above)
             at = above
         return at
 
-    def _join(self, one: tuple[int, int], other: tuple[int, int]) -> None:
-        first, second = self.of(*one), self.of(*other)
+    def _unite(self, one: tuple[int, int], other: tuple[int, int]) -> None:
+        first, second = self.find_root(*one), self.find_root(*other)
         if first != second:
             self._parent[second] = first

@@ -46,12 +46,12 @@ def local_shape(shape: tuple[int, ...], dims: Dims, mesh: Mesh) -> tuple[int, ..
 
 def local_bytes(kind: ir.Type, dims: Dims, mesh: Mesh) -> int:
     """Bytes of one device's part of a value of this type."""
-    shape, each = _sizes(kind)
+    shape, each = _shape_and_itemsize(kind)
     return math.ceil(math.prod(local_shape(shape, dims, mesh)) * each)
 
 
 @functools.lru_cache(maxsize=4096)
-def _sizes(kind: ir.Type) -> tuple[tuple[int, ...], float]:
+def _shape_and_itemsize(kind: ir.Type) -> tuple[tuple[int, ...], float]:
     """The shape of a tensor type, and bytes of an element; MLIR keeps one type of a kind."""
     ranked = ir.RankedTensorType(kind)
     return tuple(ranked.shape), itemsize(dtype_name(str(ranked.element_type)))
@@ -60,12 +60,12 @@ def _sizes(kind: ir.Type) -> tuple[tuple[int, ...], float]:
 def read_shardings(attribute: ir.Attribute) -> tuple[Dims, ...]:
     """The shardings of an `sdy.sharding` attribute: one, or one a result."""
     if sdy.TensorShardingPerValueAttr.isinstance(attribute):
-        return tuple(_dims(sdy.TensorShardingAttr(each)) for each in sdy.TensorShardingPerValueAttr(attribute).shardings)
-    return (_dims(sdy.TensorShardingAttr(attribute)),)
+        return tuple(_read_dims(sdy.TensorShardingAttr(each)) for each in sdy.TensorShardingPerValueAttr(attribute).shardings)
+    return (_read_dims(sdy.TensorShardingAttr(attribute)),)
 
 
-def _dims(sharding: Any) -> Dims:
-    return tuple(tuple(_axis(axis) for axis in sdy.DimensionShardingAttr(dim).axes) for dim in sharding.dimension_shardings)
+def _read_dims(sharding: Any) -> Dims:
+    return tuple(tuple(_axis_text(axis) for axis in sdy.DimensionShardingAttr(dim).axes) for dim in sharding.dimension_shardings)
 
 
 def read_annotation(attribute: ir.Attribute) -> Sharding:
@@ -73,11 +73,11 @@ def read_annotation(attribute: ir.Attribute) -> Sharding:
     sharding = sdy.TensorShardingAttr(attribute)
     dims = [sdy.DimensionShardingAttr(each) for each in sharding.dimension_shardings]
     return Sharding(
-        tuple(tuple(map(_axis, each.axes)) for each in dims),
+        tuple(tuple(map(_axis_text, each.axes)) for each in dims),
         tuple(not each.is_closed for each in dims),
         tuple(each.priority or 0 for each in dims),
-        tuple(map(_axis, sharding.replicated_axes)),
-        tuple(map(_axis, sharding.unreduced_axes)),
+        tuple(map(_axis_text, sharding.replicated_axes)),
+        tuple(map(_axis_text, sharding.unreduced_axes)),
     )
 
 
@@ -86,7 +86,7 @@ def read_annotations(attribute: ir.Attribute) -> tuple[Sharding, ...]:
     return tuple(map(read_annotation, sdy.TensorShardingPerValueAttr(attribute).shardings))
 
 
-def _axis(attribute: Any) -> str:
+def _axis_text(attribute: Any) -> str:
     reference = sdy.AxisRefAttr(attribute)
     part = reference.sub_axis_info
     if part is None:

@@ -20,14 +20,14 @@ _UNREDUCED = re.compile(r", unreduced=\{[^}]*\}")
 _REPEATED = {*CONSTANTS, "stablehlo.broadcast_in_dim", "stablehlo.iota"}  # each device makes it for itself
 
 
-def forget_rules(ops: Sequence[ir.Operation]) -> None:
+def drop_reshard_rules(ops: Sequence[ir.Operation]) -> None:
     """Take their rule from constraints that became reshards: with one, Shardy would reshard behind them, where XLA does not."""
     for op in ops:
         if op.name == RESHARD and _RULE in op.attributes:
             del op.attributes[_RULE]
 
 
-def follow_results(ops: Sequence[ir.Operation]) -> None:
+def reshard_elementwise_operands(ops: Sequence[ir.Operation]) -> None:
     """Reshard what elementwise operations read to how their result lies, as XLA does; Shardy may compute them in a way that neither has.
 
     Only where constraints are: elsewhere, propagation leaves no such conflict for the most part.
@@ -38,16 +38,17 @@ def follow_results(ops: Sequence[ir.Operation]) -> None:
             maker = producer(value)
             if maker is None or maker.name in _REPEATED or (_SHARDING in maker.attributes and maker.attributes[_SHARDING] == mine):
                 continue
-            kind, wanted = ir.RankedTensorType(value.type), _lies(op.results[0])
-            if kind.rank and kind.shape == ir.RankedTensorType(op.results[0].type).shape and _lies(value) != wanted:
-                attributes = {"sharding": ir.Attribute.parse(f"#sdy.sharding{wanted}")}
+            kind, result_sharding = ir.RankedTensorType(value.type), _sharding_text(op.results[0])
+            if kind.rank and kind.shape == ir.RankedTensorType(op.results[0].type).shape and _sharding_text(value) != result_sharding:
+                attributes = {"sharding": ir.Attribute.parse(f"#sdy.sharding{result_sharding}")}
                 place = ir.InsertionPoint(op)
                 made = ir.Operation.create(RESHARD, [value.type], [value], attributes, loc=op.location, ip=place)
                 op.operands[number] = made.results[0]
 
 
-def reduce_results(main: ir.Operation, placed: Container[int]) -> None:
-    """Make whole sums of the results that propagation left partial ones, but for those `placed` by the plan: JAX hands over whole values.
+def reduce_results(main: ir.Operation, stated: Container[int]) -> None:
+    """Make whole sums of the results that propagation left partial ones, but for those that the plan places (`stated`): JAX hands over
+    whole values.
 
     Shardy propagates partial sums to results from JAX 0.11 on.
     """
@@ -55,16 +56,16 @@ def reduce_results(main: ir.Operation, placed: Container[int]) -> None:
         return
     entries = list(ir.ArrayAttr(main.attributes["res_attrs"]))
     for number, entry in enumerate(entries):
-        if number not in placed and " unreduced=" in (text := str(entry)):
+        if number not in stated and " unreduced=" in (text := str(entry)):
             entries[number] = ir.Attribute.parse(_UNREDUCED.sub("", text))
     main.attributes["res_attrs"] = ir.ArrayAttr.get(entries)
 
 
-def keep_apart(main: ir.Operation) -> None:
+def insert_barriers(main: ir.Operation) -> None:
     """Put the barriers in place; those of the program's constraints have their numbers."""
     reshards = [op for op in operations_below(main) if op.name == RESHARD]
     for op in [each for each in reshards if ID in each.attributes]:
-        barrier = _barrier(op.results[0], op.attributes["sharding"], op)
+        barrier = _insert_barrier(op.results[0], op.attributes["sharding"], op)
         barrier.move_after(op)
         op.results[0].replace_all_uses_except(barrier.results[0], barrier)
         for name in (ID, ORDER):
@@ -72,21 +73,21 @@ def keep_apart(main: ir.Operation) -> None:
                 del op.attributes[name]
     for op in reshards:
         if (first := producer(op.operands[0])) is not None and first.name == RESHARD:
-            before, between, after = _lies(first.operands[0]), _lies(first.results[0]), _lies(op.results[0])
+            before, between, after = _sharding_text(first.operands[0]), _sharding_text(first.results[0]), _sharding_text(op.results[0])
             if before != between != after:
-                op.operands[0] = _barrier(first.results[0], first.attributes["sharding"], op).results[0]
+                op.operands[0] = _insert_barrier(first.results[0], first.attributes["sharding"], op).results[0]
 
 
-def _barrier(value: ir.Value, sharding: ir.Attribute, place: ir.Operation) -> ir.Operation:
+def _insert_barrier(value: ir.Value, sharding: ir.Attribute, place: ir.Operation) -> ir.Operation:
     """A barrier that lies so, before `place`, with that one's number if it has one."""
-    lies = ir.Attribute.parse(f"#sdy.sharding_per_value<[{str(sharding).removeprefix('#sdy.sharding')}]>")
+    per_value = ir.Attribute.parse(f"#sdy.sharding_per_value<[{str(sharding).removeprefix('#sdy.sharding')}]>")
     numbers = {name: place.attributes[name] for name in (ID, ORDER) if name in place.attributes}
     point = ir.InsertionPoint(place)
-    attributes = {"sdy.sharding": lies, **numbers}
+    attributes = {"sdy.sharding": per_value, **numbers}
     return ir.Operation.create("stablehlo.optimization_barrier", [value.type], [value], attributes, loc=place.location, ip=point)
 
 
-def _lies(value: ir.Value) -> str:
+def _sharding_text(value: ir.Value) -> str:
     """How a value lies, as text without what only propagation reads (`?`); its own name for an argument."""
     owner = producer(value)
     if owner is None:

@@ -27,20 +27,20 @@ def operations_called(module: ir.Operation) -> Iterator[tuple[ir.Operation, str]
     """The operations of the program as they would stand if each call were its function's body, and the scope of the call they stand in."""
     functions = functions_of(module)
 
-    def called(parent: ir.Operation, scope: str) -> Iterator[tuple[ir.Operation, str]]:
-        for op in _inside(parent):
+    def walk(parent: ir.Operation, scope: str) -> Iterator[tuple[ir.Operation, str]]:
+        for op in _operations_in(parent):
             if op.name == CALL:
-                inner = called(functions[callee_of(op)], scope_in_call(op, scope))
+                inner = walk(functions[callee_of(op)], scope_in_call(op, scope))
                 yield from (each for each in inner if each[0].name != _RETURN)
                 continue
             yield op, scope
             if op.name in CONTROL_FLOW:
-                yield from called(op, scope)
+                yield from walk(op, scope)
 
-    return called(main_function(module), "")
+    return walk(main_function(module), "")
 
 
-def numbered(module: ir.Operation) -> Iterator[tuple[ir.Operation, int]]:
+def number_operations_and_calls(module: ir.Operation) -> Iterator[tuple[ir.Operation, int]]:
     """The operations and calls of all functions, each with its place in the list that its function alone stands for.
 
     Where a call is, that list goes on with its function's. So the place of an operation in the program's list (`operations_called`) is the
@@ -48,16 +48,18 @@ def numbered(module: ir.Operation) -> Iterator[tuple[ir.Operation, int]]:
     """
     functions, sizes = functions_of(module), dict[str, int]()
 
-    def size(name: str) -> int:
+    def count_operations(name: str) -> int:
         if name not in sizes:
-            sizes[name] = sum(size(callee_of(op)) if op.name == CALL else op.name != _RETURN for op in operations_below(functions[name]))
+            sizes[name] = sum(
+                count_operations(callee_of(op)) if op.name == CALL else op.name != _RETURN for op in operations_below(functions[name])
+            )
         return sizes[name]
 
     for function in functions.values():
-        place = 0
+        position = 0
         for op in operations_below(function):
-            yield op, place
-            place += size(callee_of(op)) if op.name == CALL else 1
+            yield op, position
+            position += count_operations(callee_of(op)) if op.name == CALL else 1
 
 
 def functions_of(module: ir.Operation) -> dict[str, ir.Operation]:
@@ -78,5 +80,5 @@ def scope_in_call(op: ir.Operation, caller: str = "") -> str:
     return "/".join(scope for scope in (caller, scope_of(op.location)) if scope)
 
 
-def _inside(parent: ir.Operation) -> Iterator[ir.Operation]:
+def _operations_in(parent: ir.Operation) -> Iterator[ir.Operation]:
     return (each.operation for region in parent.regions for block in region.blocks for each in block.operations)

@@ -9,7 +9,7 @@ import re
 
 from jax.extend.mlir import ir
 
-_ASKS = re.compile(r'["=]|\{\}')  # an axis, axes kept out or summed over, a dimension kept whole
+_CONSTRAINING = re.compile(r'["=]|\{\}')  # an axis, axes kept out or summed over, a dimension kept whole
 
 
 def capture_invariants(parent: ir.Operation) -> None:
@@ -41,12 +41,12 @@ def _open_constraint(value: ir.Value, before: ir.Operation) -> ir.Value:
     dims = ", ".join(["{?}"] * ir.RankedTensorType(value.type).rank)
     # The mesh is declared when a plan is known (`propagate`); an inline empty mesh here makes Shardy's passes crash.
     sharding = ir.Attribute.parse(f"#sdy.sharding<@mesh, [{dims}]>")
-    place = ir.InsertionPoint(before)
+    insertion_point = ir.InsertionPoint(before)
     return ir.Operation.create(
-        "sdy.sharding_constraint", [value.type], [value], {"sharding": sharding}, loc=before.location, ip=place
+        "sdy.sharding_constraint", [value.type], [value], {"sharding": sharding}, loc=before.location, ip=insertion_point
     ).result
 
 
 def is_open(constraint: ir.Operation) -> bool:
     """Whether a constraint asks for nothing, as those before loops do."""
-    return _ASKS.search(str(constraint.attributes["sharding"])) is None
+    return _CONSTRAINING.search(str(constraint.attributes["sharding"])) is None

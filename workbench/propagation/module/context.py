@@ -63,7 +63,7 @@ def producer(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
-def constant(value: ir.Value) -> int | None:
+def constant_value(value: ir.Value) -> int | None:
     """The whole number that a value always is; `None` if it is computed, or not one number."""
     owner = producer(value)
     if owner is None or owner.name not in ("stablehlo.constant", "sdy.constant"):
@@ -79,12 +79,12 @@ def shape_of(value: ir.Value) -> list[int]:
 
 def is_zero(value: ir.Value) -> bool:
     """Whether all elements of a value are the constant zero."""
-    made = producer(value)
-    while made is not None and made.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
-        made = producer(made.operands[0])
-    if made is None or made.name not in ("stablehlo.constant", "sdy.constant"):
+    maker = producer(value)
+    while maker is not None and maker.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
+        maker = producer(maker.operands[0])
+    if maker is None or maker.name not in ("stablehlo.constant", "sdy.constant"):
         return False
-    elements = made.attributes["value"]
+    elements = maker.attributes["value"]
     return isinstance(elements, ir.DenseElementsAttr) and elements.is_splat and not float(elements.get_splat_value().value)
 
 

@@ -40,7 +40,7 @@ def _rewrite(main: ir.Operation) -> None:
                     _split_broadcast(op)
                 elif op.name.startswith("chlo."):
                     _replace_chlo(op)
-            _into_post_order(block)
+            _sort_post_order(block)
 
 
 def _split_broadcast(op: ir.Operation) -> None:
@@ -48,14 +48,14 @@ def _split_broadcast(op: ir.Operation) -> None:
     if not source.rank or source == result:
         return
     dims = list(ir.DenseI64ArrayAttr(op.attributes["broadcast_dimensions"]))
-    kept = [i for i, dim in enumerate(dims) if source.shape[i] != 1 or result.shape[dim] == 1]
+    kept_dims = [i for i, dim in enumerate(dims) if source.shape[i] != 1 or result.shape[dim] == 1]
     if math.prod(source.shape) == math.prod(result.shape):
-        value = _create("stablehlo.reshape", op.operands[0], result, {}, op)
-    elif len(kept) < len(dims):
-        squeezed = ir.RankedTensorType.get([source.shape[i] for i in kept], source.element_type)
-        inner = _create("stablehlo.reshape", op.operands[0], squeezed, {}, op)
-        places = ir.DenseI64ArrayAttr.get([dims[i] for i in kept])
-        value = _create("stablehlo.broadcast_in_dim", inner, result, {"broadcast_dimensions": places}, op)
+        value = _create_like("stablehlo.reshape", op.operands[0], result, {}, op)
+    elif len(kept_dims) < len(dims):
+        squeezed = ir.RankedTensorType.get([source.shape[i] for i in kept_dims], source.element_type)
+        inner = _create_like("stablehlo.reshape", op.operands[0], squeezed, {}, op)
+        dims_attribute = ir.DenseI64ArrayAttr.get([dims[i] for i in kept_dims])
+        value = _create_like("stablehlo.broadcast_in_dim", inner, result, {"broadcast_dimensions": dims_attribute}, op)
     else:
         return
     op.results[0].replace_all_uses_with(value)
@@ -63,7 +63,7 @@ def _split_broadcast(op: ir.Operation) -> None:
 
 
 def _replace_chlo(op: ir.Operation) -> None:
-    attributes = {KIND: ir.StringAttr.get(op.name.removeprefix("chlo.")), **_marks(op)}
+    attributes = {KIND: ir.StringAttr.get(op.name.removeprefix("chlo.")), **_copied_marks(op)}
     if op.name == "chlo.top_k":
         name, attributes["call_target_name"] = "stablehlo.custom_call", ir.StringAttr.get("mhlo.topk")
     elif all(operand.type == op.results[0].type for operand in op.operands):
@@ -78,30 +78,32 @@ def _replace_chlo(op: ir.Operation) -> None:
     op.erase()
 
 
-def _create(name: str, operand: ir.Value, result: ir.Type, attributes: dict[str, ir.Attribute], old: ir.Operation) -> ir.Value:
-    return ir.Operation.create(name, [result], [operand], attributes | _marks(old), loc=old.location, ip=ir.InsertionPoint(old)).result
+def _create_like(name: str, operand: ir.Value, result: ir.Type, attributes: dict[str, ir.Attribute], old: ir.Operation) -> ir.Value:
+    return ir.Operation.create(
+        name, [result], [operand], attributes | _copied_marks(old), loc=old.location, ip=ir.InsertionPoint(old)
+    ).result
 
 
-def _marks(old: ir.Operation) -> dict[str, ir.Attribute]:
+def _copied_marks(old: ir.Operation) -> dict[str, ir.Attribute]:
     return {key: old.attributes[key] for key in (CALLER, ORDER) if key in old.attributes}
 
 
-def _into_post_order(block: ir.Block) -> None:
+def _sort_post_order(block: ir.Block) -> None:
     """Every operation right after what it reads, first operand first; what nothing reads, behind the rest."""
     ops = [each.operation for each in block.operations]
     inside, root = set(ops), ops[-1]
     order: dict[ir.Operation, None] = {}
     for start in (root, *ops[:-1]):
-        _visit(start, inside, order)
+        _visit_depth_first(start, inside, order)
     for op in order:
         if op != root:
             op.move_before(root)
 
 
-def _visit(start: ir.Operation, inside: set[ir.Operation], order: dict[ir.Operation, None]) -> None:
+def _visit_depth_first(start: ir.Operation, inside: set[ir.Operation], order: dict[ir.Operation, None]) -> None:
     """Depth first without recursion: an unrolled model is thousands of operations deep."""
     entered = {start}
-    stack = [(start, _read_by(start, inside))]
+    stack = [(start, _operand_makers(start, inside))]
     while stack:
         op, reads = stack[-1]
         step = next((each for each in reads if each not in order and each not in entered), None)
@@ -110,10 +112,10 @@ def _visit(start: ir.Operation, inside: set[ir.Operation], order: dict[ir.Operat
             order.setdefault(op)
         else:
             entered.add(step)
-            stack.append((step, _read_by(step, inside)))
+            stack.append((step, _operand_makers(step, inside)))
 
 
-def _read_by(op: ir.Operation, inside: set[ir.Operation]) -> Iterator[ir.Operation]:
+def _operand_makers(op: ir.Operation, inside: set[ir.Operation]) -> Iterator[ir.Operation]:
     """The operations of the block whose results `op` reads, in its loops and branches too."""
     for operand in op.operands:
         if (source := producer(operand)) is not None and source in inside:
@@ -121,4 +123,4 @@ def _read_by(op: ir.Operation, inside: set[ir.Operation]) -> Iterator[ir.Operati
     for region in op.regions:
         for block in region.blocks:
             for each in block.operations:
-                yield from _read_by(each.operation, inside)
+                yield from _operand_makers(each.operation, inside)

@@ -28,12 +28,12 @@ def _inline_region(parent: ir.Operation, functions: dict[str, ir.Operation]) -> 
                 op = pending.pop()
                 if op.name == CALL:
                     callee = functions[callee_of(op)]
-                    pending.extend(reversed(_expand(op, callee)))
+                    pending.extend(reversed(_expand_call(op, callee)))
                 elif len(op.regions):
                     _inline_region(op, functions)
 
 
-def _expand(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
+def _expand_call(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
     """Clone the callee's operations in front of the call, wire them, and erase the call."""
     scope = ir.StringAttr.get(scope_in_call(call))
     block = callee.regions[0].blocks[0]
@@ -47,7 +47,7 @@ def _expand(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
             continue
         clone = source.clone(ir.InsertionPoint(call))
         _rewire(clone, values)
-        _tag(clone, scope)
+        _tag_scope(clone, scope)
         values.update(zip(source.results, clone.results, strict=True))
         clones.append(clone)
     call.erase()
@@ -64,11 +64,11 @@ def _rewire(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
                 _rewire(inner.operation, values)
 
 
-def _tag(op: ir.Operation, scope: ir.Attribute) -> None:
+def _tag_scope(op: ir.Operation, scope: ir.Attribute) -> None:
     """The call's scope on the clone and all inside it; calls inside find theirs there when their turn comes."""
     op.attributes[CALLER] = scope
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
                 if CALLER not in inner.operation.attributes:
-                    _tag(inner.operation, scope)
+                    _tag_scope(inner.operation, scope)

@@ -21,7 +21,7 @@ _LIBRARIES = tuple(
     str(path) for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), Path(jax.__file__).parent, _WORKBENCH)
 )
 _INSTALLED = ("/site-packages/", "/dist-packages/")  # of this Python, the user's own, or the system's
-_TYPED = ("<stdin>", "<python-input", "<ipython-input")
+_INTERACTIVE = ("<stdin>", "<python-input", "<ipython-input")
 _ZOO = str(_WORKBENCH / "models")  # the zoo's models are user code
 
 
@@ -50,16 +50,16 @@ def readable_path(raw: str) -> str:
     """
     backward = False
     words: list[str] = []
-    for index, word in enumerate(_split(without_marks(raw))):
-        inner, transforms = _unwrap(word)
+    for index, word in enumerate(_split_scopes(without_marks(raw))):
+        inner, transforms = _unwrap_transforms(word)
         backward |= "transpose" in transforms
         if index == 0 and transforms and transforms[0] in ("jit", "pjit"):
             continue  # the step function itself
-        words.extend(each for each in _split(inner) if each and not _MACHINERY.fullmatch(each))
+        words.extend(each for each in _split_scopes(inner) if each and not _MACHINERY.fullmatch(each))
     return "/".join((["grad"] if backward else []) + words)
 
 
-def _split(raw: str) -> list[str]:
+def _split_scopes(raw: str) -> list[str]:
     """Split at the slashes outside parentheses: a transform may wrap several scopes, `jvp(a/b)`."""
     words, depth, start = [], 0, 0
     for i, char in enumerate(raw):
@@ -70,7 +70,7 @@ def _split(raw: str) -> list[str]:
     return [*words, raw[start:]]
 
 
-def _unwrap(word: str) -> tuple[str, tuple[str, ...]]:
+def _unwrap_transforms(word: str) -> tuple[str, tuple[str, ...]]:
     transforms: list[str] = []
     while found := _TRANSFORM.fullmatch(word):
         transforms.append(found["name"])
@@ -107,6 +107,6 @@ def _frames(location: ir.Location) -> Iterator[tuple[str, int]]:
 def is_library(filename: str) -> bool:
     """Whether a file is no code of the user's: installed, the workbench's own, or made while it ran (`<string>`, not `<stdin>`)."""
     if filename.startswith("<"):
-        return not filename.startswith(_TYPED)
+        return not filename.startswith(_INTERACTIVE)
     is_installed = filename.startswith(_LIBRARIES) or any(part in filename for part in _INSTALLED)
     return is_installed and not filename.startswith(_ZOO)

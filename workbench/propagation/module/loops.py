@@ -4,20 +4,20 @@ from collections.abc import Iterator
 
 from jax.extend.mlir import ir
 
-from workbench.propagation.module.context import constant, is_zero, producer, shape_of
+from workbench.propagation.module.context import constant_value, is_zero, producer, shape_of
 
 _WITH_START = 2  # operands of a reduction of one array
 
 
 def trip_count(op: ir.Operation) -> int | None:
     """How often a `while` runs, if it counts up from a constant to a constant in constant steps, as every scan and fori_loop does."""
-    return _turns_by(op, _last(op.regions[0].blocks[0]).operands[0])
+    return _trips_by_condition(op, _last_operation(op.regions[0].blocks[0]).operands[0])
 
 
-def most_turns(op: ir.Operation) -> int | None:
+def max_trip_count(op: ir.Operation) -> int | None:
     """How often a `while` runs at most, if it ends after so many turns whatever its data say: a solver's, a search's, Equinox's bounded
     loops."""
-    bounds = (_turns_by(op, each) for each in _conditions(_last(op.regions[0].blocks[0]).operands[0]))
+    bounds = (_trips_by_condition(op, each) for each in _conditions(_last_operation(op.regions[0].blocks[0]).operands[0]))
     return min((each for each in bounds if each is not None), default=None)
 
 
@@ -27,13 +27,13 @@ def _conditions(value: ir.Value) -> Iterator[ir.Value]:
     if owner is not None and owner.name == "stablehlo.and":
         for each in owner.operands:
             yield from _conditions(each)
-    elif owner is not None and _hands_on(owner):
+    elif owner is not None and _is_repeated_truth(owner):
         yield from _conditions(owner.operands[0])
     else:
         yield value
 
 
-def _hands_on(op: ir.Operation) -> bool:
+def _is_repeated_truth(op: ir.Operation) -> bool:
     """Whether a truth's operation only repeats it: a conversion, `x != False`, any of one."""
     if op.name == "stablehlo.reduce":
         return len(op.operands) == _WITH_START and shape_of(op.operands[0]) == []
@@ -45,7 +45,7 @@ def _hands_on(op: ir.Operation) -> bool:
     return "NE" in str(op.attributes["comparison_direction"]) and (other == truth or is_zero(other))
 
 
-def _turns_by(op: ir.Operation, condition: ir.Value) -> int | None:
+def _trips_by_condition(op: ir.Operation, condition: ir.Value) -> int | None:
     """How often a `while` runs if that is all that ends it."""
     body, compare = op.regions[1].blocks[0], producer(condition)
     if compare is None or compare.name != "stablehlo.compare":
@@ -53,19 +53,19 @@ def _turns_by(op: ir.Operation, condition: ir.Value) -> int | None:
     counter, limit = compare.operands
     if producer(counter) is not None:
         return None
-    place = ir.BlockArgument(counter).arg_number
+    position = ir.BlockArgument(counter).arg_number
     if producer(limit) is None:
         carried = ir.BlockArgument(limit).arg_number
-        if _last(body).operands[carried] != body.arguments[carried]:
+        if _last_operation(body).operands[carried] != body.arguments[carried]:
             return None  # the limit moves
         limit = op.operands[carried]
-    first, last, step = constant(op.operands[place]), constant(limit), _increment(body, place)
+    first, last, step = constant_value(op.operands[position]), constant_value(limit), _increment(body, position)
     if first is None or last is None or not step:
         return None
-    return _turns(str(compare.attributes["comparison_direction"]), first, last, step)
+    return _count_trips(str(compare.attributes["comparison_direction"]), first, last, step)
 
 
-def _turns(comparison: str, first: int, last: int, step: int) -> int | None:
+def _count_trips(comparison: str, first: int, last: int, step: int) -> int | None:
     """How often `first`, `first + step`, ... is less than (at most, ...) `last`; `None` if for ever."""
     if any(direction in comparison for direction in ("GT", "GE")):  # counting down is counting up with all signs changed
         first, last, step = -first, -last, -step
@@ -77,21 +77,21 @@ def _turns(comparison: str, first: int, last: int, step: int) -> int | None:
     return -(-(end - first) // step) if step > 0 else None
 
 
-def _last(block: ir.Block) -> ir.Operation:
+def _last_operation(block: ir.Block) -> ir.Operation:
     return list(block.operations)[-1].operation
 
 
-def _increment(body: ir.Block, place: int) -> int | None:
+def _increment(body: ir.Block, position: int) -> int | None:
     """By how much the body raises its counter each time, or lowers it, a negative number."""
-    owner = producer(_last(body).operands[place])
+    owner = producer(_last_operation(body).operands[position])
     if owner is None or owner.name not in ("stablehlo.add", "stablehlo.subtract"):
         return None
-    counter = body.arguments[place]
+    counter = body.arguments[position]
     left, right = owner.operands
     if left == counter:
-        step = constant(right)
+        step = constant_value(right)
         return -step if step is not None and owner.name == "stablehlo.subtract" else step
-    return constant(left) if right == counter and owner.name == "stablehlo.add" else None
+    return constant_value(left) if right == counter and owner.name == "stablehlo.add" else None
 
 
 def scanned_dimensions(op: ir.Operation, trips: int) -> Iterator[tuple[ir.Value, int]]:
@@ -105,4 +105,4 @@ def scanned_dimensions(op: ir.Operation, trips: int) -> Iterator[tuple[ir.Value,
         else:
             continue
         sizes = zip(ir.RankedTensorType(whole.type).shape, ir.RankedTensorType(part.type).shape, strict=True)
-        yield from ((whole, i) for i, (size, taken) in enumerate(sizes) if taken == 1 and size == trips)
+        yield from ((whole, i) for i, (size, part_size) in enumerate(sizes) if part_size == 1 and size == trips)

@@ -15,7 +15,7 @@ from workbench.core.paths import template
 from workbench.core.tensor import Role, Tensor
 from workbench.propagation.module.context import main_function
 from workbench.propagation.module.factors import rule_of
-from workbench.propagation.module.loops import most_turns, scanned_dimensions, trip_count
+from workbench.propagation.module.loops import max_trip_count, scanned_dimensions, trip_count
 from workbench.propagation.module.operations import CONTROL_FLOW
 
 Node = tuple[int, int]  # (value, dimension)
@@ -47,7 +47,7 @@ class Naming:
         main = main_function(module.operation)
         for argument in main.regions[0].blocks[0].arguments:
             self.value(argument)
-        self.returned = self._read(main)
+        self.returned = self._read_groups(main)
 
     def value(self, value: ir.Value) -> int:
         """The number of a value, new if it was not seen yet."""
@@ -58,7 +58,7 @@ class Naming:
             self.shapes.append(tuple(ir.RankedTensorType(kind).shape) if isinstance(kind, ir.RankedTensorType) else ())
         return found
 
-    def _read(self, parent: ir.Operation) -> list[int]:
+    def _read_groups(self, parent: ir.Operation) -> list[int]:
         """Groups of all operations of a region; the values its last operation returns."""
         last: list[int] = []
         for region in parent.regions:
@@ -85,7 +85,7 @@ class Naming:
             arguments = [[self.value(each) for each in region.blocks[0].arguments] for region in op.regions]
             for values in zip(operands, results, *arguments, returned[1], strict=True):
                 self._join_values(values)
-            trips = trip_count(op) or most_turns(op) or 1
+            trips = trip_count(op) or max_trip_count(op) or 1
             self._join([(self.value(value), i) for value, i in scanned_dimensions(op, trips) if trips > 1])
         elif op.name != "sdy.manual_computation":
             for values in zip(results, *returned, strict=True):
@@ -128,7 +128,7 @@ class Naming:
                 queue += fresh
         return found
 
-    def spread(self, seeds: dict[Node, str]) -> None:
+    def spread_names(self, seeds: dict[Node, str]) -> None:
         """Name the seeds and everything their names reach first, nearest first."""
         fresh = {node: name for node, name in seeds.items() if node not in self.names}
         self.names.update(fresh)
@@ -149,32 +149,32 @@ Places = Sequence[tuple[tuple[str, int, int], Node]]  # each dimension of an arg
 
 def name_dimensions(naming: Naming, arguments: Sequence[Tensor], given: dict[str, Names]) -> list[tuple[str, ...]]:
     """Names of each argument's dimensions, unique within an argument; all other values are named in `naming` on the way."""
-    naming.spread({(i, d): name for i, tensor in enumerate(arguments) for d, name in enumerate(given.get(tensor.path, ())) if name})
-    places = tuple(_places(arguments))
-    _spread_over_layers(naming, arguments, places)
-    _name_after_sizes(naming, arguments, places)
-    return _unique(naming, arguments, given)
+    naming.spread_names({(i, d): name for i, tensor in enumerate(arguments) for d, name in enumerate(given.get(tensor.path, ())) if name})
+    positions = tuple(_argument_positions(arguments))
+    _spread_over_layers(naming, arguments, positions)
+    _name_after_sizes(naming, arguments, positions)
+    return _make_unique(naming, arguments, given)
 
 
-def _spread_over_layers(naming: Naming, arguments: Sequence[Tensor], places: Places) -> None:
+def _spread_over_layers(naming: Naming, arguments: Sequence[Tensor], positions: Places) -> None:
     """Give unnamed dimensions the name their place has in another layer, as long as no argument gets a name twice by it.
 
     In a chain of equal matrices the output of one is the input of the next, and so not the output of the next.
     """
     known: dict[tuple[str, int, int], str] = {}
     refused: set[tuple[Node, str]] = set()
-    named = True
-    while named:
-        named = False
-        for place, node in places:
+    is_changed = True
+    while is_changed:
+        is_changed = False
+        for position, node in positions:
             if node in naming.names:
-                known.setdefault(place, naming.names[node])
-            elif place in known and (node, known[place]) not in refused:
-                if _would_repeat(naming, arguments, node, known[place]):
-                    refused.add((node, known[place]))
+                known.setdefault(position, naming.names[node])
+            elif position in known and (node, known[position]) not in refused:
+                if _would_repeat(naming, arguments, node, known[position]):
+                    refused.add((node, known[position]))
                 else:
-                    naming.spread({node: known[place]})
-                    named = True
+                    naming.spread_names({node: known[position]})
+                    is_changed = True
 
 
 def _would_repeat(naming: Naming, arguments: Sequence[Tensor], node: Node, name: str) -> bool:
@@ -188,20 +188,20 @@ def _would_repeat(naming: Naming, arguments: Sequence[Tensor], node: Node, name:
     return False
 
 
-def _places(arguments: Sequence[Tensor]) -> Iterator[tuple[tuple[str, int, int], Node]]:
+def _argument_positions(arguments: Sequence[Tensor]) -> Iterator[tuple[tuple[str, int, int], Node]]:
     for i, tensor in enumerate(arguments):
         for d, size in enumerate(tensor.shape):
             yield (template(tensor.path), d, size), (i, d)
 
 
-def _name_after_sizes(naming: Naming, arguments: Sequence[Tensor], places: Places) -> None:
-    taken = set(naming.names.values())
-    for (_, _, size), node in places:
+def _name_after_sizes(naming: Naming, arguments: Sequence[Tensor], positions: Places) -> None:
+    used_names = set(naming.names.values())
+    for (_, _, size), node in positions:
         if node not in naming.names:
-            name = next(name for name in _size_names(size) if name not in taken)
-            taken.add(name)
-            naming.spread({node: name})
-            _spread_over_layers(naming, arguments, places)
+            name = next(name for name in _size_names(size) if name not in used_names)
+            used_names.add(name)
+            naming.spread_names({node: name})
+            _spread_over_layers(naming, arguments, positions)
 
 
 def _size_names(size: int) -> Iterator[str]:
@@ -210,12 +210,12 @@ def _size_names(size: int) -> Iterator[str]:
         yield f"d{size}_{chr(ord('a') + i) if i < 26 else i}"
 
 
-def _unique(naming: Naming, arguments: Sequence[Tensor], given: dict[str, Names]) -> list[tuple[str, ...]]:
+def _make_unique(naming: Naming, arguments: Sequence[Tensor], given: dict[str, Names]) -> list[tuple[str, ...]]:
     """The second dimension of one name in an argument is `name_2`; state that mirrors a parameter copies it."""
     dims: list[tuple[str, ...]] = []
     parameters = {tensor.path.partition("/")[2]: i for i, tensor in enumerate(arguments) if tensor.role is Role.PARAMETER}
     for i, tensor in enumerate(arguments):
-        mirrored = _mirrored(tensor, arguments, parameters)
+        mirrored = _find_mirrored(tensor, arguments, parameters)
         fixed = given.get(tensor.path, ())
         if mirrored is not None and not fixed:
             dims.append(dims[mirrored])
@@ -229,7 +229,7 @@ def _unique(naming: Naming, arguments: Sequence[Tensor], given: dict[str, Names]
     return dims
 
 
-def _mirrored(tensor: Tensor, arguments: Sequence[Tensor], parameters: dict[str, int]) -> int | None:
+def _find_mirrored(tensor: Tensor, arguments: Sequence[Tensor], parameters: dict[str, int]) -> int | None:
     """The parameter that a leaf of optimiser state goes with: same shape, and its path ends in the parameter's."""
     if tensor.role is not Role.OPTIMIZER_STATE:
         return None

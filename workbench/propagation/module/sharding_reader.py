@@ -15,27 +15,27 @@ class ShardingReader:
 
     def __init__(self, main: ir.Operation) -> None:
         self._arguments = ir.ArrayAttr(main.attributes["arg_attrs"])
-        self._read: dict[ir.Attribute, tuple[Dims, ...]] = {}
+        self._known: dict[ir.Attribute, tuple[Dims, ...]] = {}
 
-    def read(self, attribute: ir.Attribute) -> tuple[Dims, ...]:
-        if attribute not in self._read:
-            self._read[attribute] = read_shardings(attribute)
-        return self._read[attribute]
+    def read_attribute(self, attribute: ir.Attribute) -> tuple[Dims, ...]:
+        if attribute not in self._known:
+            self._known[attribute] = read_shardings(attribute)
+        return self._known[attribute]
 
     def dims_of(self, value: ir.Value) -> Dims:
         """How propagation has a value lie; no dimensions where it says nothing."""
         owner = producer(value)
         if owner is not None and owner.name == "sdy.reshard":
-            return self.read(owner.attributes["sharding"])[0]
+            return self.read_attribute(owner.attributes["sharding"])[0]
         if owner is not None:
             is_given = _SHARDING in owner.attributes
-            return self.read(owner.attributes[_SHARDING])[ir.OpResult(value).result_number] if is_given else ()
+            return self.read_attribute(owner.attributes[_SHARDING])[ir.OpResult(value).result_number] if is_given else ()
         number, parent = ir.BlockArgument(value).arg_number, value.owner.owner.operation
         if parent.name == "func.func":
             entries = ir.DictAttr(self._arguments[number])
-            return self.read(entries[_SHARDING])[0] if _SHARDING in entries else ()
+            return self.read_attribute(entries[_SHARDING])[0] if _SHARDING in entries else ()
         is_given = parent.name == "stablehlo.while" and _SHARDING in parent.attributes
-        return self.read(parent.attributes[_SHARDING])[number] if is_given else ()
+        return self.read_attribute(parent.attributes[_SHARDING])[number] if is_given else ()
 
 
 def sharding_text(dims: Dims) -> str:

@@ -13,7 +13,7 @@ from workbench.errors import PartitionError
 from workbench.propagation.module.context import declare_mesh, declared_mesh
 
 _SYMBOL = re.compile(r"(<@|<mesh = @)([\w.]+)")
-_NAMING = ("sdy", "replica_group_mesh_axes")  # in the text of attributes that name a mesh; the latter from JAX 0.11.1 on
+_MESH_WORDS = ("sdy", "replica_group_mesh_axes")  # in the text of attributes that name a mesh; the latter from JAX 0.11.1 on
 _AXIS = re.compile(r'"([^"]+)"=(\d+)')
 
 
@@ -28,18 +28,18 @@ def merge_meshes(module: ir.Operation) -> None:
         op.erase()
     declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in axes.items()))
     if names:
-        _rename(module, names)
+        _rename_meshes(module, names)
 
 
-def _rename(parent: ir.Operation, meshes: dict[str, bool]) -> None:
+def _rename_meshes(parent: ir.Operation, meshes: dict[str, bool]) -> None:
     for region in parent.regions:
         for block in region.blocks:
             for each in list(block.operations):
                 op = each.operation
-                _rename(op, meshes)
+                _rename_meshes(op, meshes)
                 for key in list(op.attributes):
                     text = str(op.attributes[key])
-                    used = {name for _, name in _SYMBOL.findall(text)} & set(meshes) if any(word in text for word in _NAMING) else set()
+                    used = {name for _, name in _SYMBOL.findall(text)} & set(meshes) if any(word in text for word in _MESH_WORDS) else set()
                     if used:
                         op.attributes[key] = ir.Attribute.parse(_SYMBOL.sub(r"\1mesh", text))
                     if used and op.name == "sdy.sharding_constraint" and not any(meshes[name] for name in used):
@@ -48,7 +48,7 @@ def _rename(parent: ir.Operation, meshes: dict[str, bool]) -> None:
                         break
 
 
-def verify_own_axes(module: ir.Operation, mesh: Mesh, *, is_manual: bool) -> None:
+def verify_source_axes(module: ir.Operation, mesh: Mesh, *, is_manual: bool) -> None:
     """Raises `PartitionError` if the function lays values on mesh axes that the plan's mesh does not have, or has in another size."""
     known = ", ".join(f"`{name}`" for name in mesh.names)
     for name, size in _AXIS.findall(str(declared_mesh(module).attributes["mesh"])):

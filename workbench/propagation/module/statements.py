@@ -28,8 +28,8 @@ def sharding_attribute(sharding: Sharding, mesh: Mesh, rank: int) -> ir.Attribut
     """`#sdy.sharding`, without axes of size one, which split nothing; dimensions beyond those placed are whole (a random key's words)."""
     dims = [_dim_text(sharding, place, mesh) for place in range(len(sharding.dims))] + ["{}"] * (rank - len(sharding.dims))
     kinds = (("replicated", sharding.replicated), ("unreduced", sharding.unreduced))
-    apart = "".join(f", {kind}={_axes_text(axes, mesh)}" for kind, axes in kinds if any(axis_size(axis, mesh) > 1 for axis in axes))
-    return ir.Attribute.parse(f"#sdy.sharding<@mesh, [{', '.join(dims)}]{apart}>")
+    axis_lists = "".join(f", {kind}={_axes_text(axes, mesh)}" for kind, axes in kinds if any(axis_size(axis, mesh) > 1 for axis in axes))
+    return ir.Attribute.parse(f"#sdy.sharding<@mesh, [{', '.join(dims)}]{axis_lists}>")
 
 
 def _dim_text(sharding: Sharding, place: int, mesh: Mesh) -> str:
@@ -44,7 +44,7 @@ def _axes_text(axes: Iterable[str], mesh: Mesh) -> str:
     return "{" + ", ".join(f'"{axis}"' for axis in mesh.names if axis in axes and mesh[axis] > 1) + "}"
 
 
-def annotate(main: ir.Operation, plan: Plan, *, keep: bool = False) -> None:
+def annotate_main(main: ir.Operation, plan: Plan, *, keep: bool = False) -> None:
     """The plan's shardings on arguments and results. A result that is carried to the next step lies as its argument does; the others are
     as an override says, else left to propagation. `keep` what else JAX wrote there (a donation)."""
     known: dict[tuple[Sharding, int], ir.Attribute] = {}
@@ -55,7 +55,7 @@ def annotate(main: ir.Operation, plan: Plan, *, keep: bool = False) -> None:
         ("res_attrs", results, result_shardings(plan)),
     ):
         old = list(ir.ArrayAttr(main.attributes[side])) if keep and side in main.attributes else []
-        main.attributes[side] = _attributes(shardings, ranks, plan.mesh, known, old)
+        main.attributes[side] = _sharding_attributes(shardings, ranks, plan.mesh, known, old)
 
 
 def result_shardings(plan: Plan) -> dict[int, Sharding]:
@@ -67,7 +67,7 @@ def result_shardings(plan: Plan) -> dict[int, Sharding]:
     return carried | {i: sharding for i, sharding in given.items() if sharding is not None}
 
 
-def _attributes(
+def _sharding_attributes(
     shardings: Mapping[int, Sharding],
     ranks: Sequence[int],
     mesh: Mesh,
@@ -77,13 +77,15 @@ def _attributes(
     """One dictionary an argument, alike ones made once; the entries of `old` stay but for their sharding."""
     found = []
     for i, rank in enumerate(ranks):
-        kept = {entry.name: entry.attr for entry in ir.DictAttr(old[i]) if entry.name != "sdy.sharding"} if old else {}
+        other_entries = {entry.name: entry.attr for entry in ir.DictAttr(old[i]) if entry.name != "sdy.sharding"} if old else {}
         if i in shardings and (key := (shardings[i], rank)) not in known:
             known[key] = ir.DictAttr.get({"sdy.sharding": sharding_attribute(shardings[i], mesh, rank)})
-        if i in shardings and not kept:
+        if i in shardings and not other_entries:
             found.append(known[key])
         else:
-            found.append(ir.DictAttr.get(kept | ({"sdy.sharding": ir.DictAttr(known[key])["sdy.sharding"]} if i in shardings else {})))
+            found.append(
+                ir.DictAttr.get(other_entries | ({"sdy.sharding": ir.DictAttr(known[key])["sdy.sharding"]} if i in shardings else {}))
+            )
     return ir.ArrayAttr.get(found)
 
 
@@ -93,11 +95,11 @@ def insert_statements(main: ir.Operation, ops: Sequence[ir.Operation], plan: Pla
     if not (layout.constraints or layout.groups or layout.barriers):
         return
     values: dict[int, ir.Value] = {}  # of each constrained operation, what others read
-    for i, sharding in _wanted(layout, find).items():
+    for i, sharding in _effective_constraints(layout, find).items():
         attribute = sharding_attribute(sharding, plan.mesh, len(sharding.dims))
-        values[i] = _behind("sdy.sharding_constraint", ops[i].results[0], {"sharding": attribute})
+        values[i] = _insert_behind("sdy.sharding_constraint", ops[i].results[0], {"sharding": attribute})
 
-    def named(place: str) -> list[ir.Value]:
+    def find_values(place: str) -> list[ir.Value]:
         if place.startswith("@"):
             return [values.get(i, ops[i].results[0]) for i in find(place[1:], None)]
         block = main.regions[0].blocks[0]
@@ -105,40 +107,40 @@ def insert_statements(main: ir.Operation, ops: Sequence[ir.Operation], plan: Pla
 
     for place, allows in layout.barriers:
         direction = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _DIRECTIONS[allows])
-        for value in named(place):
-            _behind("sdy.propagation_barrier", value, {"allowed_direction": direction})
+        for value in find_values(place):
+            _insert_behind("sdy.propagation_barrier", value, {"allowed_direction": direction})
     for number, places in enumerate(layout.groups):
         for place in places:
-            for value in named(place):
-                _group(value, _GROUPS + number)
+            for value in find_values(place):
+                _insert_group(value, _GROUPS + number)
 
 
-def _wanted(layout: Layout, find: Find) -> dict[int, Sharding]:
+def _effective_constraints(layout: Layout, find: Find) -> dict[int, Sharding]:
     """The constraint that holds for each place: the last one given."""
     return {i: sharding for pattern, sharding in layout.constraints for i in find(pattern, len(sharding.dims))}
 
 
-def _behind(name: str, value: ir.Value, attributes: dict[str, ir.Attribute]) -> ir.Value:
+def _insert_behind(name: str, value: ir.Value, attributes: dict[str, ir.Attribute]) -> ir.Value:
     """An operation behind a value that all other users read in its stead."""
-    value = _handed_on(value)
-    new = ir.Operation.create(name, [value.type], [value], attributes, loc=value.location, ip=_after(value))
+    value = _skip_data_flow_edge(value)
+    new = ir.Operation.create(name, [value.type], [value], attributes, loc=value.location, ip=_insertion_point_after(value))
     value.replace_all_uses_except(new.result, new)
     return new.result
 
 
-def _handed_on(value: ir.Value) -> ir.Value:
+def _skip_data_flow_edge(value: ir.Value) -> ir.Value:
     """What a loop, branch or barrier hands on is read through its data flow edge, which must stay next to it: Shardy crashes otherwise."""
     edges = (use.owner.operation for use in value.uses if use.owner.operation.name == "sdy.data_flow_edge")
     return next((edge.results[0] for edge in edges), value)
 
 
-def _group(value: ir.Value, group: int) -> None:
-    value = _handed_on(value)
+def _insert_group(value: ir.Value, group: int) -> None:
+    value = _skip_data_flow_edge(value)
     number = int64(group)
-    ir.Operation.create("sdy.sharding_group", [], [value], {"group_id": number}, loc=value.location, ip=_after(value))
+    ir.Operation.create("sdy.sharding_group", [], [value], {"group_id": number}, loc=value.location, ip=_insertion_point_after(value))
 
 
-def _after(value: ir.Value) -> ir.InsertionPoint:
+def _insertion_point_after(value: ir.Value) -> ir.InsertionPoint:
     if isinstance(value.owner, ir.Block):
         return ir.InsertionPoint.at_block_begin(value.owner)
     return ir.InsertionPoint.after(value.owner.operation)

@@ -20,24 +20,24 @@ from typing import NamedTuple
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size, overlap
 from workbench.propagation.module.attributes import Dims
-from workbench.propagation.structure.dot_dims import LEFT, RESULT, RIGHT, Mapping, Shared
+from workbench.propagation.structure.dot_dims import LEFT, RESULT, RIGHT, DotDim, DotDims
 
 Axes = tuple[str, ...]
 
 
-class ProductFacts(NamedTuple):
+class DotFacts(NamedTuple):
     """A product, whatever the layout: its dimensions by kind, and the shapes and bytes an element of left operand, right one and result."""
 
-    mapping: Mapping
+    dims: DotDims
     shapes: tuple[tuple[int, ...], ...]
     itemsizes: tuple[float, ...]
 
-    def reaches_over_a_cut(self, lies: Sequence[Dims]) -> bool:
+    def has_sharded_window(self, shardings: Sequence[Dims]) -> bool:
         """Whether a dimension that windows move along is cut in a tensor: such a convolution is not taken apart as a product."""
-        return any(dims[each[at]] for each in self.mapping.spatial for at, dims in enumerate(lies))
+        return any(dims[each[at]] for each in self.dims.spatial for at, dims in enumerate(shardings))
 
 
-class Near(NamedTuple):
+class DotShardings(NamedTuple):
     """Where the tensors of a product lie when it is computed."""
 
     left: Dims
@@ -46,152 +46,160 @@ class Near(NamedTuple):
 
 
 @functools.lru_cache(maxsize=8192)
-def nearest(facts: ProductFacts, lies: tuple[Dims, ...], mesh: Mesh) -> Near:
+def choose_dot_shardings(facts: DotFacts, shardings: tuple[Dims, ...], mesh: Mesh) -> DotShardings:
     """Where XLA computes a product whose operands and result lie so."""
-    walk = _GroupWalk(facts, lies, mesh)
-    while any(way(keeps=keeps) for keeps in (True, False) for way in (walk.by_batch, walk.by_rows_or_columns, walk.by_summed)):
+    walk = _GroupWalk(facts, shardings, mesh)
+    while any(
+        way(without_moves=without_moves)
+        for without_moves in (True, False)
+        for way in (walk.group_by_batch, walk.group_by_rows_or_columns, walk.group_by_summed)
+    ):
         pass
     walk.follow_the_result()
-    return Near(*(tuple(dims) for dims in walk.near))
+    return DotShardings(*(tuple(dims) for dims in walk.grouped))
 
 
 class _GroupWalk:
-    """Follows the partitioner from group to smaller group. Of each dimension of each tensor: `rest`, the axes that no group is along yet,
-    and `near`, those that groups were made along; `devices` in each group."""
+    """Follows the partitioner from group to smaller group. Of each dimension of each tensor: `_ungrouped`, the axes that no group is along
+    yet, and `grouped`, those that groups were made along; `devices` in each group."""
 
-    def __init__(self, facts: ProductFacts, lies: Sequence[Dims], mesh: Mesh) -> None:
-        self._kinds, self._shapes, self._itemsizes, self._mesh = facts.mapping, facts.shapes, facts.itemsizes, mesh
-        self._rest: list[list[Axes]] = [list(dims) for dims in lies]
-        self.near: list[list[Axes]] = [[()] * len(dims) for dims in lies]
+    def __init__(self, facts: DotFacts, shardings: Sequence[Dims], mesh: Mesh) -> None:
+        self._kinds, self._shapes, self._itemsizes, self._mesh = facts.dims, facts.shapes, facts.itemsizes, mesh
+        self._ungrouped: list[list[Axes]] = [list(dims) for dims in shardings]
+        self.grouped: list[list[Axes]] = [[()] * len(dims) for dims in shardings]
         self._devices = mesh.size
 
-    def by_batch(self, *, keeps: bool) -> bool:
-        """Go on within groups along a batch; whether there is one. `keeps`: only if nothing is moved for it."""
+    def group_by_batch(self, *, without_moves: bool) -> bool:
+        """Go on within groups along a batch; whether there is one. `without_moves`: only if nothing is moved for it."""
         kind = self._kinds.batch
-        parts = self._parts(RESULT, kind)
-        if parts == 1 or parts not in (self._parts(LEFT, kind), self._parts(RIGHT, kind)):
+        parts = self._count_parts(RESULT, kind)
+        if parts == 1 or parts not in (self._count_parts(LEFT, kind), self._count_parts(RIGHT, kind)):
             return False
-        if keeps and any(len({self._rest[at][each[at]] for at in (LEFT, RIGHT, RESULT)}) > 1 for each in kind):
+        if without_moves and any(len({self._ungrouped[at][each[at]] for at in (LEFT, RIGHT, RESULT)}) > 1 for each in kind):
             return False
-        self._group(kind, RESULT, (LEFT, RIGHT, RESULT))
+        self._form_groups(kind, RESULT, (LEFT, RIGHT, RESULT))
         return True
 
-    def by_rows_or_columns(self, *, keeps: bool) -> bool:
+    def group_by_rows_or_columns(self, *, without_moves: bool) -> bool:
         """Go on within groups along an operand's own dimensions; whether there are any. The other operand is wanted by each group."""
-        at, kind = self._own_alike()
-        if not kind or (keeps and any(self._rest[at][each[at]] != self._rest[RESULT][each.result] for each in kind)):
+        at, kind = self._find_matching_operand()
+        if not kind or (without_moves and any(self._ungrouped[at][each[at]] != self._ungrouped[RESULT][each.result] for each in kind)):
             return False
-        along = self._axes(RESULT, kind)
+        along = self._axes_along(RESULT, kind)
         other = 1 - at
-        if any(_is_mixed(axes, along) for axes in self._rest[other]):
-            found = self._inferred(other, along)
-            self._rest[other] = [()] * len(found) if any(_is_mixed(axes, along) for axes in found) else found
-        self._group(kind, RESULT, (at, RESULT))
+        if any(_is_mixed(axes, along) for axes in self._ungrouped[other]):
+            found = self._infer_operand_dims(other, along)
+            self._ungrouped[other] = [()] * len(found) if any(_is_mixed(axes, along) for axes in found) else found
+        self._form_groups(kind, RESULT, (at, RESULT))
         return True
 
-    def by_summed(self, *, keeps: bool) -> bool:
+    def group_by_summed(self, *, without_moves: bool) -> bool:
         """Go on within groups along a summed dimension; whether there is one. The larger operand says which."""
-        kind: Sequence[Shared] = self._kinds.summed
-        parts = [self._parts(at, kind) for at in (LEFT, RIGHT)]
+        kind: Sequence[DotDim] = self._kinds.summed
+        parts = [self._count_parts(at, kind) for at in (LEFT, RIGHT)]
         if min(parts) == 1:
             return False
         if parts[LEFT] != parts[RIGHT]:
-            kind = [each for each in kind if self._parts(LEFT, [each]) == self._parts(RIGHT, [each]) > 1]
-        if not kind or (keeps and any(self._rest[LEFT][each.left] != self._rest[RIGHT][each.right] for each in kind)):
+            kind = [each for each in kind if self._count_parts(LEFT, [each]) == self._count_parts(RIGHT, [each]) > 1]
+        if not kind or (without_moves and any(self._ungrouped[LEFT][each.left] != self._ungrouped[RIGHT][each.right] for each in kind)):
             return False
         large = LEFT if self._bytes(LEFT) > self._bytes(RIGHT) else RIGHT
-        along = self._axes(large, kind)
-        if any(_is_mixed(axes, along) for axes in self._rest[RESULT]):
-            self._rest[RESULT] = self._as_operands()
-        self._group(kind, large, (LEFT, RIGHT))
+        along = self._axes_along(large, kind)
+        if any(_is_mixed(axes, along) for axes in self._ungrouped[RESULT]):
+            self._ungrouped[RESULT] = self._coarsen_result()
+        self._form_groups(kind, large, (LEFT, RIGHT))
         return True
 
     def follow_the_result(self) -> None:
         """What no group is found for: operands go to where the result lies, unless slicing a whole one sends less."""
-        whole = [not any(dims) for dims in self._rest]
+        whole = [not any(dims) for dims in self._ungrouped]
         for at in (RIGHT, LEFT):
             is_smaller = math.prod(self._shapes[RESULT]) < math.prod(self._shapes[at])
-            if whole[RESULT] and whole[1 - at] and is_smaller and self._parts(at, self._kinds.summed) == self._devices > 1:
-                self._place(self._kinds.summed, at, (LEFT, RIGHT))
+            if whole[RESULT] and whole[1 - at] and is_smaller and self._count_parts(at, self._kinds.summed) == self._devices > 1:
+                self._assign_axes(self._kinds.summed, at, (LEFT, RIGHT))
                 return
-        if not any(self._rest[RESULT]) and self._is_batch_alike():
-            self._place(self._kinds.batch, LEFT, (LEFT, RIGHT, RESULT))
+        if not any(self._ungrouped[RESULT]) and self._is_batch_alike():
+            self._assign_axes(self._kinds.batch, LEFT, (LEFT, RIGHT, RESULT))
             return
-        self._place(self._kinds.batch, RESULT, (LEFT, RIGHT, RESULT))
-        self._place(self._kinds.rows, RESULT, (LEFT, RESULT))
-        self._place(self._kinds.columns, RESULT, (RIGHT, RESULT))
+        self._assign_axes(self._kinds.batch, RESULT, (LEFT, RIGHT, RESULT))
+        self._assign_axes(self._kinds.rows, RESULT, (LEFT, RESULT))
+        self._assign_axes(self._kinds.columns, RESULT, (RIGHT, RESULT))
 
-    def _own_alike(self) -> tuple[int, Sequence[Shared]]:
+    def _find_matching_operand(self) -> tuple[int, Sequence[DotDim]]:
         """The operand whose own dimensions are cut as the result's, and which: all of them, else single ones."""
         kinds = (self._kinds.rows, self._kinds.columns)
-        own, kept = ([self._parts(at, kinds[number]) for number, at in enumerate(of)] for of in ((LEFT, RIGHT), (RESULT, RESULT)))
-        alike = [own[at] == kept[at] > 1 for at in (LEFT, RIGHT)]
+        operand_parts, result_parts = (
+            [self._count_parts(at, kinds[number]) for number, at in enumerate(of)] for of in ((LEFT, RIGHT), (RESULT, RESULT))
+        )
+        alike = [operand_parts[at] == result_parts[at] > 1 for at in (LEFT, RIGHT)]
         if any(alike):
-            is_left = alike[LEFT] and (not alike[RIGHT] or own[LEFT] * self._bytes(RIGHT) < own[RIGHT] * self._bytes(LEFT))
+            is_left = alike[LEFT] and (
+                not alike[RIGHT] or operand_parts[LEFT] * self._bytes(RIGHT) < operand_parts[RIGHT] * self._bytes(LEFT)
+            )
             at = LEFT if is_left else RIGHT
             return at, kinds[at]
-        at = next((at for at in (LEFT, RIGHT) if own[at] > 1 and kept[at] > 1), RIGHT)
-        return at, [each for each in kinds[at] if self._parts(at, [each]) == self._parts(RESULT, [each]) > 1]
+        at = next((at for at in (LEFT, RIGHT) if operand_parts[at] > 1 and result_parts[at] > 1), RIGHT)
+        return at, [each for each in kinds[at] if self._count_parts(at, [each]) == self._count_parts(RESULT, [each]) > 1]
 
-    def _inferred(self, at: int, along: Axes) -> list[Axes]:
+    def _infer_operand_dims(self, at: int, along: Axes) -> list[Axes]:
         """Where an operand lies that follows the result, and the other operand, and leaves the axes `along` free."""
-        found: list[Axes] = [()] * len(self._rest[at])
-        own = self._kinds.columns if at else self._kinds.rows
-        wanted = [(each[at], self._rest[RESULT][each.result]) for each in (*own, *self._kinds.batch)]
-        wanted += [(each[at], self._rest[1 - at][each[1 - at]]) for each in (*self._kinds.summed, *self._kinds.batch)]
+        found: list[Axes] = [()] * len(self._ungrouped[at])
+        free = self._kinds.columns if at else self._kinds.rows
+        requested = [(each[at], self._ungrouped[RESULT][each.result]) for each in (*free, *self._kinds.batch)]
+        requested += [(each[at], self._ungrouped[1 - at][each[1 - at]]) for each in (*self._kinds.summed, *self._kinds.batch)]
         taken = along
-        for dim, axes in wanted:
-            if not found[dim] and not _share(axes, taken):
+        for dim, axes in requested:
+            if not found[dim] and not _has_overlap(axes, taken):
                 found[dim], taken = axes, (*taken, *axes)
         return found
 
-    def _as_operands(self) -> list[Axes]:
+    def _coarsen_result(self) -> list[Axes]:
         """The result as coarse as the operands lie, where it is cut finer than they are; else whole."""
-        found: list[Axes] = [()] * len(self._rest[RESULT])
+        found: list[Axes] = [()] * len(self._ungrouped[RESULT])
         for kind, at in ((self._kinds.batch, LEFT), (self._kinds.rows, LEFT), (self._kinds.columns, RIGHT)):
             for each in kind:
-                axes = self._rest[at][each[at]]
-                found[each.result] = axes if self._rest[RESULT][each.result][: len(axes)] == axes else ()
+                axes = self._ungrouped[at][each[at]]
+                found[each.result] = axes if self._ungrouped[RESULT][each.result][: len(axes)] == axes else ()
         return found
 
     def _is_batch_alike(self) -> bool:
-        pairs = [(self._rest[LEFT][each.left], self._rest[RIGHT][each.right]) for each in self._kinds.batch]
+        pairs = [(self._ungrouped[LEFT][each.left], self._ungrouped[RIGHT][each.right]) for each in self._kinds.batch]
         return any(left for left, _ in pairs) and all(left == right for left, right in pairs)
 
-    def _group(self, kind: Sequence[Shared], says: int, tensors: Iterable[int]) -> None:
+    def _form_groups(self, kind: Sequence[DotDim], source: int, tensors: Iterable[int]) -> None:
         """Groups along the axes of these dimensions, as one tensor has them; there is nothing else along them then."""
-        along = self._axes(says, kind)
-        self._place(kind, says, tensors)
+        along = self._axes_along(source, kind)
+        self._assign_axes(kind, source, tensors)
         for at in tensors:
             for each in kind:
-                self._rest[at][each[at]] = ()
-        self._rest = [[tuple(axis for axis in axes if not _share((axis,), along)) for axes in dims] for dims in self._rest]
+                self._ungrouped[at][each[at]] = ()
+        self._ungrouped = [[tuple(axis for axis in axes if not _has_overlap((axis,), along)) for axes in dims] for dims in self._ungrouped]
         self._devices //= self._size(along)
 
-    def _place(self, kind: Sequence[Shared], says: int, tensors: Iterable[int]) -> None:
-        for each, axes in [(each, self._rest[says][each[says]]) for each in kind]:
+    def _assign_axes(self, kind: Sequence[DotDim], source: int, tensors: Iterable[int]) -> None:
+        for each, axes in [(each, self._ungrouped[source][each[source]]) for each in kind]:
             for at in tensors:
-                self.near[at][each[at]] += axes
+                self.grouped[at][each[at]] += axes
 
-    def _axes(self, at: int, kind: Sequence[Shared]) -> Axes:
-        return tuple(axis for each in kind for axis in self._rest[at][each[at]])
+    def _axes_along(self, at: int, kind: Sequence[DotDim]) -> Axes:
+        return tuple(axis for each in kind for axis in self._ungrouped[at][each[at]])
 
-    def _parts(self, at: int, kind: Sequence[Shared]) -> int:
-        return self._size(self._axes(at, kind))
+    def _count_parts(self, at: int, kind: Sequence[DotDim]) -> int:
+        return self._size(self._axes_along(at, kind))
 
     def _size(self, axes: Iterable[str]) -> int:
         return math.prod(axis_size(axis, self._mesh) for axis in axes)
 
     def _bytes(self, at: int) -> float:
         """Of one device's part."""
-        parts = self._size(axis for dims in (self.near[at], self._rest[at]) for axes in dims for axis in axes)
+        parts = self._size(axis for dims in (self.grouped[at], self._ungrouped[at]) for axes in dims for axis in axes)
         return math.prod(self._shapes[at]) * self._itemsizes[at] / parts
 
 
 def _is_mixed(axes: Axes, along: Axes) -> bool:
     """Whether a dimension lies along some of these axes and along others, too: no groups are told from it."""
-    return _share(axes, along) and not all(_share((axis,), along) for axis in axes)
+    return _has_overlap(axes, along) and not all(_has_overlap((axis,), along) for axis in axes)
 
 
-def _share(axes: Axes, others: Axes) -> bool:
+def _has_overlap(axes: Axes, others: Axes) -> bool:
     return any(overlap(one, other) for one in axes for other in others)

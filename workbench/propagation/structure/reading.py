@@ -9,11 +9,11 @@ from workbench.propagation.module.capture import is_open
 from workbench.propagation.module.context import main_function
 from workbench.propagation.module.hlo_form import ORDER
 from workbench.propagation.module.location import readable_path, scope_of
-from workbench.propagation.module.loops import most_turns, trip_count
+from workbench.propagation.module.loops import max_trip_count, trip_count
 from workbench.propagation.module.marks import marked_kernel
 from workbench.propagation.module.operations import CONSTANTS, CONTROL_FLOW
-from workbench.propagation.structure.dot_dims import mapping_of
-from workbench.propagation.structure.dot_placement import ProductFacts
+from workbench.propagation.structure.dot_dims import read_dot_dims
+from workbench.propagation.structure.dot_placement import DotFacts
 from workbench.propagation.structure.host import mark_host_values, placement_of
 from workbench.propagation.structure.storage import count_kernels, mark_stored
 from workbench.propagation.structure.structure import Op, Region, Structure, TracedValue
@@ -35,10 +35,10 @@ def read_structure(module: ir.Module) -> Structure:
     mark_host_values(reader.structure)
     mark_stored(reader.structure)
     reader.structure.reshapes = [number for number, op in enumerate(reader.structure.ops) if op.kind == "stablehlo.reshape"]
-    reader.structure.firsts = [op.results[0] for op in reader.structure.ops if op.results]
-    reader.structure.shapes = [reader.structure.values[value].shape for value in reader.structure.firsts]
+    reader.structure.first_results = [op.results[0] for op in reader.structure.ops if op.results]
+    reader.structure.shapes = [reader.structure.values[value].shape for value in reader.structure.first_results]
     reader.structure.kinds = frozenset(op.kind for op in reader.structure.ops)
-    reader.structure.heights = _heights(reader.structure)
+    reader.structure.heights = _measure_heights(reader.structure)
     reader.structure.kernels = count_kernels(reader.structure)
     return reader.structure
 
@@ -49,18 +49,18 @@ class _StructureReader:
         self.returned: tuple[int, ...] = ()
         self._position = 0
         self._ids: dict[ir.Value, int] = {}
-        self._products_outside = 0
-        self._read_by: set[tuple[int, str]] = set()  # a value, and a kernel that reads it
+        self._dots_outside_kernels = 0
+        self._kernel_reads: set[tuple[int, str]] = set()  # a value, and a kernel that reads it
         self._types: dict[ir.Type, tuple[tuple[int, ...], str]] = {}
 
     def new_value(self, value: ir.Value, born: int, result: int, region: int) -> int:
         index = self._ids[value] = len(self.structure.values)
-        shape, dtype = self._type(value.type)
+        shape, dtype = self._shape_and_dtype(value.type)
         self.structure.values.append(TracedValue(shape, dtype, born, result, region))
         self.structure.regions[region].values.append(index)
         return index
 
-    def _type(self, kind: ir.Type) -> tuple[tuple[int, ...], str]:
+    def _shape_and_dtype(self, kind: ir.Type) -> tuple[tuple[int, ...], str]:
         if kind not in self._types:
             ranked = isinstance(kind, ir.RankedTensorType)
             self._types[kind] = (
@@ -78,39 +78,39 @@ class _StructureReader:
             self.returned = operands
             if ORDER in op.attributes:  # else it was made beside the operation before it
                 self._position = ir.IntegerAttr(op.attributes[ORDER]).value
-            work, kernel = self._in_kernel(op)
+            work, kernel = self._work_in_kernel(op)
             record = Op(op.name, region, self._position, operands, (), work, shifted_dims(op), kernel=kernel)
             record.placement, record.windows = placement_of(op), windows_of(op)
             record.selects, record.serial, record.exact = selects(op), is_serial(op), work.flops > 0 and is_exact(op)
-            record.again = work.flops > 0 and "rematted_computation" in scope_of(op.location)
+            record.is_recomputed = work.flops > 0 and "rematted_computation" in scope_of(op.location)
             self.structure.ops.append(record)
             if op.name == "stablehlo.add" and readable_path(scope_of(op.location)).startswith("optimizer/"):
                 self.structure.updates.add(index)
             for operand in set(operands):
-                self._use(operand, index)
+                self._note_use(operand, index)
             if work.flops:
-                self._read_product(op, index, operands)
+                self._read_dot(op, index, operands)
             record.results = tuple(self.new_value(value, index, i, region) for i, value in enumerate(op.results))
             if record.shifted:
                 self.structure.shifting.append(index)
             if op.name == "sdy.sharding_constraint" and not is_open(op):
-                self.structure.constrains = True
+                self.structure.has_constraints = True
             if "sdy.sharding_rule" not in op.attributes and op.name not in _NEED_NO_RULE and not op.name.startswith("sdy."):
                 self.structure.ruleless.append(index)
             if op.name in CONTROL_FLOW:
                 self.structure.control_flow.append(index)
                 self._read_regions(op, index, record)
 
-    def _read_product(self, op: ir.Operation, index: int, operands: tuple[int, ...]) -> None:
-        if (mapping := mapping_of(op)) is not None:
+    def _read_dot(self, op: ir.Operation, index: int, operands: tuple[int, ...]) -> None:
+        if (mapping := read_dot_dims(op)) is not None:
             values = [self.structure.values[each] for each in operands]
-            shapes, dtypes = zip(*((each.shape, each.dtype) for each in values), self._type(op.result.type), strict=True)
-            self.structure.products[index] = ProductFacts(mapping, shapes, tuple(map(itemsize, dtypes)))
+            shapes, dtypes = zip(*((each.shape, each.dtype) for each in values), self._shape_and_dtype(op.result.type), strict=True)
+            self.structure.dots[index] = DotFacts(mapping, shapes, tuple(map(itemsize, dtypes)))
 
     def _read_regions(self, op: ir.Operation, index: int, record: Op) -> None:
         trips = trip_count(op) if op.name == "stablehlo.while" else 1
         record.trips_known = trips is not None
-        trips = most_turns(op) if trips is None else trips
+        trips = max_trip_count(op) if trips is None else trips
         outer = self.structure.regions[record.region].times
         for i, region in enumerate(op.regions):
             number = len(self.structure.regions)
@@ -122,7 +122,7 @@ class _StructureReader:
                     self.new_value(value, -1, k, number)
                 self.read_block(block, number)
 
-    def _use(self, value: int, user: int) -> None:
+    def _note_use(self, value: int, user: int) -> None:
         """A use inside a loop is a use by the loop, where the value was made outside it."""
         record = self.structure.values[value]
         region = self.structure.ops[user].region
@@ -131,24 +131,24 @@ class _StructureReader:
             region = self.structure.ops[user].region
         record.last_use = max(record.last_use, self.structure.ops[user].position)
         kernel = self.structure.ops[user].kernel
-        if not kernel or (value, kernel) not in self._read_by:  # a kernel reads what it needs once
-            self._read_by.add((value, kernel))
+        if not kernel or (value, kernel) not in self._kernel_reads:  # a kernel reads what it needs once
+            self._kernel_reads.add((value, kernel))
             record.reads += 1
 
-    def _in_kernel(self, op: ir.Operation) -> tuple[OperationWork, str]:
+    def _work_in_kernel(self, op: ir.Operation) -> tuple[OperationWork, str]:
         """The work of an operation, and the hand-written kernel it is a part of, which may do less of it. A product outside ends a kernel:
         the same scope afterwards is another one."""
         path = scope_in_call(op)
         found, work = marked_kernel(path), work_of(op)
         if found is None:
-            self._products_outside += work.flops > 0
+            self._dots_outside_kernels += work.flops > 0
             return work, ""
         name, share = found
         scope = readable_path(path).partition(f"{name}/")[0] + name
-        return work._replace(flops=int(work.flops * share)), f"{scope}#{self._products_outside}"
+        return work._replace(flops=int(work.flops * share)), f"{scope}#{self._dots_outside_kernels}"
 
 
-def _heights(structure: Structure) -> list[int]:
+def _measure_heights(structure: Structure) -> list[int]:
     """Of each operation the longest chain of uses behind it; a use inside a loop is one by the loop."""
     heights = [0] * len(structure.ops)
     made_by = {result: index for index, op in enumerate(structure.ops) for result in op.results}

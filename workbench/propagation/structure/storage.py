@@ -24,7 +24,7 @@ _FUSIBLE = ELEMENTWISE | {
 }
 _FUSING = _FUSIBLE | {"stablehlo.reduce", "stablehlo.dynamic_update_slice", "stablehlo.concatenate"}
 _ALIASING = frozenset({"stablehlo.optimization_barrier", "stablehlo.reduce_precision", "sdy.data_flow_edge", "sdy.sharding_constraint"})
-_PRODUCT = "stablehlo.dot_general"
+_DOT = "stablehlo.dot_general"
 _QUICK = frozenset({"stablehlo.add", "stablehlo.maximum", "stablehlo.minimum", "stablehlo.compare", "stablehlo.select"})
 _SLICING = frozenset({"stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.slice"})
 _SCALARS = 256  # a constant of more elements is an array the function closed over, and takes memory
@@ -39,26 +39,28 @@ def mark_stored(structure: Structure) -> None:
     for index, op in enumerate(structure.ops):
         for operand in set(op.operands):
             users.setdefault(operand, []).append(index)
-    windows = _windows(structure)
+    windows = _find_slices(structure)
     for index in range(len(structure.ops) - 1, -1, -1):
         op = structure.ops[index]
         if op.kind == "stablehlo.reduce_precision":  # a mark: who reads it reads what it marks
             users[op.operands[0]].remove(index)
             users[op.operands[0]] += users.get(op.results[0], [])
         for slot, result in enumerate(op.results):
-            _take_over(structure, op, slot)
-            if _is_made_in_its_users(structure, op, result, users) or (result in windows and _all_fuse(structure, op, result, users)):
-                _leave_out(structure, op, result)
+            _alias_operand(structure, op, slot)
+            if _is_made_in_its_users(structure, op, result, users) or (
+                result in windows and _is_fused_by_all(structure, op, result, users)
+            ):
+                _mark_unstored(structure, op, result)
             if op.kind in _SLICING:
                 structure.values[op.operands[0]].reads -= 1  # reads only what it returns
     for body in structure.body_of.values():
         for index in structure.regions[body].values:
             if structure.values[index].born < 0:
                 structure.values[index].stored = False  # lives in the loop's own buffers
-    _write_over_operands(structure)
+    _reuse_operands(structure)
 
 
-def _take_over(structure: Structure, op: Op, slot: int) -> None:
+def _alias_operand(structure: Structure, op: Op, slot: int) -> None:
     """A result that lies where an operand did."""
     value = structure.values[op.results[slot]]
     if op.kind in _ALIASING or (op.kind == "stablehlo.pad" and not op.shifted):  # a pad by nothing
@@ -89,17 +91,17 @@ def _is_made_in_its_users(structure: Structure, op: Op, result: int, users: User
     if any(user.region != op.region for user in using):
         return False
     inside = bool(op.kernel) and bool(using) and all(user.kernel == op.kernel for user in using)
-    return inside or _is_fused(structure, op, result, using) or (op.kind == _PRODUCT and _adds_to_argument(structure, result, users))
+    return inside or _is_fused(structure, op, result, using) or (op.kind == _DOT and _adds_to_argument(structure, result, users))
 
 
 def _is_fused(structure: Structure, op: Op, result: int, using: Sequence[Op]) -> bool:
     is_array = op.kind in CONSTANTS and math.prod(structure.values[result].shape) > _SCALARS
     into_one = len(using) == 1 and using[0].kind in _FUSING
-    into_products = op.kind == "stablehlo.transpose" and bool(using) and all(user.kind == _PRODUCT for user in using)
-    return (op.kind in _CHEAP and not is_array) or (op.kind in _FUSIBLE and (into_one or into_products))
+    into_dots = op.kind == "stablehlo.transpose" and bool(using) and all(user.kind == _DOT for user in using)
+    return (op.kind in _CHEAP and not is_array) or (op.kind in _FUSIBLE and (into_one or into_dots))
 
 
-def _windows(structure: Structure) -> dict[int, int]:
+def _find_slices(structure: Structure) -> dict[int, int]:
     """Values that are slices of one other, or quickly computed of such alone: which other."""
     found: dict[int, int] = {}
     for op in structure.ops:
@@ -112,12 +114,12 @@ def _windows(structure: Structure) -> dict[int, int]:
     return found
 
 
-def _all_fuse(structure: Structure, op: Op, result: int, users: Users) -> bool:
+def _is_fused_by_all(structure: Structure, op: Op, result: int, users: Users) -> bool:
     using = [structure.ops[user] for user in users.get(result, [])]
     return bool(using) and all(user.region == op.region and user.kind in _FUSING for user in using)
 
 
-def _leave_out(structure: Structure, op: Op, result: int) -> None:
+def _mark_unstored(structure: Structure, op: Op, result: int) -> None:
     """A value is not stored; what it is made of lives until it is read."""
     value = structure.values[result]
     value.stored = False
@@ -142,7 +144,7 @@ def _adds_to_argument(structure: Structure, value: int, users: Users) -> bool:
     return False
 
 
-def _write_over_operands(structure: Structure) -> None:
+def _reuse_operands(structure: Structure) -> None:
     """A hand-written kernel's result takes the place of an operand of its shape and type that no one reads afterwards: the gradient of a
     fused loss lies where the logits did."""
     read: dict[tuple[str, int], dict[int, None]] = {}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from workbench.propagation.structure.dot_placement import ProductFacts
+from workbench.propagation.structure.dot_placement import DotFacts
 from workbench.propagation.structure.windows import Windows
 from workbench.propagation.structure.work import OperationWork
 
@@ -44,7 +44,7 @@ class Op:
     work: OperationWork
     shifted: tuple[int, ...]  # dimensions of the first result (see `work.shifted_dims`)
     trips_known: bool = True
-    again: bool = False  # a product that rematerialisation computes again
+    is_recomputed: bool = False  # a product that rematerialisation computes again
     placement: str = ""  # the memory it moves its operand to (see `host`)
     kernel: str = ""  # the hand-written kernel it is a part of (see `kernels`)
     exact: bool = False  # a product that keeps its operands' precision (see `work.is_exact`)
@@ -66,12 +66,12 @@ class Structure:
     control_flow: list[int] = field(default_factory=list)  # ids of loops and branches
     shifting: list[int] = field(default_factory=list)  # ids of operations with shifted dimensions
     reshapes: list[int] = field(default_factory=list)  # ids of reshapes
-    firsts: list[int] = field(default_factory=list)  # the first result of each operation that has one
+    first_results: list[int] = field(default_factory=list)  # the first result of each operation that has one
     shapes: list[tuple[int, ...]] = field(default_factory=list)  # of these
     ruleless: list[int] = field(default_factory=list)  # ids of operations that Shardy has no rule for
     kinds: frozenset[str] = frozenset()  # of the operations
-    constrains: bool = False  # whether the function itself constrains a value
+    has_constraints: bool = False  # whether the function itself constrains a value
     updates: set[int] = field(default_factory=set)  # ids of the optimiser's additions
     heights: list[int] = field(default_factory=list)  # of each operation: the longest chain of users after it in its region
-    products: dict[int, ProductFacts] = field(default_factory=dict)  # by id
+    dots: dict[int, DotFacts] = field(default_factory=dict)  # by id
     kernels: int = 0  # operations that store their results, in a step: the others are fused into them

@@ -7,7 +7,7 @@ DYNAMIC_SLICE = "stablehlo.dynamic_slice"
 VIEWING = PASSING | {"stablehlo.reshape", "stablehlo.transpose", DYNAMIC_SLICE}
 
 
-def viewed(structure: Structure, value: int) -> int:
+def resolve_view(structure: Structure, value: int) -> int:
     """What a value is a view of."""
     while (born := structure.values[value].born) >= 0 and structure.ops[born].kind in VIEWING:
         value = structure.ops[born].operands[0]

@@ -51,16 +51,16 @@ def windows_of(op: ir.Operation) -> Windows | None:
     """`None` for operations of other kinds, and where every window is one element, in its place."""
     match op.name:
         case "stablehlo.slice":
-            found = Windows(_sliced(op))
+            found = Windows(_slice_windows(op))
         case "stablehlo.pad":
-            columns = (_numbers(op, name, 0, 0) for name in ("edge_padding_low", "edge_padding_high", "interior_padding"))
+            columns = (_read_numbers(op, name, 0, 0) for name in ("edge_padding_low", "edge_padding_high", "interior_padding"))
             dims = tuple(DimWindow(low=low, high=high, base_dilation=interior + 1) for low, high, interior in zip(*columns, strict=True))
-            found = Windows(dims, fill=_written(op.operands[1]))
+            found = Windows(dims, fill=_scalar_text(op.operands[1]))
         case "stablehlo.reduce_window" if len(op.results) == 1:
-            dims = _windows(op, _numbers(op, "window_dimensions", 0, 0), "window_dilations", "base_dilations")
-            found = Windows(dims, fill=_written(op.operands[1]))
+            dims = _read_windows(op, _read_numbers(op, "window_dimensions", 0, 0), "window_dilations", "base_dilations")
+            found = Windows(dims, fill=_scalar_text(op.operands[1]))
         case "stablehlo.convolution":
-            found = _convolved(op)
+            found = _convolution_windows(op)
         case "stablehlo.reshape":
             return Windows(dropped=dropped) if (dropped := tuple(i for i, size in enumerate(_shape(op.operands[0])) if size == 1)) else None
         case _:
@@ -68,36 +68,36 @@ def windows_of(op: ir.Operation) -> Windows | None:
     return None if all(each.is_trivial for each in found.dims) else found
 
 
-def _sliced(op: ir.Operation) -> tuple[DimWindow, ...]:
-    columns = (_numbers(op, name, 0, 0) for name in ("start_indices", "limit_indices", "strides"))
+def _slice_windows(op: ir.Operation) -> tuple[DimWindow, ...]:
+    columns = (_read_numbers(op, name, 0, 0) for name in ("start_indices", "limit_indices", "strides"))
     rows = zip(_shape(op.operands[0]), *columns, strict=True)
     return tuple(DimWindow(stride=stride, low=-start, high=limit - size) for size, start, limit, stride in rows)
 
 
-def _convolved(op: ir.Operation) -> Windows:
+def _convolution_windows(op: ir.Operation) -> Windows:
     """Trivial windows along batch and features."""
     image, kernel, _ = dimension_numbers(op)
     alike = {word: "i" if word == "f" else word for word in image if word != "b"}
     sizes = _shape(op.operands[1])
     at = tuple(kernel.index(alike[word]) if word in alike else None for word in image)
     spatial = [kernel.index(str(number)) for number in range(len(image) - 2)]
-    windows = _windows(op, tuple(sizes[dim] for dim in spatial), "rhs_dilation", "lhs_dilation")
+    windows = _read_windows(op, tuple(sizes[dim] for dim in spatial), "rhs_dilation", "lhs_dilation")
     return Windows(tuple(windows[int(word)] if word.isdigit() else DimWindow() for word in image), at)
 
 
-def _windows(op: ir.Operation, sizes: tuple[int, ...], dilation: str, base_dilation: str) -> tuple[DimWindow, ...]:
+def _read_windows(op: ir.Operation, sizes: tuple[int, ...], dilation: str, base_dilation: str) -> tuple[DimWindow, ...]:
     rank = len(sizes)
-    strides, dilations, bases = (_numbers(op, name, 1, rank) for name in ("window_strides", dilation, base_dilation))
-    rows = zip(sizes, strides, _paddings(op, rank), dilations, bases, strict=True)
+    strides, dilations, bases = (_read_numbers(op, name, 1, rank) for name in ("window_strides", dilation, base_dilation))
+    rows = zip(sizes, strides, _read_paddings(op, rank), dilations, bases, strict=True)
     return tuple(DimWindow(size, stride, low, high, each, base) for size, stride, (low, high), each, base in rows)
 
 
-def _numbers(op: ir.Operation, name: str, default: int, length: int) -> tuple[int, ...]:
+def _read_numbers(op: ir.Operation, name: str, default: int, length: int) -> tuple[int, ...]:
     """An attribute that lists whole numbers; `length` times `default` where it is left out."""
     return tuple(ir.DenseI64ArrayAttr(op.attributes[name])) if name in op.attributes else (default,) * length
 
 
-def _paddings(op: ir.Operation, rank: int) -> tuple[tuple[int, int], ...]:
+def _read_paddings(op: ir.Operation, rank: int) -> tuple[tuple[int, int], ...]:
     if "padding" not in op.attributes:
         return ((0, 0),) * rank
     flat = [int(each) for each in ir.DenseIntElementsAttr(op.attributes["padding"])]
@@ -110,10 +110,10 @@ def _shape(value: ir.Value) -> tuple[int, ...]:
     return tuple(ir.RankedTensorType(value.type).shape)
 
 
-def _written(value: ir.Value) -> str:
+def _scalar_text(value: ir.Value) -> str:
     """A scalar, as it is made."""
     owner = producer(value)
     if owner is None:
         return str(value)
     number = str(owner.attributes["value"]) if "value" in owner.attributes else ""  # of a constant
-    return f"{owner.name} {value.type} {number} ({', '.join(map(_written, owner.operands))})"
+    return f"{owner.name} {value.type} {number} ({', '.join(map(_scalar_text, owner.operands))})"

@@ -32,12 +32,12 @@ def work_of(op: ir.Operation) -> OperationWork:
     """The work of a product or a convolution; nothing for the others."""
     if op.name == "stablehlo.dot_general":
         text = str(op.attributes["dot_dimension_numbers"])
-        contracted = _listed(text, "lhs_contracting_dimensions")
+        contracted = _read_dims(text, "lhs_contracting_dimensions")
         left = _shape(op.operands[0])
         flops = 2 * math.prod(_shape(op.results[0])) * math.prod(left[i] for i in contracted)
-        return OperationWork(flops, contracted, contracted_right=_listed(text, "rhs_contracting_dimensions"))
+        return OperationWork(flops, contracted, contracted_right=_read_dims(text, "rhs_contracting_dimensions"))
     if op.name == "stablehlo.convolution":
-        return _convolution(op)
+        return _convolution_work(op)
     return _NOTHING
 
 
@@ -54,9 +54,9 @@ def selects(op: ir.Operation) -> bool:
     if op.name != "stablehlo.scatter" or len(op.operands) != _ONE_SCATTERED:
         return False
     text = str(op.attributes["scatter_dimension_numbers"])
-    rows, vector = _listed(text, "scatter_indices_batching_dims"), text.partition("index_vector_dim = ")[2].partition(">")[0]
+    rows, vector = _read_dims(text, "scatter_indices_batching_dims"), text.partition("index_vector_dim = ")[2].partition(">")[0]
     places = (size for dim, size in enumerate(_shape(op.operands[1])) if dim not in rows and dim != int(vector or 0))
-    return bool(rows) and not _listed(text, "update_window_dims") and math.prod(places) == 1
+    return bool(rows) and not _read_dims(text, "update_window_dims") and math.prod(places) == 1
 
 
 def is_serial(op: ir.Operation) -> bool:
@@ -67,16 +67,16 @@ def is_serial(op: ir.Operation) -> bool:
     if op.name != "stablehlo.scatter":
         return False
     text = str(op.attributes["scatter_dimension_numbers"])
-    coordinates = _listed(text, "scatter_dims_to_operand_dims")
-    return len(coordinates) > 1 and not set(coordinates) <= set(_listed(text, "inserted_window_dims"))
+    coordinates = _read_dims(text, "scatter_dims_to_operand_dims")
+    return len(coordinates) > 1 and not set(coordinates) <= set(_read_dims(text, "inserted_window_dims"))
 
 
-def _listed(text: str, name: str) -> tuple[int, ...]:
+def _read_dims(text: str, name: str) -> tuple[int, ...]:
     inside = text.partition(f"{name} = [")[2].partition("]")[0]
     return tuple(int(word) for word in inside.split(",") if word.strip())
 
 
-def _convolution(op: ir.Operation) -> OperationWork:
+def _convolution_work(op: ir.Operation) -> OperationWork:
     """Every output element sums over the kernel but its output features; zeros that `lhs_dilation` inserts are not multiplied."""
     kernel = _shape(op.operands[1])
     features = dimension_numbers(op)[1].index("o")
@@ -84,10 +84,10 @@ def _convolution(op: ir.Operation) -> OperationWork:
     dilation = math.prod(ir.DenseI64ArrayAttr(op.attributes["lhs_dilation"])) if "lhs_dilation" in op.attributes else 1
     window = [kernel[i] for i in summed]
     flops = 2 * math.prod(_shape(op.results[0])) * math.prod(window) // dilation
-    return OperationWork(flops, summed, contracted_of=1, passes=_passes(op, kernel, window), zeros=dilation)
+    return OperationWork(flops, summed, contracted_of=1, passes=_count_passes(op, kernel, window), zeros=dilation)
 
 
-def _passes(op: ir.Operation, kernel: Sequence[int], window: Sequence[int]) -> int:
+def _count_passes(op: ir.Operation, kernel: Sequence[int], window: Sequence[int]) -> int:
     _, right, result = dimension_numbers(op)
     taps = math.prod(size for size, dim in zip(kernel, right, strict=True) if dim not in ("i", "o"))
     places = math.prod(size for size, dim in zip(_shape(op.results[0]), result, strict=True) if dim not in ("b", "f"))
@@ -101,10 +101,10 @@ def shifted_dims(op: ir.Operation) -> tuple[int, ...]:
     """
     match op.name.removeprefix("stablehlo."):
         case "slice" | "pad" | "dynamic_slice" | "concatenate":
-            return _unequal(_shape(op.operands[0]), _shape(op.results[0]))
+            return _unequal_dims(_shape(op.operands[0]), _shape(op.results[0]))
         case "dynamic_update_slice":
             whole, part = _shape(op.operands[0]), _shape(op.operands[1])
-            return tuple(i for i in _unequal(whole, part) if part[i] > 1)  # one element is put where it belongs, without a word
+            return tuple(i for i in _unequal_dims(whole, part) if part[i] > 1)  # one element is put where it belongs, without a word
         case "reverse":
             return tuple(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
         case "reduce_window":
@@ -120,7 +120,7 @@ def shifted_dims(op: ir.Operation) -> tuple[int, ...]:
     return ()
 
 
-def _unequal(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+def _unequal_dims(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
 
 

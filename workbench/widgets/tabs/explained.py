@@ -18,7 +18,7 @@ from workbench.reports.propagation import (
     ShardedValue,
 )
 from workbench.reports.report import Report
-from workbench.text.propagation import counted, move_text, rejection_text
+from workbench.text.propagation import axis_propagation_text, counted, rejection_text
 from workbench.widgets.board.background_queries import BackgroundQueries, asked
 from workbench.widgets.board.folding import is_named
 from workbench.widgets.gestures.gesture import TABLES, Gesture
@@ -59,9 +59,9 @@ def axis_answer(name: str, report: Report, paint: Paint, background: BackgroundQ
     if replay is None:
         return f"Why on {axis}?", [] if failure else [WAITS], failure
     number = number_of(replay, report, kind, subject)
-    if number is None or int(place) >= len(replay.sites[number].shape):
+    if number is None or int(place) >= len(replay.values[number].shape):
         return None
-    site = replay.sites[number]
+    site = replay.values[number]
     title = f"Why is {_dim(site, int(place))} of {site.path} on {axis}?"
     try:
         explanation = replay.axis(number, int(place), axis)
@@ -75,16 +75,16 @@ def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> i
     if kind == "tensor":
         paths = (placed.tensor.path for placed in report.arguments)
         path = next((path for path in paths if is_named(subject, path)), "")
-        return next((number for number, site in enumerate(replay.sites) if site.role == "argument" and site.path == path), None)
+        return next((number for number, site in enumerate(replay.values) if site.role == "argument" and site.path == path), None)
     if kind == "result":
-        return next((number for number, site in enumerate(replay.sites) if site.role == "result" and is_named(subject, site.path)), None)
+        return next((number for number, site in enumerate(replay.values) if site.role == "result" and is_named(subject, site.path)), None)
     value = next((value for value in report.values if is_named(subject, value.path)), None)
     return replay.number(value.path, value.kind, value.shape, value.sharding) if value else None
 
 
 def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...], asked_as: str, subject: str) -> Cell:
     """Where the axes of a dimension come from, in one line; the question for the whole way is `axis ASKED_AS AXIS SUBJECT`."""
-    site = replay.sites[number]
+    site = replay.values[number]
     held = site.sharding.dims[dim] or ()
     explanation = [_brief(replay.axis(number, dim, axis)) for axis in axes if axis in held]
     if not explanation and axes:
@@ -97,11 +97,11 @@ def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...
 
 def _brief(explanation: Explanation) -> str:
     way = f", in {counted(len(explanation.path), 'step')}" if explanation.path else ", put there by hand"
-    return f"`{explanation.point.axis}` from {explanation.origin}{way}"
+    return f"`{explanation.axis_on_dim.axis}` from {explanation.origin}{way}"
 
 
 def _lead(explanation: Explanation) -> Iterator[str]:
-    axis, path = explanation.point.axis, explanation.path
+    axis, path = explanation.axis_on_dim.axis, explanation.path
     if path:
         last = f"{path[-1].direction} over {path[-1].kind}"
         yield f"`{axis}` is from {explanation.origin}. It came in {counted(len(path), 'step')}, the last one {last}."
@@ -140,7 +140,7 @@ def _way_blocks(replay: Propagation, explanation: Explanation) -> list[Block]:
 
 
 def _move_row(replay: Propagation, move: AxisPropagation) -> Row:
-    source, target = replay.sites[move.source], replay.sites[move.target]
+    source, target = replay.values[move.source], replay.values[move.target]
     return row(
         f"{move.step} {move.target} {move.target_dim}",
         str(move.step),
@@ -224,4 +224,4 @@ def decided(wanted: str, report: Report, known: Callable[[Report], dict[str, Any
 
 def move_line(replay: Propagation, move: AxisPropagation) -> str:
     """What one move did, without its number: `forward: data from batch of x to batch of mlp/dot_general (dot_general)`."""
-    return move_text(replay, move).partition(", ")[2]
+    return axis_propagation_text(replay, move).partition(", ")[2]

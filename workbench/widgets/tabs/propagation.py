@@ -78,9 +78,9 @@ def replay_blocks(
         return [note_block(str(error))]
     if replay is None:
         return [waiting_block(PREPARING)]
-    if not replay.sites:
+    if not replay.values:
         return [note_block(NO_RECORD)]
-    last = replay.moves[-1].step if replay.moves else 0
+    last = replay.axis_propagations[-1].step if replay.axis_propagations else 0
     step = last if chosen.step is None else min(chosen.step, last)
     lies = replay.at(step)
     placed = _placed(replay, lies)
@@ -107,7 +107,7 @@ def waiting_block(text: str) -> Block:
 
 
 def _slider(replay: Propagation, step: int, last: int, placed: int, paint: Paint, conflicts: Sequence[Conflict]) -> Block:
-    moves = replay.steps[step - 1].moves if step else ()
+    moves = replay.steps[step - 1].axis_propagations if step else ()
     statements = {origin.statement or origin.kind for origin in replay.origins.values()}
     by_hand = f"By hand, before the first step: {counted(len(statements), 'statement')} on {counted(placed, 'value')}"
     lines = [_line(replay, move, paint) for move in moves[:MOST_LINES]]
@@ -127,7 +127,7 @@ def _slider(replay: Propagation, step: int, last: int, placed: int, paint: Paint
 
 
 def _line(replay: Propagation, move: AxisPropagation, paint: Paint) -> dict[str, Any]:
-    source, target = replay.sites[move.source], replay.sites[move.target]
+    source, target = replay.values[move.source], replay.values[move.target]
     return {
         "direction": move.direction,
         "axis": paint.axes((move.axis,))["axes"][0],
@@ -141,7 +141,7 @@ def _line(replay: Propagation, move: AxisPropagation, paint: Paint) -> dict[str,
 def _placed(replay: Propagation, lies: Sequence[Sharding]) -> list[int]:
     """What has an axis, and a name to show it by."""
     waiting = _waiting(replay, lies)
-    return [n for n, site in enumerate(replay.sites) if lies[n].axes and (_is_shown(site) or n in waiting)]
+    return [n for n, site in enumerate(replay.values) if lies[n].axes and (_is_shown(site) or n in waiting)]
 
 
 def _so_far(replay: Propagation, step: int, lies: Sequence[Sharding], placed: Sequence[int], paint: Paint) -> Block:
@@ -149,20 +149,20 @@ def _so_far(replay: Propagation, step: int, lies: Sequence[Sharding], placed: Se
     since = _since(replay, step)
     groups: dict[object, list[int]] = {}
     for number in placed:
-        site = replay.sites[number]
+        site = replay.values[number]
         groups.setdefault((site.role, template(site.path), site.kind, site.shape, lies[number]), []).append(number)
     ranked = sorted(groups.values(), key=lambda group: -max(since.get(number, 0) for number in group))
     rows = [_site_row(replay, group, lies, since, step, paint) for group in ranked[:MOST_ROWS]]
-    shown = sum(map(_is_shown, replay.sites))
+    shown = sum(map(_is_shown, replay.values))
     count = f"{len(placed):,} of {shown:,} arguments, values and results have an axis so far, the newest first."
     return block("So far", _SO_FAR, rows, " ".join(filter(None, (count, rest_text(len(ranked), MOST_ROWS)))))
 
 
 def _waiting(replay: Propagation, lies: Sequence[Sharding]) -> frozenset[int]:
     """Constraints that stand by hand on values which have nothing yet: the step that brings it there is to come."""
-    by_hand = {point.value for point in replay.origins if replay.sites[point.value].kind == "sharding_constraint"}
-    places = {(replay.sites[number].path, replay.sites[number].shape): number for number in by_hand}
-    for site, sharding in zip(replay.sites, lies, strict=True) if places else ():
+    by_hand = {point.value for point in replay.origins if replay.values[point.value].kind == "sharding_constraint"}
+    places = {(replay.values[number].path, replay.values[number].shape): number for number in by_hand}
+    for site, sharding in zip(replay.values, lies, strict=True) if places else ():
         if sharding.axes and site.kind != "sharding_constraint":
             places.pop((site.path, site.shape), None)
     return frozenset(places.values())
@@ -174,15 +174,15 @@ def _is_shown(site: ShardedValue) -> bool:
 
 def _since(replay: Propagation, step: int) -> dict[int, int]:
     """The last step that reached each value."""
-    made = bisect_right(replay.moves, step, key=attrgetter("step"))
-    reached = {replay.one[move.target]: move.step for move in replay.moves[:made]}
+    made = bisect_right(replay.axis_propagations, step, key=attrgetter("step"))
+    reached = {replay.one[move.target]: move.step for move in replay.axis_propagations[:made]}
     return {number: reached[one] for number, one in enumerate(replay.one) if one in reached}
 
 
 def _site_row(replay: Propagation, group: list[int], lies: Sequence[Sharding], since: Mapping[int, int], step: int, paint: Paint) -> Row:
-    site, sharding = replay.sites[group[0]], lies[group[0]]
+    site, sharding = replay.values[group[0]], lies[group[0]]
     newest = max(since.get(number, 0) for number in group)
-    path = folded(list(dict.fromkeys(replay.sites[number].path for number in group))).label
+    path = folded(list(dict.fromkeys(replay.values[number].path for number in group))).label
     label = f"result {path}" if site.role == "result" and not path.startswith("result") else path
     many = f"×{len(group)}" if len(group) > 1 else ""
     text: Cell = {"text": f"{newest:,}" if newest else "by hand", "tone": "strong" if newest == step and step else ""}
@@ -214,7 +214,7 @@ def _conflicts(report: Report, replay: Propagation, chosen: Replay, background: 
     conflicts = _found(report, replay, background)
     if conflicts is None:
         return {**block("Conflicts", (), []), "note": "Looking for wishes that lost…"}
-    is_quick = len(conflicts) <= FEW and len(replay.moves) <= _SHORT
+    is_quick = len(conflicts) <= FEW and len(replay.axis_propagations) <= _SHORT
     rows = [_conflict_row(report, replay, each, chosen, background, is_quick=is_quick) for each in conflicts[:MOST_CONFLICTS]]
     if not rows:
         return block("Conflicts", (), [], "None: every axis went as far as it was wanted.")
@@ -236,7 +236,7 @@ def _conflict_row(
     else:
         turned = acts(act("Try edits", WeighGesture(key), title="Each is tried, which takes a moment"))
     rejected = conflict.first
-    where = place_cell(replay.sites[rejected.wanted.value], rejected.wanted.dim)["path"]
+    where = place_cell(replay.values[rejected.wanted.value], rejected.wanted.dim)["path"]
     places = f" and {counted(len(conflict.rejections) - 1, 'more place')}" if len(conflict.rejections) > 1 else ""
     why = rejection_text(replay, rejected).partition(": ")[2]
     return row(
