@@ -1,6 +1,7 @@
 """Arguments that several commands share, and how a command is added."""
 
 import argparse
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,14 @@ words used here:
            "@mlp/dot_general=[data, ?, model]" constrains an intermediate value ("?" leaves it to the partitioner)
   plan     a program, a mesh and a layout; PLAN.json is one that was saved
 """
+
+
+class FormerOption(argparse.Action):
+    """An option under the name it had before: it is read, and the present name is said on standard error."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        print(f"{option} is called --{self.dest.replace('_', '-')} now.", file=sys.stderr)
+        setattr(namespace, self.dest, values)
 
 
 def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], None], text: str, example: str) -> argparse.ArgumentParser:
@@ -36,10 +45,10 @@ def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], 
     parser.add_argument("--hardware", metavar="NAME", help='what it is planned for: "TPU v5p 8x8x16", "32 nodes of 8 H100"')
     parser.add_argument(
         "--axis-assignment",
-        "--wiring",
         metavar="ROUTES",
         help='which mesh axis runs over which links: "data:x+y; model:z" (default: by itself)',
     )
+    parser.add_argument("--wiring", dest="axis_assignment", action=FormerOption, help=argparse.SUPPRESS)
     parser.add_argument(
         "--pipeline",
         metavar="STAGES",
