@@ -30,7 +30,7 @@ from workbench.cost.scheduled import SHIPPED, KernelRates, Registers, is_unestim
 from workbench.engine import compile_plan
 from workbench.engine.compile.store import load
 from workbench.engine.compile.targets import CLOCKS, compiler_of
-from workbench.engine.hlo.kernels import working_visits
+from workbench.engine.hlo.kernels import visit_kernels
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
@@ -69,7 +69,7 @@ def compiled_module(name: str, plan: Plan, folder: Path) -> HloModule:
 
 def kernels_of(case: str, module: HloModule) -> Iterator[Kernel]:
     """Those of which libtpu gives an estimate."""
-    for visit in working_visits(module):
+    for visit in visit_kernels(module):
         cycles = visit.instruction.backend_config.get("window_config", {}).get("estimated_cycles")
         if cycles and not is_unestimated(module, visit):
             yield Kernel(case, work_of(module, visit), int(cycles), visit.runs)

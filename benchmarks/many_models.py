@@ -80,11 +80,11 @@ def one_at_a_time(run: FleetRun, number: int = 0) -> float:
     model_run, device = run.model_runs[number], run.devices[number]
     units = model_run.units[number]
     keys = {key for each in units for key in each.unit.reads if key[0] in ("piece", "state")}
-    arrays = device.bring({key: model_run.store.get(key) for key in keys})
+    arrays = device.copy_in({key: model_run.store.get(key) for key in keys})
     jax.block_until_ready(list(arrays.values()))
     start = time.perf_counter()
     for step in range(model_run.model.mini_batches):
-        arrays |= {("batch", number): leaf for number, leaf in enumerate(jax.device_put(model_run.feed(step), device.place))}
+        arrays |= {("batch", number): leaf for number, leaf in enumerate(jax.device_put(model_run.feed(step), device.sharding))}
         for each in units:
             arrays |= dict(zip(each.unit.writes, each.compiled(*(arrays[key] for key in each.unit.reads)), strict=True))
         float(arrays[LOSS])

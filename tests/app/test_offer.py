@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.app.page.offer import MOST_REMEMBERED, Unsaved, asked_boards, offer
+from workbench.app.page.offer import MOST_REMEMBERED, Unsaved, offer_boards, parse_board_ids
 from workbench.models import build
 from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
@@ -14,7 +14,7 @@ def entry(board_id="board-of-a-test", name="gpt", plans=3, edit="d_ff → model"
 
 
 def test_a_board_is_offered_by_its_name_and_last_edit():
-    assert offer([entry()], now=1000.0 + 2 * 3600) == {
+    assert offer_boards([entry()], now=1000.0 + 2 * 3600) == {
         "title": "Take up a board where you left it?",
         "text": "Its plans are kept, undo included.",
         "choices": [
@@ -25,30 +25,30 @@ def test_a_board_is_offered_by_its_name_and_last_edit():
 
 
 def test_of_many_the_last_changed_are_offered():
-    notice = offer([entry(f"board-of-age-{age}", plans=1, edit="", name="n" * 100, last_changed=-age) for age in range(5)], now=0.0)
+    notice = offer_boards([entry(f"board-of-age-{age}", plans=1, edit="", name="n" * 100, last_changed=-age) for age in range(5)], now=0.0)
     assert [choice[2] for choice in notice["choices"][:-1]] == [f"?board=board-of-age-{age}" for age in range(3)]
     assert notice["choices"][0][1] == f"{'n' * 59}… · 1 plan · just now"
-    assert offer([]) is None
+    assert offer_boards([]) is None
 
 
 @pytest.mark.parametrize("ids", [None, "text", 3, [1, None, "../../etc", "a b c d e f", ""]])
 def test_what_is_no_id_is_not_looked_for(ids):
-    assert asked_boards({"kind": "boards", "ids": ids}) == []
+    assert parse_board_ids({"kind": "boards", "ids": ids}) == []
 
 
 def test_a_few_ids_are_heard():
     ids = [f"board-of-a-test-{number}" for number in range(100)]
-    assert asked_boards({"ids": ids}) == ids[:MOST_REMEMBERED]
+    assert parse_board_ids({"ids": ids}) == ids[:MOST_REMEMBERED]
 
 
 def test_a_board_is_unsaved_while_it_shows_another_plan_than_was_kept():
     plan, told = Plan(build("two_layer"), "data:4"), []
     edited = plan.apply(ShardDim("batch", ("data",)))
     unsaved = Unsaved(plan, told.append)
-    unsaved.moved(edited)
-    unsaved.moved(plan)
-    unsaved.moved(edited)
-    unsaved.kept(edited)
-    unsaved.moved(edited)
-    unsaved.moved(plan)
+    unsaved.note_change(edited)
+    unsaved.note_change(plan)
+    unsaved.note_change(edited)
+    unsaved.note_kept(edited)
+    unsaved.note_change(edited)
+    unsaved.note_change(plan)
     assert told == [True, False, True, False, False, True]

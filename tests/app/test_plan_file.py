@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from workbench.app.page.opening import Served, file_asked_for
+from workbench.app.page.opening import ServeOptions, file_asked_for
 from workbench.app.page.plan_file import PlanFile, file_under
 from workbench.documents import dump_plan, durable_files, load_plan
 from workbench.documents.durable_files import exclusive, replace_file
@@ -101,12 +101,12 @@ def test_plan_files_of_the_folder_and_below_are_reached(tmp_path):
 
 
 def test_a_file_that_the_address_asks_for_is_not_passed_over_where_no_folder_is_served(path):
-    served = Served(lambda: BEFORE, path)
+    served = ServeOptions(lambda: BEFORE, path)
     assert file_asked_for(served, {}) == file_asked_for(served, {"file": "a.plan.json"}) == path
     with pytest.raises(DocumentError, match=r"asks for the file `nope\.plan\.json`, and this server opens no folder") as caught:
         file_asked_for(served, {"file": "nope.plan.json"})
     assert "start it with `--root FOLDER`" in caught.value.ways_out
-    assert file_asked_for(Served(lambda: BEFORE, None, path.parent), {"file": "a.plan.json"}) == path
+    assert file_asked_for(ServeOptions(lambda: BEFORE, None, path.parent), {"file": "a.plan.json"}) == path
 
 
 def saved(file, plan, gate) -> DocumentError | None:

@@ -13,7 +13,7 @@ import optax
 import pytest
 
 from workbench import layer, trace_training
-from workbench.app.page.opening import Served, live_plan
+from workbench.app.page.opening import ServeOptions, live_plan
 from workbench.app.processes.boards import Boards
 from workbench.app.processes.forking import ForkServer
 from workbench.app.runners.job_queue import JobQueue
@@ -76,7 +76,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def boards(folder):
-    boards = Boards(Served(two_layer), JobQueue())
+    boards = Boards(ServeOptions(two_layer), JobQueue())
     yield boards
     boards.close()
 
@@ -262,7 +262,7 @@ def test_what_keeps_the_plan_from_being_made_is_said_on_the_page():
     def broken():
         raise RuntimeError("the program is broken")
 
-    boards = Boards(Served(broken), JobQueue())
+    boards = Boards(ServeOptions(broken), JobQueue())
     board, page = opened(boards)
     assert page.bridge["failure"] == {"text": "RuntimeError: the program is broken", "by_link": False}
     board.close()
@@ -273,7 +273,7 @@ def test_what_keeps_the_plan_from_being_made_is_refused_before_anything_is_serve
     def refused():
         raise DocumentError("`mine` is no plan.", ["give another"])
 
-    boards = Boards(Served(refused), JobQueue())
+    boards = Boards(ServeOptions(refused), JobQueue())
     with pytest.raises(WorkbenchError) as caught:
         boards.verify()
     assert str(caught.value) == "`mine` is no plan.\n  Ways out: give another."
@@ -282,7 +282,7 @@ def test_what_keeps_the_plan_from_being_made_is_refused_before_anything_is_serve
 def test_what_cannot_leave_this_process_is_refused_before_anything_is_served():
     lock = threading.Lock()
     with pytest.raises(EngineError, match="cannot be sent to a worker process"):
-        Boards(Served(lambda: lock), JobQueue())
+        Boards(ServeOptions(lambda: lock), JobQueue())
 
 
 def own_plan(width=64):
@@ -309,12 +309,12 @@ def test_a_program_that_nothing_names_can_be_traced_again_in_the_process_of_its_
 
 
 def test_the_board_of_a_program_that_nothing_names_is_kept_for_a_server_of_the_same_program():
-    boards = Boards(Served(live_plan(own_plan())), JobQueue())
+    boards = Boards(ServeOptions(live_plan(own_plan())), JobQueue())
     board, page = opened(boards)
     page.place("hidden", "model", 1)
     boards.close()
     for plan, is_the_same in ((own_plan(), True), (own_plan(width=128), False)):
-        restarted = Boards(Served(live_plan(plan)), JobQueue())
+        restarted = Boards(ServeOptions(live_plan(plan)), JobQueue())
         again, later = opened(restarted, board=board.name)
         assert ("hidden:model" in later.board["board"]["layout"]) == is_the_same
         assert bool(later.board["board"]["undo"]) == is_the_same

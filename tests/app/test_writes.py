@@ -16,7 +16,7 @@ from benchmarks.served_client import PATIENCE, Visitor
 from tests.support.servers import free_port, wait_for
 from workbench.app.page.screen import Screen, on_document
 from workbench.app.page.serve import listen, template_of
-from workbench.app.page.writes import mend_writes
+from workbench.app.page.writes import patch_writes
 
 
 class Socket:
@@ -50,7 +50,7 @@ def connection(monkeypatch):
 
 
 def test_a_message_that_comes_as_the_last_one_goes_out_is_written_too(connection):
-    mend_writes()
+    patch_writes()
     document, socket = Document(), connection._socket
 
     async def write_two():

@@ -127,6 +127,13 @@ def test_a_report_is_for_the_hardware_and_the_wiring_that_are_given(plan_file, c
     assert "on TPU v5e 4x4" in printed
 
 
+def test_a_former_option_is_read_with_a_note(plan_file, capsys):
+    assert cli.main(["report", plan_file, "--planned", "--hardware", "TPU v5e 4x4", "--wiring", "data:x; model:y"]) == 0
+    found = capsys.readouterr()
+    assert "data over x (4, a line) · model over y (2, a line)" in " ".join(found.out.split())
+    assert found.err.strip() == "--wiring is called --axis-assignment now."
+
+
 def test_hardware_lists_the_catalogue_and_tells_all_of_one_kind(capsys):
     from workbench.hardware.catalogue import load_catalogue
 

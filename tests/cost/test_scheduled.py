@@ -9,8 +9,8 @@ import pytest
 from tests.engine.test_compile import needs_libtpu
 from workbench.cost.scheduled import Dot, Registers, estimated_cycles, is_unestimated, kernel_cycles, known_rates, rates_for, work_of
 from workbench.engine.compile.targets import CLOCKS, open_target
-from workbench.engine.hlo.kernels import working_visits
-from workbench.engine.spmd.compiled_step import lowered
+from workbench.engine.hlo.kernels import visit_kernels
+from workbench.engine.spmd.compiled_step import lower_step
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.plan import Plan
 from workbench.spmd.executable import module_of
@@ -48,14 +48,14 @@ KERNELS = {
 
 def compiled(fn, shapes):
     plan = Plan(trace(fn, *shapes, name="kernels"), "all:1", hardware=V5E)
-    return module_of(lowered(plan, open_target(plan, V5E).mesh).compile())
+    return module_of(lower_step(plan, open_target(plan, V5E).mesh).compile())
 
 
 @needs_libtpu
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_kernels_of_a_program_take_about_as_long_as_libtpu_says(name):
     module = compiled(*KERNELS[name])
-    visits = list(working_visits(module))
+    visits = list(visit_kernels(module))
     stated = [visit.instruction.backend_config.get("window_config", {}).get("estimated_cycles") for visit in visits]
     true = sum(int(cycles) for cycles in stated if cycles)
     assert true > 0
@@ -65,7 +65,7 @@ def test_the_kernels_of_a_program_take_about_as_long_as_libtpu_says(name):
 @needs_libtpu
 def test_what_libtpu_does_not_estimate_is_not_counted():
     module = compiled(jnp.sort, (spec(8, 1024),))
-    visits = [each for each in working_visits(module) if "sort" in module.printed_opcode(each.instruction)]
+    visits = [each for each in visit_kernels(module) if "sort" in module.printed_opcode(each.instruction)]
     assert visits
     assert all(is_unestimated(module, each) for each in visits)
     assert estimated_cycles(module, visits, RATES) == 0
@@ -74,7 +74,7 @@ def test_what_libtpu_does_not_estimate_is_not_counted():
 @needs_libtpu
 def test_of_an_array_that_is_sliced_the_slice_is_read():
     module = compiled(lambda x, i: jax.lax.dynamic_slice(x, (i, 0), (8, 128)) * 2, (spec(4096, 128), spec(dtype=jnp.int32)))
-    read = max(work_of(module, each).read for each in working_visits(module))
+    read = max(work_of(module, each).read for each in visit_kernels(module))
     assert read < 16
 
 

@@ -13,7 +13,7 @@ from workbench.cli import main
 from workbench.documents import durable_files
 from workbench.documents.durable_files import exclusive, make_folder, replace_file, try_lock
 from workbench.engine.compile.compilation import _write
-from workbench.engine.fleet.lock import holding
+from workbench.engine.fleet.lock import hold_folder
 from workbench.errors import DocumentError, EngineError, FleetError, WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
@@ -170,7 +170,7 @@ def test_a_disk_that_is_read_only_is_said_wherever_something_is_written(tmp_path
     writers = {
         DocumentError: lambda: PLAN.save(path),
         EngineError: lambda: _write(str(path), "HloModule m"),
-        FleetError: lambda: holding(path).__enter__(),
+        FleetError: lambda: hold_folder(path).__enter__(),
         WorkbenchError: lambda: Picture(Drawing(10, 10, ()), "a picture").save(path),
     }
     for kind, write in writers.items():

@@ -15,7 +15,7 @@ from tests.support.unsharded import unsharded, zoo_program
 from workbench.analysis.comparison import CollectiveRow, compare_collectives
 from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.placement import host_value, real_shard_shape, spread
+from workbench.engine.spmd.placement import host_value, put_sharded, real_shard_shape
 from workbench.models.mixture.layouts import TOP2_LAYOUTS
 from workbench.models.registry import ALL_MODELS
 from workbench.plan.plan import Plan
@@ -59,7 +59,7 @@ def compiled(*case):
 def ran(*case):
     step = compiled(*case)
     report, reference = step.plan.report(), unsharded(*case[:2])
-    held = [spread(np.array(reference.arguments[i]), sharding) for i, sharding in enumerate(step.shardings)]
+    held = [put_sharded(np.array(reference.arguments[i]), sharding) for i, sharding in enumerate(step.shardings)]
     argument_shapes = [real_shard_shape(each) for each in held]
     results = step.advance(held, None)
     return Ran(

@@ -8,24 +8,24 @@ import pytest
 
 from workbench.documents import hardware_entry
 from workbench.engine import calibrate
-from workbench.engine.spmd.calibrate import _enough_turns, _per_turn
+from workbench.engine.spmd.calibrate import _enough_turns, _seconds_per_turn
 from workbench.hardware.catalogue import load_catalogue, parse_hardware
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
 
 
 def test_starting_the_program_is_left_out():
-    assert _per_turn((lambda turns: 0.5e-3 + turns * 1e-4), 64) == pytest.approx(1e-4)
+    assert _seconds_per_turn((lambda turns: 0.5e-3 + turns * 1e-4), 64) == pytest.approx(1e-4)
 
 
 def test_a_difference_lost_in_noise_gives_the_whole_time():
-    assert _per_turn((lambda _: 2e-3), 64) == pytest.approx(2e-3 / 64)
-    assert _per_turn((lambda turns: 2e-3 if turns < 64 else 1e-3), 64) == pytest.approx(1e-3 / 64)
+    assert _seconds_per_turn((lambda _: 2e-3), 64) == pytest.approx(2e-3 / 64)
+    assert _seconds_per_turn((lambda turns: 2e-3 if turns < 64 else 1e-3), 64) == pytest.approx(1e-3 / 64)
 
 
 def test_one_disturbed_run_does_not_count():
     disturbed = iter([*[1.0] * 4, *[0.0] * 100])
-    assert _per_turn((lambda turns: turns * 1e-4 + next(disturbed)), 16) == pytest.approx(1e-4)
+    assert _seconds_per_turn((lambda turns: turns * 1e-4 + next(disturbed)), 16) == pytest.approx(1e-4)
 
 
 @pytest.mark.parametrize("turn", [1e-7, 1e-5, 1e-2])

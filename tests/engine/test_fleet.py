@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support.fleet_models import alone, alone_in_units, perceptron, programs
-from workbench.engine.fleet.devices import pinned_place
+from workbench.engine.fleet.devices import pinned_sharding
 from workbench.engine.fleet.train import FleetRun, train_fleet
 from workbench.errors import FleetError, PipelineError
 from workbench.multimodel import ALL_POLICIES
@@ -35,7 +35,7 @@ def is_as_alone(run: FleetRun, name: str, losses) -> None:
     """Bit for bit what its units give one after the other on one device; and what one compiled step gives, as far as rounding goes."""
     model_run = next(each for each in run.model_runs if each.model.name == name)
     model, program = model_run.model, model_run.model.program
-    cuts = tuple(network_of(program).paths[start] for start in model_run.about["cuts"][1:])
+    cuts = tuple(network_of(program).paths[start] for start in model_run.checkpoint_facts["cuts"][1:])
     expected, pieces = alone_in_units(program, cuts, len(losses), model.seed)
     assert list(losses) == expected
     for number, array in pieces.items():
@@ -227,7 +227,7 @@ def test_pinned_memory_changes_no_result(monkeypatch, tmp_path, folder):
 
 
 def test_the_hosts_own_devices_need_no_pinned_memory():
-    assert pinned_place(jax.devices()[0]) is None
+    assert pinned_sharding(jax.devices()[0]) is None
 
 
 KILLED = """
@@ -320,8 +320,8 @@ def test_what_its_loss_has_stopped_stays_stopped_unless_that_is_asked_for_otherw
     assert len(measured.losses["sgd"]) == 1
     assert measured.ended["sgd"].endswith("is below its stop_below of 1e+09")
     planned = [each for each in measured.predicted.placed if each.model == 0]
-    assert len(planned) == length - again.model_runs[0].spared
-    assert measured.resumed == again.model_runs[0].spared
+    assert len(planned) == length - again.model_runs[0].resumed_units
+    assert measured.resumed == again.model_runs[0].resumed_units
     schedule = next(each for each in told if isinstance(each, SchedulePredicted))
     assert schedule.unit_counts == (length, again.model_runs[1].job.length)
     is_as_alone(again, "sgd", measured.losses["sgd"])

@@ -151,7 +151,7 @@ def test_files_that_no_position_names_are_removed_when_a_training_begins_and_not
     (tmp_path / "99.arrays").write_bytes(b"stray")
     kept = {f"{number}.arrays" for number in (3, 4, 5, 6)}  # of the last that was safe, and of the one before
     again = Checkpoint(tmp_path)
-    assert again.look_over() == {"done": 5}
+    assert again.peek_position() == {"done": 5}
     again.resume()
     assert {each.name for each in tmp_path.glob("*.arrays")} == kept | {"99.arrays"}  # another may be writing it
     stored(tmp_path).resume()
@@ -233,7 +233,7 @@ def test_where_nothing_is_whole_that_is_said_and_nothing_is_removed(tmp_path):
     (tmp_path / "1.arrays").write_bytes(b"float32\n")  # which all of them name
     (tmp_path / "position.json").write_text("{")
     there = {each.name for each in tmp_path.iterdir()}
-    for look in (stored(tmp_path).resume, Checkpoint(tmp_path).look_over):
+    for look in (stored(tmp_path).resume, Checkpoint(tmp_path).peek_position):
         with pytest.raises(FleetError) as caught:
             look()
         assert str(caught.value) == (

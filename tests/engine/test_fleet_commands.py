@@ -142,7 +142,7 @@ def test_what_the_compiler_raises_for_a_model_that_is_added_refuses_it(told, mon
     def fails(*_):
         raise jax.errors.JaxRuntimeError("INTERNAL: no such instruction")
 
-    monkeypatch.setattr(fleet_engine, "compiled_units", fails)
+    monkeypatch.setattr(fleet_engine, "compile_units", fails)
     answer = told.answer(add_model_command(FleetModel("new", line(), 2)))
     assert isinstance(answer, CommandRefused)
     assert "while compiling 1 unit of `new` for 2 devices" in answer.message

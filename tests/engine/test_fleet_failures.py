@@ -18,15 +18,15 @@ GONE = jax.errors.JaxRuntimeError("INTERNAL: the device fell off the bus")
 def test_a_device_that_fails_while_state_is_brought_in_leaves_its_model_to_the_others(monkeypatch, double_buffer):
     names = ("sgd", "adam", "momentum")  # one more than devices: what comes after a unit is another model's
     run = FleetRun(fleet(*names, devices=2, double_buffer=double_buffer, policy="round-robin"))
-    bring, failed = run.devices[1].bring, []
+    copy_in, failed = run.devices[1].copy_in, []
 
     def fails(*given):
         if run.executor.placed and not failed:
             failed.append(threading.current_thread().name)
             raise GONE
-        return bring(*given)
+        return copy_in(*given)
 
-    monkeypatch.setattr(run.devices[1], "bring", fails)
+    monkeypatch.setattr(run.devices[1], "copy_in", fails)
     (measured,) = ended(run.run, 30)
     assert failed == ["device 1"]
     assert measured.schedule.faults() == []
@@ -72,7 +72,7 @@ def test_a_device_that_fails_while_results_are_taken_back_leaves_their_unit_to_t
         monkeypatch.setattr(each.store, "put", failing(each.store.put))
     (measured,) = ended(run.run, 30)
     assert failed
-    assert sum(each.there for each in run.devices) == 1
+    assert sum(each.available for each in run.devices) == 1
     assert measured.schedule.faults() == []
     assert any(each.lost for each in measured.schedule.placed)
     for name in ("sgd", "momentum"):

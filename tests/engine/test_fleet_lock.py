@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.engine.test_fleet import fleet
-from workbench.engine.fleet.lock import LOCK, holding
+from workbench.engine.fleet.lock import LOCK, hold_folder
 from workbench.engine.fleet.train import FleetRun
 from workbench.errors import FleetError
 
@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.compile, pytest.mark.worker]
 HOLDING = """
 import sys, time
 from pathlib import Path
-from workbench.engine.fleet.lock import holding
-with holding(Path(sys.argv[1])):
+from workbench.engine.fleet.lock import hold_folder
+with hold_folder(Path(sys.argv[1])):
     print("there", flush=True)
     time.sleep(600)
 """
@@ -26,22 +26,22 @@ with holding(Path(sys.argv[1])):
 def test_a_folder_in_which_another_process_trains_is_refused_until_that_is_gone(tmp_path):
     with subprocess.Popen([sys.executable, "-c", HOLDING, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "there\n"
-        with pytest.raises(FleetError) as caught, holding(tmp_path):
+        with pytest.raises(FleetError) as caught, hold_folder(tmp_path):
             pass
         assert str(caught.value) == (
             f"Another training (process {other.pid}) is at work in {tmp_path}: two of them would write each other's checkpoints over.\n"
             "  Ways out: wait until it has ended · stop it: the next one goes on from its checkpoint · give another folder."
         )
         other.kill()
-    with holding(tmp_path):
+    with hold_folder(tmp_path):
         assert (tmp_path / LOCK).exists()
-    with holding(tmp_path):
+    with hold_folder(tmp_path):
         pass
 
 
 def test_where_the_system_has_no_locks_the_folder_is_not_locked(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    with holding(tmp_path), holding(tmp_path):
+    with hold_folder(tmp_path), hold_folder(tmp_path):
         pass
 
 
@@ -61,11 +61,11 @@ def test_a_second_training_in_a_folder_touches_nothing_and_comes_in_once_the_fir
 
 def test_a_training_that_is_thrown_away_lets_its_folder_go(tmp_path):
     run = FleetRun(fleet("momentum", devices=1, folder=tmp_path))
-    with pytest.raises(FleetError), holding(tmp_path):
+    with pytest.raises(FleetError), hold_folder(tmp_path):
         pass
     del run
     gc.collect()
-    with holding(tmp_path):
+    with hold_folder(tmp_path):
         pass
 
 
@@ -84,5 +84,5 @@ def test_an_interrupted_training_has_ended_when_its_folder_is_free(tmp_path, mon
         run.run()
     assert not any(each.is_alive() for each in run.executor._threads.values())
     assert any(each.done < each.last for each in run.model_runs)
-    with holding(tmp_path):
+    with hold_folder(tmp_path):
         pass

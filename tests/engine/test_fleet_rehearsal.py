@@ -34,8 +34,8 @@ def test_every_unit_has_its_seconds_and_nothing_is_left_in_the_folder(tmp_path):
 
 def test_units_are_timed_together_though_they_are_compiled_for_one_device(monkeypatch):
     seen = []
-    played = fleet_rehearsal._played
-    monkeypatch.setattr(fleet_rehearsal, "_played", lambda cast, *rest: seen.append((len(cast), len(rest[1]))) or played(cast, *rest))
+    played = fleet_rehearsal._run_models
+    monkeypatch.setattr(fleet_rehearsal, "_run_models", lambda cast, *rest: seen.append((len(cast), len(rest[1]))) or played(cast, *rest))
     times = time_fleet(fleet("sgd", "momentum", devices=5, mini_batches=2))
     assert seen == [(1, 1), (1, 1), (2, 2)]  # each alone, then both: no more units run at once than models
     assert [len(job.units) for job in times.jobs] == [5, 5]
@@ -48,7 +48,7 @@ def test_data_that_are_not_there_are_told_of_the_model():
         raise IndexError
 
     empty = replace(program, step=replace(program.step, feed=nothing), name="empty")
-    fleet_rehearsal._rehearsed.cache_clear()  # models like this one may have been rehearsed in an earlier test
+    fleet_rehearsal._profile_case.cache_clear()  # models like this one may have been rehearsed in an earlier test
     with pytest.raises(FleetError, match=r"The data of model `a` run out at mini-batch 1 of 4\."):
         FleetRun(Fleet((FleetModel("a", empty, 4, cuts=CUTS["sgd"]),), devices=1))
 
@@ -58,8 +58,8 @@ def test_only_units_that_ran_among_enough_others_count_and_the_first_mini_batch_
     placed = [ScheduledUnit(0, 0, 0, 0.0, 9.0, 0.0), ScheduledUnit(0, 1, 0, 9.0, 11.0, 9.0), ScheduledUnit(0, 2, 0, 11.0, 12.0, 11.0)]
     beside = [ScheduledUnit(1, 0, 1, 0.0, 11.0, 0.0)]
     executor = SimpleNamespace(model_runs=[model_run], placed=[*placed, *beside])
-    assert fleet_rehearsal._seconds(executor, 0, 2) == [2.0]
-    assert fleet_rehearsal._seconds(executor, 0, 1) == [1.5]
+    assert fleet_rehearsal._unit_seconds(executor, 0, 2) == [2.0]
+    assert fleet_rehearsal._unit_seconds(executor, 0, 1) == [1.5]
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_only_units_that_ran_among_enough_others_count_and_the_first_mini_batch_
     ],
 )
 def test_transfers_take_a_while_each_and_a_while_for_each_byte(samples, line):
-    assert fleet_rehearsal._line(samples) == pytest.approx(line)
+    assert fleet_rehearsal._fit_line(samples) == pytest.approx(line)
 
 
 def test_of_many_measurements_the_longest_does_not_count():
-    assert fleet_rehearsal._usual([1.0, 2.0, 9.0]) == 4.0
-    assert fleet_rehearsal._usual([1.0, 2.0, 3.0, 90.0]) == 2.0
+    assert fleet_rehearsal._trimmed_mean([1.0, 2.0, 9.0]) == 4.0
+    assert fleet_rehearsal._trimmed_mean([1.0, 2.0, 3.0, 90.0]) == 2.0
 
 
 def test_units_run_first_one_at_a_time_on_each_device_that_takes_part():
@@ -96,7 +96,7 @@ def test_units_run_first_one_at_a_time_on_each_device_that_takes_part():
         return SimpleNamespace(unit=SimpleNamespace(specs=[jax.ShapeDtypeStruct((2,), "float32")]), compiled=compiled)
 
     cuts = [SimpleNamespace(compiled=tuple((unit(place), unit(place)) for place in range(3))) for _ in range(4)]
-    fleet_rehearsal._warm(cuts, 2)
+    fleet_rehearsal._warm_up(cuts, 2)
     assert (most, ran) == ([1, 1, 0], [8, 8, 0])
 
 

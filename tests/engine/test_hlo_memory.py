@@ -8,7 +8,7 @@ from tests.support import tpu_hlo
 from tests.support.hlo_text import module_from
 from workbench.core.mesh import Mesh
 from workbench.engine.hlo.memory import timeline_of
-from workbench.engine.hlo.report import READER, read_again, read_compiled
+from workbench.engine.hlo.report import READER_VERSION, read_compiled, refresh_record
 
 ROOM = """HloModule jit_f, is_scheduled=true
 
@@ -56,6 +56,6 @@ def test_libtpus_temporaries_count_fragmentation_once(compiler, stated, peak, te
 
 def test_what_was_read_before_is_read_again_as_it_is_read_today():
     today = read(4 * SECOND)
-    assert today.reader == READER
-    assert read_again(today, module_from(ROOM), Mesh("x:1"), None) == today
-    assert read_again(today, module_from(tpu_hlo.IN_PLACE), Mesh("x:1"), None).memory.live != today.memory.live
+    assert today.reader == READER_VERSION
+    assert refresh_record(today, module_from(ROOM), Mesh("x:1"), None) == today
+    assert refresh_record(today, module_from(tpu_hlo.IN_PLACE), Mesh("x:1"), None).memory.live != today.memory.live

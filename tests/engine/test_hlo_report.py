@@ -14,7 +14,7 @@ from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.hlo.kernels import kernels_of
 from workbench.engine.hlo.memory import timeline_of
 from workbench.engine.hlo.report import read_compiled
-from workbench.engine.spmd.compiled_step import argument_specs, compile_step, jitted
+from workbench.engine.spmd.compiled_step import argument_specs, compile_step, jit_step
 from workbench.engine.spmd.placement import attach
 from workbench.spmd.executable import module_of
 from workbench.spmd.flops import ConvWindow, flops_of
@@ -188,7 +188,7 @@ def test_a_compiled_step_is_read_whole():
 def test_lines_of_a_constrained_program_are_the_users():
     of = plan("batch:data; d_ff:model; @tanh=[data, model]")
     mesh = attach(of.mesh)
-    compiled = jitted(of, mesh).lower(*argument_specs(of.program)).compile()
+    compiled = jit_step(of, mesh).lower(*argument_specs(of.program)).compile()
     sources = {each.source.partition(":")[0] for each in collectives_of(module_of(compiled), of.mesh)}
     assert sources - {""} == {"run_programs.py"}
 

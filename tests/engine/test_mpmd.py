@@ -11,7 +11,7 @@ import pytest
 from tests.support import pipelines
 from workbench.core.schedules.tasks import Kind
 from workbench.engine import execute
-from workbench.engine.mpmd.check import largest_error, plain_step, state_registers
+from workbench.engine.mpmd.check import largest_error, run_reference_step, state_registers
 from workbench.engine.mpmd.memory import compiled_peaks
 from workbench.engine.mpmd.step import MpmdStep, compile_mpmd
 from workbench.engine.mpmd.timeline import measure_tasks
@@ -62,7 +62,7 @@ def test_loss_and_updated_state_are_those_of_the_unpipelined_step(network, pipel
 def test_micro_batches_one_by_one_are_the_whole_batch_at_once(network):
     """What `largest_error` compares with is the step as the user wrote it."""
     program = pipelines.ALL[network]()
-    loss, state = plain_step(program, 4)
+    loss, state = run_reference_step(program, 4)
     start = program.step.initialize(jax.random.key(0), program.step.given)
     *expected, whole = jax.jit(program.step.call)(*start, *program.step.feed(0))
     np.testing.assert_allclose(loss, whole, rtol=1e-5)
@@ -129,7 +129,9 @@ def test_weights_and_sums_stay_where_they_are(sharded):
     old = {i: values[i] for i in lasting}
     sharded.advance(values, 0)
     borrowed = {
-        sharded.buffer_slots.number(("piece", stage, param_slice)) for stage in range(2) for param_slice in sharded.stages.borrowed(stage)
+        sharded.buffer_slots.number(("piece", stage, param_slice))
+        for stage in range(2)
+        for param_slice in sharded.stages.borrowed_params(stage)
     }
     assert all(old[i].is_deleted() for i in lasting - borrowed)  # donated: updated in place
 

@@ -12,7 +12,7 @@ from workbench.core.mesh import Mesh
 from workbench.engine import execute, run_plan
 from workbench.engine.hlo.source_lines import SourceLines
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.profile import RawEvent, names, profile, raw_events
+from workbench.engine.spmd.profile import RawEvent, profile, raw_events, read_instructions
 from workbench.reports.run_events import Progress
 from workbench.reports.timeline import COMPUTE
 
@@ -162,7 +162,7 @@ def test_kernels_of_another_program_are_left_out():
 
 
 def test_every_instruction_has_its_place_in_the_plan():
-    known = names(module_from(TEXT), Mesh(MESH))
+    known = read_instructions(module_from(TEXT), Mesh(MESH))
     assert known["fusion.3"] == (COMPUTE, "dot", "mlp/dot_general", "train.py:42")
     assert known["start.1"] == ("model", "all-reduce", "mlp/add", "")
     assert known["done.1"][:2] == ("model", "all-reduce")

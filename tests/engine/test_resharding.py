@@ -8,7 +8,7 @@ import pytest
 from tests.support.choosing import parametrize_drawn
 from tests.support.resharding import TABLE, UNEVEN, WEIGHT_UPDATES, reproducer, resharded, settled, weight_update
 from workbench.analysis.comparison import compare_collectives
-from workbench.engine.compile.partitioner_warnings import rematerialised
+from workbench.engine.compile.partitioner_warnings import parse_rematerialisations
 from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.reports.compiled import payload_by_axis_and_kind
@@ -91,6 +91,6 @@ def test_a_warning_is_read_from_among_other_words():
         "cannot go from sharding {devices=[2,1,4]<=[8]} to {devices=[1,8,1]<=[2,4]T(1,0)} efficiently for HLO operation %mul.3 = "
         'f32[32,64,16]{2,1,0} copy(%sin.0), metadata={op_name="jit(step)/mlp/mul" stack_frame_id=8}. As the last resort'
     )
-    (found,) = rematerialised(text + "\n" + text)
+    (found,) = parse_rematerialisations(text + "\n" + text)
     assert (found.path, found.name, found.shape) == ("mlp/mul", "mul.3", "f32[32,64,16]")
-    assert rematerialised("nothing of the kind") == ()
+    assert parse_rematerialisations("nothing of the kind") == ()

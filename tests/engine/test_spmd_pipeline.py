@@ -13,7 +13,7 @@ from workbench.core.program import Program
 from workbench.engine import execute
 from workbench.engine.compile.compilation import compile_here
 from workbench.engine.mpmd import check as mpmd_check
-from workbench.engine.mpmd.check import largest_error_of, plain_step
+from workbench.engine.mpmd.check import largest_error_of, run_reference_step
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.spmd_pipeline import spmd_plan
 from workbench.errors import PipelineError
@@ -76,7 +76,7 @@ def test_loss_and_updated_state_are_those_of_the_unpipelined_step(pipeline, mesh
     plan = Plan(program, mesh, layout, pipeline=f"{pipeline} engine:spmd")
     step = compile_step(spmd_plan(plan))
     results = step.advance(step.arguments(0), None)
-    loss, state = plain_step(program, plan.pipeline.micro_batches)
+    loss, state = run_reference_step(program, plan.pipeline.micro_batches)
     np.testing.assert_allclose(results[program.step.loss], loss, rtol=2e-6)
     for ours, theirs in zip(results, state, strict=False):
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6)

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from workbench.engine.mpmd.memory import at_rest, compiled_peaks
+from workbench.engine.mpmd.memory import compiled_peaks, resting_bytes
 from workbench.engine.mpmd.step import compile_mpmd
 from workbench.models import build
 from workbench.pipeline.simulate import simulate
@@ -49,6 +49,6 @@ def test_peaks_are_predicted_within_a_tenth_of_what_is_compiled(model, layers, m
 def test_an_update_needs_nothing_besides_what_a_stage_holds():
     """Its sums of gradients are zeroed by another program: in one, XLA would copy them first."""
     step = compile_mpmd(Plan(build("gpt", layers=2, seq=32, batch=8), "stage:2", pipeline="stages:2 micro_batches:2"))
-    for update, zeros, held in zip(step.stages.compiled_updates, step.stages.compiled_zeros, at_rest(step), strict=True):
+    for update, zeros, held in zip(step.stages.compiled_updates, step.stages.compiled_zeros, resting_bytes(step), strict=True):
         assert update.memory_analysis().temp_size_in_bytes < held / 100
         assert zeros.memory_analysis().temp_size_in_bytes == 0

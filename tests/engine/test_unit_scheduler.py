@@ -44,9 +44,9 @@ def device(budget: int | None = 100, number: int = 0) -> FleetDevice:
 
 def running(scheduler: UnitScheduler, on: FleetDevice) -> UnitDispatch:
     """The next unit, with all the memory that it needs."""
-    turn = scheduler.next(on)
+    turn = scheduler.next_unit(on)
     assert turn is not None
-    scheduler.claim(on, turn.unit.needs - turn.unit.takes, turn.unit.takes, turn)
+    scheduler.claim(on, turn.unit.peak_bytes - turn.unit.input_bytes, turn.unit.input_bytes, turn)
     return turn
 
 
@@ -60,9 +60,9 @@ def desk_of(*model_runs: ModelRun) -> UnitScheduler:
 def test_a_successor_is_brought_in_beside_the_unit_before_it_only_where_both_fit(takes, comes):
     scheduler, here = desk_of(model_run(unit(10, 45), unit(takes, takes))), device()
     turn = running(scheduler, here)
-    (found,) = ended(lambda: scheduler.ahead(here, turn, {}))
+    (found,) = ended(lambda: scheduler.choose_ahead(here, turn, {}))
     assert (found is not None) == comes
-    assert here.held == 45 + takes * comes
+    assert here.used_bytes == 45 + takes * comes
 
 
 def test_a_model_that_is_added_has_its_room_before_the_device_goes_on():
@@ -80,15 +80,17 @@ def test_a_model_that_is_added_has_its_room_before_the_device_goes_on():
 
     thread = threading.Thread(target=timed)
     thread.start()
-    while not here.wanted:
+    while not here.reserved:
         time.sleep(0.001)
-    assert ended(lambda: scheduler.ahead(here, turn, {})) == [None]  # though it would fit: units without end would leave no room for ever
+    assert ended(lambda: scheduler.choose_ahead(here, turn, {})) == [
+        None
+    ]  # though it would fit: units without end would leave no room for ever
     with scheduler.changed:
         scheduler.model_runs[0].done = 1
-        scheduler.put_away(here, turn)
+        scheduler.release_unit(here, turn)
     assert entered.wait(5)
-    assert here.held == 85
+    assert here.used_bytes == 85
     leave.set()
     thread.join()
-    assert here.held == 0
-    assert scheduler.next(here).index == 1
+    assert here.used_bytes == 0
+    assert scheduler.next_unit(here).index == 1

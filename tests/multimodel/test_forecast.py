@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from tests.support.fleets import perceptron, three_models, times_of
-from workbench.engine.fleet.train import _attached
+from workbench.engine.fleet.train import _find_attached_devices
 from workbench.engine.worker.job_payload import WorkerJob
 from workbench.errors import FleetError
 from workbench.multimodel.estimate import layers_of
@@ -25,7 +25,7 @@ def program():
 def test_the_plan_the_run_and_its_worker_have_one_number_of_devices(program, monkeypatch, models, asked, attached, devices):
     fleet = Fleet(tuple(FleetModel(f"m{i}", program) for i in range(models)), devices=asked)
     monkeypatch.setattr(jax, "local_devices", lambda: list(range(attached)))
-    assert len(_attached(fleet)) == devices
+    assert len(_find_attached_devices(fleet)) == devices
     assert count_devices(fleet, attached) == forecast(fleet, attached=attached).devices == devices
     assert WorkerJob("fleet", "training", fleet, {}).devices == count_devices(fleet)
 
@@ -33,7 +33,7 @@ def test_the_plan_the_run_and_its_worker_have_one_number_of_devices(program, mon
 def test_more_devices_than_are_attached_are_refused(program, monkeypatch):
     monkeypatch.setattr(jax, "local_devices", lambda: [0])
     with pytest.raises(FleetError, match="The fleet wants 2 devices; 1 are attached"):
-        _attached(Fleet((FleetModel("a", program),), devices=2))
+        _find_attached_devices(Fleet((FleetModel("a", program),), devices=2))
 
 
 def test_times_know_of_what_they_are():

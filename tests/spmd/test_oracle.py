@@ -12,7 +12,7 @@ from tests.support.spmd_plans import calling, plans, traced_paths
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
 from workbench.engine.hlo.hlo_collectives import collectives_of
-from workbench.engine.spmd.compiled_step import lowered
+from workbench.engine.spmd.compiled_step import lower_step
 from workbench.engine.spmd.device_mesh import device_mesh
 from workbench.errors import PartitionError
 from workbench.plan.plan import Plan
@@ -30,7 +30,7 @@ F32 = jnp.float32
 
 def compiled_bytes(plan):
     """As the program has it that runs, which other code reads: what `jit` lowers, with what JAX has no words for written into it."""
-    return by_class(payload_by_axis_and_kind(collectives_of(module_of(lowered(plan, device_mesh(plan)).compile()), plan.mesh)))
+    return by_class(payload_by_axis_and_kind(collectives_of(module_of(lower_step(plan, device_mesh(plan)).compile()), plan.mesh)))
 
 
 def by_class(volumes):

@@ -8,7 +8,7 @@ import numpy as np
 
 from workbench.core.program import Program
 from workbench.engine.spmd.compiled_step import CompiledStep
-from workbench.engine.spmd.placement import host_value, spread
+from workbench.engine.spmd.placement import host_value, put_sharded
 from workbench.models import build
 
 Arguments = tuple[tuple[str, object], ...]
@@ -54,5 +54,5 @@ def reference_of(program: Program, batch: int, state: tuple[np.ndarray, ...]) ->
 
 def sharded_results(step: CompiledStep, arguments: dict[int, np.ndarray]) -> list[np.ndarray]:
     """Of the compiled step, which is given its state: how it makes that itself is another matter, and takes as long to compile."""
-    given = [spread(np.array(arguments[i]), sharding) for i, sharding in enumerate(step.shardings)]
+    given = [put_sharded(np.array(arguments[i]), sharding) for i, sharding in enumerate(step.shardings)]
     return [host_value(each) for each in step.advance(given, None)]

@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from tests.support.placements import image_batch, placed, placements
 from tests.support.strategies import meshes
 from workbench.reports.placement import Placement
-from workbench.visualize.draw.geometry import DeviceShard, UnitRect, count_parts, grid, part_of, projection, shown, stacked
+from workbench.visualize.draw.geometry import DeviceShard, UnitRect, choose_shown, count_parts, grid, part_of, projection, stack_bars
 
 SPLITS = [  # shape, sharding, mesh; all even, on eight devices
     ((16, 8), "[-, -]", "data:8"),
@@ -135,14 +135,14 @@ def test_a_grid_shows_devices_of_the_mesh_once_and_says_what_it_leaves_out(mesh,
 
 @given(st.integers(1, 3000), st.integers(3, 12))
 def test_what_is_shown_fits_begins_with_the_first_and_ends_with_the_last(count, most):
-    places = shown(count, most)
+    places = choose_shown(count, most)
     assert len(places) == min(count, most)
     assert (places[0], places[-1]) == (0, count - 1)
 
 
 @given(st.lists(st.integers(0, 1 << 40), max_size=6))
 def test_stacked_bars_touch_and_are_as_long_as_their_sum(values):
-    spans = stacked(values, sum(values), 100)
+    spans = stack_bars(values, sum(values), 100)
     assert all(before[1] == after[0] for before, after in itertools.pairwise(spans))
     if sum(values):
         assert spans[-1][1] == pytest.approx(100)

@@ -14,9 +14,9 @@ from workbench.plan.plan import Plan
 from workbench.reports.graph import Graph
 from workbench.visualize import graph, graph_dot, graph_text
 from workbench.visualize.draw import dot, palette
-from workbench.visualize.draw.collapse import MOST_BOXES, collapse, open_at_first, scopes_of
+from workbench.visualize.draw.collapse import MOST_BOXES, choose_open_scopes, collapse, scopes_of
 from workbench.visualize.draw.drawing import text_width
-from workbench.visualize.graph import heat
+from workbench.visualize.graph import heat_colour
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +46,13 @@ def test_every_kernel_is_in_exactly_one_box_whatever_is_open():
         for opened in itertools.combinations(scopes, count):
             seen = collapse(GRAPH, opened)
             assert sorted(member for box in seen.boxes for member in box.members) == list(range(len(GRAPH.nodes)))
-            assert sum(seen.costs) == pytest.approx(seen.whole)
+            assert sum(seen.costs) == pytest.approx(seen.total_cost)
 
 
 def test_what_is_sent_within_a_box_stands_in_it_and_what_leaves_it_on_the_way():
     seen = collapse(GRAPH, ())
     layers, loss = (keys(()).index(key) for key in ("layers", "loss"))
-    assert [(each.kind, each.axes) for each in seen.inside(layers)] == [
+    assert [(each.kind, each.axes) for each in seen.sends_within(layers)] == [
         ("all-reduce", ("model",)),
         ("all-reduce", ("model",)),
         ("all-gather", ("data",)),
@@ -84,9 +84,9 @@ def test_counters_of_turns_are_left_out():
 @pytest.mark.compile
 def test_what_is_open_at_first_does_not_depend_on_the_process():
     code = (
-        "from workbench.visualize.draw.collapse import open_at_first; from workbench.models import build; "
+        "from workbench.visualize.draw.collapse import choose_open_scopes; from workbench.models import build; "
         "from workbench.plan.plan import Plan; "
-        "print(sorted(open_at_first(Plan(build('gpt', scan=True), 'data:4', 'batch:data').report().graph)))"
+        "print(sorted(choose_open_scopes(Plan(build('gpt', scan=True), 'data:4', 'batch:data').report().graph)))"
     )
     runs = {
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}).stdout
@@ -103,9 +103,9 @@ def test_the_graph_of_a_real_step_knows_its_kernels_and_all_it_sends(gpt):
 
 
 def test_the_dots_of_a_real_step_lie_in_their_frames(gpt):
-    layout = dot.placed(graph_dot(gpt))
+    layout = dot.lay_out_dot(graph_dot(gpt))
     assert layout is not None
-    assert len(open_at_first(gpt.graph)) >= 2
+    assert len(choose_open_scopes(gpt.graph)) >= 2
     for scope, frame in layout.scopes.items():
         inside = [each for key, each in layout.boxes.items() if key.startswith(f"{scope}/")]
         assert inside
@@ -120,24 +120,24 @@ def test_the_picture_says_what_opens_and_what_can_be_selected(gpt):
     marks = graph(gpt).drawing.rectangles
     opened = {each.opens for each in marks if each.opens}
     assert opened <= scopes_of(gpt.graph)
-    assert open_at_first(gpt.graph) <= opened
+    assert choose_open_scopes(gpt.graph) <= opened
     paths = {node.path for node in gpt.graph.nodes}
     assert {each.subject for each in marks if each.subject} <= paths
 
 
 def test_cost_is_a_colour_with_a_legend():
     shares = (0.0, 0.02, 0.1, 0.2, 0.5)
-    assert [heat(share) for share in shares] == list(palette.HEAT)
+    assert [heat_colour(share) for share in shares] == list(palette.HEAT)
     texts = [label.text for label in graph(step_report()).drawing.labels]
     assert {"under 1%", "5% to 15%", "30% and more"} <= set(texts)
 
 
 def test_without_graphviz_in_any_form_the_outline_is_the_picture(monkeypatch):
-    monkeypatch.setattr(dot, "_by_program", lambda _: None)
-    monkeypatch.setattr(dot, "_by_module", lambda _: None)
-    dot.placed.cache_clear()
+    monkeypatch.setattr(dot, "_run_program", lambda _: None)
+    monkeypatch.setattr(dot, "_run_module", lambda _: None)
+    dot.lay_out_dot.cache_clear()
     made = graph(step_report())
-    dot.placed.cache_clear()
+    dot.lay_out_dot.cache_clear()
     assert any("pip install" in label.text for label in made.drawing.labels)
     assert made.text == graph_text(step_report())
 

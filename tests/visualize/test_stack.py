@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.visualize.draw.stack import columns, outlines
+from workbench.visualize.draw.stack import outlines, reduce_columns
 
 VALUES = st.integers(1, 4).flatmap(lambda series: st.lists(st.tuples(*[st.integers(0, 1000)] * series), min_size=1, max_size=60))
 
 
 @given(VALUES, st.integers(1, 20))
 def test_the_peak_stays_whatever_is_left_out(values, most):
-    shown = columns(values, most)
+    shown = reduce_columns(values, most)
     assert len(shown) <= most
     assert max(sum(column) for _, column in shown) == max(map(sum, values))
     assert [values[place] for place, _ in shown] == [column for _, column in shown]

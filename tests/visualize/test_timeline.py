@@ -12,7 +12,7 @@ from workbench.reports.timeline import COMPUTE, Event
 from workbench.text.report import WIDTH
 from workbench.visualize import timeline, timeline_text
 from workbench.visualize.draw import palette
-from workbench.visualize.draw.spans import DrawnSpan, blocks, rows_of, shares, ticks, unrolled
+from workbench.visualize.draw.spans import DrawnSpan, merge_spans, rows_of, shares, ticks, unroll_loops
 
 BOTH = timeline(timed_report(), measured_trace())
 
@@ -69,19 +69,19 @@ def test_either_half_may_be_missing():
 
 
 def test_every_turn_of_a_loop_is_drawn():
-    whole = unrolled(predicted_step().events)
+    whole = unroll_loops(predicted_step().events)
     assert [(each.stream, each.start) for each in sorted(whole, key=lambda each: each.start)] == [
         (COMPUTE, 0.0),
         ("model", pytest.approx(4 * MS)),
         (COMPUTE, pytest.approx(5 * MS)),
         ("model", pytest.approx(9 * MS)),
     ]
-    assert unrolled(predicted_step().events, most=2) == predicted_step().events
+    assert unroll_loops(predicted_step().events, most=2) == predicted_step().events
 
 
 def test_loops_within_loops_are_drawn_turn_by_turn():
     inner = [Event(COMPUTE, 0.0, 1.0, "f", "add", count=6), Event(COMPUTE, 1.0, 1.0, "inner", "loop", count=3)]
-    whole = unrolled([*inner, Event(COMPUTE, 2.0, 4.0, "outer", "loop", count=1)])
+    whole = unroll_loops([*inner, Event(COMPUTE, 2.0, 4.0, "outer", "loop", count=1)])
     assert sorted(each.start for each in whole) == pytest.approx([0, 1, 2, 3, 4, 5])
     assert {each.kind for each in whole} == {"add"}
 
@@ -96,7 +96,7 @@ def test_what_is_too_narrow_goes_together_and_says_how_many():
 
 def test_blocks_hold_all_the_time_and_never_bridge_a_visible_gap():
     spans = [DrawnSpan(COMPUTE, start, 0.1, "f") for start in (0, 0.1, 0.2, 5, 5.1, 9)]
-    found = blocks(spans, 10, 100)
+    found = merge_spans(spans, 10, 100)
     assert [(round(each.left), round(each.right), each.count) for each in found] == [(0, 3, 3), (50, 52, 2), (90, 91, 1)]
     assert sum(each.seconds for each in found) == pytest.approx(0.6)
 

@@ -20,9 +20,9 @@ from workbench.hardware.topology import device_order
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.visualize import communication, device_grid, memory_map, memory_over_step, roofline, shapes, step_time
-from workbench.visualize.draw.treemap import Tile, squarified
+from workbench.visualize.device_location import locate_devices
+from workbench.visualize.draw.treemap import Tile, squarify
 from workbench.visualize.shapes import padding
-from workbench.visualize.whereabouts import whereabouts
 
 sizes = st.lists(st.integers(1, 10_000), min_size=1, max_size=30).map(lambda each: sorted(each, reverse=True))
 
@@ -30,7 +30,7 @@ sizes = st.lists(st.integers(1, 10_000), min_size=1, max_size=30).map(lambda eac
 @given(sizes)
 def test_tiles_have_the_areas_of_their_sizes_and_fill_the_whole_without_overlap(counts):
     whole = Tile(3, 5, 80, 30)
-    tiles = squarified(counts, whole)
+    tiles = squarify(counts, whole)
     for count, tile in zip(counts, tiles, strict=True):
         assert tile.width * tile.height == pytest.approx(count / sum(counts) * 2400)
         assert tile.x >= 3 - 1e-6
@@ -129,7 +129,7 @@ def test_shapes_tell_padding_of_uneven_splits_and_of_tiles():
 def test_real_devices_are_those_of_the_wiring():
     mesh, hardware = placed((8,), "a", "[x]", "x:4 y:2").mesh, parse_hardware("TPU v5e 2x4")
     axis_assignment = parse_axis_assignment("x:y; y:x")
-    find = whereabouts(mesh, hardware, axis_assignment)
+    find = locate_devices(mesh, hardware, axis_assignment)
     assert find is not None
     order = device_order(mesh, hardware, axis_assignment).reshape(-1).tolist()
     assert [find(device).number for device in range(8)] == order
@@ -147,7 +147,7 @@ def test_hosts_are_named_where_hardware_has_nodes():
 
 def test_a_mesh_that_does_not_fit_the_hardware_shows_no_devices_of_it():
     placement = placed((16,), "a", "[x]", "x:16")
-    assert whereabouts(placement.mesh, parse_hardware("TPU v5e 2x2")) is None
+    assert locate_devices(placement.mesh, parse_hardware("TPU v5e 2x2")) is None
     assert device_grid(placement, parse_hardware("TPU v5e 2x2")).text == device_grid(placement).text
 
 

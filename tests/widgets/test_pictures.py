@@ -13,7 +13,7 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.session.session import Session
-from workbench.visualize.draw.collapse import open_at_first
+from workbench.visualize.draw.collapse import choose_open_scopes
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.gestures.codec import read_gesture
@@ -91,7 +91,7 @@ def test_a_place_beyond_the_end_of_another_plan_is_its_peak():
 
 def test_a_scope_opens_and_closes_from_those_that_are_open_at_first():
     report = step_report()
-    first = open_at_first(GRAPH)
+    first = choose_open_scopes(GRAPH)
     opened = Views().expanded("loss", report)
     assert opened.opened == first | {"loss"}
     assert opened.expanded("loss", report).opened == first

@@ -22,7 +22,7 @@ from workbench.widgets.glossary.glossary import GROUPS
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.padding import padding_blocks
 from workbench.widgets.tabs.resharding import resharding_blocks, try_edits
-from workbench.widgets.tabs.source_annotations import own_blocks
+from workbench.widgets.tabs.source_annotations import source_annotation_blocks
 
 PAINT = Paint({"r": 0, "c": 1})
 
@@ -146,7 +146,7 @@ def test_what_the_function_lays_out_itself_is_drawn_in_the_colours_of_its_axes()
 
     shapes = (jax.ShapeDtypeStruct((16, 64), jnp.float32), jax.ShapeDtypeStruct((64, 32), jnp.float32))
     program = trace(layer, *shapes, dims={"x": "batch d", "w": "d f"}, name="own")
-    (block,) = own_blocks(Plan(program, "data:4 model:2", "batch:data").report(), Paint({"data": 0, "model": 1}))
+    (block,) = source_annotation_blocks(Plan(program, "data:4 model:2", "batch:data").report(), Paint({"data": 0, "model": 1}))
     assert block["title"] == "What the function itself lays out, over data:4 model:2"
     region, constraint = block["rows"]
     assert region["cells"][0]["stack"][1] == {"axes": [{"name": "model", "colour": 1}], "lead": "manual over"}
@@ -155,5 +155,5 @@ def test_what_the_function_lays_out_itself_is_drawn_in_the_colours_of_its_axes()
 
 
 def test_a_function_that_says_nothing_has_no_such_block(plan):
-    assert list(own_blocks(resharded("[r, -, -]", "[r, -, -]").report(), PAINT)) == []
-    assert len(list(own_blocks(plan.report(), PAINT))) == 1
+    assert list(source_annotation_blocks(resharded("[r, -, -]", "[r, -, -]").report(), PAINT)) == []
+    assert len(list(source_annotation_blocks(plan.report(), PAINT))) == 1

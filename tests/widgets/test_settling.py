@@ -208,12 +208,12 @@ def test_a_cell_settles_on_the_kernels_loop_from_when_it_is_seen(session, monkey
     bench = Workbench(session)
 
     async def seen():
-        bench._asked(bench, {"want": "parts"}, [])
+        bench._answer_request(bench, {"want": "parts"}, [])
         assert (known.count, bench.report.tier) == (0, "planned"), "behind what is being done"
         for _ in range(3):
             await asyncio.sleep(0)
         assert (known.count, bench.report.tier) == (1, "partitioned")
-        bench._asked(bench, {"want": "parts"}, [])  # another cell that shows it
+        bench._answer_request(bench, {"want": "parts"}, [])  # another cell that shows it
 
     without_a_loop(lambda: asyncio.run(seen()))
     assert known.count == 1
@@ -224,6 +224,6 @@ def test_a_cell_settles_on_the_kernels_loop_from_when_it_is_seen(session, monkey
 
 def test_a_cell_without_a_kernel_stays_planned(session):
     bench = Workbench(session)
-    without_a_loop(lambda: bench._asked(bench, {"want": "parts"}, []))
+    without_a_loop(lambda: bench._answer_request(bench, {"want": "parts"}, []))
     assert bench.board["standing"]["text"] == "by Shardy, in this process"
     bench.close()

@@ -15,7 +15,7 @@ from workbench.session.session import Session
 from workbench.widgets.board.figures import figures
 from workbench.widgets.glossary.glossary import GROUPS
 from workbench.widgets.pipeline.edits import ZONE
-from workbench.widgets.pipeline.start import start_of
+from workbench.widgets.pipeline.start import propose_pipeline
 
 SLOW = flat("slow", flops=1e7, memory_bandwidth=1e8, devices=2)
 
@@ -73,7 +73,7 @@ def test_no_pipeline_is_an_invitation_and_one_button_makes_a_sensible_one_and_ta
     ],
 )
 def test_a_first_pipeline_goes_where_there_is_room(program, mesh, layout, hardware, axis, stages):
-    start = start_of(Plan(program, mesh, layout, hardware=hardware))
+    start = propose_pipeline(Plan(program, mesh, layout, hardware=hardware))
     assert (start.spec.axis, start.spec.stages) == (axis, stages)
 
 

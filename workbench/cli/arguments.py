@@ -20,7 +20,7 @@ words used here:
 class FormerOption(argparse.Action):
     """An option under the name it had before: it is read, and the present name is said on standard error."""
 
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:  # noqa: ARG002 - argparse passes the parser
         print(f"{option} is called --{self.dest.replace('_', '-')} now.", file=sys.stderr)
         setattr(namespace, self.dest, values)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from workbench.analysis.compiled_report import with_compiled
 from workbench.cli import fleets
-from workbench.cli.plans import allowed, plan_of, plan_on_the_cpu, use_hardware_file
+from workbench.cli.plans import allowed_modules, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.cli.reach import reach_of
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError, WorkbenchError
@@ -49,7 +49,7 @@ def serve(options: argparse.Namespace) -> None:
     changed = any(getattr(options, name) is not None for name in CHANGES)
     file = options.plan if options.plan and not changed else None
     opened = {"file": file, "root": options.root, "open_browser": not options.no_open, "unix_socket": options.unix_socket}
-    opened["allow"] = (*allowed(options), *([options.model] if options.model and ":" in options.model else []))
+    opened["allow"] = (*allowed_modules(options), *([options.model] if options.model and ":" in options.model else []))
     opened["verify"] = not options.unix_socket  # behind a proxy nobody reads this terminal: there an error is shown on the page
     opened["tour"] = not options.plan and not options.model  # on the example, not on a plan of one's own
     with listening(options):
@@ -173,7 +173,7 @@ def diff(options: argparse.Namespace) -> None:
 
     force_cpu_backend()
     use_hardware_file(options)
-    plans = [load_plan(path, allowed(options)) for path in (options.before, options.after)]
+    plans = [load_plan(path, allowed_modules(options)) for path in (options.before, options.after)]
     if options.hardware is not None:
         plans = [plan.apply(SetHardware(parse_hardware(options.hardware))) for plan in plans]
     found = PlanDiff(*(plan.report() for plan in plans))
@@ -235,7 +235,7 @@ def models(_options: argparse.Namespace) -> None:
     from workbench.models import ALL_MODELS
     from workbench.text.report import table_text
 
-    rows = [(model.name, model.about, " ".join(_shown(*each) for each in model.arguments.items())) for model in ALL_MODELS]
+    rows = [(model.name, model.about, " ".join(_argument_text(*each) for each in model.arguments.items())) for model in ALL_MODELS]
     print(table_text(["model", "what it is~", "arguments (--argument NAME=VALUE)~"], rows))
 
 
@@ -248,6 +248,6 @@ def hardware(options: argparse.Namespace) -> None:
     print(catalogue_text(catalogue) if options.name is None else hardware_text(options.name, catalogue))
 
 
-def _shown(name: str, default: object) -> str:
+def _argument_text(name: str, default: object) -> str:
     """`layers=2`; without a value where the model decides by itself."""
     return name if default is None else f"{name}={json.dumps(default)}"

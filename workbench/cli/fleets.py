@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.cli.expecting import ShortForecast
-from workbench.cli.plans import allowed
+from workbench.cli.plans import allowed_modules
 from workbench.errors import FleetError
 from workbench.multimodel import ALL_POLICIES, FleetSchedule, policy_named
-from workbench.multimodel import simulate as simulated
+from workbench.multimodel import simulate as simulate_jobs
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.fleet_commands import AddModel, StopModel
 from workbench.multimodel.forecast import count_devices
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
     fleet = _fleet(options, **({} if options.policy is None else {"policy": options.policy}))
     progress = _ProgressPrinter(fleet)
     training = start_fleet(fleet, progress)
-    follower = Follower(Path(options.file), fleet, training, progress.say, allowed(options)) if options.follow else None
+    follower = Follower(Path(options.file), fleet, training, progress.say, allowed_modules(options)) if options.follow else None
     try:
         measured = training.wait()
     finally:
@@ -64,11 +64,11 @@ def simulate(options: argparse.Namespace) -> None:
         policy_named(options.policy)  # before anything is traced
     verify_devices(options.devices or 1)
     fleet = _fleet(options)
-    wanted = options.policy or fleet.policy
+    policy_name = options.policy or fleet.policy
     devices = count_devices(fleet)
     verify_devices(devices)
     times = measure_units(fleet, on_progress=_ProgressPrinter(fleet))
-    schedules = _schedules(times, devices, fleet, wanted)
+    schedules = _schedules(times, devices, fleet, policy_name)
     print(
         json.dumps(simulation_record(times, devices, schedules), indent=1) if options.json else simulation_text(times, devices, schedules)
     )
@@ -83,22 +83,22 @@ def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
     if options.plan or options.model:
         raise FleetError("A page shows a plan or a fleet, not both.", ["leave out the plan", "leave out `--fleet`"])
     force_cpu_backend()
-    fleet, allow = load_fleet(options.fleet, allowed(options)), allowed(options)
+    fleet, allow = load_fleet(options.fleet, allowed_modules(options)), allowed_modules(options)
     opened = {"open_browser": not options.no_open, "unix_socket": options.unix_socket, "path": options.fleet, "allow": allow}
     serve_fleet(fleet, options.port, **opened, **reach)
 
 
-def _schedules(times: FleetTimes, devices: int, fleet: Fleet, wanted: str) -> dict[str, FleetSchedule]:
-    if wanted == "exact":
+def _schedules(times: FleetTimes, devices: int, fleet: Fleet, policy_name: str) -> dict[str, FleetSchedule]:
+    if policy_name == "exact":
         from workbench.multimodel.exact import optimum, prepare_policy
 
         found = optimum(times.jobs, devices)
-        own = simulated(
+        schedule = simulate_jobs(
             times.jobs, devices, prepare_policy(policy_named(fleet.policy), times.jobs, devices), double_buffer=fleet.double_buffer
         )
-        return {fleet.policy: own, f"exact ({'proven' if found.proven else 'not proven'}, no transfers)": found.schedule}
-    policies = ALL_POLICIES if wanted == "all" else (policy_named(wanted),)
-    return {each.name: simulated(times.jobs, devices, each, double_buffer=fleet.double_buffer) for each in policies}
+        return {fleet.policy: schedule, f"exact ({'proven' if found.proven else 'not proven'}, no transfers)": found.schedule}
+    policies = ALL_POLICIES if policy_name == "all" else (policy_named(policy_name),)
+    return {each.name: simulate_jobs(times.jobs, devices, each, double_buffer=fleet.double_buffer) for each in policies}
 
 
 def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
@@ -115,7 +115,7 @@ def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
             raise FleetError(f'"{options.memory}" is no amount of memory.', ['write "2 GiB", "512 MiB" or a number of bytes'])
     if getattr(options, "folder", None):
         changes["folder"] = Path(options.folder).absolute()
-    return load_fleet(options.file, allowed(options), **changes)
+    return load_fleet(options.file, allowed_modules(options), **changes)
 
 
 class _ProgressPrinter:
@@ -135,7 +135,7 @@ class _ProgressPrinter:
                 self._stage = stage
                 self.say(f"{stage} ...")
             case SchedulePredicted():
-                self._scheduled(event)
+                self._tell_schedule(event)
             case UnitDone():
                 self._unit(event)
             case ModelFailed(model=model, done=done, message=message):
@@ -148,7 +148,7 @@ class _ProgressPrinter:
             case CommandDone(command=StopModel(model=model)):
                 self.say(f"`{model}` ends with the mini-batch it is in")
 
-    def _scheduled(self, event: SchedulePredicted) -> None:
+    def _tell_schedule(self, event: SchedulePredicted) -> None:
         self._of = len(event.predicted)
         self._lengths = {each.name: len(each.units) for each in event.times.jobs}
         before = sum(resumed >= count for resumed, count in zip(event.resumed_units, event.unit_counts, strict=True))

@@ -57,9 +57,9 @@ class Follower:
 
     def _apply(self, fleet: Fleet) -> None:
         """Other changes than of models wait for the next run."""
-        wanted = {each.name: each for each in fleet.models}
-        for name in [each for each in wanted if each not in self._names]:
-            self.training.send(add_model_command(wanted[name]))
-        for name in sorted(self._names - wanted.keys()):
+        models = {each.name: each for each in fleet.models}
+        for name in [each for each in models if each not in self._names]:
+            self.training.send(add_model_command(models[name]))
+        for name in sorted(self._names - models.keys()):
             self.training.send(StopModel(name))
-        self._names = set(wanted)
+        self._names = set(models)

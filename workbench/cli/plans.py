@@ -41,7 +41,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     if not options.plan and not options.model and not options.serves:
         options.parser.error("give a PLAN.json, or a model with --model NAME")
     if options.plan:
-        plan = load_plan(options.plan, allowed(options))
+        plan = load_plan(options.plan, allowed_modules(options))
         mesh, layout = options.mesh, options.layout
     else:
         reference = Reference(options.model or DEFAULT_MODEL, dict(_argument(text, options.parser) for text in options.argument))
@@ -50,13 +50,13 @@ def plan_of(options: argparse.Namespace) -> Plan:
     plan = plan if options.remat is None else plan.apply(SetRemat(Remat.parse(options.remat)))
     plan = plan if options.precision is None else plan.apply(SetPrecision(Precision.parse(options.precision)))
     plan = plan if mesh is None else plan.apply(SetMesh(Mesh(mesh)))
-    plan = plan if options.pipeline is None else _pipelined(plan, PipelineSpec.parse(options.pipeline))
+    plan = plan if options.pipeline is None else _set_pipeline(plan, PipelineSpec.parse(options.pipeline))
     plan = plan if layout is None else plan.apply(SetLayout(Layout(layout)))
     plan = plan if options.hardware is None else plan.apply(SetHardware(parse_hardware(options.hardware)))
     return plan if options.axis_assignment is None else plan.apply(SetAxisAssignment(parse_axis_assignment(options.axis_assignment)))
 
 
-def _pipelined(plan: Plan, spec: "PipelineSpec") -> Plan:
+def _set_pipeline(plan: Plan, spec: "PipelineSpec") -> Plan:
     """Raises `PipelineError` for one that the program cannot be cut by, blocks included: a command's own pipeline is refused at once."""
     from workbench.pipeline.stage_partition import verify_partition
     from workbench.plan.edits import SetPipeline
@@ -66,7 +66,7 @@ def _pipelined(plan: Plan, spec: "PipelineSpec") -> Plan:
     return plan
 
 
-def allowed(options: argparse.Namespace) -> tuple[str, ...]:
+def allowed_modules(options: argparse.Namespace) -> tuple[str, ...]:
     """The modules whose programs files may name: those of the command line, and those of the environment."""
     from workbench.documents import allowed_here, read_allowed
 

@@ -28,11 +28,11 @@ from workbench.visualize.memory_over_step import memory_over_step_text as memory
 from workbench.visualize.pipeline import pipeline as pipeline
 from workbench.visualize.propagation import propagation as propagation
 from workbench.visualize.propagation import propagation_text as propagation_text
+from workbench.visualize.propagation_graph import propagation_graph as propagation_graph
 from workbench.visualize.roofline import roofline as roofline
 from workbench.visualize.roofline import roofline_text as roofline_text
 from workbench.visualize.shapes import shapes as shapes
 from workbench.visualize.shapes import shapes_text as shapes_text
-from workbench.visualize.spread import spread as spread
 from workbench.visualize.step import step_time as step_time
 from workbench.visualize.step import step_time_text as step_time_text
 from workbench.visualize.timeline import timeline as timeline

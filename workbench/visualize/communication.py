@@ -11,7 +11,7 @@ from workbench.text.report import axes_text
 from workbench.text.tables import table_text
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.bars import Bar, bars_drawing, bars_text
-from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import axes_colour
 from workbench.visualize.draw.picture import Picture
 
@@ -55,7 +55,7 @@ def _title(report: Report) -> str:
     return f"{report.plan.name} on {report.mesh.description}: each device {amount}"
 
 
-def _place(report: Report, axes: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _axis_order(report: Report, axes: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """In the order of the mesh: single axes and sets by their first axis."""
     return tuple(report.mesh.names.index(base_axis(axis)) for axis in axes), axes
 
@@ -67,7 +67,7 @@ def _bars(report: Report) -> tuple[Bar, ...]:
         kinds[each.kind] = kinds.get(each.kind, 0) + each.total_sent
     return tuple(
         Bar(axes_text(axes), axes_colour(axes, report.mesh), tuple((kind, sent[axes][kind]) for kind in KINDS if kind in sent[axes]))
-        for axes in sorted(sent, key=lambda axes: _place(report, axes))
+        for axes in sorted(sent, key=lambda axes: _axis_order(report, axes))
     )
 
 
@@ -79,7 +79,7 @@ def _times(report: Report) -> tuple[_Time, ...]:
             exposed, seconds = sums.get(event.stream, (0.0, 0.0))
             sums[event.stream] = exposed + event.exposed * event.count, seconds + event.seconds * event.count
     found = [_Time(tuple(stream.split("+")), exposed, max(seconds - exposed, 0.0)) for stream, (exposed, seconds) in sums.items()]
-    return tuple(sorted(found, key=lambda each: _place(report, each.axes)))
+    return tuple(sorted(found, key=lambda each: _axis_order(report, each.axes)))
 
 
 def _seconds(seconds: float) -> str:
@@ -95,7 +95,7 @@ def _with_times(drawing: Drawing, report: Report, times: Sequence[_Time]) -> Dra
     for each in times:
         y += _HIGH + 10
         marks += _time(each, report, head, y - 14, longest)
-    return fitted(tuple(marks))
+    return fit_drawing(tuple(marks))
 
 
 def _time(time: _Time, report: Report, head: float, y: float, longest: float) -> Iterator[Mark]:

@@ -8,13 +8,13 @@ from workbench.hardware.hardware import Hardware
 from workbench.reports.placement import Placement
 from workbench.text.report import WIDTH, shape_text
 from workbench.units import format_bytes
-from workbench.visualize.draw.drawing import Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.device_location import DeviceLocation, locate_devices
+from workbench.visualize.draw.drawing import Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.geometry import DeviceShard, Grid, Projection, UnitRect, count_parts, grid, part_of, projection
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, axis_colour
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.whereabouts import Whereabouts, whereabouts
 
-Find = Callable[[int], Whereabouts]
+Find = Callable[[int], DeviceLocation]
 MOST_ROWS = 8
 _PAGE = 960  # pixels
 _WIDE, _HIGH = 64, 48  # pixels of the square that stands for the tensor
@@ -29,7 +29,7 @@ def device_grid(placement: Placement, hardware: Hardware | None = None, axis_ass
     with a lower number holds. Of a tensor of more than two split dimensions, the later ones lie nested to the right.
     With hardware, the last line of a device says which of its devices it is, and where that stands.
     """
-    find = whereabouts(placement.mesh, hardware, axis_assignment)
+    find = locate_devices(placement.mesh, hardware, axis_assignment)
     rows = grid(placement.mesh, MOST_ROWS, 3)
     head = max(text_width(rows.row_name(row or 0)) for row in rows.rows) + _GAP * bool(rows.row_axes)
     texts = [_longest(placement).index, f"{placement.mesh.size} = {placement.mesh.size}", rows.column_name(rows.width - 1)]
@@ -40,7 +40,7 @@ def device_grid(placement: Placement, hardware: Hardware | None = None, axis_ass
         Label(0, 12 + _LINE * n, line, bold=not n) for n, line in enumerate(_title(placement, devices, hardware if find else None))
     )
     marks = (*title, *_devices(placement, devices, head, cell, _LINE * (len(title) + 1), find))
-    return Picture(fitted(marks), device_grid_text(placement, hardware, axis_assignment))
+    return Picture(fit_drawing(marks), device_grid_text(placement, hardware, axis_assignment))
 
 
 def device_grid_text(placement: Placement, hardware: Hardware | None = None, axis_assignment: AxisAssignment | None = None) -> str:
@@ -48,7 +48,7 @@ def device_grid_text(placement: Placement, hardware: Hardware | None = None, axi
 
     With hardware, a table says which device of it stands at each place.
     """
-    find = whereabouts(placement.mesh, hardware, axis_assignment)
+    find = locate_devices(placement.mesh, hardware, axis_assignment)
     mesh, falling = placement.mesh, max(len(placement.mesh.axes) - 1, 1)
     rows = grid(mesh, MOST_ROWS, 3, falling)
     head = max(len(rows.row_name(row or 0)) for row in rows.rows)
@@ -128,7 +128,7 @@ def _devices(placement: Placement, devices: Grid, head: float, cell: float, top:
                 )
 
 
-def _device(placement: Placement, view: Projection, part: DeviceShard, x: float, y: float, real: Whereabouts | None) -> Iterator[Mark]:
+def _device(placement: Placement, view: Projection, part: DeviceShard, x: float, y: float, real: DeviceLocation | None) -> Iterator[Mark]:
     """Its number, the tensor with bands and the part, the index range, and which device it really is."""
     top = y + 6
     yield Label(x, y, _copy_text(part))

@@ -7,7 +7,7 @@ from workbench.multimodel import FleetSchedule, Job, ScheduledUnit, lower_bound
 from workbench.multimodel.measured import FleetMeasurement
 from workbench.text.fleet import schedules_text
 from workbench.units import format_seconds
-from workbench.visualize.draw.drawing import Drawing, Label, Mark, Polyline, Rectangle, fitted, text_width
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import AXES, NEUTRAL, WARNING
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.spans import ticks
@@ -67,7 +67,7 @@ def _drawing(title: str, parts: Sequence[_FleetPart], jobs: Sequence[Job], bound
     marks.append(Polyline(((end, first - 2), (end, top - 4)), WARNING, 1.0, dashed=True, title="lower bound on the makespan"))
     for at in ticks(longest):
         marks.append(Label(left + at * scale, top + 8, format_seconds(at) if at else "0", "middle"))
-    return fitted(tuple(marks))
+    return fit_drawing(tuple(marks))
 
 
 def _rows(part: _FleetPart, jobs: Sequence[Job], left: float, top: float, scale: float) -> Iterator[Mark]:

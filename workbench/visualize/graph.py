@@ -8,8 +8,8 @@ from workbench.reports.report import Report
 from workbench.text.tables import axes_text, dims_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.draw.collapse import Collapsed, DrawnNode, collapse
-from workbench.visualize.draw.dot import GraphLayout, PixelRect, Point, dot_text, placed
-from workbench.visualize.draw.drawing import Area, Drawing, Label, Mark, Polyline, Rectangle, fitted, text_width
+from workbench.visualize.draw.dot import GraphLayout, PixelRect, Point, dot_text, lay_out_dot
+from workbench.visualize.draw.drawing import Area, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import HEAT, NEUTRAL, TEXT, axes_colour, axis_colour
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.graph_boxes import (
@@ -18,7 +18,6 @@ from workbench.visualize.graph_boxes import (
     STRIP,
     Pill,
     cost_text,
-    cut,
     dims_of,
     heading,
     pill_width,
@@ -27,6 +26,7 @@ from workbench.visualize.graph_boxes import (
     second_line,
     send_text,
     share_text,
+    shorten_text,
     size_of,
     times_text,
     totals,
@@ -44,13 +44,13 @@ def graph(report: Report, opened: Collection[str] | None = None) -> Picture:
     In a box: its name and how often it runs, what it costs, how its result lies (dimensions in the colours of their axes), and what is
     sent within it; what is sent from one box to another stands on the way.
     """
-    seen = collapse(report.graph, opened)
-    pills = pills_of(seen)
-    text = _text(report, seen)
-    found = placed(dot_of(seen, pills)) if seen.boxes else None
+    collapsed = collapse(report.graph, opened)
+    pills = pills_of(collapsed)
+    text = _text(report, collapsed)
+    found = lay_out_dot(dot_of(collapsed, pills)) if collapsed.boxes else None
     if found is None:
-        return Picture(outline(text), text)
-    return Picture(_drawing(report, seen, pills, found), text)
+        return Picture(outline_drawing(text), text)
+    return Picture(_drawing(report, collapsed, pills, found), text)
 
 
 def graph_text(report: Report, opened: Collection[str] | None = None) -> str:
@@ -60,55 +60,57 @@ def graph_text(report: Report, opened: Collection[str] | None = None) -> str:
 
 def graph_dot(report: Report, opened: Collection[str] | None = None) -> str:
     """The same boxes in Graphviz's language, for other tools."""
-    seen = collapse(report.graph, opened)
-    return dot_of(seen, pills_of(seen))
+    collapsed = collapse(report.graph, opened)
+    return dot_of(collapsed, pills_of(collapsed))
 
 
-def _title(report: Report, seen: Collapsed) -> str:
-    kernels = sum(not node.is_input for node in seen.graph.nodes)
-    return f"{report.plan.name} on {report.mesh.description}: {kernels:,} kernels of the step in {len(seen.boxes)} boxes"
+def _title(report: Report, collapsed: Collapsed) -> str:
+    kernels = sum(not node.is_input for node in collapsed.graph.nodes)
+    return f"{report.plan.name} on {report.mesh.description}: {kernels:,} kernels of the step in {len(collapsed.boxes)} boxes"
 
 
-def _text(report: Report, seen: Collapsed) -> str:
+def _text(report: Report, collapsed: Collapsed) -> str:
     rows = []
     headings: set[str] = set()
-    for number, box in enumerate(seen.boxes):
-        for scope in _open_around(box, seen):
+    for number, box in enumerate(collapsed.boxes):
+        for scope in _open_around(box, collapsed):
             if scope not in headings:
                 headings.add(scope)
-                rows.append((f"{'  ' * scope.count('/')}− {scope_name(seen, scope)}", "", "", "", "", ""))
-        depth = len(_open_around(box, seen))
-        made = [seen.boxes[maker].label for maker, reader in seen.arrows if reader == number]
-        sends = ", ".join(f"{each.kind} {axes_text(each.axes)}" for each in totals(seen.inside(number)))
+                rows.append((f"{'  ' * scope.count('/')}− {scope_name(collapsed, scope)}", "", "", "", "", ""))
+        depth = len(_open_around(box, collapsed))
+        made = [collapsed.boxes[maker].label for maker, reader in collapsed.arrows if reader == number]
+        sends = ", ".join(f"{each.kind} {axes_text(each.axes)}" for each in totals(collapsed.sends_within(number)))
         name = f"{'  ' * depth}{'+ ' if box.can_open else ''}{box.label}"
-        reads = ", ".join(map(cut, made[:_NAMED])) + (f" and {len(made) - _NAMED} more" if len(made) > _NAMED else "")
-        rows.append((name, times_text(seen, box), share_text(seen, number), cost_text(seen, seen.costs[number]), sends, reads))
-    title = _title(report, seen)
+        reads = ", ".join(map(shorten_text, made[:_NAMED])) + (f" and {len(made) - _NAMED} more" if len(made) > _NAMED else "")
+        rows.append(
+            (name, times_text(collapsed, box), share_text(collapsed, number), cost_text(collapsed, collapsed.costs[number]), sends, reads)
+        )
+    title = _title(report, collapsed)
     return f"{title}\n\n{table_text(['scope', 'times>', 'share>', 'cost>', 'sends~', 'reads~'], rows)}" if rows else title
 
 
-def _open_around(box: DrawnNode, seen: Collapsed) -> tuple[str, ...]:
-    return tuple(scope for scope in seen.opened if box.scope == scope or box.scope.startswith(f"{scope}/"))
+def _open_around(box: DrawnNode, collapsed: Collapsed) -> tuple[str, ...]:
+    return tuple(scope for scope in collapsed.opened if box.scope == scope or box.scope.startswith(f"{scope}/"))
 
 
-def dot_of(seen: Collapsed, pills: Sequence[Pill]) -> str:
-    sizes = [(box.key, box.scope, *size_of(seen, number)) for number, box in enumerate(seen.boxes)]
-    common = [_common(seen.boxes[pill.ends[0]].scope, seen.boxes[pill.ends[1]].scope, seen.opened) for pill in pills]
+def dot_of(collapsed: Collapsed, pills: Sequence[Pill]) -> str:
+    sizes = [(box.key, box.scope, *size_of(collapsed, number)) for number, box in enumerate(collapsed.boxes)]
+    common = [_common_scope(collapsed.boxes[pill.ends[0]].scope, collapsed.boxes[pill.ends[1]].scope, collapsed.opened) for pill in pills]
     sizes += [(pill.name, scope, pill_width(pill), 18.0) for pill, scope in zip(pills, common, strict=True)]
-    scopes = [(scope, text_width(scope_name(seen, scope)) + 30) for scope in seen.opened]
+    scopes = [(scope, text_width(scope_name(collapsed, scope)) + 30) for scope in collapsed.opened]
     through = {pill.ends for pill in pills}
     arrows = [
-        (seen.boxes[maker].key, seen.boxes[reader].key, float(maker < reader))
-        for maker, reader in seen.essential_arrows
+        (collapsed.boxes[maker].key, collapsed.boxes[reader].key, float(maker < reader))
+        for maker, reader in collapsed.essential_arrows
         if (maker, reader) not in through
     ]
     for pill in pills:
-        maker, reader = (seen.boxes[end].key for end in pill.ends)
+        maker, reader = (collapsed.boxes[end].key for end in pill.ends)
         arrows += [(maker, pill.name, 3.0), (pill.name, reader, 3.0)]
     return dot_text(sizes, scopes, arrows)
 
 
-def _common(one: str, other: str, opened: Collection[str]) -> str:
+def _common_scope(one: str, other: str, opened: Collection[str]) -> str:
     """The innermost open scope around both."""
     words = []
     for mine, theirs in zip(one.split("/"), other.split("/"), strict=False):
@@ -119,28 +121,35 @@ def _common(one: str, other: str, opened: Collection[str]) -> str:
     return scope if scope in opened else ""
 
 
-def _drawing(report: Report, seen: Collapsed, pills: Sequence[Pill], found: GraphLayout) -> Drawing:
-    marks: list[Mark] = [Label(0, 12, _title(report, seen), bold=True), *_legend(seen)]
-    for scope in seen.opened:
+def _drawing(report: Report, collapsed: Collapsed, pills: Sequence[Pill], found: GraphLayout) -> Drawing:
+    marks: list[Mark] = [Label(0, 12, _title(report, collapsed), bold=True), *_legend(collapsed)]
+    for scope in collapsed.opened:
         if scope in found.scopes:
-            marks += scope_marks(scope, scope_name(seen, scope), found.scopes[scope])
-    labels = {(seen.boxes[maker].key, seen.boxes[reader].key): seen.graph.nodes[node] for (maker, reader), node in seen.arrows.items()}
+            marks += scope_marks(scope, scope_name(collapsed, scope), found.scopes[scope])
+    labels = {
+        (collapsed.boxes[maker].key, collapsed.boxes[reader].key): collapsed.graph.nodes[node]
+        for (maker, reader), node in collapsed.arrows.items()
+    }
     for tail, head, points in found.arrows:
-        marks += arrow_marks(moved(points), labels.get((tail, head)), ends=not head.startswith("send "))
-    for number, box in enumerate(seen.boxes):
+        marks += arrow_marks(shift_points(points), labels.get((tail, head)), ends=not head.startswith("send "))
+    for number, box in enumerate(collapsed.boxes):
         if (frame := found.boxes.get(box.key)) is not None:
-            marks += _node(report.mesh, seen, number, PixelRect(frame.x, frame.y + TOP, frame.width, frame.height))
+            marks += _node(report.mesh, collapsed, number, PixelRect(frame.x, frame.y + TOP, frame.width, frame.height))
     for pill in pills:
         if (frame := found.boxes.get(pill.name)) is not None:
             marks += _pill(report.mesh, pill, PixelRect(frame.x, frame.y + TOP, frame.width, frame.height))
-    return fitted(tuple(marks))
+    return fit_drawing(tuple(marks))
 
 
-def _legend(seen: Collapsed) -> Iterator[Mark]:
+def _legend(collapsed: Collapsed) -> Iterator[Mark]:
     """The colours of cost, and the signs."""
     bounds = [0.0, *LEVELS, 1.0]
     x = 0.0
-    what = f"share of {format_seconds(seen.whole)} in kernels" if seen.by_time else f"share of {format_count(seen.whole, 'FLOP')}"
+    what = (
+        f"share of {format_seconds(collapsed.total_cost)} in kernels"
+        if collapsed.by_time
+        else f"share of {format_count(collapsed.total_cost, 'FLOP')}"
+    )
     yield Label(x, 34, what)
     x += text_width(what) + 12
     for colour, low, high in zip(HEAT, bounds[:-1], bounds[1:], strict=True):
@@ -162,7 +171,7 @@ def scope_marks(scope: str, name: str, frame: PixelRect) -> Iterator[Mark]:
     yield Label(frame.x + 8, y + 15, name, bold=True)
 
 
-def moved(points: tuple[Point, ...]) -> tuple[Point, ...]:
+def shift_points(points: tuple[Point, ...]) -> tuple[Point, ...]:
     return tuple((x, y + TOP) for x, y in points)
 
 
@@ -177,33 +186,33 @@ def arrow_marks(points: tuple[Point, ...], node: GraphNode | None, *, ends: bool
         yield Area(((x, y), *wings), NEUTRAL)
 
 
-def heat(share: float) -> str:
+def heat_colour(share: float) -> str:
     """The colour of a share of the cost."""
     return HEAT[sum(share >= level for level in LEVELS)]
 
 
-def _node(mesh: Mesh, seen: Collapsed, number: int, frame: PixelRect) -> Iterator[Mark]:
-    box = seen.boxes[number]
-    is_input = seen.graph.nodes[box.members[0]].is_input
-    colour = NEUTRAL if is_input else heat(seen.costs[number] / seen.whole)
-    subject = "" if box.can_open or box.rest else seen.largest(box).path
-    opens, title = box.key if box.can_open else "", _about(seen, number)
+def _node(mesh: Mesh, collapsed: Collapsed, number: int, frame: PixelRect) -> Iterator[Mark]:
+    box = collapsed.boxes[number]
+    is_input = collapsed.graph.nodes[box.members[0]].is_input
+    colour = NEUTRAL if is_input else heat_colour(collapsed.costs[number] / collapsed.total_cost)
+    subject = "" if box.can_open or box.rest else collapsed.costliest(box).path
+    opens, title = box.key if box.can_open else "", _hover_text(collapsed, number)
     yield Rectangle(
         frame.x, frame.y, frame.width, frame.height, colour, 0.16, line=colour, title=title, subject=subject, opens=opens, round=4
     )
     yield Rectangle(frame.x, frame.y, STRIP, frame.height, fill=colour)
     x, y = frame.x + STRIP + PAD - 2, frame.y + 15
-    times = times_text(seen, box)
-    yield Label(x, y, heading(seen, number).removesuffix(times).rstrip(), bold=True)
+    times = times_text(collapsed, box)
+    yield Label(x, y, heading(collapsed, number).removesuffix(times).rstrip(), bold=True)
     if times:
         yield Label(frame.x + frame.width - PAD + 2, y, times, anchor="end")
-    if second := second_line(seen, number):
+    if second := second_line(collapsed, number):
         y += LINE
         yield Label(x, y, second)
-    if not box.rest and (dims := dims_of(seen.largest(box))):
+    if not box.rest and (dims := dims_of(collapsed.costliest(box))):
         y += LINE
         yield from dim_labels(mesh, dims, x, y)
-    for each in totals(seen.inside(number)):
+    for each in totals(collapsed.sends_within(number)):
         y += LINE
         yield Label(x, y, send_text(each), colour=axes_colour(each.axes, mesh), bold=True)
 
@@ -214,16 +223,20 @@ def dim_labels(mesh: Mesh, dims: list[tuple[str, tuple[str, ...]]], x: float, y:
         x += text_width(f"{name} ")
 
 
-def _about(seen: Collapsed, number: int) -> str:
+def _hover_text(collapsed: Collapsed, number: int) -> str:
     """What the pointer shows over a box."""
-    box = seen.boxes[number]
-    node = seen.largest(box)
+    box = collapsed.boxes[number]
+    node = collapsed.costliest(box)
     words = [box.key if not box.rest else f"{box.rest} boxes of {box.scope or 'the step'}"]
     if not node.is_input:
         kernels = len(box.members)
-        words.append(f"{kernels} kernel{'s' * (kernels > 1)}, {second_line(seen, number)} of {cost_text(seen, seen.whole)}")
+        words.append(
+            f"{kernels} kernel{'s' * (kernels > 1)}, {second_line(collapsed, number)} of {cost_text(collapsed, collapsed.total_cost)}"
+        )
     words.append(f"{'the dearest makes' if box.can_open else 'makes'} {node.dtype}[{dims_text(node.dims, node.shape)}] on {node.sharding}")
-    words += [f"{each.kind} over {axes_text(each.axes)}, ×{each.count}, {_send_cost(each)}" for each in totals(seen.inside(number))]
+    words += [
+        f"{each.kind} over {axes_text(each.axes)}, ×{each.count}, {_send_cost(each)}" for each in totals(collapsed.sends_within(number))
+    ]
     return " · ".join(filter(None, (*words, "" if box.can_open else node.source)))
 
 
@@ -244,7 +257,7 @@ def _pill(mesh: Mesh, pill: Pill, frame: PixelRect) -> Iterator[Mark]:
     yield Label(frame.x + frame.width / 2, frame.y + 13, send_text(send), anchor="middle", colour=colour, bold=True)
 
 
-def outline(text: str) -> Drawing:
+def outline_drawing(text: str) -> Drawing:
     """Where there is no Graphviz: the rows of the twin."""
     lines = [*text.splitlines(), "", 'To see it drawn: pip install "sharding-workbench[app]", or install Graphviz.']
-    return fitted(tuple(Label(0, 12 + 14 * number, line, bold=not number) for number, line in enumerate(lines) if line))
+    return fit_drawing(tuple(Label(0, 12 + 14 * number, line, bold=not number) for number, line in enumerate(lines) if line))

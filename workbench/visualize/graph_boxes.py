@@ -24,29 +24,29 @@ class Pill:
     sends: tuple[GraphSend, ...]
 
 
-def scope_name(seen: Collapsed, scope: str) -> str:
+def scope_name(collapsed: Collapsed, scope: str) -> str:
     """`mlp`, or `* ×96` for as many layers."""
     word = scope.rpartition("/")[2]
-    return f"{word} ×{seen.alike(scope)}" if "*" in word else word
+    return f"{word} ×{collapsed.count_alike(scope)}" if "*" in word else word
 
 
-def times_text(seen: Collapsed, box: DrawnNode) -> str:
+def times_text(collapsed: Collapsed, box: DrawnNode) -> str:
     """How often the kernels of a box run, if all run as often; of a scope, how many are alike."""
     if "*" in box.label and box.can_open:
-        return f"×{seen.alike(box.key)}"
-    counts = {seen.graph.nodes[member].count for member in box.members}
+        return f"×{collapsed.count_alike(box.key)}"
+    counts = {collapsed.graph.nodes[member].count for member in box.members}
     return f"×{next(iter(counts))}" if len(counts) == 1 and counts != {1} else ""
 
 
-def share_text(seen: Collapsed, number: int) -> str:
-    share = seen.costs[number] / seen.whole
-    return "" if seen.graph.nodes[seen.boxes[number].members[0]].is_input else f"{share:.0%}" if share >= 0.01 else "<1%"
+def share_text(collapsed: Collapsed, number: int) -> str:
+    share = collapsed.costs[number] / collapsed.total_cost
+    return "" if collapsed.graph.nodes[collapsed.boxes[number].members[0]].is_input else f"{share:.0%}" if share >= 0.01 else "<1%"
 
 
-def cost_text(seen: Collapsed, cost: float) -> str:
+def cost_text(collapsed: Collapsed, cost: float) -> str:
     if not cost:
         return ""
-    return format_seconds(cost) if seen.by_time else format_count(cost, "FLOP")
+    return format_seconds(cost) if collapsed.by_time else format_count(cost, "FLOP")
 
 
 def totals(sends: Sequence[GraphSend]) -> list[GraphSend]:
@@ -71,17 +71,22 @@ def totals(sends: Sequence[GraphSend]) -> list[GraphSend]:
     return sorted(found, key=lambda each: -each.sent)
 
 
-def pills_of(seen: Collapsed) -> tuple[Pill, ...]:
+def pills_of(collapsed: Collapsed) -> tuple[Pill, ...]:
     return tuple(
         Pill(f"send {ends[0]} {ends[1]} {each.kind} {axes_text(each.axes)}", ends, (each,))
-        for ends, sends in seen.sends.items()
+        for ends, sends in collapsed.sends.items()
         if ends[0] != ends[1]
         for each in totals(sends)
     )
 
 
-def size_of(seen: Collapsed, number: int) -> tuple[float, float]:
-    lines = [heading(seen, number), second_line(seen, number), _dims_line(seen, number), *map(send_text, totals(seen.inside(number)))]
+def size_of(collapsed: Collapsed, number: int) -> tuple[float, float]:
+    lines = [
+        heading(collapsed, number),
+        second_line(collapsed, number),
+        _dims_line(collapsed, number),
+        *map(send_text, totals(collapsed.sends_within(number))),
+    ]
     width = max(text_width(line) for line in lines) + 2 * PAD + STRIP
     return min(max(width, _LEAST), _WIDEST), LINE * sum(bool(line) for line in lines) + 8.0
 
@@ -90,22 +95,22 @@ def pill_width(pill: Pill) -> float:
     return text_width(send_text(pill.sends[0])) + 2 * PAD
 
 
-def heading(seen: Collapsed, number: int) -> str:
-    box = seen.boxes[number]
-    times = times_text(seen, box)
-    return f"{'+ ' if box.can_open else ''}{cut(box.label)}{' ' if times else ''}{times}"
+def heading(collapsed: Collapsed, number: int) -> str:
+    box = collapsed.boxes[number]
+    times = times_text(collapsed, box)
+    return f"{'+ ' if box.can_open else ''}{shorten_text(box.label)}{' ' if times else ''}{times}"
 
 
-def cut(text: str, most: int = _LONG) -> str:
+def shorten_text(text: str, most: int = _LONG) -> str:
     return text if len(text) <= most else "…" + text[1 - most :]
 
 
-def second_line(seen: Collapsed, number: int) -> str:
-    return "  ".join(filter(None, (share_text(seen, number), cost_text(seen, seen.costs[number]))))
+def second_line(collapsed: Collapsed, number: int) -> str:
+    return "  ".join(filter(None, (share_text(collapsed, number), cost_text(collapsed, collapsed.costs[number]))))
 
 
-def _dims_line(seen: Collapsed, number: int) -> str:
-    return " ".join(name for name, _ in dims_of(seen.largest(seen.boxes[number]))) if not seen.boxes[number].rest else ""
+def _dims_line(collapsed: Collapsed, number: int) -> str:
+    return " ".join(name for name, _ in dims_of(collapsed.costliest(collapsed.boxes[number]))) if not collapsed.boxes[number].rest else ""
 
 
 def dims_of(node: GraphNode, sharding: Sharding | None = None) -> list[tuple[str, tuple[str, ...]]]:

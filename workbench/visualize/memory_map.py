@@ -9,10 +9,10 @@ from workbench.reports.memory import Alive
 from workbench.reports.report import Report
 from workbench.text.tables import table_text, tail_text
 from workbench.units import format_bytes
-from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, ON_ROLES, ROLES, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.treemap import Tile, squarified
+from workbench.visualize.draw.treemap import Tile, squarify
 
 MOST_TILES = 48
 _WIDE, _HIGH, _LINE, _CAPTION = 800, 300, 16, 16  # pixels
@@ -64,18 +64,20 @@ def _cells(report: Report, place: int | None) -> tuple[_Cell, ...]:
         if (path := alike if len(group) > 1 else group[0].path)
     ]
     cells.sort(key=lambda each: -each.bytes)
-    kept, rest = cells[:MOST_TILES], cells[MOST_TILES:]
+    shown_cells, rest = cells[:MOST_TILES], cells[MOST_TILES:]
     for role in Role:
         if small := [each for each in rest if each.role is role]:
-            kept.append(_Cell(role, f"{len(small)} smaller", sum(each.bytes for each in small), sum(each.count for each in small), ""))
-    return tuple(sorted(kept, key=lambda each: (tuple(Role).index(each.role), not each.subject, -each.bytes)))
+            shown_cells.append(
+                _Cell(role, f"{len(small)} smaller", sum(each.bytes for each in small), sum(each.count for each in small), "")
+            )
+    return tuple(sorted(shown_cells, key=lambda each: (tuple(Role).index(each.role), not each.subject, -each.bytes)))
 
 
 def _text(title: str, cells: Sequence[_Cell]) -> str:
     total = sum(each.bytes for each in cells) or 1
     ranked = sorted(cells, key=lambda each: -each.bytes)
     rows = [
-        (format_bytes(each.bytes), f"{each.bytes / total:.0%}", each.role.value, _counted(each, tail_text(each.path, 64)))
+        (format_bytes(each.bytes), f"{each.bytes / total:.0%}", each.role.value, _with_count(each, tail_text(each.path, 64)))
         for each in ranked[:_LISTED]
     ]
     if not rows:
@@ -85,7 +87,7 @@ def _text(title: str, cells: Sequence[_Cell]) -> str:
     return f"{title}\n\n{table_text(['held>', 'share>', 'role', 'what'], rows)}{more}"
 
 
-def _counted(cell: _Cell, text: str) -> str:
+def _with_count(cell: _Cell, text: str) -> str:
     return f"{text} ×{cell.count}" if cell.count > 1 else text
 
 
@@ -95,11 +97,11 @@ def _drawing(report: Report, title: str, cells: Sequence[_Cell]) -> Drawing:
     roles = [(role, group) for role, group in roles if group]
     roles.sort(key=lambda entry: -sum(each.bytes for each in entry[1]))
     held = sum(each.bytes for _, group in roles for each in group)
-    fields = squarified([sum(each.bytes for each in group) for _, group in roles], Tile(0, 24, _WIDE, _HIGH))
+    fields = squarify([sum(each.bytes for each in group) for _, group in roles], Tile(0, 24, _WIDE, _HIGH))
     for (role, group), field in zip(roles, fields, strict=True):
         marks += _field(role, group, field, held)
-    marks += _room(report, held, 24 + _HIGH + 12)
-    return fitted(tuple(marks))
+    marks += _capacity_marks(report, held, 24 + _HIGH + 12)
+    return fit_drawing(tuple(marks))
 
 
 def _field(role: Role, group: Sequence[_Cell], field: Tile, held: int) -> Iterator[Mark]:
@@ -111,29 +113,29 @@ def _field(role: Role, group: Sequence[_Cell], field: Tile, held: int) -> Iterat
         most = int(field.width / text_width("x"))
         yield Label(field.x + 1, field.y + 12, text if len(text) <= most else f"{text[: most - 1]}…", bold=True)
     inner = Tile(field.x, field.y + caption, field.width, field.height - caption)
-    for cell, tile in zip(group, squarified([each.bytes for each in group], inner), strict=True):
+    for cell, tile in zip(group, squarify([each.bytes for each in group], inner), strict=True):
         yield from _tile(role, cell, tile, held)
 
 
 def _tile(role: Role, cell: _Cell, tile: Tile, held: int) -> Iterator[Mark]:
     place = tuple(Role).index(role)
-    title = f"{_counted(cell, cell.path)}: {role}, {cell.bytes:,} bytes ({format_bytes(cell.bytes)}), {cell.bytes / held:.1%}"
+    title = f"{_with_count(cell, cell.path)}: {role}, {cell.bytes:,} bytes ({format_bytes(cell.bytes)}), {cell.bytes / held:.1%}"
     width, height = max(tile.width - 1, 0.5), max(tile.height - 1, 0.5)
     yield Rectangle(tile.x, tile.y, width, height, fill=ROLES[place], title=title, subject=cell.subject)
     size = format_bytes(cell.bytes)
     if height > 16 and width > 40:
-        yield Label(tile.x + 5, tile.y + 14, _clipped(_counted(cell, cell.path), width - 8), colour=ON_ROLES[place], bold=True)
+        yield Label(tile.x + 5, tile.y + 14, _clip_text(_with_count(cell, cell.path), width - 8), colour=ON_ROLES[place], bold=True)
         if height > 32 and text_width(size) < width - 8:
             yield Label(tile.x + 5, tile.y + 28, size, colour=ON_ROLES[place])
 
 
-def _clipped(text: str, width: float) -> str:
+def _clip_text(text: str, width: float) -> str:
     """The end of a text, as much as there is room for."""
     most = int(width / text_width("x"))
     return text if len(text) <= most else tail_text(text, most) if most > 3 else ""
 
 
-def _room(report: Report, held: int, y: float) -> Iterator[Mark]:
+def _capacity_marks(report: Report, held: int, y: float) -> Iterator[Mark]:
     """How much of the device's memory that is."""
     capacity = report.memory.capacity
     if not capacity:

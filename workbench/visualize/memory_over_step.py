@@ -10,17 +10,17 @@ from workbench.reports.compiled import Compiled
 from workbench.reports.report import Report
 from workbench.text.tables import table_text, tail_text
 from workbench.units import format_bytes
-from workbench.visualize.draw.drawing import Area, Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.drawing import Area, Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import AXES, NEUTRAL, ROLES, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.stack import Column, columns, outlines
+from workbench.visualize.draw.stack import Column, outlines, reduce_columns
 
 LISTED = 8  # of what is alive at the peak
 _LENGTH, _HEIGHT, _LINE = 740, 150, 16  # pixels
 _COLUMNS, _MOMENTS, _CHARACTERS = 370, 50, 64  # at most, in the drawing, under the pointer, and in its twin
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _NEAR = 0.4  # of the device's memory: from there on it is shown how far it still is
-_PLACES = {"grad/": "backward", "optimizer/": "optimizer"}  # how the paths of a phase begin
+_PHASE_PREFIXES = {"grad/": "backward", "optimizer/": "optimizer"}  # how the paths of a phase begin
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ def _charts(report: Report, compiled: Compiled | None) -> tuple[_Chart, ...]:
     alive = tuple((each.bytes, f"{tail_text(each.path, 60)}{f' ×{each.count}' * (each.count > 1)}, {each.role}") for each in report.alive)
     charts = [_Chart("predicted", series, tuple(zip(*(counts for _, counts in held), strict=True)), curve.paths, alive)]
     if compiled is not None and compiled.alive:
-        charts.append(_compiled(compiled))
+        charts.append(_compiled_chart(compiled))
     return tuple(chart for chart in charts if chart.values)
 
 
-def _compiled(compiled: Compiled) -> _Chart:
+def _compiled_chart(compiled: Compiled) -> _Chart:
     """Arguments and results stay; the compiler's temporaries come and go."""
     stays = compiled.memory.held
     values = tuple((stays, count) for _, count in compiled.alive)
@@ -85,7 +85,7 @@ def _title(report: Report) -> str:
     return f"{report.plan.name} on {report.mesh.description}: what one device holds over the step, {peak} at the peak"
 
 
-def _room(report: Report, charts: Sequence[_Chart]) -> int:
+def _shown_capacity(report: Report, charts: Sequence[_Chart]) -> int:
     """Bytes of the device's memory, if what is held comes near; else 0."""
     room = report.memory.capacity
     return room if max(chart.most for chart in charts) > _NEAR * room else 0
@@ -94,22 +94,28 @@ def _room(report: Report, charts: Sequence[_Chart]) -> int:
 def _text(report: Report, charts: Sequence[_Chart], listed: int) -> str:
     sections = [_title(report)]
     for chart in charts:
-        shown = columns(chart.values, _CHARACTERS)
+        shown = reduce_columns(chart.values, _CHARACTERS)
         rows = [
-            (name, "".join(_LEVELS[ceil(8 * column[number] / (chart.most or 1))] for _, column in shown).rstrip(), _high(chart, number))
+            (
+                name,
+                "".join(_LEVELS[ceil(8 * column[number] / (chart.most or 1))] for _, column in shown).rstrip(),
+                _peak_text(chart, number),
+            )
             for number, (name, _) in enumerate(chart.series)
         ]
         total = "".join(_LEVELS[ceil(8 * sum(column) / (chart.most or 1))] for _, column in shown).rstrip()
         rows.append(("together", total, format_bytes(chart.most)))
         sections.append(f"{_headline(chart)}\n\n{table_text(['', 'over the step', 'at most>'], rows)}")
         if alive := chart.alive[:listed]:
-            sections.append(table_text(["alive there>", ""], [(format_bytes(count), what) for count, what in alive]) + _more(chart, listed))
-    if room := _room(report, charts):
+            sections.append(
+                table_text(["alive there>", ""], [(format_bytes(count), what) for count, what in alive]) + _rest_text(chart, listed)
+            )
+    if room := _shown_capacity(report, charts):
         sections.append(f"One device has {format_bytes(room)}.")
     return "\n\n".join(sections)
 
 
-def _high(chart: _Chart, number: int) -> str:
+def _peak_text(chart: _Chart, number: int) -> str:
     return format_bytes(max(column[number] for column in chart.values))
 
 
@@ -118,7 +124,7 @@ def _headline(chart: _Chart) -> str:
     return f"{chart.title}: {format_bytes(chart.most)} alive at the peak" + (f", at {path}" if path else "")
 
 
-def _more(chart: _Chart, listed: int) -> str:
+def _rest_text(chart: _Chart, listed: int) -> str:
     rest = chart.alive[listed:]
     return f"\n  and {len(rest)} more, {format_bytes(sum(count for count, _ in rest))}" if rest else ""
 
@@ -126,8 +132,8 @@ def _more(chart: _Chart, listed: int) -> str:
 def _drawing(report: Report, charts: Sequence[_Chart], listed: int, chosen: int | None) -> Drawing:
     marks: list[Mark] = [Label(0, 12, _title(report), bold=True)]
     if not charts:
-        return fitted(tuple(marks))
-    room = _room(report, charts)
+        return fit_drawing(tuple(marks))
+    room = _shown_capacity(report, charts)
     top = max(room, *(chart.most for chart in charts)) or 1
     head = text_width("1023 MiB") + 8
     y = 26.0
@@ -137,15 +143,15 @@ def _drawing(report: Report, charts: Sequence[_Chart], listed: int, chosen: int 
         y += _LINE + _HEIGHT + 2 * _LINE + 12
         marks += _alive(chart, head, y, listed)
         y += _LINE * (min(len(chart.alive), listed) + 1) if listed and chart.alive else 6
-    return fitted(tuple(marks))
+    return fit_drawing(tuple(marks))
 
 
 def _chart(chart: _Chart, head: float, top: float, scale: float, room: int) -> Iterator[Mark]:
-    shown = columns(chart.values, _COLUMNS)
+    shown = reduce_columns(chart.values, _COLUMNS)
     ground = top + _HEIGHT
     yield Label(head, top - 5, _headline(chart), bold=True)
     for number, (line, (name, colour)) in enumerate(zip(outlines([each for _, each in shown], _LENGTH, scale), chart.series, strict=True)):
-        yield Area(tuple((head + x, ground - height) for x, height in line), colour, title=f"{name}: at most {_high(chart, number)}")
+        yield Area(tuple((head + x, ground - height) for x, height in line), colour, title=f"{name}: at most {_peak_text(chart, number)}")
     yield Rectangle(head, ground, _LENGTH, 1, fill=NEUTRAL)
     yield from _height(chart.most, head, ground, scale, TEXT)
     if room:
@@ -160,7 +166,7 @@ def _chart(chart: _Chart, head: float, top: float, scale: float, room: int) -> I
 
 def _moments(chart: _Chart, head: float, top: float, chosen: int | None, *, opens: bool) -> Iterator[Mark]:
     """Over each stretch of the chart, unseen, what is held at its highest moment; and a line at the one that was chosen."""
-    shown = columns(chart.values, _MOMENTS)
+    shown = reduce_columns(chart.values, _MOMENTS)
     width = _LENGTH / len(shown)
     for number, (place, column) in enumerate(shown):
         parts = ", ".join(f"{name} {format_bytes(count)}" for (name, _), count in zip(chart.series, column, strict=True) if count)
@@ -183,16 +189,16 @@ def _height(count: int, head: float, ground: float, scale: float, colour: str) -
 def _phases(chart: _Chart, head: float, ground: float, peak: float) -> Iterator[Mark]:
     """Where the backward pass and the optimizer begin, as far as there is room beside the peak's mark."""
     yield Label(head, ground + 15, "start of the step")
-    taken = [(head, head + text_width("start of the step")), (peak - 18, peak + 18)]
-    for beginning, name in _PLACES.items():
+    label_spans = [(head, head + text_width("start of the step")), (peak - 18, peak + 18)]
+    for beginning, name in _PHASE_PREFIXES.items():
         place = next((number for number, path in enumerate(chart.paths) if path.startswith(beginning)), None)
         if place is None:
             continue
         x = head + _LENGTH * place / len(chart.values)
-        if all(x > right + 6 or x + text_width(name) < left - 6 for left, right in taken):
+        if all(x > right + 6 or x + text_width(name) < left - 6 for left, right in label_spans):
             yield Rectangle(x, ground, 1, 5, fill=NEUTRAL)
             yield Label(x, ground + 15, name)
-            taken.append((x, x + text_width(name)))
+            label_spans.append((x, x + text_width(name)))
 
 
 def _legend(chart: _Chart, x: float, y: float) -> Iterator[Mark]:
@@ -207,4 +213,4 @@ def _alive(chart: _Chart, head: float, y: float, listed: int) -> Iterator[Mark]:
         yield Label(head - 6, y + _LINE * number, format_bytes(count), anchor="end")
         yield Label(head, y + _LINE * number, what)
     if listed and len(chart.alive) > listed:
-        yield Label(head, y + _LINE * listed, _more(chart, listed).strip())
+        yield Label(head, y + _LINE * listed, _rest_text(chart, listed).strip())

@@ -8,13 +8,13 @@ from workbench.reports.measurement import TaskTime, bubble_of
 from workbench.reports.simulated import Moment, SimulatedPipeline
 from workbench.text.pipeline import gantt_text
 from workbench.units import format_bytes, format_seconds
-from workbench.visualize.draw.drawing import Area, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.drawing import Area, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, TASKS
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.spans import ticks
 
 _LENGTH, _HIGH, _GAP, _TALL = 760, 20, 4, 34  # pixels
-_AGAIN = 0.55  # how strongly what is computed again is shown
+_RECOMPUTE_ALPHA = 0.55  # how strongly what is computed again is shown
 _WORDS = {
     "forward": "forward",
     "backward": "backward",
@@ -48,20 +48,20 @@ def pipeline(step: SimulatedPipeline, tasks: Sequence[TaskTime] = (), *, memory:
     devices = len(step.devices)
     head = text_width(f"device {devices}") + 8
     title = f"simulated: {format_seconds(step.seconds)}, {step.bubble:.0%} idle"
-    y = _part(marks, title, _simulated(step), devices, step.seconds, head, 0)
+    y = _draw_part(marks, title, _simulated_boxes(step), devices, step.seconds, head, 0)
     if memory:
         y = _memory(marks, step, head, y)
     text = gantt_text(step)
     if tasks:
         lasted = max(task.end for task in tasks)
         caption = f"measured: {format_seconds(lasted)}, {bubble_of(tasks):.0%} idle"
-        y = _part(marks, caption, _measured(tasks, devices), devices, lasted, head, y)
+        y = _draw_part(marks, caption, _measured_boxes(tasks, devices), devices, lasted, head, y)
         text += f"\n\n{caption}"
-    marks += _key({box.kind for box in _simulated(step)}, again=any(span.recompute for span in step.spans), head=head, y=y)
-    return Picture(fitted(tuple(marks)), text)
+    marks += _key({box.kind for box in _simulated_boxes(step)}, again=any(span.recompute for span in step.spans), head=head, y=y)
+    return Picture(fit_drawing(tuple(marks)), text)
 
 
-def _simulated(step: SimulatedPipeline) -> list[_Box]:
+def _simulated_boxes(step: SimulatedPipeline) -> list[_Box]:
     devices = len(step.devices)
     found = [_box(span.task, devices, span.device, span.start, span.end, span.recompute) for span in step.spans]
     for device in range(devices):
@@ -70,7 +70,7 @@ def _simulated(step: SimulatedPipeline) -> list[_Box]:
     return found
 
 
-def _measured(tasks: Sequence[TaskTime], devices: int) -> list[_Box]:
+def _measured_boxes(tasks: Sequence[TaskTime], devices: int) -> list[_Box]:
     return [
         _Box(task.device, "update", "", "update", task.start, task.end)
         if task.kind == "update"
@@ -84,7 +84,7 @@ def _box(task: Task, devices: int, device: int, start: float, end: float, again:
     return _Box(device, task.kind.value, task.label(devices)[1:], about, start, end, again)
 
 
-def _part(marks: list[Mark], title: str, boxes: Sequence[_Box], devices: int, seconds: float, head: float, y: float) -> float:
+def _draw_part(marks: list[Mark], title: str, boxes: Sequence[_Box], devices: int, seconds: float, head: float, y: float) -> float:
     """One chart, its title at `y`; returns where the next thing goes."""
     marks.append(Label(head, y + 12, title, bold=True))
     scale, y = _LENGTH / (seconds or 1.0), y + 20
@@ -92,19 +92,26 @@ def _part(marks: list[Mark], title: str, boxes: Sequence[_Box], devices: int, se
         marks.append(Label(0, y + device * (_HIGH + _GAP) + 14, f"device {device}"))
         marks.append(Rectangle(head, y + device * (_HIGH + _GAP) + _HIGH, _LENGTH, 1, fill=NEUTRAL, alpha=0.35))
     for box in boxes:
-        marks += _drawn(box, head, y + box.device * (_HIGH + _GAP), scale)
+        marks += _draw_box(box, head, y + box.device * (_HIGH + _GAP), scale)
     y += devices * (_HIGH + _GAP)
     return _scale(marks, seconds, head, y)
 
 
-def _drawn(box: _Box, head: float, y: float, scale: float) -> Iterator[Mark]:
+def _draw_box(box: _Box, head: float, y: float, scale: float) -> Iterator[Mark]:
     fill, ink = TASKS[_KINDS.index(box.kind)]
     left, wide = head + box.start * scale, max((box.end - box.start) * scale, 0.5)
     about = f"{box.about}: {format_seconds(box.end - box.start)}"
     again = min(box.again * scale, wide)
     if again:
         yield Rectangle(
-            left, y, again, _HIGH, fill=fill, alpha=_AGAIN, hatched=True, title=f"{about}, of it {format_seconds(box.again)} again"
+            left,
+            y,
+            again,
+            _HIGH,
+            fill=fill,
+            alpha=_RECOMPUTE_ALPHA,
+            hatched=True,
+            title=f"{about}, of it {format_seconds(box.again)} again",
         )
     # A pixel of the ground between two boxes tells them apart.
     yield Rectangle(left + again, y, max(wide - again - 0.7, 0.5), _HIGH, fill=fill, title=about)
@@ -154,5 +161,5 @@ def _key(kinds: set[str], *, again: bool, head: float, y: float) -> Iterator[Mar
             yield Label(x + 14, y + 11, _WORDS[kind])
             x += text_width(_WORDS[kind]) + 30
     if again:
-        yield Rectangle(x, y + 2, 10, 10, fill=TASKS[1][0], alpha=_AGAIN, hatched=True)
+        yield Rectangle(x, y + 2, 10, 10, fill=TASKS[1][0], alpha=_RECOMPUTE_ALPHA, hatched=True)
         yield Label(x + 14, y + 11, "computed again")

@@ -11,7 +11,7 @@ from workbench.reports.propagation import ACROSS, BACKWARD, FORWARD, Propagation
 from workbench.reports.report import Report
 from workbench.text.propagation import counted, value_name
 from workbench.text.tables import table_text
-from workbench.visualize.draw.drawing import Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.drawing import Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import TEXT, axes_colour
 from workbench.visualize.draw.picture import Picture
 
@@ -38,7 +38,7 @@ def propagation(report: Report) -> Picture:
     values that they reach.
     """
     rows, heads = _rows(report.propagation), _heads(report.propagation)
-    return Picture(fitted(tuple(_marks(_title(report), rows, heads, report.mesh))), propagation_text(report))
+    return Picture(fit_drawing(tuple(_marks(_title(report), rows, heads, report.mesh))), propagation_text(report))
 
 
 def propagation_text(report: Report) -> str:
@@ -83,10 +83,10 @@ def _marks(title: str, rows: Sequence[_ValueRow], heads: Sequence[str], mesh: Me
         yield Label(left + _PAD, 2 * _LINE, name, bold=True)
         left += width + 2 * _PAD + _GAP
     for place, row in enumerate(rows):
-        yield from _drawn(row, (3 + place) * _LINE, head, widths, mesh)
+        yield from _draw_row(row, (3 + place) * _LINE, head, widths, mesh)
 
 
-def _drawn(row: _ValueRow, y: float, head: float, widths: Sequence[float], mesh: Mesh) -> Iterator[Mark]:
+def _draw_row(row: _ValueRow, y: float, head: float, widths: Sequence[float], mesh: Mesh) -> Iterator[Mark]:
     yield Label(0, y, row.name)
     left = head
     for step, width in enumerate(widths):

@@ -13,14 +13,14 @@ from workbench.reports.kernel import Kernel
 from workbench.reports.report import Report
 from workbench.text.tables import table_text, tail_text
 from workbench.units import format_bytes, format_count, format_seconds
-from workbench.visualize.draw.drawing import Disc, Drawing, Label, Mark, Polyline, Rectangle, fitted, text_width
+from workbench.visualize.draw.drawing import Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, STEP, TEXT
 from workbench.visualize.draw.picture import Picture
 
-SHOWN = 50  # kernels, the longest ones
-NAMED = 6
-THIN = 0.01  # FLOP a byte below which a kernel only moves
-LEAST = 0.0005  # of the time of all kernels
+MOST_SHOWN = 50  # kernels, the longest ones
+MOST_NAMED = 6
+LEAST_INTENSITY = 0.01  # FLOP a byte below which a kernel only moves
+LEAST_SHARE = 0.0005  # of the time of all kernels
 _WIDE, _HIGH, _HEAD, _TOP = 620, 300, 92, 40  # pixels
 _LARGEST, _SMALLEST = 17.0, 2.5  # radii
 _COLOURS = {"products": STEP[0], "elementwise": STEP[4], "memory": STEP[1], "launch": STEP[2]}
@@ -60,21 +60,21 @@ class _Scale:
 
 def roofline(report: Report) -> Picture:
     """A disc for each kernel, as large as the time it takes in a step, in the colour of what bounds it; the largest are named."""
-    title, shown = _title(report), _shown(report)
+    title, shown = _title(report), _longest_kernels(report)
     chip = report.plan.hardware.chip if report.plan.hardware else None
     if chip is None or not shown:
-        return Picture(fitted((Label(0, 12, title, bold=True),)), title)
+        return Picture(fit_drawing((Label(0, 12, title, bold=True),)), title)
     return Picture(_drawing(title, chip, shown, report.kernel_costs), roofline_text(report))
 
 
 def roofline_text(report: Report) -> str:
     """The ceilings, then the longest kernels with what they reach of theirs."""
-    chip, shown = report.plan.hardware.chip if report.plan.hardware else None, _shown(report)
+    chip, shown = report.plan.hardware.chip if report.plan.hardware else None, _longest_kernels(report)
     if chip is None or not shown:
         return _title(report)
     ceilings = [(each.name, f"{format_count(each.rate, 'FLOP/s')}") for each in _ceilings(chip, shown)]
     ceilings.append(("memory", format_count(chip.memory_bandwidth, "B/s")))
-    whole = _whole(report)
+    whole = _kernel_seconds(report)
     rows = [
         (
             tail_text(each.path, 44),
@@ -100,17 +100,17 @@ def _title(report: Report) -> str:
     )
 
 
-def _shown(report: Report) -> tuple[Kernel, ...]:
+def _longest_kernels(report: Report) -> tuple[Kernel, ...]:
     """The longest, without what takes no time worth a look."""
-    least = LEAST * _whole(report)
-    return tuple(each for each in report.kernel_costs if each.bytes and each.total_seconds >= least)[:SHOWN]
+    least = LEAST_SHARE * _kernel_seconds(report)
+    return tuple(each for each in report.kernel_costs if each.bytes and each.total_seconds >= least)[:MOST_SHOWN]
 
 
-def _whole(report: Report) -> float:
-    return _seconds(report.kernel_costs)
+def _kernel_seconds(report: Report) -> float:
+    return _sum_seconds(report.kernel_costs)
 
 
-def _seconds(kernels: Sequence[Kernel]) -> float:
+def _sum_seconds(kernels: Sequence[Kernel]) -> float:
     return sum(each.total_seconds for each in kernels) or 1.0
 
 
@@ -126,10 +126,10 @@ def _ceilings(chip: Chip, shown: Sequence[Kernel]) -> tuple[_Ceiling, ...]:
 
 
 def _drawing(title: str, chip: Chip, shown: Sequence[Kernel], kernels: Sequence[Kernel]) -> Drawing:
-    ceilings, whole = _ceilings(chip, shown), _seconds(kernels)
+    ceilings, whole = _ceilings(chip, shown), _sum_seconds(kernels)
     top = max((each.rate for each in ceilings), default=chip.peak("float32"))
     ridge = top / chip.memory_bandwidth
-    worked = [each for each in shown if each.intensity >= THIN]
+    worked = [each for each in shown if each.intensity >= LEAST_INTENSITY]
     lowest = min((each.intensity for each in worked), default=0.1)
     highest = max([ridge * 10, *(each.intensity for each in worked)])
     across = _Scale(math.floor(math.log10(lowest) * 2) / 2, math.log10(highest) + 0.2, _HEAD, _WIDE)
@@ -140,14 +140,14 @@ def _drawing(title: str, chip: Chip, shown: Sequence[Kernel], kernels: Sequence[
     marks += _roofs(chip, ceilings, across, up)
     placed = [(each, across(each.intensity), up(each.rate), _radius(each, whole)) for each in worked]
     for each, x, y, radius in sorted(placed, key=lambda entry: -entry[3]):
-        marks.append(Disc(x, y, radius, _COLOURS[each.bound], 0.62, _about(each, whole), each.path))
+        marks.append(Disc(x, y, radius, _COLOURS[each.bound], 0.62, _hover_text(each, whole), each.path))
     marks += _names(placed, whole)
     marks += _legend(kernels, whole)
-    if idle := [each for each in shown if each.intensity < THIN]:
+    if idle := [each for each in shown if each.intensity < LEAST_INTENSITY]:
         share = sum(each.total_seconds for each in idle) / whole
         text = f"not in it: {share:.0%} of the time, in kernels that only move bytes"
-        marks.append(Label(_HEAD, _TOP + _HIGH + 62 + 16 * min(len(worked), NAMED), text))
-    return fitted(tuple(marks))
+        marks.append(Label(_HEAD, _TOP + _HIGH + 62 + 16 * min(len(worked), MOST_NAMED), text))
+    return fit_drawing(tuple(marks))
 
 
 def _radius(each: Kernel, whole: float) -> float:
@@ -155,7 +155,7 @@ def _radius(each: Kernel, whole: float) -> float:
     return max(_LARGEST * math.sqrt(min(each.total_seconds / whole * 5, 1.0)), _SMALLEST)
 
 
-def _about(each: Kernel, whole: float) -> str:
+def _hover_text(each: Kernel, whole: float) -> str:
     times = f"×{each.count:,}, " if each.count > 1 else ""
     return (
         f"{each.path}: {times}{format_seconds(each.total_seconds)} a step, {each.total_seconds / whole:.1%} of all kernels · "
@@ -203,13 +203,13 @@ def _roofs(chip: Chip, ceilings: Sequence[_Ceiling], across: _Scale, up: _Scale)
 
 def _names(placed: Sequence[tuple[Kernel, float, float, float]], whole: float) -> Iterator[Mark]:
     """The largest discs have numbers, and their names stand below, with their share of the time."""
-    taken: list[tuple[float, float]] = []
+    spots: list[tuple[float, float]] = []
     y = _TOP + _HIGH + 56
-    for number, (each, x, top, _) in enumerate(sorted(placed, key=lambda entry: -entry[0].total_seconds)[:NAMED], start=1):
+    for number, (each, x, top, _) in enumerate(sorted(placed, key=lambda entry: -entry[0].total_seconds)[:MOST_NAMED], start=1):
         spot = (x, top + 4)
-        while any(abs(spot[0] - a) < 10 and abs(spot[1] - b) < 11 for a, b in taken):
+        while any(abs(spot[0] - a) < 10 and abs(spot[1] - b) < 11 for a, b in spots):
             spot = spot[0] + 11, spot[1]
-        taken.append(spot)
+        spots.append(spot)
         yield Label(*spot, f"{number}", anchor="middle", colour=TEXT, bold=True)
         share = f"{each.total_seconds / whole:.0%}"
         yield Label(_HEAD - 22, y, f"{number}", anchor="end", bold=True)

@@ -11,7 +11,7 @@ from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.text.tables import dims_text, grouped, shape_text, table_text, tail_text
 from workbench.units import format_bytes
-from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import ROLES, TEXT, axis_colour
 from workbench.visualize.draw.picture import Picture
 
@@ -104,7 +104,7 @@ def _drawing(report: Report, rows: Sequence[_ArgumentRow]) -> Drawing:
     marks: list[Mark] = [Label(0, 12, _title(report, rows), bold=True)]
     shown = rows[:MOST]
     if not shown:
-        return fitted(tuple(marks))
+        return fit_drawing(tuple(marks))
     dims = [text_width(dims_text(each.first.tensor.dims, each.first.tensor.shape)) for each in shown]
     locals_ = [text_width(shape_text(each.first.local_shape)) for each in shown]
     starts = [0.0, max(text_width(_name(each)) for each in shown) + 16]
@@ -117,7 +117,7 @@ def _drawing(report: Report, rows: Sequence[_ArgumentRow]) -> Drawing:
         marks += _row(report, each, starts, 34.0 + _LINE * (number + 1), most)
     if more := _more(rows):
         marks.append(Label(0, 34.0 + _LINE * (len(shown) + 1), more.strip()))
-    return fitted(tuple(marks))
+    return fit_drawing(tuple(marks))
 
 
 def _row(report: Report, row: _ArgumentRow, starts: Sequence[float], y: float, most: int) -> Iterator[Mark]:

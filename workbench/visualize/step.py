@@ -8,8 +8,8 @@ from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 from workbench.text.tables import table_text
 from workbench.units import format_seconds
-from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.draw.geometry import stacked
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.geometry import stack_bars
 from workbench.visualize.draw.palette import NEUTRAL, STEP
 from workbench.visualize.draw.picture import Picture
 
@@ -54,7 +54,7 @@ def step_time_text(report: Report, comparison: Comparison | None = None) -> str:
 
 
 def _bars(report: Report, comparison: Comparison | None) -> tuple[_Bar, ...]:
-    bars = [_predicted(report.step_time)] if report.step_time else []
+    bars = [_predicted_bar(report.step_time)] if report.step_time else []
     if comparison is not None and comparison.compiled is not None and (seconds := comparison.compiled.compute_seconds):
         compiled = comparison.compiled
         bars.append(_Bar("compiled", (_BarPart("kernels", seconds, STEP[0], f"by the compiler's own estimate for {compiled.target}"),)))
@@ -65,7 +65,7 @@ def _bars(report: Report, comparison: Comparison | None) -> tuple[_Bar, ...]:
     return tuple(bars)
 
 
-def _predicted(step: StepTime) -> _Bar:
+def _predicted_bar(step: StepTime) -> _Bar:
     parts = (
         _BarPart("compute-bound", step.arithmetic, STEP[0], "in kernels whose arithmetic takes longer than their memory traffic"),
         _BarPart("memory-bound", step.memory, STEP[1], "in kernels whose memory traffic takes longer than their arithmetic"),
@@ -109,12 +109,12 @@ def _drawing(title: str, bars: Sequence[_Bar]) -> Drawing:
     for bar in bars:
         marks += _bar(bar, head, y, longest)
         y += _HIGH + 4 + 14 * bool(bar.beside) + _LINE * (len(bar.parts) > 1) + 14
-    return fitted(tuple(marks))
+    return fit_drawing(tuple(marks))
 
 
 def _bar(bar: _Bar, head: float, y: float, longest: float) -> Iterator[Mark]:
     yield Label(0, y + 17, bar.name, bold=True)
-    spans = stacked([part.seconds for part in bar.parts], longest, _LENGTH)
+    spans = stack_bars([part.seconds for part in bar.parts], longest, _LENGTH)
     for (start, stop), part in zip(spans, bar.parts, strict=True):
         title = f"{part.name} {format_seconds(part.seconds)}, {part.seconds / (bar.seconds or 1):.0%}: {part.why}"
         yield Rectangle(head + start, y, max(stop - start - 1, 1), _HIGH, fill=part.colour, title=title)

@@ -10,10 +10,10 @@ from workbench.reports.report import Report
 from workbench.reports.timeline import COMPUTE
 from workbench.text.tables import table_text
 from workbench.units import format_seconds
-from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, axes_colour
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.spans import DrawnSpan, MergedSpan, blocks, rows_of, shares, ticks, unrolled
+from workbench.visualize.draw.spans import DrawnSpan, MergedSpan, merge_spans, rows_of, shares, ticks, unroll_loops
 
 _LENGTH, _CHARACTERS = 760, 64  # of the longer timeline: pixels, and characters
 _HIGH, _GAP, _LINE = 18, 6, 16  # pixels
@@ -24,7 +24,7 @@ _PRODUCTS = {"dot", "stablehlo.dot_general", "stablehlo.convolution"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Half:
+class _TimelinePart:
     """One half of the picture: what it is, how long it took, and what ran."""
 
     title: str
@@ -47,7 +47,7 @@ def timeline_text(report: Report, trace: Trace | None = None) -> str:
     return _text(report, _parts(report, trace))
 
 
-def _text(report: Report, parts: Sequence[_Half]) -> str:
+def _text(report: Report, parts: Sequence[_TimelinePart]) -> str:
     longest = max((part.seconds for part in parts), default=0.0)
     sections = [_title(report, parts)]
     for part in parts:
@@ -57,7 +57,7 @@ def _text(report: Report, parts: Sequence[_Half]) -> str:
     return "\n\n".join(sections)
 
 
-def _parts(report: Report, trace: Trace | None) -> tuple[_Half, ...]:
+def _parts(report: Report, trace: Trace | None) -> tuple[_TimelinePart, ...]:
     found = []
     if (predicted := report.timeline) is not None:
         events = predicted.events
@@ -66,21 +66,21 @@ def _parts(report: Report, trace: Trace | None) -> tuple[_Half, ...]:
             for each in events
         }
         spans = tuple(
-            DrawnSpan(each.stream, each.start, each.seconds, *styles[each.kind, each.path, each.stream]) for each in unrolled(events)
+            DrawnSpan(each.stream, each.start, each.seconds, *styles[each.kind, each.path, each.stream]) for each in unroll_loops(events)
         )
         found.append(_part("predicted", predicted.seconds, spans, report.mesh))
     if trace is not None and trace.events:
         device = trace.events[0].device
-        own = [each for part in _measured(trace, device) for each in part]
-        found.append(_part(f"measured, device {device}", trace.seconds, tuple(own), report.mesh))
+        measured = [each for part in _measured_spans(trace, device) for each in part]
+        found.append(_part(f"measured, device {device}", trace.seconds, tuple(measured), report.mesh))
     return tuple(found)
 
 
-def _part(title: str, seconds: float, spans: tuple[DrawnSpan, ...], mesh: Mesh) -> _Half:
-    return _Half(f"{title}: {format_seconds(seconds)}", seconds, spans, rows_of(spans, mesh.names))
+def _part(title: str, seconds: float, spans: tuple[DrawnSpan, ...], mesh: Mesh) -> _TimelinePart:
+    return _TimelinePart(f"{title}: {format_seconds(seconds)}", seconds, spans, rows_of(spans, mesh.names))
 
 
-def _measured(trace: Trace, device: int) -> Iterator[tuple[DrawnSpan, ...]]:
+def _measured_spans(trace: Trace, device: int) -> Iterator[tuple[DrawnSpan, ...]]:
     """A collective in two: the waiting, and what it takes once the last device has arrived."""
     unwaited = {each.name: each.unwaited for each in trace.collectives}
     for each in trace.of_device(device):
@@ -108,21 +108,21 @@ def _name(*words: str) -> str:
     return " · ".join(filter(None, words))
 
 
-def _title(report: Report, parts: Sequence[_Half]) -> str:
+def _title(report: Report, parts: Sequence[_TimelinePart]) -> str:
     what = " and ".join(part.title.partition(":")[0] for part in parts) or "neither measured nor predicted, as the plan names no hardware"
     return f"{report.plan.name} on {report.mesh.description}: one step of one device, {what}"
 
 
-def _busy(part: _Half, row: str) -> float:
+def _busy(part: _TimelinePart, row: str) -> float:
     return sum(span.seconds for span in part.spans if span.row == row)
 
 
-def _bar(part: _Half, row: str, cells: int) -> str:
+def _bar(part: _TimelinePart, row: str, cells: int) -> str:
     found = shares([span for span in part.spans if span.row == row], part.seconds, cells)
     return "".join(_SHADES[min(round(share * 4 + 0.3), 4)] for share in found).rstrip() or "·"
 
 
-def _drawing(title: str, parts: Sequence[_Half], mesh: Mesh) -> Drawing:
+def _drawing(title: str, parts: Sequence[_TimelinePart], mesh: Mesh) -> Drawing:
     head = max((text_width(row) for part in parts for row in part.rows), default=0) + 12
     longest = max((part.seconds for part in parts), default=0.0)
     marks: list[Mark] = [Label(0, 12, title, bold=True)]
@@ -136,20 +136,20 @@ def _drawing(title: str, parts: Sequence[_Half], mesh: Mesh) -> Drawing:
         y += _LINE + _GAP
     if parts:
         marks += [*_scale(longest, head, y - _LINE), Label(head, y + _LINE + _GAP, _KEY)]
-    return fitted(tuple(marks))
+    return fit_drawing(tuple(marks))
 
 
-def _row(part: _Half, row: str, head: float, y: float, longest: float, mesh: Mesh) -> Iterator[Mark]:
+def _row(part: _TimelinePart, row: str, head: float, y: float, longest: float, mesh: Mesh) -> Iterator[Mark]:
     axes = tuple(row.split("+"))
     colour = axes_colour(axes, mesh) if {*map(base_axis, axes)} <= {*mesh.names} else NEUTRAL
     yield Label(0, y + 13, row, colour=colour, bold=True)
     yield Rectangle(head, y + _HIGH, _LENGTH * part.seconds / (longest or 1), 1, fill=NEUTRAL, alpha=_WAITING)
-    for block in blocks((span for span in part.spans if span.row == row), longest, _LENGTH):
+    for block in merge_spans((span for span in part.spans if span.row == row), longest, _LENGTH):
         wide = max(block.right - block.left, 1)
-        yield Rectangle(head + block.left, y, wide, _HIGH, fill=colour, alpha=block.longest.weight, title=_about(block))
+        yield Rectangle(head + block.left, y, wide, _HIGH, fill=colour, alpha=block.longest.weight, title=_hover_text(block))
 
 
-def _about(block: MergedSpan) -> str:
+def _hover_text(block: MergedSpan) -> str:
     """`3 in 120 µs, the longest 80.0 µs: dot · mlp/up/dot_general · gpt.py:181`."""
     one = f"{format_seconds(block.longest.seconds)}: {block.longest.name}"
     return one if block.count == 1 else f"{block.count} in {format_seconds(block.seconds)}, the longest {one}"

@@ -25,7 +25,7 @@ class BoardCell(anywidget.AnyWidget):  # type: ignore[misc]
     def __init__(self, theme: str, *, tour: bool = False, when_shown: Callable[[], None] = lambda: None) -> None:
         super().__init__(theme=theme, tour=tour)
         self._watched, self._when_shown = False, when_shown
-        self.on_msg(self._asked)
+        self.on_msg(self._answer_request)
 
     def _picture(self) -> str:
         """The board as static HTML."""
@@ -36,7 +36,7 @@ class BoardCell(anywidget.AnyWidget):  # type: ignore[misc]
         if self._watched:
             self.send({"parts": {part: state}})
 
-    def _asked(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
+    def _answer_request(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
         """A cell that shows the board asks for its parts, and the first on a page for the module, which notebooks do not save."""
         if (want := content.get("want")) in ("module", "parts"):
             self._watched = True

@@ -82,11 +82,11 @@ def _hang_up(server: Any) -> None:
 
 def _remove_socket(path: Path) -> None:
     with suppress(OSError):
-        if stat.S_ISSOCK(path.stat().st_mode) and not _answers(path):
+        if stat.S_ISSOCK(path.stat().st_mode) and not _is_listening(path):
             path.unlink()
 
 
-def _answers(path: Path) -> bool:
+def _is_listening(path: Path) -> bool:
     """Whether another server listens there by now."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(FAREWELL)

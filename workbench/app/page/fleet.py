@@ -29,24 +29,24 @@ class FleetComponent(BoardComponent):
     def __init__(self, view: FleetView, document: Document | None = None, **options: Any) -> None:
         super().__init__(**_texts(view), **options)
         self._view, self._defer = view, on_document(document) if document else at_once
-        self._owed: set[Part] = set()
-        self._owing = threading.Lock()
+        self._pending: set[Part] = set()
+        self._pending_lock = threading.Lock()
         self.leave = view.watch(self._hear)
         self.param.update(**_texts(view))  # if they changed meanwhile
         self.param.watch(lambda event: view.answer(event.new), "gesture")
 
     def _hear(self, part: Part, _state: dict[str, Any]) -> None:
         """From whichever thread. A busy document may call back late and out of order: it shows what is the case by then."""
-        with self._owing:
-            waits = bool(self._owed)
-            self._owed.add(part)
+        with self._pending_lock:
+            waits = bool(self._pending)
+            self._pending.add(part)
         if not waits:
             self._defer(self._show)
 
     def _show(self) -> None:
-        with self._owing:
-            owed, self._owed = self._owed, set()
-        self.param.update(**{part: part_text(self._view.parts[part]) for part in owed})
+        with self._pending_lock:
+            pending, self._pending = self._pending, set()
+        self.param.update(**{part: part_text(self._view.parts[part]) for part in pending})
 
 
 def _texts(view: FleetView) -> dict[str, str]:

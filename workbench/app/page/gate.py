@@ -24,7 +24,7 @@ from tornado.routing import Rule
 from tornado.web import Application, OutputTransform, RequestHandler
 
 from workbench.app.page.guard import DeniedRequest, Hosts, judge_request, security_headers
-from workbench.app.page.writes import mend_writes
+from workbench.app.page.writes import patch_writes
 
 # The page, its websocket, the files of Bokeh and of Panel, and the picture in the browser's tab. Gone are Panel's `/components/`, which
 # imports the module that an address names, `/autoload.js`, which hands out sessions to be shown elsewhere, `/metadata`, and Panel's
@@ -42,26 +42,28 @@ class HealthHandler(RequestHandler):
 Pages = dict[str, Callable[[], pn.Template]]
 
 
-def guarded_server(page: Pages, place: dict[str, Any], allowed: Hosts | None, **options: Any) -> Any:
+def guarded_server(page: Pages, listen_options: dict[str, Any], allowed: Hosts | None, **options: Any) -> Any:
     """A server of a page that answers requests which `judge_request` passes; it is not started. Without `allowed` hosts it is behind a
     proxy."""
-    mend_writes()
-    server = get_server(page, start=False, extra_patterns=[(r"/liveness", HealthHandler)], **options, **place)
+    patch_writes()
+    server = get_server(page, start=False, extra_patterns=[(r"/liveness", HealthHandler)], **options, **listen_options)
     guard_server(server, allowed)
     return server
 
 
-def serve_in_thread(page: Pages, place: dict[str, Any], allowed: Hosts | None, **options: Any) -> StoppableThread:
+def serve_in_thread(page: Pages, listen_options: dict[str, Any], allowed: Hosts | None, **options: Any) -> StoppableThread:
     """Serve as `pn.serve(threaded=True)` does: `stop()` of what it returns ends it."""
     loop = IOLoop(make_current=False)
-    thread = StoppableThread(io_loop=loop, owns_loop=True, target=_run, args=(page, place, allowed), kwargs={**options, "loop": loop})
+    thread = StoppableThread(
+        io_loop=loop, owns_loop=True, target=_serve, args=(page, listen_options, allowed), kwargs={**options, "loop": loop}
+    )
     thread.start()
     return thread
 
 
-def _run(page: Pages, place: dict[str, Any], allowed: Hosts | None, **options: Any) -> Any:
+def _serve(page: Pages, listen_options: dict[str, Any], allowed: Hosts | None, **options: Any) -> Any:
     """Until the loop is stopped."""
-    server = guarded_server(page, place, allowed, **options)
+    server = guarded_server(page, listen_options, allowed, **options)
     server.start()
     server.io_loop.start()
     return server
@@ -72,7 +74,7 @@ def guard_server(server: Any, allowed: Hosts | None) -> None:
     application, framed = server._tornado, allowed is None  # noqa: SLF001 - Bokeh has no other way to either
     application._websocket_origins = {"*"}  # noqa: SLF001 - the gate judges them, IPv6 among them, which Bokeh cannot
     keep_routes(application, (*HANDLERS, HealthHandler, RootHandler) if framed else (*HANDLERS, HealthHandler))
-    application.add_transform(partial(_SaidWithEachAnswer, framed=framed))  # it is called, once per request
+    application.add_transform(partial(_SecurityHeaderTransform, framed=framed))  # it is called, once per request
     server._http.request_callback = Gate(application, allowed)  # noqa: SLF001
 
 
@@ -86,7 +88,7 @@ def _leads_to(rule: Rule, handlers: tuple[type[RequestHandler], ...]) -> bool:
     return rule.target in handlers
 
 
-class _SaidWithEachAnswer(OutputTransform):
+class _SecurityHeaderTransform(OutputTransform):
     """Adds the security headers, and takes away the server's name and version."""
 
     def __init__(self, _request: HTTPServerRequest, *, framed: bool) -> None:
@@ -96,11 +98,11 @@ class _SaidWithEachAnswer(OutputTransform):
         self, status_code: int, headers: HTTPHeaders, chunk: bytes, _finishing: bool
     ) -> tuple[int, HTTPHeaders, bytes]:
         page = chunk.decode("utf-8", "replace") if "html" in headers.get("Content-Type", "") else ""
-        _say(headers, page, framed=self._framed)
+        _set_security_headers(headers, page, framed=self._framed)
         return status_code, headers, chunk
 
 
-def _say(headers: HTTPHeaders, page: str, *, framed: bool) -> None:
+def _set_security_headers(headers: HTTPHeaders, page: str, *, framed: bool) -> None:
     headers.pop("Server", None)
     for name, value in security_headers(page, framed=framed).items():
         headers[name] = value
@@ -116,13 +118,13 @@ class Gate(HTTPServerConnectionDelegate):
         stream = getattr(request_conn, "stream", None)
         if stream is not None:
             stream.set_nodelay(True)  # an answer is several small frames: none waits until the one before it is acknowledged
-        return _Judged(self._allowed, lambda: self._application.start_request(server_conn, request_conn), request_conn)
+        return _JudgedRequest(self._allowed, lambda: self._application.start_request(server_conn, request_conn), request_conn)
 
     def on_close(self, server_conn: object) -> None:
         self._application.on_close(server_conn)
 
 
-class _Judged(HTTPMessageDelegate):
+class _JudgedRequest(HTTPMessageDelegate):
     """One request. `begin` tells the application of it."""
 
     def __init__(self, allowed: Hosts | None, begin: Callable[[], HTTPMessageDelegate], connection: HTTPConnection) -> None:
@@ -155,6 +157,6 @@ class _Judged(HTTPMessageDelegate):
 def _answer(connection: HTTPConnection, refusal: DeniedRequest, *, framed: bool) -> None:
     body = f"{refusal.text}\n".encode()
     headers = HTTPHeaders({"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))})
-    _say(headers, "", framed=framed)
+    _set_security_headers(headers, "", framed=framed)
     connection.write_headers(ResponseStartLine("", refusal.status, HTTPStatus(refusal.status).phrase), headers, body)
     connection.finish()

@@ -46,7 +46,7 @@ def judge_request(method: str, headers: Mapping[str, str], path: str, allowed: H
     """Why a request is not answered, or None. Without `allowed` hosts whoever can connect vouches for them, as at a socket."""
     if method not in METHODS:
         return NO_METHOD
-    if allowed is not None and not _goes_by(headers.get("Host", ""), allowed):
+    if allowed is not None and not _is_allowed_host(headers.get("Host", ""), allowed):
         return UNKNOWN_HOST
     origin = headers.get("Origin")
     if allowed is not None and origin is not None and _host_of(origin) not in allowed:
@@ -56,7 +56,7 @@ def judge_request(method: str, headers: Mapping[str, str], path: str, allowed: H
     return None if _is_own_or_followed_link(headers) else OTHER_SITE
 
 
-def _goes_by(host: str, allowed: Hosts) -> bool:
+def _is_allowed_host(host: str, allowed: Hosts) -> bool:
     """A browser leaves out the port that its scheme has by default."""
     host = host.lower()
     return host in allowed or any(f"{host}:{port}" in allowed for port in set(DEFAULT_PORTS.values()))
@@ -69,10 +69,10 @@ def _host_of(origin: str) -> str:
         port = parts.port or DEFAULT_PORTS[parts.scheme]
     except (ValueError, KeyError):
         return ""
-    return _joined(parts.hostname or "", port)
+    return _host_text(parts.hostname or "", port)
 
 
-def _joined(name: str, port: int) -> str:
+def _host_text(name: str, port: int) -> str:
     return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
 
 
@@ -85,8 +85,8 @@ def _is_own_or_followed_link(headers: Mapping[str, str]) -> bool:
 
 def allowed_hosts(address: str, port: int, origins: tuple[str, ...]) -> Hosts:
     """By which names a server at an address goes. Raises `WorkbenchError` for what is no origin."""
-    own = (address.lower(), "localhost", "127.0.0.1", "::1")
-    return frozenset(_joined(name, port) for name in own).union(*(parse_origin(each) for each in origins))
+    local_names = (address.lower(), "localhost", "127.0.0.1", "::1")
+    return frozenset(_host_text(name, port) for name in local_names).union(*(parse_origin(each) for each in origins))
 
 
 def verify_origins(origins: tuple[str, ...]) -> None:
@@ -108,16 +108,16 @@ def parse_origin(text: str) -> Hosts:
         parts = urlsplit(written if "://" in written else f"//{written}")
         name, port = parts.hostname, parts.port
     except ValueError:
-        raise _no_origin(text) from None
+        raise _origin_error(text) from None
     extra = parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None
     unknown = parts.scheme not in ("", *DEFAULT_PORTS)
     if not name or extra or unknown or port == 0 or any(each in name for each in "*, \\%"):
-        raise _no_origin(text)
+        raise _origin_error(text)
     ports = {port} if port else {DEFAULT_PORTS[parts.scheme]} if parts.scheme else set(DEFAULT_PORTS.values())
-    return frozenset(_joined(name, each) for each in ports)
+    return frozenset(_host_text(name, each) for each in ports)
 
 
-def _no_origin(text: str) -> WorkbenchError:
+def _origin_error(text: str) -> WorkbenchError:
     return WorkbenchError(
         f"{text[:200]!r} is no origin: an origin is the host and port under which people reach the page.",
         ["write `plans.example.org:5006`, or `https://plans.example.org`", "name each one: there are no wildcards"],

@@ -24,7 +24,7 @@ class RestoredSession(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class BoardHistory:
     """Where a board is kept: in `folder`, as `board_id`. It begins as `source` was left, if that is kept there.
 
     `allow` are modules and functions whose programs its plans may name (`documents.read_allowed`).
@@ -40,7 +40,7 @@ class Keeping:
         problem = ""
         if self.source and find_journal(self.folder, self.source):
             try:
-                return self._take_up(make)
+                return self._resume(make)
             except WorkbenchError as error:
                 problem = str(error)
         elif self.source and self.source != self.board_id:
@@ -50,7 +50,7 @@ class Keeping:
         session = Session(make())
         return RestoredSession(session, Journal.begin(self.folder, self.board_id, session), problem)
 
-    def _take_up(self, make: Callable[[], Plan]) -> RestoredSession:
+    def _resume(self, make: Callable[[], Plan]) -> RestoredSession:
         parse = partial(parse_plan, name="The history of this board", allow=self.allow, known=_program(make))
         if self.source == self.board_id:
             resumed = Journal.resume(self.folder, self.board_id, parse)

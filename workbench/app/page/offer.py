@@ -13,13 +13,13 @@ _LONGEST = 60  # characters of a name or an edit
 _SPANS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
 
 
-def asked_boards(message: Mapping[str, Any]) -> list[str]:
+def parse_board_ids(message: Mapping[str, Any]) -> list[str]:
     """The ids of a `boards` message of the bridge, as far as they are ids."""
     ids = message.get("ids")
     return [each for each in ids[:MOST_REMEMBERED] if isinstance(each, str) and is_board_id(each)] if isinstance(ids, list) else []
 
 
-def offer(entries: Iterable[JournalEntry], now: float | None = None) -> dict[str, Any] | None:
+def offer_boards(entries: Iterable[JournalEntry], now: float | None = None) -> dict[str, Any] | None:
     """A notice of the bridge that offers boards, the last changed first; `None` without any. A choice leads to the board's address."""
     newest = sorted(entries, key=lambda entry: entry.last_changed, reverse=True)[:MOST_OFFERED]
     if not newest:
@@ -40,18 +40,18 @@ def _label(entry: JournalEntry, now: float) -> str:
     >>> _label(JournalEntry("a-board", "gpt", 3, "d_ff → model", 1000.0), 1130.0)
     'gpt · 3 plans · last d_ff → model · 2 minutes ago'
     """
-    last = f" · last {_short(entry.edit)}" if entry.edit else ""
+    last = f" · last {_shorten(entry.edit)}" if entry.edit else ""
     plans = f"{entry.plans} plan{'s' * (entry.plans != 1)}"
-    return f"{_short(entry.name)} · {plans}{last} · {_ago(now - entry.last_changed)}"
+    return f"{_shorten(entry.name)} · {plans}{last} · {_ago_text(now - entry.last_changed)}"
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def _ago(seconds: float) -> str:
+def _ago_text(seconds: float) -> str:
     """
-    >>> _ago(5), _ago(60), _ago(2 * 86_400)
+    >>> _ago_text(5), _ago_text(60), _ago_text(2 * 86_400)
     ('just now', '1 minute ago', '2 days ago')
     """
     name, count = next(((name, int(seconds // span)) for name, span in _SPANS if seconds >= span), ("", 0))
@@ -65,13 +65,13 @@ class Unsaved:
     """
 
     def __init__(self, plan: Plan, tell: Callable[[bool], None]) -> None:
-        self._kept, self._tell = plan, tell
+        self._saved_plan, self._tell = plan, tell
 
-    def moved(self, plan: Plan) -> None:
+    def note_change(self, plan: Plan) -> None:
         """For `Host.changed`."""
-        self._tell(plan != self._kept)
+        self._tell(plan != self._saved_plan)
 
-    def kept(self, plan: Plan) -> None:
+    def note_kept(self, plan: Plan) -> None:
         """For `Host.downloaded`."""
-        self._kept = plan
+        self._saved_plan = plan
         self._tell(False)

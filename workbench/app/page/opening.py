@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workbench.app.page.keeping import Keeping
+from workbench.app.page.keeping import BoardHistory
 from workbench.app.page.plan_file import PlanFile, file_under
-from workbench.app.page.visit import FileVisit, Hosted, LabVisit, Settling, Visit
+from workbench.app.page.visit import FileVisit, LabVisit, Settling, Visit, VisitContext
 from workbench.app.page.window import VisitorWindow
 from workbench.app.runners.worker_runner import RUN_LIMIT
 from workbench.documents import parse_link
@@ -20,7 +20,7 @@ from workbench.widgets.run.runner import Runner
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServeOptions:
     """What the pages show: `make` a plan to begin with, or `file`, or with `?file=` any plan file under `root`.
 
     A board's run or compilation may take `time_limit` seconds. `allow` are modules whose programs the plan files may name; links may not.
@@ -44,12 +44,12 @@ def _with_functions(plan: Plan, retrace: Any, list_removed: Any) -> Plan:
 
 
 def open_visit(
-    served: Served,
-    asked: Mapping[str, str],
+    served: ServeOptions,
+    query: Mapping[str, str],
     window: VisitorWindow,
     runner: Runner | None,
     defer: Defer,
-    keeping: Keeping | None = None,
+    keeping: BoardHistory | None = None,
     settling: Settling | None = None,
 ) -> Visit:
     """The visit that an address asks for, its history kept as `keeping` says, its figures settled as `settling` says.
@@ -57,40 +57,40 @@ def open_visit(
     Whatever fails becomes a text on the page: one that raises would show a spinner for ever.
     """
     try:
-        return _visit(served, asked, Hosted(window, runner, defer, keeping, settling))
+        return _make_visit(served, query, VisitContext(window, runner, defer, keeping, settling))
     except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
-        failed = Visit(Hosted(window, runner, defer))
-        failed.show_failure(error, by_link="plan" in asked)
+        failed = Visit(VisitContext(window, runner, defer))
+        failed.show_failure(error, by_link="plan" in query)
         return failed
 
 
-def _visit(served: Served, asked: Mapping[str, str], hosted: Hosted) -> Visit:
-    if asked.get("host") == "jupyterlab":
-        return LabVisit(served.make, hosted._replace(keeping=None), served.allow)
-    file = file_asked_for(served, asked)
-    if file and "plan" not in asked:
-        return FileVisit(PlanFile(file, served.allow), hosted, Host(link=address_of, allow=served.allow))
-    visit = Visit(hosted)
-    tour = served.tour and not {"plan", "board"} & asked.keys()
-    visit.show(lambda: _first_plan(served, asked), Host(link=address_of, allow=served.allow), tour=tour)
+def _make_visit(served: ServeOptions, query: Mapping[str, str], context: VisitContext) -> Visit:
+    if query.get("host") == "jupyterlab":
+        return LabVisit(served.make, context._replace(keeping=None), served.allow)
+    file = file_asked_for(served, query)
+    if file and "plan" not in query:
+        return FileVisit(PlanFile(file, served.allow), context, Host(link=address_of, allow=served.allow))
+    visit = Visit(context)
+    tour = served.tour and not {"plan", "board"} & query.keys()
+    visit.show(lambda: _first_plan(served, query), Host(link=address_of, allow=served.allow), tour=tour)
     return visit
 
 
-def _first_plan(served: Served, asked: Mapping[str, str]) -> Plan:
+def _first_plan(served: ServeOptions, query: Mapping[str, str]) -> Plan:
     """The plan to begin with, or the one that the address holds."""
-    return parse_link(asked["plan"], known=served.make()) if "plan" in asked else served.make()
+    return parse_link(query["plan"], known=served.make()) if "plan" in query else served.make()
 
 
-def file_asked_for(served: Served, asked: Mapping[str, str]) -> Path | None:
+def file_asked_for(served: ServeOptions, query: Mapping[str, str]) -> Path | None:
     """The plan file that the address asks for, else the one that is served. Raises `DocumentError` where files are not served."""
-    if "file" not in asked:
+    if "file" not in query:
         return served.file
     if served.root:
-        return file_under(served.root, asked["file"])
-    if served.file and served.file.name == asked["file"]:
+        return file_under(served.root, query["file"])
+    if served.file and served.file.name == query["file"]:
         return served.file
     raise DocumentError(
-        f"The address asks for the file `{asked['file'][:200]}`, and this server opens no folder of plan files.",
+        f"The address asks for the file `{query['file'][:200]}`, and this server opens no folder of plan files.",
         ["start it with `--root FOLDER`", "leave `?file=` out of the address"],
     )
 

@@ -51,8 +51,8 @@ class PlanFile:
 
     def _verify_unchanged(self) -> None:
         """Raises `DocumentError` for a text that this visitor has not seen."""
-        there = _content(self.path)
-        if self._looked and there not in (None, self._seen):
+        content = _content(self.path)
+        if self._looked and content not in (None, self._seen):
             self._remember()
             raise DocumentError(
                 f"`{self.name}` was changed by somebody else since you opened or saved it, so your plan was not written over theirs.",
@@ -61,7 +61,7 @@ class PlanFile:
 
     def changed_by_others(self) -> bool:
         """Whether the file holds something this visitor has not seen; each change is told once."""
-        if not self._touched():
+        if not self._is_touched():
             return False
         before = self._seen
         self._remember()
@@ -71,7 +71,7 @@ class PlanFile:
         """Whether the file holds this very plan, as far as this visitor knows; however a hand may have spaced it."""
         return self._plan == plan
 
-    def _touched(self) -> bool:
+    def _is_touched(self) -> bool:
         return _stamp(self.path) != self._stamp
 
     def _remember(self) -> None:

@@ -12,7 +12,7 @@ from tornado.ioloop import IOLoop
 from workbench.app.page.bridge import Bridge
 from workbench.app.page.component import BoardComponent
 from workbench.app.page.window import Target
-from workbench.app.page.writes import tell_from_now_on
+from workbench.app.page.writes import mark_connected
 from workbench.widgets.board.board import at_once
 
 
@@ -28,11 +28,11 @@ class Screen:
         self._bridge = Bridge(width=0, height=0, margin=0)
         self._bridge.param.watch(lambda event: self._receive(event.new), "heard")
         self._board: BoardComponent | None = None
-        self._place = pn.Column(sizing_mode="stretch_width", margin=0)
-        self.root = pn.Column(self._bridge, self._place, sizing_mode="stretch_width", margin=0)
-        self._owed: deque[tuple[Target, dict[str, Any]]] = deque()
+        self._container = pn.Column(sizing_mode="stretch_width", margin=0)
+        self.root = pn.Column(self._bridge, self._container, sizing_mode="stretch_width", margin=0)
+        self._pending: deque[tuple[Target, dict[str, Any]]] = deque()
         if document:
-            tell_from_now_on(document)
+            mark_connected(document)
         self._showing = threading.Lock()
         self._busy, self._is_gone = "", False
         self._context = document.session_context if document else None
@@ -41,7 +41,7 @@ class Screen:
         """On the document's own loop, in the order of the calls: a busy document may call back late and out of order."""
         if self._is_gone:
             return
-        self._owed.append((target, dict(parameters)))
+        self._pending.append((target, dict(parameters)))
         self._defer(self._drain)
 
     def show_busy(self, seconds: float) -> None:
@@ -61,8 +61,8 @@ class Screen:
 
     def _drain(self) -> None:
         with self._showing:
-            while self._owed:
-                target, parameters = self._owed.popleft()
+            while self._pending:
+                target, parameters = self._pending.popleft()
                 if target == "bridge":
                     self._bridge.param.update(**parameters)
                 else:
@@ -70,11 +70,11 @@ class Screen:
 
     def _update_board(self, parameters: dict[str, Any]) -> None:
         if parameters.pop("closed", False):
-            self._board, self._place.objects = None, []
+            self._board, self._container.objects = None, []
         elif parameters.pop("new", False):
             board = BoardComponent(**parameters, theme=self._theme, sizing_mode="stretch_width")
             board.param.watch(lambda event: self.hear({"gesture": event.new}), "gesture")
-            self._board, self._place.objects = board, [board]
+            self._board, self._container.objects = board, [board]
         elif self._board:
             self._board.param.update(**parameters)
 

@@ -14,7 +14,7 @@ import panel as pn
 from workbench.app.page.ending import serve_until_signal
 from workbench.app.page.gate import guarded_server, serve_in_thread
 from workbench.app.page.guard import Hosts, allowed_hosts
-from workbench.app.page.opening import Served, live_plan, open_visit
+from workbench.app.page.opening import ServeOptions, live_plan, open_visit
 from workbench.app.page.screen import Screen, on_document
 from workbench.app.page.visit import WATCHED, Settling
 from workbench.app.page.window import VisitorWindow
@@ -32,7 +32,7 @@ from workbench.widgets.run.runner import Runner
 LOOPBACK = "127.0.0.1"
 LAST_PORT = 65_535
 TITLE = "Sharding workbench"
-BEHIND_PROXY = "/board"  # not at the root, which a proxy asks for just to see whether somebody is there
+PROXY_PATH = "/board"  # not at the root, which a proxy asks for just to see whether somebody is there
 
 _PAGE = Path(__file__).parent / "page.html"
 
@@ -76,14 +76,14 @@ def serve(
     """
     make = live_plan(plan) if isinstance(plan, Plan) else plan
     limit = RUN_LIMIT if time_limit is None else time_limit
-    served = Served(make, Path(file) if file else None, Path(root) if root else None, tour, limit, read_allowed(allow))
+    served = ServeOptions(make, Path(file) if file else None, Path(root) if root else None, tour, limit, read_allowed(allow))
     if runner:
-        opening = _open_here(served, runner)
+        opening = _open_in_process(served, runner)
         return listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded)
     boards = Boards(served, JobQueue() if jobs is None else JobQueue(jobs, jobs))
     if verify:
         boards.verify()
-    opening = _open_apart(boards)
+    opening = _open_in_own_processes(boards)
     running = listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded, close=boards.close)
     weakref.finalize(running, boards.close)
     return running
@@ -101,12 +101,12 @@ def listen(
     close: Callable[[], None] = lambda: None,
 ) -> Any:
     """Serve a page, made anew for each visitor, as `serve` describes. When it is told to end, what visitors have is `close`d."""
-    page = {BEHIND_PROXY if unix_socket else "/": make}
-    place, allowed = _at_socket(unix_socket) if unix_socket else _at_port(address, port, origins)
+    page = {PROXY_PATH if unix_socket else "/": make}
+    listen_options, allowed = _socket_options(unix_socket) if unix_socket else _port_options(address, port, origins)
     options = {"show": open_browser and not unix_socket, "verbose": not (threaded or unix_socket)}
     if threaded:
-        return serve_in_thread(page, place, allowed, **options)
-    make_server = functools.partial(guarded_server, page, place, allowed, **options)
+        return serve_in_thread(page, listen_options, allowed, **options)
+    make_server = functools.partial(guarded_server, page, listen_options, allowed, **options)
     if asyncio._get_running_loop() is not None:  # noqa: SLF001 - asks without raising; a notebook's kernel, say: the server is left to it
         server = make_server()
         server.start()
@@ -114,7 +114,7 @@ def listen(
     return serve_until_signal(make_server, close, unix_socket)
 
 
-def _at_socket(path: str) -> tuple[dict[str, Any], None]:
+def _socket_options(path: str) -> tuple[dict[str, Any], None]:
     return {"unix_socket": path}, None
 
 
@@ -125,7 +125,7 @@ def verify_port(port: int) -> None:
         raise WorkbenchError(f"{port!r} is no port: ports are whole numbers from 0 to {LAST_PORT}.", ways_out)
 
 
-def _at_port(address: str, port: int, origins: tuple[str, ...]) -> tuple[dict[str, Any], Hosts]:
+def _port_options(address: str, port: int, origins: tuple[str, ...]) -> tuple[dict[str, Any], Hosts]:
     verify_port(port)
     verify_address(address)
     port = port or _free_port(address)
@@ -160,13 +160,13 @@ def page(open_board: Opening) -> pn.Template:
     """The page of one visitor."""
     document = pn.state.curdoc
     screen = Screen(document)
-    leave = open_board(_arguments(), screen)
+    leave = open_board(_query_arguments(), screen)
     if document:
-        pn.state.on_session_destroyed(lambda _: _leave(screen, leave))
+        pn.state.on_session_destroyed(lambda _: _close_page(screen, leave))
     return template_of(TITLE, screen.root, opens=True)
 
 
-def _leave(screen: Screen, leave: Callable[[], None]) -> None:
+def _close_page(screen: Screen, leave: Callable[[], None]) -> None:
     screen.leave()
     leave()
 
@@ -183,14 +183,14 @@ def template_of(title: str, shown: Any, failure: str = "", *, opens: bool = Fals
     return template
 
 
-def _open_here(served: Served, runner: Runner) -> Opening:
+def _open_in_process(served: ServeOptions, runner: Runner) -> Opening:
     """Boards in this process."""
 
-    def open_board(asked: Mapping[str, str], screen: Screen) -> Callable[[], None]:
+    def open_board(query: Mapping[str, str], screen: Screen) -> Callable[[], None]:
         document = pn.state.curdoc
         defer = on_document(document) if document else at_once
         settling = Settling(EnginePartitioner(), defer) if document else None
-        visit = open_visit(served, asked, VisitorWindow(screen.show), runner, defer, settling=settling)
+        visit = open_visit(served, query, VisitorWindow(screen.show), runner, defer, settling=settling)
         screen.hear = visit.hear
         if document:
             pn.state.add_periodic_callback(visit.look, period=WATCHED)
@@ -199,16 +199,16 @@ def _open_here(served: Served, runner: Runner) -> Opening:
     return open_board
 
 
-def _open_apart(boards: Boards) -> Opening:
+def _open_in_own_processes(boards: Boards) -> Opening:
     """Boards in processes of their own."""
 
-    def open_board(asked: Mapping[str, str], screen: Screen) -> Callable[[], None]:
-        board = boards.open(asked, screen)
+    def open_board(query: Mapping[str, str], screen: Screen) -> Callable[[], None]:
+        board = boards.open(query, screen)
         return (lambda: board.leave(screen)) if board else (lambda: None)
 
     return open_board
 
 
-def _arguments() -> dict[str, str]:
+def _query_arguments() -> dict[str, str]:
     """The arguments of the address, the last of each name."""
     return {name: values[-1].decode("utf-8", "replace") for name, values in (pn.state.session_args or {}).items()}

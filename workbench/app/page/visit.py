@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from workbench.app.page.keeping import Keeping
-from workbench.app.page.offer import Unsaved, asked_boards, offer
+from workbench.app.page.keeping import BoardHistory
+from workbench.app.page.offer import Unsaved, offer_boards, parse_board_ids
 from workbench.app.page.plan_file import PlanFile
 from workbench.app.page.window import VisitorWindow, part_text
 from workbench.core.error_text import failure_words, without_folders
@@ -38,21 +38,21 @@ class Settling(NamedTuple):
     is_idle: Callable[[], bool] = lambda: True
 
 
-class Hosted(NamedTuple):
+class VisitContext(NamedTuple):
     """What a visit stands on: its window, who runs plans, the host's loop, where it is kept, and how its figures settle."""
 
     window: VisitorWindow
     runner: Runner | None
     defer: Defer
-    keeping: Keeping | None = None
+    keeping: BoardHistory | None = None
     settling: Settling | None = None
 
 
 class Visit:
     """The board of one visitor, and what the window around it is told."""
 
-    def __init__(self, hosted: Hosted) -> None:
-        self.window, self._runner, self._defer, self._keeping, self._settling = hosted
+    def __init__(self, context: VisitContext) -> None:
+        self.window, self._runner, self._defer, self._keeping, self._settling = context
         self.board: Board | None = None
         self._journal: Journal | None = None
         self._first: dict[str, Any] | None = None  # the parts of a board that is being made: they are shown together
@@ -63,8 +63,8 @@ class Visit:
         session, problem = self._begin(make)
         if host.save is None:
             unsaved = Unsaved(session.nodes[0].plan, lambda is_so: self.window.tell(unsaved=is_so))
-            host = replace(host, changed=unsaved.moved, downloaded=unsaved.kept)
-            unsaved.moved(session.plan)
+            host = replace(host, changed=unsaved.note_change, downloaded=unsaved.note_kept)
+            unsaved.note_change(session.plan)
         self._first = {}
         self.board = Board(session, self._publish, runner=self._runner, defer=self._defer, host=host)
         if self._settling:
@@ -129,8 +129,8 @@ class Visit:
         if message.get("kind") == "save" and self.board:
             self.board.answer({"verb": "save"})
         elif message.get("kind") == "boards" and self._keeping:
-            entries = (find_journal(self._keeping.folder, each) for each in asked_boards(message))
-            self.window.tell(notice=offer(entry for entry in entries if entry) or {})
+            entries = (find_journal(self._keeping.folder, each) for each in parse_board_ids(message))
+            self.window.tell(notice=offer_boards(entry for entry in entries if entry) or {})
         elif message.get("kind") in ("dismiss", "later"):
             self.window.tell(notice={})
 
@@ -138,13 +138,13 @@ class Visit:
 class FileVisit(Visit):
     """A page opened with a file: it saves there, and notices when somebody else did."""
 
-    def __init__(self, file: PlanFile, hosted: Hosted, host: Host) -> None:
-        super().__init__(hosted)
+    def __init__(self, file: PlanFile, context: VisitContext, host: Host) -> None:
+        super().__init__(context)
         self._file = file
         on_disk = file.read()
-        self.show(lambda: on_disk, replace(host, save=self._save, path=file.name, changed=self._moved))
+        self.show(lambda: on_disk, replace(host, save=self._save, path=file.name, changed=self._tell_unsaved))
         if self.board:
-            self._moved(self.board.session.plan)  # what is kept may be further than the file
+            self._tell_unsaved(self.board.session.plan)  # what is kept may be further than the file
 
     def look(self) -> None:
         """If the file was changed by others: shown at once where nothing unsaved would be lost, else asked."""
@@ -182,15 +182,15 @@ class FileVisit(Visit):
         self.window.tell(unsaved=False, notice={})
         return place
 
-    def _moved(self, plan: Plan) -> None:
+    def _tell_unsaved(self, plan: Plan) -> None:
         self.window.tell(unsaved=not self._file.holds(plan))
 
 
 class LabVisit(Visit):
     """A document of JupyterLab, which keeps the text and writes the file: the page gets the text, and tells each change of it."""
 
-    def __init__(self, make: Callable[[], Plan], hosted: Hosted, allow: tuple[str, ...] = ()) -> None:
-        super().__init__(hosted)
+    def __init__(self, make: Callable[[], Plan], context: VisitContext, allow: tuple[str, ...] = ()) -> None:
+        super().__init__(context)
         self._make, self._name, self._opening, self._allow = make, "", False, allow
 
     def show_failure(self, error: Exception, *, by_link: bool = False) -> None:

@@ -23,11 +23,11 @@ async def _write_all(document: Document) -> None:
         await _write_batch(document)
 
 
-def mend_writes() -> None:
+def patch_writes() -> None:
     """Put the mended function in the place of Panel's, from where Panel takes it each time."""
     writing._dispatch_msgs = _write_all  # noqa: SLF001
 
 
-def tell_from_now_on(document: Document) -> None:
+def mark_connected(document: Document) -> None:
     """Changes of a document go to every page that has read it, and are part of what others read."""
     pn.state._connected[document] = True  # noqa: SLF001

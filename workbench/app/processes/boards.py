@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from workbench.app.page.opening import Served
+from workbench.app.page.opening import ServeOptions
 from workbench.app.page.screen import Screen
 from workbench.app.processes.forking import ForkServer
 from workbench.app.processes.remote_board import RemoteBoard
@@ -30,7 +30,7 @@ class Boards:
     Raises `EngineError` if what is served cannot be sent to another process.
     """
 
-    def __init__(self, served: Served, queue: JobQueue) -> None:
+    def __init__(self, served: ServeOptions, queue: JobQueue) -> None:
         job_payload = sendable(served, "What is served", "give `serve` a `runner`: the boards are in this process then")
         self._prepare = {"prepare": {"served": base64.b64encode(job_payload).decode(), "jax_config": jax_settings()}}
         self._forking, self._queue, self._worker = ForkServer(), queue, shared_worker()
@@ -43,10 +43,10 @@ class Boards:
         threading.Thread(target=self._watch, daemon=True, name="boards").start()
         threading.Thread(target=prune, args=(journal_folder(),), daemon=True, name="journals").start()
 
-    def open(self, asked: Mapping[str, str], screen: Screen) -> ServedBoard | None:
+    def open(self, query: Mapping[str, str], screen: Screen) -> ServedBoard | None:
         """The board that an address asks for, shown on a page: the one that is live under its name, or another; `None` if there are too
         many."""
-        name = asked.get("board", "")
+        name = query.get("board", "")
         with self._lock:
             live = next((board for board in self._boards if board.name == name and not board.is_closed), None)
             if live and not live.is_watched():
@@ -54,8 +54,8 @@ class Boards:
                 return live
             if len(self._boards) >= MOST:
                 return None
-            takes_up = live is None and is_board_id(name)
-            board = ServedBoard(name if takes_up else new_board_id(), asked, screen, self._start, self._reason_of)
+            resumes = live is None and is_board_id(name)
+            board = ServedBoard(name if resumes else new_board_id(), query, screen, self._start, self._reason_of)
             self._boards.append(board)
             return board
 
@@ -84,11 +84,11 @@ class Boards:
         with self._lock:
             spare, self._spare = self._spare, None
         if spare is None or spare.is_closed:
-            return self._prepared()
+            return self._start_prepared()
         threading.Thread(target=self._refill, args=(spare,), daemon=True, name="spare board").start()
         return spare
 
-    def _prepared(self) -> RemoteBoard:
+    def _start_prepared(self) -> RemoteBoard:
         remote = RemoteBoard(self._forking.connect(), self._queue, self._worker)
         remote.send(self._prepare)
         remote.prepared.add_done_callback(lambda _: self._warm())
@@ -99,12 +99,12 @@ class Boards:
         if not self._is_closed.is_set():
             self._worker.warm()
 
-    def _refill(self, taken: RemoteBoard | None = None) -> None:
+    def _refill(self, previous: RemoteBoard | None = None) -> None:
         """Another one in the place of the one that was taken, once that is ready: two at a time would slow each other."""
-        if taken:
-            taken.prepared.result()
+        if previous:
+            previous.prepared.result()
         try:
-            remote = self._prepared()
+            remote = self._start_prepared()
         except EngineError:  # closed, or broken: the next visitor is told
             return
         self._keep_spare(remote)
@@ -123,13 +123,13 @@ class Boards:
                 boards = list(self._boards)
             for board in boards:
                 board.look()
-            self._close_left(boards)
+            self._close_unwatched(boards)
 
-    def _close_left(self, boards: list[ServedBoard]) -> None:
+    def _close_unwatched(self, boards: list[ServedBoard]) -> None:
         """Of the boards that nobody watches, the last few wait a while for a page that was cut off."""
         left = sorted((board for board in boards if board.left_at is not None), key=lambda board: -(board.left_at or 0.0))
-        for place, board in enumerate(left):
-            if place >= MOST_LINGERING or time.monotonic() - (board.left_at or 0.0) > LINGERING:
+        for rank, board in enumerate(left):
+            if rank >= MOST_LINGERING or time.monotonic() - (board.left_at or 0.0) > LINGERING:
                 board.close()
         with self._lock:
             self._boards = [board for board in self._boards if not board.is_closed]

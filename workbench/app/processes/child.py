@@ -22,8 +22,8 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from workbench.app.page.keeping import Keeping
-from workbench.app.page.opening import Served, open_visit
+from workbench.app.page.keeping import BoardHistory
+from workbench.app.page.opening import ServeOptions, open_visit
 from workbench.app.page.visit import WATCHED, Settling, Visit
 from workbench.app.page.window import VisitorWindow
 from workbench.app.processes.partitioning import RemoteWorker
@@ -55,7 +55,7 @@ class BoardProcess:
     def __init__(self, connection: Connection) -> None:
         self._connection, self._sending = connection, threading.Lock()
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._served: Served | None = None
+        self._served: ServeOptions | None = None
         self._visit: Visit | None = None
         self._slots = RemoteSlots(self._send)
         self._worker = RemoteWorker(self._send)
@@ -86,12 +86,12 @@ class BoardProcess:
                 elif "partition" in message:
                     self._worker.tell(message["partition"], message["answer"])
                 else:
-                    self._inbox.put(lambda message=message: self._deal_with(message))  # type: ignore[misc]
+                    self._inbox.put(lambda message=message: self._handle_message(message))  # type: ignore[misc]
                     continue
                 self._send({"done": message["number"]})
         self._inbox.put(None)
 
-    def _deal_with(self, message: Mapping[str, Any]) -> None:
+    def _handle_message(self, message: Mapping[str, Any]) -> None:
         try:
             if "prepare" in message:
                 self._prepare(message["prepare"])
@@ -107,7 +107,7 @@ class BoardProcess:
     def _prepare(self, settings: Mapping[str, Any]) -> None:
         """Be ready for a visitor: the plan to begin with is traced before anybody comes. What fails is said to the visitor, not here."""
         use_jax_settings(settings["jax_config"])
-        served: Served = pickle.loads(base64.b64decode(settings["served"]))  # noqa: S301 - our own starter wrote it
+        served: ServeOptions = pickle.loads(base64.b64decode(settings["served"]))  # noqa: S301 - our own starter wrote it
         self._served = replace(served, make=functools.cache(served.make))
         self._send({"prepared": self._problem(self._served.make)})
 
@@ -128,13 +128,13 @@ class BoardProcess:
     def _open(self, opening: Mapping[str, Any]) -> None:
         assert self._served is not None, "prepared first"
         window = VisitorWindow(lambda target, parameters: self._send({"show": target, "parameters": parameters}))
-        served, name, asked = self._served, opening["name"], opening["asked"]
-        source = name if opening.get("died") else asked.get("board", "")
-        keeping = Keeping(journal_folder(), name, source, (*served.allow, *_own_program(served)))
+        served, name, query = self._served, opening["name"], opening["asked"]
+        source = name if opening.get("died") else query.get("board", "")
+        keeping = BoardHistory(journal_folder(), name, source, (*served.allow, *_served_program(served)))
         limit = served.time_limit
         runner = QueuedRunner(WorkerRunner(limit, limit), self._slots)
         settling = Settling(EnginePartitioner(self._worker), self._inbox.put, self._inbox.empty)
-        self._visit = open_visit(served, asked, window, runner, self._inbox.put, keeping, settling)
+        self._visit = open_visit(served, query, window, runner, self._inbox.put, keeping, settling)
         if reason := opening.get("died"):
             window.tell(notice=died_notice(reason))
 
@@ -144,7 +144,7 @@ class BoardProcess:
             self._connection.send_bytes(content)
 
 
-def _own_program(served: Served) -> tuple[str, ...]:
+def _served_program(served: ServeOptions) -> tuple[str, ...]:
     """What is served was built by the person who serves it: its history may name it too."""
     with suppress(Exception):
         reference = served.make().program.reference

@@ -36,14 +36,14 @@ class ForkServer:
         """A connection to a new process."""
         with self._news:
             if not self._news.wait_for(lambda: self._is_ready or self._is_gone, START_LIMIT) or self._is_gone:
-                raise _ended()
+                raise _ended_error()
         ours, theirs = socket.socketpair()
         try:
             with theirs, self._sending:
                 socket.send_fds(self._control, [b"f"], [theirs.fileno()])
         except OSError:  # closed meanwhile, or its process has just ended
             ours.close()
-            raise _ended() from None
+            raise _ended_error() from None
         return Connection(ours.detach())
 
     def status_of(self, pid: int, patience: float = 2.0) -> int | None:
@@ -74,5 +74,5 @@ class ForkServer:
             self._news.notify_all()
 
 
-def _ended() -> EngineError:
+def _ended_error() -> EngineError:
     return EngineError("The process that starts boards ended.", ["start the server again", "look at what it printed"])

@@ -31,8 +31,8 @@ class RemoteWorker:
 
     def __init__(self, send: Send) -> None:
         self._send, self._lock = send, threading.Lock()
-        self._asked: dict[int, Future[Partitioned]] = {}
-        self._answered: SimpleQueue[tuple[int, str]] = SimpleQueue()
+        self._pending: dict[int, Future[Partitioned]] = {}
+        self._answers: SimpleQueue[tuple[int, str]] = SimpleQueue()
         self._number = 0
 
     def ask(self, plan: Plan, target: Hardware | str = "") -> Future[Partitioned]:
@@ -43,7 +43,7 @@ class RemoteWorker:
                 threading.Thread(target=self._give_out, daemon=True, name="partitioner").start()
             self._number += 1
             number = self._number
-            self._asked[number] = answer
+            self._pending[number] = answer
         question = base64.b64encode(pack_question(plan, target)).decode()
         self._send({"partition": number, "name": plan.name, "question": question})
         return answer
@@ -51,21 +51,21 @@ class RemoteWorker:
     def cancel(self, answer: Future[Partitioned]) -> None:
         """Nobody waits for it any more; the server decides what becomes of the question."""
         with self._lock:
-            number = next((each for each, asked in self._asked.items() if asked is answer), None)
-            self._asked.pop(number or 0, None)
+            number = next((each for each, pending in self._pending.items() if pending is answer), None)
+            self._pending.pop(number or 0, None)
         answer.cancel()
         if number is not None:
             self._send({"overtaken": number})
 
     def tell(self, number: int, answer: str) -> None:
         """What the server says. Returns at once."""
-        self._answered.put((number, answer))
+        self._answers.put((number, answer))
 
     def _give_out(self) -> None:
         while True:
-            number, packed = self._answered.get()
+            number, packed = self._answers.get()
             with self._lock:
-                answer = self._asked.pop(number, None)
+                answer = self._pending.pop(number, None)
             if answer is None:
                 continue
             kind, *rest = pickle.loads(base64.b64decode(packed))  # noqa: S301 - our own server wrote it
@@ -82,23 +82,23 @@ class Questions:
 
     def __init__(self, worker: WarmWorker, send: Send) -> None:
         self._worker, self._send = worker, send
-        self._asked: dict[int, Future[Partitioned]] = {}
+        self._pending: dict[int, Future[Partitioned]] = {}
 
-    def take(self, message: Mapping[str, Any]) -> None:
+    def handle(self, message: Mapping[str, Any]) -> None:
         """`{"partition": n, ...}` or `{"overtaken": n}`, on one thread."""
         if "overtaken" in message:
-            if (answer := self._asked.pop(message["overtaken"], None)) is not None:
+            if (answer := self._pending.pop(message["overtaken"], None)) is not None:
                 self._worker.cancel(answer, after=PATIENCE)
             return
         number = message["partition"]
-        self._asked = {each: asked for each, asked in self._asked.items() if not asked.done()}
-        self._asked[number] = answer = self._worker.ask_packed(base64.b64decode(message["question"]), message["name"])
+        self._pending = {each: pending for each, pending in self._pending.items() if not pending.done()}
+        self._pending[number] = answer = self._worker.ask_packed(base64.b64decode(message["question"]), message["name"])
         answer.add_done_callback(lambda done: self._pass_on(number, done))
 
     def give_up(self) -> None:
         """The process is gone."""
-        while self._asked:
-            self._worker.cancel(self._asked.popitem()[1], after=PATIENCE)
+        while self._pending:
+            self._worker.cancel(self._pending.popitem()[1], after=PATIENCE)
 
     def _pass_on(self, number: int, done: Future[Partitioned]) -> None:
         self._send({"partition": number, "answer": base64.b64encode(pickle.dumps(_outcome(done))).decode()})

@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.app.page.window import Show
 from workbench.app.processes.partitioning import Questions
-from workbench.app.processes.slots import Places
+from workbench.app.processes.slots import QueuePlaces
 from workbench.app.runners.job_queue import JobQueue
 from workbench.engine import WarmWorker
 
@@ -37,7 +37,7 @@ class RemoteBoard:
         self.pid: int | None = None
         self.is_closed = False
         self.prepared: Future[Mapping[str, Any]] = Future()
-        self._connection, self._places, self._questions = connection, Places(queue, self.send), Questions(worker, self.send)
+        self._connection, self._places, self._questions = connection, QueuePlaces(queue, self.send), Questions(worker, self.send)
         self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._under_way: dict[int, float] = {}  # when messages were sent that are not dealt with
         self._number = 0
@@ -81,7 +81,7 @@ class RemoteBoard:
     def _listen(self) -> None:
         with suppress(EOFError, OSError):
             while True:
-                self._take(json.loads(self._connection.recv_bytes()))
+                self._handle(json.loads(self._connection.recv_bytes()))
         self._connection.close()
         self._outbox.put(None)
         self._places.leave_all()
@@ -92,7 +92,7 @@ class RemoteBoard:
             self.is_closed = True
             self.ended(self)
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _handle(self, message: dict[str, Any]) -> None:
         if "ready" in message:
             self.pid = message["ready"]
         elif "prepared" in message:
@@ -100,9 +100,9 @@ class RemoteBoard:
         elif "done" in message:
             self._under_way.pop(message["done"], None)
         elif "enter" in message or "leave" in message:
-            self._places.take(message)
+            self._places.handle(message)
         elif "partition" in message or "overtaken" in message:
-            self._questions.take(message)
+            self._questions.handle(message)
         else:
             self.show(message["show"], message["parameters"])
 

@@ -26,13 +26,13 @@ class ServedBoard:
     """
 
     def __init__(
-        self, name: str, asked: Mapping[str, str], screen: Screen, start: Callable[[], RemoteBoard], reason_of: Callable[[RemoteBoard], str]
+        self, name: str, query: Mapping[str, str], screen: Screen, start: Callable[[], RemoteBoard], reason_of: Callable[[RemoteBoard], str]
     ) -> None:
         self.name = name
         self.screen: Screen | None = None
         self.left_at: float | None = None
         self.is_closed = False
-        self._asked, self._start, self._reason_of = dict(asked), start, reason_of
+        self._query, self._start, self._reason_of = dict(query), start, reason_of
         self._lock = threading.RLock()
         self._remote: RemoteBoard | None = None
         self._waiting: list[Message] = []  # until there is a process
@@ -118,13 +118,13 @@ class ServedBoard:
                 remote.close()
                 return
             self._remote, waiting, self._waiting = remote, self._waiting, []
-            remote.ended = self._ended
+            remote.ended = self._handle_end
             remote.show = self._show
-            remote.send({"open": {"asked": self._asked, "name": self.name, **after}})
+            remote.send({"open": {"asked": self._query, "name": self.name, **after}})
             for message in waiting:
                 remote.send(message)
 
-    def _ended(self, remote: RemoteBoard) -> None:
+    def _handle_end(self, remote: RemoteBoard) -> None:
         """The process died: another one takes up what is in the journal, and says what happened."""
         reason = self._stopped or self._reason_of(remote)
         with self._lock:

@@ -51,14 +51,14 @@ class RemoteTicket:
         self._leave(self.number)
 
 
-class Places:
+class QueuePlaces:
     """The places that one board has in the queue of its server; they are given back when its process ends."""
 
     def __init__(self, queue: JobQueue, send: Send) -> None:
         self._queue, self._send = queue, send
         self._tickets: dict[int, Ticket] = {}
 
-    def take(self, message: Mapping[str, Any]) -> None:
+    def handle(self, message: Mapping[str, Any]) -> None:
         """`{"enter": kind, "ticket": n}` or `{"leave": n}`, on one thread."""
         if "leave" in message:
             if ticket := self._tickets.pop(message["leave"], None):

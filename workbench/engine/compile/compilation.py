@@ -11,11 +11,11 @@ from typing import Any
 
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.engine.compile import store as compiled_store
-from workbench.engine.compile.partitioner_warnings import rematerialised_since, stderr_offset
+from workbench.engine.compile.partitioner_warnings import read_rematerialisations_since, stderr_offset
 from workbench.engine.compile.targets import Target, compiler_flags, open_target, versions
-from workbench.engine.hlo.report import READER, read_again, read_compiled
+from workbench.engine.hlo.report import READER_VERSION, read_compiled, refresh_record
 from workbench.engine.mpmd.compile import compile_pipeline
-from workbench.engine.spmd.compiled_step import lowered
+from workbench.engine.spmd.compiled_step import lower_step
 from workbench.engine.spmd.spmd_pipeline import spmd_plan
 from workbench.engine.worker.failures import compilation_failed
 from workbench.errors import EngineError
@@ -103,7 +103,7 @@ def _compile(
         with stages.stage("compiling"):
             return compile_pipeline(plan, target, stages.say, options)
     with stages.stage("lowering"):
-        step = lowered(_as_run(plan, target), target.mesh)
+        step = lower_step(_as_run(plan, target), target.mesh)
         key = _key(plan, target, step, options) if keep else ""
     if keep and (known := compiled_store.load(key)):
         return replace(_read_today(key, *known, plan, target), target=target.name), partial(module_text, known[1])
@@ -123,7 +123,7 @@ def _compile(
             compile_seconds=seconds,
             compiler=target.compiler,
         )
-        compiled = replace(compiled, rematerialised=rematerialised_since(said))
+        compiled = replace(compiled, rematerialised=read_rematerialisations_since(said))
         if keep:
             compiled_store.store(key, compiled, serialized)
     return compiled, executable.as_text
@@ -146,8 +146,8 @@ def _as_run(plan: Plan, target: Target) -> Plan:
 
 def _read_today(key: str, compiled: Compiled, serialized: bytes, plan: Plan, target: Target) -> Compiled:
     """A stored record as today's reader has it."""
-    if compiled.reader != READER:
-        compiled = read_again(compiled, read_module(serialized), plan.mesh, target.clock)
+    if compiled.reader != READER_VERSION:
+        compiled = refresh_record(compiled, read_module(serialized), plan.mesh, target.clock)
         compiled_store.store(key, compiled, serialized)
     return compiled
 
@@ -157,7 +157,7 @@ def _key(plan: Plan, target: Target, step: Any, options: Mapping[str, Any]) -> s
     devices = " ".join(f"{each.device_kind}{getattr(each, 'coords', '')}{each.id}" for each in target.mesh.devices.flat)
     settings = " ".join((compiler_flags(), *(f"{name}={value}" for name, value in sorted(options.items()))))
     program = step.as_text(debug_info=True)
-    return compiled_store.key_of(program, str(plan.mesh), target.compiler, str(target.clock), devices, versions(), settings, _KEYS)
+    return compiled_store.hash_key(program, str(plan.mesh), target.compiler, str(target.clock), devices, versions(), settings, _KEYS)
 
 
 def _write(file: str, text: str) -> None:

@@ -33,7 +33,7 @@ GPUS = {
 }
 
 
-def description(name: str, memory: int, bandwidth: float) -> str:
+def target_config_text(name: str, memory: int, bandwidth: float) -> str:
     """The text of the proto for a GPU with so many bytes of memory, and bytes a second to it."""
     gpu = GPUS[name]
     return f"""\

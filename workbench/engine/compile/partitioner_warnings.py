@@ -24,11 +24,11 @@ def stderr_since(start: int) -> str:
         return ""
 
 
-def rematerialised_since(start: int) -> tuple[Rematerialised, ...]:
+def read_rematerialisations_since(start: int) -> tuple[Rematerialised, ...]:
     """The involuntary full rematerialisations warned of since `stderr_offset` said this; none where nothing can be read back."""
-    return rematerialised(stderr_since(start))
+    return parse_rematerialisations(stderr_since(start))
 
 
-def rematerialised(text: str) -> tuple[Rematerialised, ...]:
+def parse_rematerialisations(text: str) -> tuple[Rematerialised, ...]:
     """The warnings in what XLA wrote, each once."""
     return tuple(dict.fromkeys(Rematerialised(readable_path(each.op_name), *each[1:]) for each in read_warnings(text)))

@@ -21,14 +21,14 @@ LIMIT = 1 << 30
 _UNFINISHED = 86_400.0  # seconds after which a file that nobody finished is taken for that of a process that was killed
 
 
-def folder() -> Path:
+def cache_folder() -> Path:
     """`$WORKBENCH_CACHE`, else the user's own cache folder."""
-    if own := os.environ.get("WORKBENCH_CACHE"):
-        return Path(own)
+    if configured := os.environ.get("WORKBENCH_CACHE"):
+        return Path(configured)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sharding-workbench"
 
 
-def key_of(*parts: str) -> str:
+def hash_key(*parts: str) -> str:
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part.encode())
@@ -44,7 +44,7 @@ def load(key: str) -> tuple[Compiled, bytes] | None:
     try:
         with gzip.open(path) as file:
             record, module = file.readline(), file.read()
-        compiled = replace(_compiled(json.loads(record)), from_cache=True)
+        compiled = replace(_parse_compiled(json.loads(record)), from_cache=True)
     except FileNotFoundError:
         return None
     except Exception:  # noqa: BLE001 - what damage makes gzip, JSON and the record raise is of any kind (`zlib.error`, `RecursionError`)
@@ -73,7 +73,7 @@ def store(key: str, compiled: Compiled, module: bytes, limit: int = LIMIT) -> No
 
 def _path(key: str) -> Path:
     """Raises `RuntimeError` for a user who has no home, where no other folder is named."""
-    return folder() / "compiled" / f"{key}.gz"
+    return cache_folder() / "compiled" / f"{key}.gz"
 
 
 def _make_room(where: Path, limit: int) -> None:
@@ -82,27 +82,27 @@ def _make_room(where: Path, limit: int) -> None:
         if each.suffix != ".gz" and time.time() - each.stat().st_mtime > _UNFINISHED:
             each.unlink(missing_ok=True)
     files = sorted(((each.stat().st_mtime, each.stat().st_size, each) for each in where.glob("*.gz")), reverse=True)
-    held = 0
+    total = 0
     for _, size, file in files:
-        held += size
-        if held > limit:
+        total += size
+        if total > limit:
             file.unlink(missing_ok=True)
 
 
-def _compiled(record: Mapping[str, Any]) -> Compiled:
+def _parse_compiled(record: Mapping[str, Any]) -> Compiled:
     return Compiled(
         **{
             **record,
             "memory": CompiledMemory(**record["memory"]),
-            "collectives": tuple(CompiledCollective(**_tuples(each)) for each in record["collectives"]),
+            "collectives": tuple(CompiledCollective(**_lists_to_tuples(each)) for each in record["collectives"]),
             "kernels": tuple(CompiledKernel(**each) for each in record["kernels"]),
             "rematerialised": tuple(Rematerialised(**each) for each in record.get("rematerialised", ())),
             "alive": tuple((name, count) for name, count in record["alive"]),
             "alive_at_peak": tuple((path, count) for path, count in record["alive_at_peak"]),
-            "stages": tuple(_compiled(each) for each in record.get("stages", ())),
+            "stages": tuple(_parse_compiled(each) for each in record.get("stages", ())),
         }
     )
 
 
-def _tuples(record: Mapping[str, Any]) -> dict[str, Any]:
+def _lists_to_tuples(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from workbench.core.mesh import Mesh
-from workbench.engine.compile.gpu_descriptions import GPUS, description
+from workbench.engine.compile.gpu_descriptions import GPUS, target_config_text
 from workbench.engine.spmd.device_mesh import device_mesh, device_mesh_over, row_major
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
@@ -58,7 +58,7 @@ class Target:
 
 def environment_for(hardware: Hardware | None) -> Mapping[str, str]:
     """What must be in a process's environment, before it imports JAX, to compile for this hardware."""
-    kind = _kind(hardware)
+    kind = _platform_of(hardware)
     return {"tpu": ABSENT_TPU, "cuda": _ABSENT_GPU, "cpu": {"JAX_PLATFORMS": "cpu"}}.get(kind, {})
 
 
@@ -66,7 +66,7 @@ def verify_target(plan: Plan, hardware: Hardware | None) -> None:
     """Raise `EngineError` for what can be known without a compiler: no target, no package, another number of devices."""
     if hardware is None:
         return
-    kind = _kind(hardware)
+    kind = _platform_of(hardware)
     if kind not in ("tpu", "cuda", "cpu"):
         raise EngineError(
             f"There is no compiler here for {hardware}: its chip `{hardware.chip.name}` names no target.",
@@ -83,19 +83,19 @@ def verify_target(plan: Plan, hardware: Hardware | None) -> None:
             ['pip install "sharding-workbench[cuda]" (4.4 GB)'],
         )
     if kind != "cpu" and plan.mesh.size != hardware.size:
-        raise _other_size(plan.mesh, hardware)
+        raise _wrong_size_error(plan.mesh, hardware)
 
 
 def has_compiler(hardware: Hardware) -> bool:
     """Whether the package that compiles for this hardware is installed."""
-    needed = {"tpu": ("libtpu",), "cuda": _CUDA_PLUGINS}.get(_kind(hardware))
-    return needed is None or any(map(_installed, needed))
+    needed = {"tpu": ("libtpu",), "cuda": _CUDA_PLUGINS}.get(_platform_of(hardware))
+    return needed is None or any(map(_is_installed, needed))
 
 
 def open_target(plan: Plan, hardware: Hardware | None) -> Target:
     """The devices; raises `EngineError` if they cannot be had."""
     verify_target(plan, hardware)
-    kind = _kind(hardware)
+    kind = _platform_of(hardware)
     if hardware is None or kind == "cpu":
         mesh = device_mesh(plan)
         device = mesh.devices.flat[0]
@@ -113,7 +113,7 @@ def open_target(plan: Plan, hardware: Hardware | None) -> Target:
 
 def compiler_of(hardware: Hardware) -> str:
     """Name and version of what compiles for this TPU or GPU."""
-    return f"libtpu {_version('libtpu')}" if _kind(hardware) == "tpu" else f"XLA:GPU of jaxlib {_version('jaxlib')}"
+    return f"libtpu {_version('libtpu')}" if _platform_of(hardware) == "tpu" else f"XLA:GPU of jaxlib {_version('jaxlib')}"
 
 
 def compiler_flags() -> str:
@@ -126,7 +126,7 @@ def versions() -> str:
     return " ".join(f"{name}={_version(name)}" for name in ("jax", "jaxlib", "libtpu", *(name.replace("_", "-") for name in _CUDA_PLUGINS)))
 
 
-def _kind(hardware: Hardware | None) -> str:
+def _platform_of(hardware: Hardware | None) -> str:
     return "" if hardware is None else hardware.chip.platform
 
 
@@ -141,7 +141,7 @@ def _tpu_devices(hardware: Hardware) -> "np.ndarray[Any, Any]":
         options["chips_per_host_bounds"] = [min(side, host) for side, host in zip((*sides, 1, 1), _HOST_SIDES, strict=False)]
     if version == "v4" and "core" not in sizes:
         options["chip_config_name"] = "megacore"  # both cores of a chip are one device, as on a TPU VM
-    devices = _topology(hardware, "tpu", f"{version}:{'x'.join(map(str, sides))}", options)
+    devices = _describe_topology(hardware, "tpu", f"{version}:{'x'.join(map(str, sides))}", options)
     return row_major(devices)
 
 
@@ -151,25 +151,26 @@ def _gpu_devices(hardware: Hardware) -> "np.ndarray[Any, Any]":
         raise EngineError(f"XLA has no description of `{name}` here; there are {', '.join(GPUS)}.", ["compile for one of these"])
     sizes = {axis.name: axis.size for axis in hardware.axes}
     options = {
-        "target_config": description(name, hardware.chip.memory, hardware.chip.memory_bandwidth),
+        "target_config": target_config_text(name, hardware.chip.memory, hardware.chip.memory_bandwidth),
         "topology": f"1x{sizes.get('node', 1)}x{sizes.get('device', 1)}",
     }
-    return row_major(_topology(hardware, "cuda", name, options))
+    return row_major(_describe_topology(hardware, "cuda", name, options))
 
 
-def _topology(hardware: Hardware, platform: str, name: str, options: Mapping[str, Any]) -> list[Any]:
+def _describe_topology(hardware: Hardware, platform: str, name: str, options: Mapping[str, Any]) -> list[Any]:
     from jax.experimental import topologies
 
     try:
         return list(topologies.get_topology_desc(topology_name=name, platform=platform, **options).devices)
     except Exception as error:  # whatever a plug-in raises
-        said = " ".join(str(error).split())[:300]
+        message = " ".join(str(error).split())[:300]
         raise EngineError(
-            f"The compiler knows no {hardware} (`{name}`): {said}", ['write a shape that is sold, such as "TPU v5e 4x4" or "TPU v5p 4x4x4"']
+            f"The compiler knows no {hardware} (`{name}`): {message}",
+            ['write a shape that is sold, such as "TPU v5e 4x4" or "TPU v5p 4x4x4"'],
         ) from error
 
 
-def _other_size(mesh: Mesh, hardware: Hardware) -> EngineError:
+def _wrong_size_error(mesh: Mesh, hardware: Hardware) -> EngineError:
     product = " x ".join(f"{name} {size}" for name, size in mesh.axes)
     smaller = [
         f"make `{name}` {other}"
@@ -182,7 +183,7 @@ def _other_size(mesh: Mesh, hardware: Hardware) -> EngineError:
     )
 
 
-def _installed(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 

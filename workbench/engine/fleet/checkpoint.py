@@ -38,7 +38,7 @@ class Checkpoint:
         self.folder, self.notice = folder, ""
         self._state = self._safe = self._previous = CheckpointRecord()
         self._version = 0  # the highest there is: no file is written over
-        self._held: set[str] = set()  # files that are safe, or being made so
+        self._protected: set[str] = set()  # files that are safe, or being made so
         self._lock, self._securing = threading.Lock(), threading.Lock()
         with explain_write_errors(folder, FleetError):
             make_folder(folder)
@@ -46,26 +46,27 @@ class Checkpoint:
     def read(self, key: Key) -> np.ndarray[Any, Any]:
         """Raises `FleetError` if it is damaged."""
         try:
-            return read_array(self.folder, self._state.places[key])
+            return read_array(self.folder, self._state.locations[key])
         except Damage as damage:
             raise FleetError(
                 f"The checkpoint in {self.folder} was damaged while it was used: {damage}.",
                 ["run it again: it goes on from the newest checkpoint that is whole", "look after that disk"],
             ) from damage
 
-    def commit(self, changed: Mapping[Key, Any], kept: Collection[Key], position: Mapping[str, Any]) -> None:
-        """These arrays, those of `kept` that were written before, and nothing else survive this process, with where the model stands."""
+    def commit(self, changed: Mapping[Key, Any], retained: Collection[Key], position: Mapping[str, Any]) -> None:
+        """These arrays, those of `retained` that were written before, and nothing else survive this process, with where the model
+        stands."""
         self._version, before = self._version + 1, self._state
         with explain_write_errors(self.folder, FleetError):
             written = write_arrays(self.folder / f"{self._version}.arrays", changed) if changed else {}
-            places = {key: place for key, place in before.places.items() if key in kept} | written
-            state = CheckpointRecord(self._version, places, position, this_boot())
+            locations = {key: location for key, location in before.locations.items() if key in retained} | written
+            state = CheckpointRecord(self._version, locations, position, this_boot())
             draft = self.folder / f"{LATEST}.new"
             draft.write_text(state.text)
             draft.replace(self.folder / LATEST)
             with self._lock:
                 self._state = state
-                self._remove(before.files - state.files - self._held)
+                self._remove(before.files - state.files - self._protected)
         if state.boot is None:
             self.secure()
 
@@ -75,18 +76,18 @@ class Checkpoint:
             with self._lock:
                 state, before, oldest = self._state, self._safe, self._previous
                 previous = before if before.version else oldest  # one that was found damaged is no predecessor
-                self._held = oldest.files | before.files | state.files
+                self._protected = oldest.files | before.files | state.files
             if state.version == before.version:
                 return
             for name in state.files - before.files:
                 sync_file(self.folder / name)
             sync_folder(self.folder)  # the names of the new files, before a position counts on them
-            self._put_position(state, replaces=before)
+            self._write_position(state, replaces=before)
             with self._lock:
-                self._safe, self._previous, self._held = state, previous, previous.files | state.files
-                self._remove((before.files | oldest.files) - self._held - self._state.files)
+                self._safe, self._previous, self._protected = state, previous, previous.files | state.files
+                self._remove((before.files | oldest.files) - self._protected - self._state.files)
 
-    def _put_position(self, state: CheckpointRecord, replaces: CheckpointRecord) -> None:
+    def _write_position(self, state: CheckpointRecord, replaces: CheckpointRecord) -> None:
         """In its place, and on the disk, before what only older ones name goes. At every moment one of the two names is there."""
         draft, position = self.folder / f"{POSITION}.new", self.folder / POSITION
         write_synced(draft, state.text.encode())
@@ -107,49 +108,49 @@ class Checkpoint:
         """
 
         def read(record: CheckpointRecord) -> dict[Key, np.ndarray[Any, Any] | None]:
-            arrays = ((key, read_array(self.folder, place)) for key, place in record.places.items())
+            arrays = ((key, read_array(self.folder, location)) for key, location in record.locations.items())
             return {key: array if keep_arrays else None for key, array in arrays}
 
-        if (found := self._newest(read)) is None:
+        if (found := self._find_newest(read)) is None:
             return None
         name, self._state, arrays = found
-        self._safe, self._previous = (self._readable(each) for each in (POSITION, PREVIOUS))
+        self._safe, self._previous = (self._read_or_empty(each) for each in (POSITION, PREVIOUS))
         if name == PREVIOUS:
             self._safe = CheckpointRecord()
-        self._held = self._safe.files | self._previous.files
+        self._protected = self._safe.files | self._previous.files
         return dict(self._state.position), arrays
 
-    def look_over(self) -> dict[str, Any] | None:
+    def peek_position(self) -> dict[str, Any] | None:
         """The position of `resume`, its arrays not read: only whether each is there to its end. Raises what `resume` does."""
 
         def verify(record: CheckpointRecord) -> None:
-            for place in record.places.values():
-                verify_length(self.folder, place)
+            for location in record.locations.values():
+                verify_length(self.folder, location)
 
-        found = self._newest(verify)
+        found = self._find_newest(verify)
         return None if found is None else dict(found[1].position)
 
-    def _newest(self, check: Callable[[CheckpointRecord], Checked]) -> tuple[str, CheckpointRecord, Checked] | None:
+    def _find_newest(self, check: Callable[[CheckpointRecord], Checked]) -> tuple[str, CheckpointRecord, Checked] | None:
         """The newest record in which `check` finds no `Damage`, with the name of its file and what `check` makes of it.
 
         Where nothing was safe yet a damaged one is as good as none. Raises `FleetError` where all are damaged.
         """
-        records, damages = self._records()
-        self._version = max([*(each.version for each in records.values()), *self._written()], default=0)
+        records, damages = self._read_records()
+        self._version = max([*(each.version for each in records.values()), *self._list_versions()], default=0)
         for name, record in sorted(records.items(), key=lambda each: -each[1].version):
             try:
                 checked = check(record)
             except Damage as damage:
                 damages[name] = str(damage)
                 continue
-            self.notice = self._notice([text for other, text in damages.items() if NAMES.index(other) < NAMES.index(name)])
+            self.notice = self._notice_text([text for other, text in damages.items() if NAMES.index(other) < NAMES.index(name)])
             return name, record, checked
         if damages.keys() - {LATEST}:
-            raise _all_damaged(self.folder, damages.values())
-        self.notice = self._notice(damages.values(), anew=True)
+            raise _all_damaged_error(self.folder, damages.values())
+        self.notice = self._notice_text(damages.values(), anew=True)
         return None
 
-    def _records(self) -> tuple[dict[str, CheckpointRecord], dict[str, str]]:
+    def _read_records(self) -> tuple[dict[str, CheckpointRecord], dict[str, str]]:
         """What the files say, and what is wrong with others; the latest counts only while the machine runs on which it was written."""
         records, damages = dict[str, CheckpointRecord](), dict[str, str]()
         for name in NAMES:
@@ -162,15 +163,15 @@ class Checkpoint:
                 records[name] = record
         return records, damages
 
-    def _readable(self, name: str) -> CheckpointRecord:
+    def _read_or_empty(self, name: str) -> CheckpointRecord:
         with suppress(Damage):
             return read_record(self.folder / name) or CheckpointRecord()
         return CheckpointRecord()
 
-    def _written(self) -> list[int]:
+    def _list_versions(self) -> list[int]:
         return [int(each.stem) for each in self.folder.glob("*.arrays") if each.stem.isdecimal()]
 
-    def _notice(self, damages: Collection[str], *, anew: bool = False) -> str:
+    def _notice_text(self, damages: Collection[str], *, anew: bool = False) -> str:
         """In words, if there is anything to say."""
         if not damages:
             return ""
@@ -181,10 +182,10 @@ class Checkpoint:
     def tidy(self) -> None:
         """Remove the files that no position names, which a process was writing when it ended."""
         with self._lock:
-            self._remove({each.name for each in self.folder.glob("*.arrays")} - self._state.files - self._held)
+            self._remove({each.name for each in self.folder.glob("*.arrays")} - self._state.files - self._protected)
 
 
-def _all_damaged(folder: Path, damages: Collection[str]) -> FleetError:
+def _all_damaged_error(folder: Path, damages: Collection[str]) -> FleetError:
     return FleetError(
         f"The checkpoint in {folder} is damaged, and none before it is whole: {'; '.join(dict.fromkeys(damages))}.",
         ["start anew in another folder", "put a copy of that folder in its place, if there is one"],

@@ -28,32 +28,32 @@ class ArrayLocation(NamedTuple):
 
 def write_arrays(path: Path, arrays: Mapping[Key, Any]) -> dict[Key, ArrayLocation]:
     """Types that NumPy has no name for (bfloat16, float8) are kept as bytes beside their name. Raises `OSError`."""
-    places: dict[Key, ArrayLocation] = {}
+    locations: dict[Key, ArrayLocation] = {}
     with path.open("wb") as stream:
         for key, each in arrays.items():
             array = np.asarray(each)
             plain = array if array.dtype.kind in "biufc" and array.dtype.isbuiltin else array.view(f"u{array.dtype.itemsize}")
-            places[key] = ArrayLocation(path.name, stream.tell(), _checksum(array.dtype.name, plain))
+            locations[key] = ArrayLocation(path.name, stream.tell(), _checksum(array.dtype.name, plain))
             stream.write(f"{array.dtype.name}\n".encode())
             np.save(stream, plain, allow_pickle=False)
-    return places
+    return locations
 
 
-def read_array(folder: Path, place: ArrayLocation) -> np.ndarray[Any, Any]:
+def read_array(folder: Path, location: ArrayLocation) -> np.ndarray[Any, Any]:
     """Raises `Damage` where the file is not what was written."""
-    with _finding_damage(place.file), (folder / place.file).open("rb") as stream:
-        dtype = _verify_length(stream, place)
-        stream.seek(place.begin)
+    with _finding_damage(location.file), (folder / location.file).open("rb") as stream:
+        dtype = _verify_length(stream, location)
+        stream.seek(location.begin)
         stream.readline()
         plain = np.lib.format.read_array(stream, allow_pickle=False)
-        _verify_checksum(dtype, plain, place)
+        _verify_checksum(dtype, plain, location)
         return plain.view(jnp.dtype(dtype)) if plain.dtype.name != dtype else plain
 
 
-def verify_length(folder: Path, place: ArrayLocation) -> None:
+def verify_length(folder: Path, location: ArrayLocation) -> None:
     """The array is not read. Raises `Damage` for one that the file does not hold to its end."""
-    with _finding_damage(place.file), (folder / place.file).open("rb") as stream:
-        _verify_length(stream, place)
+    with _finding_damage(location.file), (folder / location.file).open("rb") as stream:
+        _verify_length(stream, location)
 
 
 @contextmanager
@@ -69,21 +69,21 @@ def _finding_damage(name: str) -> Iterator[None]:
         raise Damage(f"`{name}` holds no array where one should begin") from error
 
 
-def _verify_length(stream: IO[bytes], place: ArrayLocation) -> str:
+def _verify_length(stream: IO[bytes], location: ArrayLocation) -> str:
     """The name of the array's type; the stream stands where its bytes begin."""
-    stream.seek(place.begin)
+    stream.seek(location.begin)
     dtype = stream.readline().decode().strip()
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, plain = read(stream)
     if stream.tell() + math.prod(shape) * plain.itemsize > os.fstat(stream.fileno()).st_size:
-        raise Damage(f"`{place.file}` ends within an array")
+        raise Damage(f"`{location.file}` ends within an array")
     return dtype
 
 
-def _verify_checksum(dtype: str, plain: np.ndarray[Any, Any], place: ArrayLocation) -> None:
-    if place.checksum and _checksum(dtype, plain) != place.checksum:
-        raise Damage(f"an array in `{place.file}` is not the one that was written: its checksum differs")
+def _verify_checksum(dtype: str, plain: np.ndarray[Any, Any], location: ArrayLocation) -> None:
+    if location.checksum and _checksum(dtype, plain) != location.checksum:
+        raise Damage(f"an array in `{location.file}` is not the one that was written: its checksum differs")
 
 
 def _checksum(dtype: str, plain: np.ndarray[Any, Any]) -> str:

@@ -21,18 +21,18 @@ class CheckpointRecord:
     """Where the arrays are, and what is said of the model besides; `version` counts commits, `boot` is the start of the machine."""
 
     version: int = 0
-    places: Mapping[Key, ArrayLocation] = field(default_factory=dict)
+    locations: Mapping[Key, ArrayLocation] = field(default_factory=dict)
     position: Mapping[str, Any] = field(default_factory=dict)
     boot: str | None = None
 
     @property
     def files(self) -> set[str]:
-        return {each.file for each in self.places.values()}
+        return {each.file for each in self.locations.values()}
 
     @property
     def text(self) -> str:
-        places = {json.dumps(key): place for key, place in self.places.items()}
-        body = json.dumps({**self.position, "version": self.version, "boot": self.boot, "files": places})
+        locations = {json.dumps(key): location for key, location in self.locations.items()}
+        body = json.dumps({**self.position, "version": self.version, "boot": self.boot, "files": locations})
         return f'{body[:-1]}, "checksum": "{_checksum(body)}"}}'
 
 
@@ -60,12 +60,12 @@ def _record(found: dict[str, Any]) -> CheckpointRecord:
     if checksum is not None and checksum != _checksum(json.dumps(found)):
         raise ValueError(checksum)
     boot, version = found.pop("boot"), found.pop("version")
-    places = {tuple(json.loads(key)): ArrayLocation(*place) for key, place in found.pop("files").items()}
-    if checksum is None and any(each.checksum for each in places.values()):
+    locations = {tuple(json.loads(key)): ArrayLocation(*location) for key, location in found.pop("files").items()}
+    if checksum is None and any(each.checksum for each in locations.values()):
         raise ValueError(checksum)
-    if not isinstance(version, int) or not all(_FILE.fullmatch(each.file) and each.begin >= 0 for each in places.values()):
+    if not isinstance(version, int) or not all(_FILE.fullmatch(each.file) and each.begin >= 0 for each in locations.values()):
         raise ValueError(version)
-    return CheckpointRecord(version, places, found, boot)
+    return CheckpointRecord(version, locations, found, boot)
 
 
 def _checksum(text: str) -> str:

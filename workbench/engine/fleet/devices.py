@@ -17,44 +17,44 @@ PINNED = "pinned_host"
 
 @dataclass(frozen=True)
 class CompiledUnit:
-    """A unit on one device; `needs` are its bytes at the worst moment, arguments and results included, as the compiler states them."""
+    """A unit on one device; `peak_bytes` are its bytes at the worst moment, arguments and results included, as the compiler states them."""
 
     unit: UnitFunction
     compiled: jax.stages.Compiled
-    needs: int
+    peak_bytes: int
 
     @property
-    def takes(self) -> int:
+    def input_bytes(self) -> int:
         """Bytes that must be brought in for it."""
         return sum(each.size * each.dtype.itemsize for each in self.unit.specs)
 
 
 def compile_unit(unit: UnitFunction, device: jax.Device, name: str) -> CompiledUnit:
     """The unit for this device."""
-    place = jax.sharding.SingleDeviceSharding(device)
+    sharding = jax.sharding.SingleDeviceSharding(device)
 
     def call(*arrays: Any) -> tuple[Any, ...]:
         return unit.call(*arrays)
 
     call.__name__ = name
-    jitted = jax.jit(call, in_shardings=place, out_shardings=place, donate_argnums=unit.donated, keep_unused=True)
+    jitted = jax.jit(call, in_shardings=sharding, out_shardings=sharding, donate_argnums=unit.donated, keep_unused=True)
     compiled = jitted.lower(*unit.specs).compile()
     stats = compiled.memory_analysis()
-    takes = sum(each.size * each.dtype.itemsize for each in unit.specs)
-    needs = (
-        takes
+    input_bytes = sum(each.size * each.dtype.itemsize for each in unit.specs)
+    peak_bytes = (
+        input_bytes
         if stats is None
         else (stats.argument_size_in_bytes + stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes)
     )
-    return CompiledUnit(unit, compiled, max(takes, needs))
+    return CompiledUnit(unit, compiled, max(input_bytes, peak_bytes))
 
 
 @dataclass
-class Handling:
+class TransferTimings:
     """What goes on around the units of a device: bytes and seconds of what was brought in and taken back, and seconds between two units."""
 
-    brought: list[tuple[int, float]] = field(default_factory=list)
-    returned: list[tuple[int, float]] = field(default_factory=list)
+    copied_in: list[tuple[int, float]] = field(default_factory=list)
+    copied_out: list[tuple[int, float]] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
 
 
@@ -62,27 +62,27 @@ class Handling:
 class FleetDevice:
     """A device and the bytes of it that are spoken for. `budget` is never exceeded: a unit or a transfer that would is refused.
 
-    On the host's own platform there is no other memory to spill to, and arrays are copied all the same. With `handling` transfers are
+    On the host's own platform there is no other memory to spill to, and arrays are copied all the same. With `timings` transfers are
     waited for and noted.
     """
 
     number: int
     device: jax.Device
     budget: int | None
-    held: int = 0
+    used_bytes: int = 0
     peak: int = 0
-    moved: int = 0  # bytes that came in
-    speed: tuple[float, float] = (0.0, 0.0)  # seconds of any transfer to it, and of each byte
-    moving: float = 0.0  # seconds that transfers take by that
-    waited: float = 0.0  # seconds in which nothing was computed because they did
-    there: bool = True
+    moved_bytes: int = 0  # bytes that came in
+    transfer_cost: tuple[float, float] = (0.0, 0.0)  # seconds of any transfer to it, and of each byte
+    transfer_seconds: float = 0.0  # seconds that transfers take by that
+    wait_seconds: float = 0.0  # seconds in which nothing was computed because they did
+    available: bool = True
     failure: Exception | None = None  # met with while results were taken back: nothing after them is good
-    wanted: int = 0  # by so many, for something else than units, as soon as there is room: until then it takes no further unit
-    handling: Handling | None = None
-    place: Any = field(init=False)
+    reserved: int = 0  # by so many, for something else than units, as soon as there is room: until then it takes no further unit
+    timings: TransferTimings | None = None
+    sharding: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        self.place = jax.sharding.SingleDeviceSharding(self.device)
+        self.sharding = jax.sharding.SingleDeviceSharding(self.device)
 
     def verify_sound(self) -> None:
         """Raises what it has failed with."""
@@ -90,38 +90,38 @@ class FleetDevice:
             raise self.failure
 
     def fits(self, count: int) -> bool:
-        return self.budget is None or self.held + count <= self.budget
+        return self.budget is None or self.used_bytes + count <= self.budget
 
     def claim(self, count: int, what: str) -> None:
         """Speak for `count` bytes; raises `FleetError` beyond the budget."""
         if not self.fits(count):
             assert self.budget is not None
             raise FleetError(
-                f"{what} needs {format_bytes(count)} on device {self.number}, where {format_bytes(self.held)} of "
+                f"{what} needs {format_bytes(count)} on device {self.number}, where {format_bytes(self.used_bytes)} of "
                 f"{format_bytes(self.budget)} are in use.",
                 ["give a larger budget of memory", "leave a larger buffer, so that the shards are smaller"],
             )
-        self.held += count
-        self.peak = max(self.peak, self.held)
+        self.used_bytes += count
+        self.peak = max(self.peak, self.used_bytes)
 
-    def give_back(self, count: int) -> None:
-        self.held -= count
+    def release(self, count: int) -> None:
+        self.used_bytes -= count
 
-    def bring(self, arrays: Mapping[Key, Any], since: float = 0.0) -> Arrays:
+    def copy_in(self, arrays: Mapping[Key, Any], since: float = 0.0) -> Arrays:
         """Host arrays onto the device; the copies may be under way when this returns. They have been looked for `since`."""
         if not arrays:
             return {}
         size = sum(each.nbytes for each in arrays.values())
-        self.moved += size
-        self.moving += self.speed[0] + self.speed[1] * size
-        placed = jax.device_put(list(arrays.values()), self.place)
-        if self.handling:
-            jax.block_until_ready(placed)
-            self.handling.brought.append((size, time.perf_counter() - since))
-        return dict(zip(arrays, placed, strict=True))
+        self.moved_bytes += size
+        self.transfer_seconds += self.transfer_cost[0] + self.transfer_cost[1] * size
+        arrays_here = jax.device_put(list(arrays.values()), self.sharding)
+        if self.timings:
+            jax.block_until_ready(arrays_here)
+            self.timings.copied_in.append((size, time.perf_counter() - since))
+        return dict(zip(arrays, arrays_here, strict=True))
 
 
-def pinned_place(device: jax.Device) -> Any:
+def pinned_sharding(device: jax.Device) -> Any:
     """The sharding for pinned host memory that this device copies from and to; `None` where it has none, or is the host itself."""
     kinds = {each.kind for each in device.addressable_memories()}
     if device.platform == "cpu" or PINNED not in kinds:

@@ -65,7 +65,7 @@ class FleetExecutor:
         function raised."""
         self.scheduler.began = time.perf_counter()
         for device in self.devices:
-            if device.there:
+            if device.available:
                 self._start(device)
         try:
             self._follow()
@@ -145,15 +145,15 @@ class FleetExecutor:
         start = time.perf_counter()
         jax.block_until_ready(list(turn.arrays.values()))
         there = time.perf_counter()
-        device.waited += there - start
+        device.wait_seconds += there - start
         model_run = self.model_runs[turn.model_run]
         if turn.overwrites:
             self.scheduler.wait_for(device, model_run, turn.index)
-            there = max(there, model_run.back)
+            there = max(there, model_run.returned_at)
         with self.scheduler.changed:
-            self.scheduler.claim(device, turn.unit.needs - turn.unit.takes, turn.unit.takes, turn)
-        if device.handling and turn.after is not None:
-            device.handling.pauses.append(time.perf_counter() - turn.after - (there - start))
+            self.scheduler.claim(device, turn.unit.peak_bytes - turn.unit.input_bytes, turn.unit.input_bytes, turn)
+        if device.timings and turn.after is not None:
+            device.timings.pauses.append(time.perf_counter() - turn.after - (there - start))
 
     def _compute(self, turn: UnitDispatch) -> Sequence[Any]:
         results: Sequence[Any] = turn.unit.compiled(*(turn.arrays[key] for key in turn.unit.unit.reads))
@@ -161,13 +161,13 @@ class FleetExecutor:
 
     def _next(self, device: FleetDevice) -> UnitDispatch | None:
         """Its state is on the way. A model whose data fail is left, and another one asked for."""
-        while found := self.scheduler.next(device):
+        while found := self.scheduler.next_unit(device):
             if self._transfers.bring(device, found):
                 return found
         return None
 
     def _ahead(self, device: FleetDevice, turn: UnitDispatch, written: Arrays) -> UnitDispatch | None:
-        found = self.scheduler.ahead(device, turn, written)
+        found = self.scheduler.choose_ahead(device, turn, written)
         return found if found and self._transfers.bring(device, found) else None
 
     def _note(self, device: FleetDevice, turn: UnitDispatch, begin: float, end: float) -> ScheduledUnit:

@@ -13,7 +13,7 @@ LOCK = ".lock"
 
 
 @contextmanager
-def holding(folder: Path) -> Iterator[None]:
+def hold_folder(folder: Path) -> Iterator[None]:
     """The folder is this training's; raises `FleetError` where another one has it, and where it cannot be written.
 
     The operating system keeps the lock (`flock`) and ends it with the process, so that one that was killed leaves none behind: the file
@@ -25,7 +25,7 @@ def holding(folder: Path) -> Iterator[None]:
         file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if not try_lock(file):
-            raise _taken(folder, os.pread(file, 20, 0).decode())
+            raise _folder_in_use_error(folder, os.pread(file, 20, 0).decode())
         with explain_write_errors(folder, FleetError):
             os.truncate(file, 0)
             os.write(file, str(os.getpid()).encode())  # for the message of whoever comes next
@@ -34,7 +34,7 @@ def holding(folder: Path) -> Iterator[None]:
         os.close(file)  # and the lock is gone
 
 
-def _taken(folder: Path, process: str) -> FleetError:
+def _folder_in_use_error(folder: Path, process: str) -> FleetError:
     who = f" (process {process})" if process else ""
     return FleetError(
         f"Another training{who} is at work in {folder}: two of them would write each other's checkpoints over.",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from workbench.engine.fleet.devices import FleetDevice
-from workbench.engine.fleet.model_run import ModelRun, run_named
+from workbench.engine.fleet.model_run import ModelRun, find_run
 from workbench.engine.fleet.unit_scheduler import UnitScheduler
 from workbench.errors import FleetError
 
@@ -25,7 +25,7 @@ class Membership:
             if scheduler.began:
                 model_run.arrival_time = time.perf_counter() - scheduler.began
                 for device in self._devices:
-                    if device.there:  # it may just have found that nothing was left
+                    if device.available:  # it may just have found that nothing was left
                         self._start(device)
             scheduler.changed.notify_all()
 
@@ -37,45 +37,45 @@ class Membership:
     def stop(self, name: str) -> None:
         """The model ends with the mini-batch it is in, and the rest go on faster."""
         with self._scheduler.changed:
-            self._scheduler.end(run_named(self._scheduler.model_runs, name))
+            self._scheduler.end(find_run(self._scheduler.model_runs, name))
 
     def progress_of(self, name: str) -> Mapping[str, int]:
         """Units that a model has done, and how many it will have at its end."""
-        return self._scheduler.progress_of(run_named(self._scheduler.model_runs, name))
+        return self._scheduler.progress_of(find_run(self._scheduler.model_runs, name))
 
     @contextmanager
     def room(self, number: int, count: int) -> Iterator[None]:
         """So many bytes of a device for something else than its units, before its next unit: as soon as they are free."""
         device, scheduler = self._device(number), self._scheduler
         with scheduler.changed:
-            device.wanted += 1
+            device.reserved += 1
             try:
-                while not device.fits(count) and device.held and scheduler.failure is None:
+                while not device.fits(count) and device.used_bytes and scheduler.failure is None:
                     scheduler.changed.wait()
             finally:
-                device.wanted -= 1
+                device.reserved -= 1
                 scheduler.changed.notify_all()
             device.claim(count, "What is timed")
         try:
             yield
         finally:
             with scheduler.changed:
-                device.give_back(count)
+                device.release(count)
                 scheduler.changed.notify_all()
 
     def leave(self, number: int) -> None:
         """The device takes no further unit."""
         device = self._device(number)
         with self._scheduler.changed:
-            device.there = False
+            device.available = False
             self._scheduler.changed.notify_all()
 
     def come_back(self, number: int) -> None:
         """The device takes units again."""
         device = self._device(number)
         with self._scheduler.changed:
-            if not device.there:
-                device.there = True
+            if not device.available:
+                device.available = True
                 self._start(device)
 
     def _device(self, number: object) -> FleetDevice:

@@ -26,48 +26,48 @@ class ModelRun:
     begun: int = 0
     done: int = 0
     last: int = 0
-    spared: int = 0  # by a checkpoint
+    resumed_units: int = 0  # by a checkpoint
     arrival_time: float = 0.0  # seconds from the start of the run, for a model that was added to it
     started: float = float("-inf")
-    back: float = 0.0  # when the last unit's results came to the host, by the clock of `time.perf_counter`
+    returned_at: float = 0.0  # when the last unit's results came to the host, by the clock of `time.perf_counter`
     losses: list[float] = field(default_factory=list)
     batch: tuple[int, dict[int, Any]] = (-1, {})
-    about: dict[str, Any] = field(default_factory=dict)  # what a checkpoint is of
-    halted: int = 0  # the unit before which it ends, where an earlier run has stopped it
+    checkpoint_facts: dict[str, Any] = field(default_factory=dict)  # what a checkpoint is of
+    halt_unit: int = 0  # the unit before which it ends, where an earlier run has stopped it
     ended: str = ""  # why before its last mini-batch, in words
     failure: WorkbenchError | None = None  # what its data raised
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return self.begun == self.done < self.last
 
     def resume(self, position: Mapping[str, Any]) -> None:
         """Stand where the checkpoint says. What its loss has stopped stays stopped; what may last longer by now goes on."""
-        self.done = self.begun = self.spared = position["done"]
+        self.done = self.begun = self.resumed_units = position["done"]
         self.losses = list(position["losses"])
-        reached = next((each for each in self.losses if self.reaches(each)), None)
+        reached = next((each for each in self.losses if self.is_below_stop(each)), None)
         if reached is not None:
             length = len(self.job.units)
-            self.last = self.halted = min(self.last, -(-self.done // length) * length)
-            self.ended = self.stopped_by(reached)
+            self.last = self.halt_unit = min(self.last, -(-self.done // length) * length)
+            self.ended = self.stopped_text(reached)
 
-    def reaches(self, loss: float | None) -> bool:
+    def is_below_stop(self, loss: float | None) -> bool:
         """Whether it stops after a mini-batch of that loss."""
         return loss is not None and self.model.stop_below is not None and loss < self.model.stop_below
 
-    def stopped_by(self, loss: float) -> str:
+    def stopped_text(self, loss: float) -> str:
         """In words."""
         return f"stopped: loss {loss:.4g} is below its stop_below of {self.model.stop_below:g}"
 
-    def planned(self, job: Job) -> Job:
+    def truncate_job(self, job: Job) -> Job:
         """The job as far as it was to run when it came: what its checkpoint stopped ends there."""
-        return replace(job, mini_batches=self.halted // len(job.units), epochs=1) if self.halted else job
+        return replace(job, mini_batches=self.halt_unit // len(job.units), epochs=1) if self.halt_unit else job
 
     def position(self, done: int) -> Mapping[str, Any]:
         """What a checkpoint says of where it stands after so many units; it does not change when the model goes on."""
-        return {"done": done, "losses": list(self.losses), **self.about}
+        return {"done": done, "losses": list(self.losses), **self.checkpoint_facts}
 
-    def leaf(self, step: int, number: int) -> Any:
+    def read_leaf(self, step: int, number: int) -> Any:
         """A leaf of mini-batch `step`; raises `FleetError` where the data run out, `EngineError` for what else a user's function raises."""
         if self.batch[0] != step:
             try:
@@ -75,25 +75,25 @@ class ModelRun:
             except WorkbenchError:
                 raise
             except (StopIteration, IndexError) as error:
-                raise ran_out(self.model, step) from error
+                raise data_ran_out_error(self.model, step) from error
             except Exception as error:  # whatever a user's function raises
-                raise not_read(self.model, step, error) from error
+                raise data_read_error(self.model, step, error) from error
             self.batch = (step, dict(enumerate(leaves)))
         return self.batch[1][number]
 
 
-def ran_out(model: FleetModel, step: int) -> FleetError:
+def data_ran_out_error(model: FleetModel, step: int) -> FleetError:
     batches = model.mini_batches * model.epochs
     ways_out = ["give it fewer mini-batches or epochs", "let the data begin again"]
     return FleetError(f"The data of model `{model.name}` run out at mini-batch {step + 1} of {batches}.", ways_out)
 
 
-def not_read(model: FleetModel, step: int, error: Exception) -> WorkbenchError:
+def data_read_error(model: FleetModel, step: int, error: Exception) -> WorkbenchError:
     """What a user's function raised, with the model and the mini-batch that it was asked for."""
     return in_user_terms(error, Fleet((model,)), f"reading mini-batch {step + 1} of {model.mini_batches * model.epochs}")
 
 
-def run_named(model_runs: Sequence[ModelRun], name: str) -> ModelRun:
+def find_run(model_runs: Sequence[ModelRun], name: str) -> ModelRun:
     """Raises `FleetError` where no model of the fleet has this name."""
     found = next((each for each in model_runs if each.model.name == name), None)
     if found is None:

@@ -38,10 +38,10 @@ class PartitionedModel:
     def needs(self) -> tuple[int, ...]:
         """The bytes that each shard needs: its larger unit's."""
         units = self.compiled[0]
-        return tuple(max(each.needs for each in units if each.unit.shard == shard) for shard in range(len(self.starts)))
+        return tuple(max(each.peak_bytes for each in units if each.unit.shard == shard) for shard in range(len(self.starts)))
 
     @property
-    def alike(self) -> tuple[Program, tuple[int, ...]]:
+    def unit_key(self) -> tuple[Program, tuple[int, ...]]:
         """What models have in common whose units are the same."""
         return self.model.program, self.starts
 
@@ -54,11 +54,11 @@ def shard_starts(model: FleetModel, fleet: Fleet, devices: Sequence[FleetDevice]
     given = (0, *starts_at(network, model.cuts)) if model.cuts else None
     if not rooms:
         return given or (0,)
-    measure = _measure(model, devices[0].device)
+    measure = _make_measure(model, devices[0].device)
     return greedy_shards(layers, rooms, measure) if given is None else verify_shards(layers, given, rooms, measure)
 
 
-def _measure(model: FleetModel, device: jax.Device) -> Any:
+def _make_measure(model: FleetModel, device: jax.Device) -> Any:
     """The bytes of a shard of some blocks, compiled."""
     network = network_of(model.program)
 
@@ -67,7 +67,7 @@ def _measure(model: FleetModel, device: jax.Device) -> Any:
         partition = partition_network(network, starts)
         shard = next(each.number for each in partition.virtual_stages if each.blocks[0] == network.paths[begin])
         functions = ModelUnits(model.program, partition).of_shard(shard)
-        return max(compile_unit(each, device, f"{model.name}_pilot").needs for each in functions)
+        return max(compile_unit(each, device, f"{model.name}_pilot").peak_bytes for each in functions)
 
     return measure
 
@@ -77,16 +77,16 @@ def units_of(program: Program, starts: tuple[int, ...]) -> ModelUnits:
     return ModelUnits(program, partition_network(network_of(program), starts[1:]))
 
 
-def compiled_units(program: Program, starts: tuple[int, ...], devices: Sequence[jax.Device]) -> Compiled:
+def compile_units(program: Program, starts: tuple[int, ...], devices: Sequence[jax.Device]) -> Compiled:
     """Of each device, compiled in threads: XLA lets the interpreter go meanwhile."""
-    places = range(len(units_of(program, starts).functions))
+    indices = range(len(units_of(program, starts).functions))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = [[pool.submit(_compiled_unit, program, starts, place, device) for place in places] for device in devices]
+        found = [[pool.submit(_compile_cached, program, starts, index, device) for index in indices] for device in devices]
         return tuple(tuple(each.result() for each in units) for units in found)
 
 
 @lru_cache(maxsize=512)
-def _compiled_unit(program: Program, starts: tuple[int, ...], place: int, device: jax.Device) -> CompiledUnit:
+def _compile_cached(program: Program, starts: tuple[int, ...], index: int, device: jax.Device) -> CompiledUnit:
     """Models that are alike, but for their seeds say, have their units compiled once."""
-    unit = units_of(program, starts).functions[place]
+    unit = units_of(program, starts).functions[index]
     return compile_unit(unit, device, f"{unit.kind.value}_{unit.shard}")

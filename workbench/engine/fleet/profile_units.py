@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workbench.engine.fleet.devices import FleetDevice, Handling, pinned_place
+from workbench.engine.fleet.devices import FleetDevice, TransferTimings, pinned_sharding
 from workbench.engine.fleet.executor import FleetExecutor
-from workbench.engine.fleet.model_run import ModelRun, not_read, ran_out
+from workbench.engine.fleet.model_run import ModelRun, data_ran_out_error, data_read_error
 from workbench.engine.fleet.model_shards import PartitionedModel
 from workbench.engine.fleet.store import HostStore
 from workbench.engine.fleet.units import UnitFunction
@@ -31,37 +31,37 @@ from workbench.multimodel.training_events import TrainingEvent, UnitDone
 
 FOLDER = ".rehearsal"
 """Of the fleet's folder, where its checkpoints are tried out; no model's name begins with a dot."""
-_ENOUGH, _MOST, _ENDLESS = 0.1, 40, 1_000_000  # seconds of a model, mini-batches of it, and more than either
-_FEW = 4  # of so many measurements, and of more, the longest does not count
-Alike = tuple[Any, tuple[int, ...]]
+_SECONDS_PER_MODEL, _MOST_BATCHES, _ENDLESS_BATCHES = 0.1, 40, 1_000_000  # seconds of a model, mini-batches of it, and more than either
+_LEAST_TRIMMED = 4  # of so many measurements, and of more, the longest does not count
+UnitKey = tuple[Any, tuple[int, ...]]
 
 
 @dataclass
 class UnitProfile:
     """Seconds of each unit of a mini-batch by what models have in common, alone and among so many devices; what went on around them."""
 
-    alone: dict[Alike, list[float]] = field(default_factory=dict)
-    together: dict[Alike, list[float]] = field(default_factory=dict)
-    among: int = 1
-    handling: Handling = field(default_factory=Handling)
+    seconds_alone: dict[UnitKey, list[float]] = field(default_factory=dict)
+    seconds_together: dict[UnitKey, list[float]] = field(default_factory=dict)
+    concurrent_devices: int = 1
+    timings: TransferTimings = field(default_factory=TransferTimings)
 
     @property
-    def inwards(self) -> tuple[float, float]:
+    def host_to_device(self) -> tuple[float, float]:
         """Seconds of any transfer from the host, and of each byte."""
-        return _line(self.handling.brought)
+        return _fit_line(self.timings.copied_in)
 
     def job(self, cut: PartitionedModel) -> Job:
         """The model as the simulator sees it."""
         model = cut.model
-        inwards, outwards = self.inwards, _line(self.handling.returned)
-        pause = _usual(self.handling.pauses) if self.handling.pauses else 0.0
+        host_to_device, device_to_host = self.host_to_device, _fit_line(self.timings.copied_out)
+        pause = _trimmed_mean(self.timings.pauses) if self.timings.pauses else 0.0
         units = []
-        for place, function in enumerate(cut.units.functions):
-            alone = self.alone[cut.alike][place]
-            crowded = self.together.get(cut.alike, self.alone[cut.alike])[place]
-            slowed = max(0.0, crowded - alone) / (self.among - 1) if self.among > 1 else 0.0
-            load, store, carry = _transfers(function, inwards, outwards)
-            units.append(Unit(function.shard, function.kind, alone, load, store, carry, slowed, pause))
+        for index, function in enumerate(cut.units.functions):
+            seconds_alone = self.seconds_alone[cut.unit_key][index]
+            crowded = self.seconds_together.get(cut.unit_key, self.seconds_alone[cut.unit_key])[index]
+            slowed = max(0.0, crowded - seconds_alone) / (self.concurrent_devices - 1) if self.concurrent_devices > 1 else 0.0
+            load, store, carry = _transfer_seconds(function, host_to_device, device_to_host)
+            units.append(Unit(function.shard, function.kind, seconds_alone, load, store, carry, slowed, pause))
         return Job(model.name, tuple(units), model.mini_batches, model.epochs)
 
 
@@ -71,45 +71,48 @@ def profile_units(cuts: Sequence[PartitionedModel], fleet: Fleet, devices: Seque
     Known already where models like these were rehearsed like that. Raises what a run raises: `FleetError` where the memory does not
     suffice or the data run out, and what a user's function does.
     """
-    different = list({each.alike: each for each in cuts}.values())
-    others = [each for each in cuts if not any(each is one for one in different)]
-    cast = (*different, *others[: max(0, len(devices) - len(different))])
-    alike, places = tuple(each.alike for each in cast), tuple((each.device, each.budget) for each in devices)
-    asked = fleet.double_buffer, fleet.spill, fleet.folder is None
-    return _rehearsed(_Occasion(alike, places, asked, len(different), cast, fleet, tuple(devices)))
+    distinct = list({each.unit_key: each for each in cuts}.values())
+    others = [each for each in cuts if not any(each is one for one in distinct)]
+    participants = (*distinct, *others[: max(0, len(devices) - len(distinct))])
+    unit_keys, device_budgets = tuple(each.unit_key for each in participants), tuple((each.device, each.budget) for each in devices)
+    settings = fleet.double_buffer, fleet.spill, fleet.folder is None
+    return _profile_case(_ProfileCase(unit_keys, device_budgets, settings, len(distinct), participants, fleet, tuple(devices)))
 
 
 @dataclass(frozen=True)
-class _Occasion:
-    """What a rehearsal depends on, and those who take part: the first so many of the `cast` are `different`."""
+class _ProfileCase:
+    """What a rehearsal depends on, and those who take part: the first so many of the `participants` are `distinct`."""
 
-    alike: tuple[Alike, ...]
-    places: tuple[tuple[jax.Device, int | None], ...]
-    asked: tuple[object, ...]
-    different: int
-    cast: tuple[PartitionedModel, ...] = field(compare=False)
+    unit_keys: tuple[UnitKey, ...]
+    device_budgets: tuple[tuple[jax.Device, int | None], ...]
+    settings: tuple[object, ...]
+    distinct: int
+    participants: tuple[PartitionedModel, ...] = field(compare=False)
     fleet: Fleet = field(compare=False)
     devices: tuple[FleetDevice, ...] = field(compare=False)
 
 
 @lru_cache(maxsize=16)
-def _rehearsed(given: _Occasion) -> UnitProfile:
-    cast, fleet, devices = given.cast, given.fleet, given.devices
+def _profile_case(case: _ProfileCase) -> UnitProfile:
+    participants, fleet, devices = case.participants, case.fleet, case.devices
     found = UnitProfile()
-    _warm(cast[: given.different], len(devices))
-    for each in cast[: given.different]:
-        executor, handling = _played([each], fleet, devices[:1])
-        found.alone[each.alike] = _seconds(executor, 0, 1)
-        found.handling = _joined((found.handling, *handling))
-    if len(devices) > 1 and len(cast) > 1 and devices[0].device.platform == "cpu":
-        found.among = min(len(devices), len(cast))
-        executor, handling = _played(cast, fleet, devices[: found.among])
-        found.together = {each.alike: _seconds(executor, number, found.among) for number, each in reversed(list(enumerate(cast)))}
-        found.handling = _joined(handling)
+    _warm_up(participants[: case.distinct], len(devices))
+    for each in participants[: case.distinct]:
+        executor, timings = _run_models([each], fleet, devices[:1])
+        found.seconds_alone[each.unit_key] = _unit_seconds(executor, 0, 1)
+        found.timings = _merge_timings((found.timings, *timings))
+    if len(devices) > 1 and len(participants) > 1 and devices[0].device.platform == "cpu":
+        found.concurrent_devices = min(len(devices), len(participants))
+        executor, timings = _run_models(participants, fleet, devices[: found.concurrent_devices])
+        found.seconds_together = {
+            each.unit_key: _unit_seconds(executor, number, found.concurrent_devices)
+            for number, each in reversed(list(enumerate(participants)))
+        }
+        found.timings = _merge_timings(timings)
     return found
 
 
-def _warm(cuts: Sequence[PartitionedModel], devices: int) -> None:
+def _warm_up(cuts: Sequence[PartitionedModel], devices: int) -> None:
     """Each unit runs once on each of the first so many devices: what runs for the first time takes longer.
 
     The devices do so side by side, each with one unit at a time: the units of two models may be more than its memory holds.
@@ -132,26 +135,28 @@ def _zeros(spec: jax.ShapeDtypeStruct) -> Any:
     return jnp.empty(spec.shape, spec.dtype) if is_key else np.zeros(spec.shape, spec.dtype)
 
 
-def _played(cast: Sequence[PartitionedModel], fleet: Fleet, devices: Sequence[FleetDevice]) -> tuple[FleetExecutor, list[Handling]]:
+def _run_models(
+    participants: Sequence[PartitionedModel], fleet: Fleet, devices: Sequence[FleetDevice]
+) -> tuple[FleetExecutor, list[TransferTimings]]:
     """The floor that has run these models for a while, each in turn."""
-    handling = [Handling() for _ in devices]
-    stand_ins = [FleetDevice(i, each.device, each.budget, handling=handling[i]) for i, each in enumerate(devices)]
+    timings = [TransferTimings() for _ in devices]
+    stand_ins = [FleetDevice(i, each.device, each.budget, timings=timings[i]) for i, each in enumerate(devices)]
     folder = None if fleet.folder is None else fleet.folder / FOLDER
     executor = FleetExecutor(stand_ins, policy_named("round-robin"), double_buffer=fleet.double_buffer)
-    executor.listen(_Enough(executor, [len(each.units.functions) for each in cast]))
+    executor.listen(_StopWhenTimed(executor, [len(each.units.functions) for each in participants]))
     try:
-        for number, each in enumerate(cast):
-            executor.membership.add(_stand_in(number, each, fleet, devices, folder))
+        for number, each in enumerate(participants):
+            executor.membership.add(_make_stand_in(number, each, fleet, devices, folder))
         executor.run()
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
     if failure := next((each.failure for each in executor.model_runs if each.failure), None):
         raise failure
-    return executor, handling
+    return executor, timings
 
 
-class _Enough:
+class _StopWhenTimed:
     """Ends all models together, so that all devices compute to the last: when each has run twice, for a while, or often enough."""
 
     def __init__(self, executor: FleetExecutor, lengths: Sequence[int]) -> None:
@@ -165,27 +170,27 @@ class _Enough:
             return
         self._done[event.placed.model] = event.done
         batches = [done // length for done, length in zip(self._done, self._lengths, strict=True)]
-        long = time.perf_counter() - self._began > _ENOUGH * len(batches) or max(batches) > _MOST
+        long = time.perf_counter() - self._began > _SECONDS_PER_MODEL * len(batches) or max(batches) > _MOST_BATCHES
         if not self._over and long and min(batches) > 1:
             self._over = True
             for number in range(len(self._lengths)):
                 self._executor.membership.stop(str(number))
 
 
-def _stand_in(number: int, cut: PartitionedModel, fleet: Fleet, devices: Sequence[FleetDevice], folder: Path | None) -> ModelRun:
+def _make_stand_in(number: int, cut: PartitionedModel, fleet: Fleet, devices: Sequence[FleetDevice], folder: Path | None) -> ModelRun:
     """A model with the same units and data, whose parameters are zeros and which does not end."""
     model, units = cut.model, cut.units.functions
-    twin = FleetModel(str(number), model.program, _ENDLESS)
-    job = Job(twin.name, tuple(Unit(each.shard, each.kind, 1.0) for each in units), _ENDLESS)
-    store = HostStore(folder and folder / twin.name, on_disk=fleet.spill == "disk", pinned=pinned_place(devices[0].device))
+    twin = FleetModel(str(number), model.program, _ENDLESS_BATCHES)
+    job = Job(twin.name, tuple(Unit(each.shard, each.kind, 1.0) for each in units), _ENDLESS_BATCHES)
+    store = HostStore(folder and folder / twin.name, on_disk=fleet.spill == "disk", pinned=pinned_sharding(devices[0].device))
     state = {key: spec for each in units for key, spec in zip(each.reads, each.specs, strict=True) if key[0] in ("piece", "state")}
     store.put({key: np.zeros(spec.shape, spec.dtype) for key, spec in state.items()})
     compiled = cut.compiled if len(cut.compiled) >= len(devices) else cut.compiled[:1] * len(devices)
-    return ModelRun(twin, job, _First(model), store, compiled, last=job.length)
+    return ModelRun(twin, job, _FirstBatch(model), store, compiled, last=job.length)
 
 
 @dataclass(frozen=True)
-class _First:
+class _FirstBatch:
     """The first mini-batch of a model, over and over: later ones may not be there, or are none of a rehearsal's business."""
 
     model: FleetModel
@@ -194,47 +199,47 @@ class _First:
         try:
             return self.model.program.step.feed(0)
         except (StopIteration, IndexError) as error:
-            raise ran_out(self.model, 0) from error
+            raise data_ran_out_error(self.model, 0) from error
         except Exception as error:  # whatever a user's function raises
-            raise not_read(self.model, 0, error) from error
+            raise data_read_error(self.model, 0, error) from error
 
 
-def _seconds(executor: FleetExecutor, number: int, devices: int) -> list[float]:
+def _unit_seconds(executor: FleetExecutor, number: int, devices: int) -> list[float]:
     """What each unit of a mini-batch took while so many devices computed; the first mini-batch does not count where others are left."""
     length = len(executor.model_runs[number].job.units)
-    mine = [each for each in executor.placed if each.model == number]
+    model_units = [each for each in executor.placed if each.model == number]
     crowded = (devices - 1) - 0.5  # the other devices, of which one may have paused for half of the time
     found = []
-    for place in range(length):
-        turns = [each for each in mine if each.unit % length == place]
+    for index in range(length):
+        turns = [each for each in model_units if each.unit % length == index]
         late = [each for each in turns if each.unit >= length] or turns[-1:]
-        full = [each for each in late if _beside(each, executor.placed) > crowded] or late
-        found.append(_usual([each.end - each.start for each in full]))
+        full = [each for each in late if _count_concurrent(each, executor.placed) > crowded] or late
+        found.append(_trimmed_mean([each.end - each.start for each in full]))
     return found
 
 
-def _beside(placed: ScheduledUnit, others: Iterable[ScheduledUnit]) -> float:
+def _count_concurrent(placed: ScheduledUnit, others: Iterable[ScheduledUnit]) -> float:
     """How many other units ran meanwhile, on average."""
     length = placed.end - placed.start
     shared = sum(max(0.0, min(placed.end, each.end) - max(placed.start, each.start)) for each in others)
     return shared / length - 1 if length else 0.0
 
 
-def _joined(all_of: Iterable[Handling]) -> Handling:
-    found = Handling()
+def _merge_timings(all_of: Iterable[TransferTimings]) -> TransferTimings:
+    found = TransferTimings()
     for each in all_of:
-        found.brought += each.brought
-        found.returned += each.returned
+        found.copied_in += each.copied_in
+        found.copied_out += each.copied_out
         found.pauses += each.pauses
     return found
 
 
-def _line(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
+def _fit_line(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
     """Seconds of any transfer, and of each byte, a straight line through the sizes that there are; neither is below zero."""
     sizes = sorted({size for size, _ in samples})
     if not sizes:
         return 0.0, 0.0
-    took = [_usual([seconds for size, seconds in samples if size == each]) for each in sizes]
+    took = [_trimmed_mean([seconds for size, seconds in samples if size == each]) for each in sizes]
     slope, fixed = np.polyfit(sizes, took, 1) if len(sizes) > 1 else (0.0, took[0])
     if slope < 0:
         return statistics.mean(took), 0.0
@@ -243,14 +248,20 @@ def _line(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
     return float(fixed), float(slope)
 
 
-def _usual(seconds: Sequence[float]) -> float:
+def _trimmed_mean(seconds: Sequence[float]) -> float:
     """The mean, for means add up to a makespan; of four and more without the longest one, when something else may have had the machine."""
-    return statistics.mean(sorted(seconds)[:-1] if len(seconds) >= _FEW else seconds)
+    return statistics.mean(sorted(seconds)[:-1] if len(seconds) >= _LEAST_TRIMMED else seconds)
 
 
-def _transfers(function: UnitFunction, inwards: tuple[float, float], outwards: tuple[float, float]) -> tuple[float, float, float]:
+def _transfer_seconds(
+    function: UnitFunction, host_to_device: tuple[float, float], device_to_host: tuple[float, float]
+) -> tuple[float, float, float]:
     """To bring its shard in, to take back what it changes, and to bring in what comes with it."""
     sizes = {key: each.size * each.dtype.itemsize for key, each in zip(function.reads, function.specs, strict=True)}
     shard = sum(size for key, size in sizes.items() if key[0] in ("piece", "state"))
     changed = sum(size for key, size in sizes.items() if key in function.writes)
-    return inwards[0] + shard * inwards[1], outwards[0] + changed * outwards[1], (sum(sizes.values()) - shard) * inwards[1]
+    return (
+        host_to_device[0] + shard * host_to_device[1],
+        device_to_host[0] + changed * device_to_host[1],
+        (sum(sizes.values()) - shard) * host_to_device[1],
+    )

@@ -24,21 +24,21 @@ class Recovery:
         with self._scheduler.changed:
             model_run.begun = model_run.last = turn.index
             model_run.failure, model_run.ended = error, f"failed: {error.message}"
-            self._scheduler.put_away(device, turn)
+            self._scheduler.release_unit(device, turn)
         self._tell(ModelFailed(model_run.model.name, model_run.done, turn.index, str(error)))
 
     def lose(self, device: FleetDevice, turn: UnitDispatch | None, error: Exception) -> None:
         """The device failed: what it was doing, and what it was bringing in, is given to the others."""
         began = self._scheduler.began
         with self._scheduler.changed:
-            device.there, device.failure = False, None
+            device.available, device.failure = False, None
             self._not_back(device)
             if turn is not None and turn.began is not None:
                 begin, end = turn.began - began, time.perf_counter() - began
                 lost = ScheduledUnit(turn.model_run, turn.index, device.number, begin, end, turn.since - began, lost=True)
                 self._scheduler.placed.append(lost)
-            self._scheduler.take_up_again(device)
-            if not any(each.there for each in self._devices):
+            self._scheduler.requeue_units(device)
+            if not any(each.available for each in self._devices):
                 self._scheduler.fail(FleetError(f"The last device failed: {str(error)[:300]}", ["resume from the checkpoint"]))
             self._scheduler.changed.notify_all()
 
@@ -55,6 +55,6 @@ class Recovery:
     def _not_back(self, device: FleetDevice) -> None:
         """What has run there, and whose results did not come back, is lost."""
         scheduler = self._scheduler
-        begun = {(each.device, each.model_run, each.index) for each in scheduler.turns if each.device == device.number}
+        begun = {(each.device, each.model_run, each.index) for each in scheduler.dispatches if each.device == device.number}
         placed = [replace(each, lost=True) if (each.device, each.model, each.unit) in begun else each for each in scheduler.placed]
         scheduler.placed = placed

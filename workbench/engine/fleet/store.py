@@ -19,7 +19,7 @@ from workbench.engine.fleet.units import Key
 class HostStore:
     """One model's arrays by name. `folder` keeps a checkpoint, `on_disk` keeps nothing else: arrays are read from there.
 
-    `pinned` is the sharding that places an array in pinned host memory (`devices.pinned_place`); without it they are NumPy's.
+    `pinned` is the sharding that places an array in pinned host memory (`devices.pinned_sharding`); without it they are NumPy's.
     """
 
     def __init__(self, folder: Path | None, *, on_disk: bool = False, pinned: Any = None) -> None:
@@ -38,11 +38,11 @@ class HostStore:
 
     def put(self, arrays: Mapping[Key, Any]) -> None:
         """Keep copies of device or host arrays; returns when they are there. The device's memory is not held on to."""
-        self._arrays |= self._kept(arrays)
+        self._arrays |= self._copy_to_host(arrays)
         self._keys |= arrays.keys()
         self._changed |= arrays.keys()
 
-    def _kept(self, arrays: Mapping[Key, Any]) -> dict[Key, Any]:
+    def _copy_to_host(self, arrays: Mapping[Key, Any]) -> dict[Key, Any]:
         if self._pinned is not None:
             return dict(zip(arrays, jax.block_until_ready(jax.device_put(list(arrays.values()), self._pinned)), strict=True))
         for each in arrays.values():  # all copies under way before the first is waited for
@@ -74,7 +74,7 @@ class HostStore:
     def resume(self) -> dict[str, Any] | None:
         """The position of the last commit that is whole, with its arrays, to go on from; `None` if there is none.
 
-        Only who has the folder may (`lock.holding`): what belongs to no commit is removed. Raises `FleetError` for a folder in which
+        Only who has the folder may (`lock.hold_folder`): what belongs to no commit is removed. Raises `FleetError` for a folder in which
         all is damaged.
         """
         if self.checkpoint is None or (found := self.checkpoint.resume(keep_arrays=not self._on_disk)) is None:
@@ -82,7 +82,7 @@ class HostStore:
         position, arrays = found
         self._keys = set(arrays)
         if not self._on_disk:
-            self._arrays = arrays if self._pinned is None else self._kept(arrays)
+            self._arrays = arrays if self._pinned is None else self._copy_to_host(arrays)
         self.checkpoint.tidy()
         return position
 

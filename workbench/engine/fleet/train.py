@@ -15,11 +15,11 @@ import numpy as np
 
 from workbench.engine.fleet.checkpoint import Checkpoint
 from workbench.engine.fleet.commands import Stage, handle_commands
-from workbench.engine.fleet.devices import FleetDevice, pinned_place
+from workbench.engine.fleet.devices import FleetDevice, pinned_sharding
 from workbench.engine.fleet.executor import FleetExecutor
-from workbench.engine.fleet.lock import holding
-from workbench.engine.fleet.model_run import ModelRun, run_named
-from workbench.engine.fleet.model_shards import PartitionedModel, compiled_units, shard_starts
+from workbench.engine.fleet.lock import hold_folder
+from workbench.engine.fleet.model_run import ModelRun, find_run
+from workbench.engine.fleet.model_shards import PartitionedModel, compile_units, shard_starts
 from workbench.engine.fleet.profile_units import profile_units
 from workbench.engine.fleet.store import HostStore
 from workbench.engine.worker.failures import in_user_terms
@@ -37,7 +37,7 @@ from workbench.multimodel.training_events import CheckpointNotice, SchedulePredi
 from workbench.reports.run_events import Progress
 from workbench.tracing.stage_partition.partition import network_of
 
-MOST_STOOD_IN = 8  # devices that one of this machine's own stands in for, when units are only timed
+MAX_STAND_INS = 8  # devices that one of this machine's own stands in for, when units are only timed
 
 
 def train_fleet(fleet: Fleet, on_event: TrainingListener | None = None, commands: CommandQueue | None = None) -> FleetMeasurement:
@@ -80,26 +80,26 @@ class FleetRun:
         self.fleet = fleet
         self._tell = on_event or (lambda _: None)
         self._entering = threading.Lock()  # held while a model that is added writes into the folder, and while that is let go
-        with ExitStack() as held:
+        with ExitStack() as stack:
             if train and fleet.folder is not None:
-                held.enter_context(holding(fleet.folder))
+                stack.enter_context(hold_folder(fleet.folder))
             self._prepare(train=train)
-            self._held = held.pop_all()
+            self._folder_lock = stack.pop_all()
 
     def _prepare(self, *, train: bool) -> None:
         fleet = self.fleet
-        self.devices = _devices(fleet, train=train)
+        self.devices = _open_devices(fleet, train=train)
         self.executor = FleetExecutor(self.devices, policy_named(fleet.policy), double_buffer=fleet.double_buffer, tell=self._tell)
         self.compile_seconds = 0.0
         self.cuts = self._cut(fleet.models, train=train)
-        self._say("timing the units")
+        self._tell_stage("timing the units")
         profile = profile_units(self.cuts, fleet, self.devices)
         self.jobs = [profile.job(each) for each in self.cuts]
         if fleet.policy == "exact" and train:
-            self._say("solving for the shortest schedule")
+            self._tell_stage("solving for the shortest schedule")
             self.executor.scheduler.policy = prepare_policy(self.executor.scheduler.policy, self.jobs, len(self.devices))
         for device in self.devices:
-            device.speed = profile.inwards
+            device.transfer_cost = profile.host_to_device
         if train:
             for each, job in zip(self.cuts, self.jobs, strict=True):
                 self.executor.membership.add(self._model_run(each, job))
@@ -111,9 +111,9 @@ class FleetRun:
     @property
     def times(self) -> FleetTimes:
         """The cuts, and the units as they were timed."""
-        kind, budget, asked = self.devices[0].device.device_kind, self.devices[0].budget, self.fleet.memory
+        kind, budget, memory_limit = self.devices[0].device.device_kind, self.devices[0].budget, self.fleet.memory
         starts, needs = tuple(each.starts for each in self.cuts), tuple(each.needs for each in self.cuts)
-        return FleetTimes(tuple(self.jobs), self.shards, kind, budget, self.compile_seconds, asked, starts, needs)
+        return FleetTimes(tuple(self.jobs), self.shards, kind, budget, self.compile_seconds, memory_limit, starts, needs)
 
     @property
     def shards(self) -> tuple[int, ...]:
@@ -128,47 +128,49 @@ class FleetRun:
         verify_names([*(each.model.name for each in self.model_runs), model.name])
         self.executor.membership.verify_goes_on(model.name)
         (cut,) = self._cut([model])
-        self._say(f"timing the units of `{model.name}`", model.name)
+        self._tell_stage(f"timing the units of `{model.name}`", model.name)
         alone = self.fleet.updated(folder=None, spill="host", double_buffer=False)
-        with self.executor.membership.room(0, max(each.needs for each in cut.compiled[0])):
+        with self.executor.membership.room(0, max(each.peak_bytes for each in cut.compiled[0])):
             job = profile_units([cut], alone, self.devices[:1]).job(cut)
         with self._entering:
             self.executor.membership.verify_goes_on(model.name)
             self.executor.membership.add(self._model_run(cut, job))
         self.jobs.append(job)
         self.cuts.append(cut)
-        self._foresee()
-        self._say("training")
+        self._predict_schedule()
+        self._tell_stage("training")
 
-    def _foresee(self) -> tuple[FleetSchedule, float]:
+    def _predict_schedule(self) -> tuple[FleetSchedule, float]:
         """The predicted schedule and the lower bound, of the models so far, each from when it came, or from where its checkpoint is."""
-        comes = [FleetEvent(each.arrival_time, "model comes", number) for number, each in enumerate(self.model_runs) if each.arrival_time]
+        arrivals = [
+            FleetEvent(each.arrival_time, "model comes", number) for number, each in enumerate(self.model_runs) if each.arrival_time
+        ]
         count, names = len(self.devices), [each.model.name for each in self.model_runs]
-        spared = [each.spared for each in self.model_runs]
-        jobs = [each.planned(job) for each, job in zip(self.model_runs, self.jobs, strict=True)]
-        buffered, stand = self.fleet.double_buffer, FleetProgress.at_start(jobs, count, spared)
-        predicted = simulate(jobs, count, self.executor.scheduler.policy, double_buffer=buffered, events=comes, progress=stand)
-        bound = lower_bound(jobs, count, spared)
+        resumed_units = [each.resumed_units for each in self.model_runs]
+        jobs = [each.truncate_job(job) for each, job in zip(self.model_runs, self.jobs, strict=True)]
+        buffered, progress = self.fleet.double_buffer, FleetProgress.at_start(jobs, count, resumed_units)
+        predicted = simulate(jobs, count, self.executor.scheduler.policy, double_buffer=buffered, events=arrivals, progress=progress)
+        bound = lower_bound(jobs, count, resumed_units)
         lengths = tuple(each.length for each in jobs)
-        self._tell(SchedulePredicted(tuple(names), count, bound, predicted.placed, self.times, tuple(spared), lengths))
+        self._tell(SchedulePredicted(tuple(names), count, bound, predicted.placed, self.times, tuple(resumed_units), lengths))
         return predicted, bound
 
     def run(self) -> FleetMeasurement:
         """Predicted, trained and measured; then the folder may be another's."""
         try:
-            return self._run()
+            return self._train()
         finally:
             with self._entering:
-                self._held.close()
+                self._folder_lock.close()
 
-    def _run(self) -> FleetMeasurement:
-        predicted, bound = self._foresee()
-        self._say("training")
+    def _train(self) -> FleetMeasurement:
+        predicted, bound = self._predict_schedule()
+        self._tell_stage("training")
         schedule = self.executor.run()
         if any(each.arrival_time for each in self.model_runs):
-            predicted, bound = self._foresee()
-        moved = sum(each.moved for each in self.devices)
-        moving, waited = sum(each.moving for each in self.devices), sum(each.waited for each in self.devices)
+            predicted, bound = self._predict_schedule()
+        moved = sum(each.moved_bytes for each in self.devices)
+        moving, waited = sum(each.transfer_seconds for each in self.devices), sum(each.wait_seconds for each in self.devices)
         return FleetMeasurement(
             tuple(each.model.name for each in self.model_runs),
             self.fleet.policy,
@@ -185,14 +187,14 @@ class FleetRun:
             max(0.0, 1 - waited / moving) if moving else 1.0,
             self.executor.scheduler.decision_seconds / max(self.executor.scheduler.decisions, 1),
             self.compile_seconds,
-            tuple(each.spared for each in self.model_runs),
+            tuple(each.resumed_units for each in self.model_runs),
             {each.model.name: each.ended for each in self.model_runs if each.ended},
             tuple(each.model.name for each in self.model_runs if each.failure),
         )
 
     def parameters(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
         """A model's parameters by path, as they are on the host now, layers stacked again."""
-        model_run = run_named(self.model_runs, name)
+        model_run = find_run(self.model_runs, name)
         network = network_of(model_run.model.program)
         found: dict[str, list[np.ndarray[Any, Any]]] = {}
         for number, ((leaf, _), _) in enumerate(network.flat.param_slices):
@@ -203,54 +205,56 @@ class FleetRun:
         """Where their shards begin, and their units on each device that there is to train on. Checkpoints that cannot be gone on from are
         refused before anything is compiled for them."""
         devices = self.devices if train else self.devices[:1]
-        positions = [_looked_over(each, self.fleet) if train else None for each in models]
-        starts = [self._starts(*each) for each in zip(models, positions, strict=True)]
-        return [self._compiled(model, each, devices) for model, each in zip(models, starts, strict=True)]
+        positions = [_read_position(each, self.fleet) if train else None for each in models]
+        starts = [self._find_starts(*each) for each in zip(models, positions, strict=True)]
+        return [self._compile_model(model, each, devices) for model, each in zip(models, starts, strict=True)]
 
-    def _starts(self, model: FleetModel, position: Mapping[str, Any] | None) -> tuple[int, ...]:
-        self._say(f"cutting `{model.name}`", model.name)
+    def _find_starts(self, model: FleetModel, position: Mapping[str, Any] | None) -> tuple[int, ...]:
+        self._tell_stage(f"cutting `{model.name}`", model.name)
         starts = shard_starts(model, self.fleet, self.devices)
         if position is not None:
             _verify_same(position, model, starts)
         return starts
 
-    def _compiled(self, model: FleetModel, starts: tuple[int, ...], devices: Sequence[FleetDevice]) -> PartitionedModel:
+    def _compile_model(self, model: FleetModel, starts: tuple[int, ...], devices: Sequence[FleetDevice]) -> PartitionedModel:
         start = time.perf_counter()
         units, facts = 2 * len(starts) - 1, f"{len(devices)} device{'s' * (len(devices) > 1)}"
-        self._say(f"compiling {units} unit{'s' * (units > 1)} of `{model.name}` for {facts}", model.name)
-        compiled = compiled_units(model.program, starts, [each.device for each in devices])
+        self._tell_stage(f"compiling {units} unit{'s' * (units > 1)} of `{model.name}` for {facts}", model.name)
+        compiled = compile_units(model.program, starts, [each.device for each in devices])
         self.compile_seconds += time.perf_counter() - start
         return PartitionedModel(model, starts, compiled)
 
     def _model_run(self, cut: PartitionedModel, job: Job) -> ModelRun:
         """With its first state, or as a checkpoint says it stood."""
         model = cut.model
-        store = HostStore(_folder(model, self.fleet), on_disk=self.fleet.spill == "disk", pinned=pinned_place(self.devices[0].device))
+        store = HostStore(
+            _model_folder(model, self.fleet), on_disk=self.fleet.spill == "disk", pinned=pinned_sharding(self.devices[0].device)
+        )
         model_run = ModelRun(model, job, model.program.step.feed, store, cut.compiled, last=job.length)
         position = store.resume()
         if store.notice:
             self._tell(CheckpointNotice(model.name, store.notice))
         if position is None:
-            store.put(cut.units.initial(_initial(model)))
+            store.put(cut.units.initial(_initialize_state(model)))
         else:
             model_run.resume(position)
-        model_run.about = {"cuts": list(cut.starts), "fingerprint": model.program.fingerprint}
+        model_run.checkpoint_facts = {"cuts": list(cut.starts), "fingerprint": model.program.fingerprint}
         store.commit(model_run.position(model_run.done))
         return model_run
 
-    def _say(self, stage: str, model: str = "") -> None:
+    def _tell_stage(self, stage: str, model: str = "") -> None:
         """The stage, and the model that it is about, if it is about one."""
         self._tell(Progress(stage, model=model))
 
 
-def _folder(model: FleetModel, fleet: Fleet) -> Path | None:
+def _model_folder(model: FleetModel, fleet: Fleet) -> Path | None:
     return None if fleet.folder is None else fleet.folder / model.name
 
 
-def _looked_over(model: FleetModel, fleet: Fleet) -> Mapping[str, Any] | None:
+def _read_position(model: FleetModel, fleet: Fleet) -> Mapping[str, Any] | None:
     """Where a checkpoint says that the model stands; raises `FleetError` where it is damaged, or of another program."""
-    folder = _folder(model, fleet)
-    position = Checkpoint(folder).look_over() if folder is not None and folder.exists() else None
+    folder = _model_folder(model, fleet)
+    position = Checkpoint(folder).peek_position() if folder is not None and folder.exists() else None
     if position is not None:
         _verify_same(position, model)
     return position
@@ -265,17 +269,17 @@ def _verify_same(position: Mapping[str, Any], model: FleetModel, starts: tuple[i
         )
 
 
-def _devices(fleet: Fleet, *, train: bool) -> list[FleetDevice]:
+def _open_devices(fleet: Fleet, *, train: bool) -> list[FleetDevice]:
     """Those to train on; without, where devices are this machine's own, the first one in the place of as many as are planned for."""
     if train:
-        found = _attached(fleet)
+        found = _find_attached_devices(fleet)
     else:
         first = jax.local_devices()[0]
-        found = [first] * (min(count_devices(fleet), MOST_STOOD_IN) if first.platform == "cpu" else 1)
-    return [FleetDevice(i, each, _budget(fleet, each)) for i, each in enumerate(found)]
+        found = [first] * (min(count_devices(fleet), MAX_STAND_INS) if first.platform == "cpu" else 1)
+    return [FleetDevice(i, each, _find_budget(fleet, each)) for i, each in enumerate(found)]
 
 
-def _attached(fleet: Fleet) -> list[jax.Device]:
+def _find_attached_devices(fleet: Fleet) -> list[jax.Device]:
     """The devices to train on: as many as the fleet names, else one a model as far as there are."""
     devices = jax.local_devices()
     if fleet.devices is not None and fleet.devices > len(devices):
@@ -284,14 +288,14 @@ def _attached(fleet: Fleet) -> list[jax.Device]:
     return devices[: count_devices(fleet, len(devices))]
 
 
-def _budget(fleet: Fleet, device: jax.Device) -> int | None:
+def _find_budget(fleet: Fleet, device: jax.Device) -> int | None:
     """Bytes of a device that may be used: what was asked for, and no more than there is."""
     stats = device.memory_stats() or {}
-    there = stats.get("bytes_limit")
-    return min((each for each in (fleet.memory, there) if each is not None), default=None)
+    bytes_limit = stats.get("bytes_limit")
+    return min((each for each in (fleet.memory, bytes_limit) if each is not None), default=None)
 
 
-def _initial(model: FleetModel) -> Sequence[Any]:
+def _initialize_state(model: FleetModel) -> Sequence[Any]:
     """The first state, made on the host: it may be larger than any device."""
     step = model.program.step
     host = jax.local_devices(backend="cpu")[0]

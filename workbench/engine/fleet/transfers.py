@@ -34,12 +34,12 @@ class Transfers:
         step = turn.index // len(model_run.job.units)
         missing = [key for key in turn.unit.unit.reads if key not in turn.arrays]
         try:
-            batch = {key: model_run.leaf(step, key[1]) for key in missing if key[0] == "batch"}
+            batch = {key: model_run.read_leaf(step, key[1]) for key in missing if key[0] == "batch"}
         except WorkbenchError as error:
             self._give_up(device, turn, error)
             return False
         found = batch | {key: model_run.store.get(key) for key in missing if key[0] != "batch"}
-        turn.arrays |= device.bring(found, start)
+        turn.arrays |= device.copy_in(found, start)
         return True
 
     def take_back(self, device: FleetDevice, turn: UnitDispatch, written: Arrays, placed: ScheduledUnit) -> None:
@@ -64,15 +64,15 @@ class Transfers:
             model_run.losses.append(loss)
         model_run.store.commit(model_run.position(turn.index + 1))
         self._advance(device, turn, model_run, loss)
-        if device.handling:
-            device.handling.returned.append((size, model_run.back - self._scheduler.began - placed.end))
+        if device.timings:
+            device.timings.copied_out.append((size, model_run.returned_at - self._scheduler.began - placed.end))
         self._tell(UnitDone(model_run.model.name, model_run.done, model_run.last, loss, placed, model_run.ended))
 
     def _advance(self, device: FleetDevice, turn: UnitDispatch, model_run: ModelRun, loss: float | None) -> None:
         """The model is one unit further, and ends where its loss says so."""
         with self._scheduler.changed:
-            model_run.done, model_run.back = turn.index + 1, time.perf_counter()
-            if loss is not None and model_run.reaches(loss) and not model_run.failure:
+            model_run.done, model_run.returned_at = turn.index + 1, time.perf_counter()
+            if loss is not None and model_run.is_below_stop(loss) and not model_run.failure:
                 self._scheduler.end(model_run)
-                model_run.ended = model_run.ended or model_run.stopped_by(loss)
-            self._scheduler.put_away(device, turn)
+                model_run.ended = model_run.ended or model_run.stopped_text(loss)
+            self._scheduler.release_unit(device, turn)

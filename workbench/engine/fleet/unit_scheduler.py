@@ -34,7 +34,7 @@ class UnitScheduler:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.model_runs: list[ModelRun] = []
-        self.turns: list[UnitDispatch] = []  # begun, and not yet back on the host
+        self.dispatches: list[UnitDispatch] = []  # begun, and not yet back on the host
         self.placed: list[ScheduledUnit] = []  # what has run
         self.ended = False  # no device works any more
         self.changed = threading.Condition()
@@ -48,55 +48,55 @@ class UnitScheduler:
             self.failure = self.failure or error
             self.changed.notify_all()
 
-    def next(self, device: FleetDevice) -> UnitDispatch | None:
+    def next_unit(self, device: FleetDevice) -> UnitDispatch | None:
         """The device's next unit, as soon as a model is idle; `None` once all are done: until then another device may fail, and what it
         was doing is to be done again. Raises what the device failed with."""
         with self.changed:
-            while self._goes_on(device) and device.there:
-                candidates = [] if device.wanted else self._idle()
+            while self._is_running(device) and device.available:
+                candidates = [] if device.reserved else self._list_idle()
                 if candidates:
-                    return self._taken(device, self._asked(candidates), {}, follows=False)
+                    return self._dispatch_unit(device, self._choose_model(candidates), {}, follows=False)
                 if all(each.done >= each.last for each in self.model_runs):
                     return None
                 self.changed.wait()
             return None
 
-    def ahead(self, device: FleetDevice, turn: UnitDispatch, written: Arrays) -> UnitDispatch | None:
-        """What follows while `turn` runs; `None` where nothing can be brought in beside it.
+    def choose_ahead(self, device: FleetDevice, dispatch: UnitDispatch, written: Arrays) -> UnitDispatch | None:
+        """What follows while `dispatch` runs; `None` where nothing can be brought in beside it.
 
         The successor of what runs here needs no transfer of what that leaves behind.
         """
         with self.changed:
-            follows = turn.index + 1 < self.model_runs[turn.model_run].last
-            candidates = [*([self._candidate(turn.model_run, here=True)] if follows else []), *self._idle()]
-            if not candidates or self.failure or not device.there or device.wanted:
+            follows = dispatch.index + 1 < self.model_runs[dispatch.model_run].last
+            candidates = [*([self._candidate(dispatch.model_run, here=True)] if follows else []), *self._list_idle()]
+            if not candidates or self.failure or not device.available or device.reserved:
                 return None
-            chosen = self._asked(candidates)
-            if not device.fits(self._unit(chosen, device).takes):
+            chosen = self._choose_model(candidates)
+            if not device.fits(self._unit(chosen, device).input_bytes):
                 return None  # it is asked again when this one is done: to wait here for memory that this one holds would be for ever
-            if chosen != turn.model_run:
-                return self._taken(device, chosen, {}, follows=False)
-            stays = {key: array for key, array in turn.arrays.items() if key not in written and key[0] != "batch"}
-            return self._taken(device, chosen, stays | written, follows=True)
+            if chosen != dispatch.model_run:
+                return self._dispatch_unit(device, chosen, {}, follows=False)
+            retained = {key: array for key, array in dispatch.arrays.items() if key not in written and key[0] != "batch"}
+            return self._dispatch_unit(device, chosen, retained | written, follows=True)
 
     def wait_for(self, device: FleetDevice, model_run: ModelRun, done: int) -> None:
         """Until so many units of a model are on the host. Raises what the device failed with."""
         with self.changed:
-            while model_run.done < done and self._goes_on(device):
+            while model_run.done < done and self._is_running(device):
                 self.changed.wait()
 
-    def claim(self, device: FleetDevice, count: int, own: int, turn: UnitDispatch) -> None:
+    def claim(self, device: FleetDevice, count: int, own_bytes: int, dispatch: UnitDispatch) -> None:
         """Speak for memory, once what goes back to the host has left it; the device refuses what can never fit. Raises what it failed
         with."""
-        while self._goes_on(device) and not device.fits(count) and device.held > own:
+        while self._is_running(device) and not device.fits(count) and device.used_bytes > own_bytes:
             self.changed.wait()
-        device.claim(count, f"Unit {turn.index} of `{self.model_runs[turn.model_run].model.name}`")
-        turn.claimed += count
+        device.claim(count, f"Unit {dispatch.index} of `{self.model_runs[dispatch.model_run].model.name}`")
+        dispatch.claimed += count
 
-    def put_away(self, device: FleetDevice, turn: UnitDispatch) -> None:
+    def release_unit(self, device: FleetDevice, dispatch: UnitDispatch) -> None:
         """It is done, or will not be: its memory is free."""
-        self.turns.remove(turn)
-        device.give_back(turn.claimed)
+        self.dispatches.remove(dispatch)
+        device.release(dispatch.claimed)
         self.changed.notify_all()
 
     def end(self, model_run: ModelRun) -> None:
@@ -105,26 +105,26 @@ class UnitScheduler:
         model_run.last = min(model_run.last, -(-model_run.begun // length) * length)
         self.changed.notify_all()
 
-    def take_up_again(self, device: FleetDevice) -> None:
+    def requeue_units(self, device: FleetDevice) -> None:
         """What was begun there and is not done is anybody's. All of it at once, and only when nothing of it can be done there any more:
         else two devices would do the same unit."""
-        for each in [each for each in self.turns if each.device == device.number]:
-            self.put_away(device, each)
+        for each in [each for each in self.dispatches if each.device == device.number]:
+            self.release_unit(device, each)
             self.model_runs[each.model_run].begun = self.model_runs[each.model_run].done
 
     def progress_of(self, model_run: ModelRun) -> Mapping[str, int]:
         with self.changed:
             return {"done": model_run.done, "of": model_run.last}
 
-    def _goes_on(self, device: FleetDevice) -> bool:
+    def _is_running(self, device: FleetDevice) -> bool:
         """`False` once the run has failed; raises what the device failed with."""
         device.verify_sound()
         return self.failure is None
 
-    def _idle(self) -> list[Candidate]:
-        return [self._candidate(i) for i, each in enumerate(self.model_runs) if each.idle]
+    def _list_idle(self) -> list[Candidate]:
+        return [self._candidate(i) for i, each in enumerate(self.model_runs) if each.is_idle]
 
-    def _asked(self, candidates: list[Candidate]) -> int:
+    def _choose_model(self, candidates: list[Candidate]) -> int:
         start = time.perf_counter()
         chosen = self.policy.choose(candidates, self.decisions).model
         self.decision_seconds += time.perf_counter() - start
@@ -140,15 +140,15 @@ class UnitScheduler:
         model_run = self.model_runs[chosen]
         return model_run.units[device.number][model_run.begun % len(model_run.job.units)]
 
-    def _taken(self, device: FleetDevice, chosen: int, near: Arrays, *, follows: bool) -> UnitDispatch:
+    def _dispatch_unit(self, device: FleetDevice, chosen: int, arrays_near: Arrays, *, follows: bool) -> UnitDispatch:
         """The model's next unit is this device's, with what of its arrays is here already."""
         model_run, unit = self.model_runs[chosen], self._unit(chosen, device)
         now = time.perf_counter()
-        here = {key: near[key] for key in unit.unit.reads if key in near}
-        overwrites = any(unit.unit.reads[place] in here for place in unit.unit.donated)
+        here = {key: arrays_near[key] for key in unit.unit.reads if key in arrays_near}
+        overwrites = any(unit.unit.reads[index_in_reads] in here for index_in_reads in unit.unit.donated)
         found = UnitDispatch(device.number, chosen, model_run.begun, unit, here, now, follows, overwrites)
-        self.turns.append(found)
+        self.dispatches.append(found)
         model_run.begun += 1
         model_run.started = now - self.began
-        self.claim(device, unit.takes, 0, found)
+        self.claim(device, unit.input_bytes, 0, found)
         return found

@@ -66,7 +66,7 @@ class ModelUnits:
         last = len(self.partition.virtual_stages) - 1
         forward = [self._forward(shard) for shard in range(last)]
         found = [*forward, *(self._backward(shard) for shard in range(last, -1, -1))]
-        return tuple(_freeing(found))
+        return tuple(_with_frees(found))
 
     def of_shard(self, shard: int) -> tuple[UnitFunction, ...]:
         """The units of one shard alone."""
@@ -119,7 +119,7 @@ class ModelUnits:
             ("cotangent", v): self.partition.values[v].aval for _, v in given if shard != max(self.partition.values[v].readers)
         }
         param_slices = self.partition.network.flat.param_slices
-        borrowed_grads = tuple(n for n in self._trained(stage) if self._owners[n] != shard)
+        borrowed_grads = tuple(n for n in self._list_trained(stage) if self._owners[n] != shard)
         borrowed = {n: self.partition.shared.get(n, ()) for n in (*update.owned, *borrowed_grads)}
         partial |= {("partial", n): accumulator(param_slices[n][1].aval) for n, users in borrowed.items() if users and shard != max(users)}
         weight: dict[Key, Any] = {} if is_last or not self._is_weighted else {WEIGHT: jax.ShapeDtypeStruct((), jnp.float32)}
@@ -134,7 +134,7 @@ class ModelUnits:
         kind = Pass.FORWARD_LOSS if is_last else Pass.BACKWARD
         return UnitFunction(shard, kind, tuple(reads), tuple(reads.values()), writes, (), run)
 
-    def _trained(self, stage: StageTasks) -> tuple[int, ...]:
+    def _list_trained(self, stage: StageTasks) -> tuple[int, ...]:
         return tuple(stage.virtual_stage.param_slices[place] for place in stage.trained)
 
     def _state_specs(self, update: StageUpdate) -> list[jax.ShapeDtypeStruct]:
@@ -173,8 +173,8 @@ class _Backward:
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         at = dict(zip(self.reads, arrays, strict=True))
-        loss, weight = self._loss(at)
-        gradients, cotangents = self._gradients(at)
+        loss, weight = self._compute_loss(at)
+        gradients, cotangents = self._sum_gradients(at)
         owned = [gradients.get(n, None) for n in self.update.owned]
         param_slices = [at["piece", n] for n in self.update.owned]
         sums = [
@@ -184,7 +184,7 @@ class _Backward:
         fresh, moments = self.update.call(param_slices, state, sums, 1.0 if weight is None else weight)
         return (*fresh, *moments, *(cotangents[key] for key in self.given), *(gradients[n] for n in self.borrowed_grads), *loss)
 
-    def _loss(self, at: dict[Key, Any]) -> tuple[tuple[Any, ...], Any]:
+    def _compute_loss(self, at: dict[Key, Any]) -> tuple[tuple[Any, ...], Any]:
         """Loss (and weight) to be told, and the weight that gradients are divided by."""
         if not self.stage.is_last:
             return (), at.get(WEIGHT)
@@ -195,7 +195,7 @@ class _Backward:
         loss = found["loss", 0]
         return ((loss,), None) if weight is None else ((loss / weight, weight.astype(jnp.float32)), weight)
 
-    def _gradients(self, at: dict[Key, Any]) -> tuple[dict[int, Any], dict[Key, Any]]:
+    def _sum_gradients(self, at: dict[Key, Any]) -> tuple[dict[int, Any], dict[Key, Any]]:
         """By piece, and by key of what entered, with what other shards left of them."""
         key = self.units.key
         results = self.task.call(*(at[key(self.stage, *each)] for each in self.task.reads))
@@ -204,19 +204,19 @@ class _Backward:
         for (group, place), value in zip(self.task.gives, results, strict=True):
             if group == "gradient":
                 n = self.stage.virtual_stage.param_slices[place]
-                mine = value.astype(accumulator(value).dtype) if n in self.units.partition.shared else value
-                gradients[n] = gradients[n] + mine if n in gradients else mine
+                gradient = value.astype(accumulator(value).dtype) if n in self.units.partition.shared else value
+                gradients[n] = gradients[n] + gradient if n in gradients else gradient
             else:
                 name = key(self.stage, group, place)
                 cotangents[name] = cotangents[name] + value if name in cotangents else value
         return gradients, cotangents
 
 
-def _freeing(functions: Sequence[UnitFunction]) -> list[UnitFunction]:
+def _with_frees(functions: Sequence[UnitFunction]) -> list[UnitFunction]:
     """Each with what no later unit of the mini-batch reads; parameters, state and batch stay."""
     last = {key: place for place, each in enumerate(functions) for key in (*each.reads, *each.writes)}
-    passing = [key for key in last if key[0] not in ("piece", "state", "batch", "loss")]
-    return [replace(each, frees=tuple(key for key in passing if last[key] == place)) for place, each in enumerate(functions)]
+    transient = [key for key in last if key[0] not in ("piece", "state", "batch", "loss")]
+    return [replace(each, frees=tuple(key for key in transient if last[key] == place)) for place, each in enumerate(functions)]
 
 
 def _slice(leaf: Any, layer: int | None) -> Any:

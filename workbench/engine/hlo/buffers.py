@@ -85,7 +85,7 @@ def leaves(tree: Tree) -> Iterator[int]:
             yield from leaves(each)
 
 
-def at(tree: Tree, path: Iterable[int]) -> Tree:
+def subtree_at(tree: Tree, path: Iterable[int]) -> Tree:
     """The branch at an index path."""
     for index in path:
         if isinstance(tree, tuple) and index < len(tree):

@@ -16,7 +16,7 @@ from workbench.core.mesh import Mesh
 from workbench.engine.hlo.op_names import path_of
 from workbench.engine.hlo.readers import Readers
 from workbench.engine.hlo.source_lines import SourceLines
-from workbench.engine.hlo.windowed import WindowedPermute, put_together, windows
+from workbench.engine.hlo.windowed import WindowedPermute, find_windowed_permutes, merge_permutes
 from workbench.propagation.module.location import readable_path
 from workbench.reports.compiled import CompiledCollective
 from workbench.spmd.collectives import kind_of
@@ -31,23 +31,23 @@ _CHAINED = "chain_id"  # XLA:TPU's mark of a collective that is spread over fusi
 def collectives_of(module: HloModule, mesh: Mesh, read_axes: ReadAxes = axes_of) -> tuple[CompiledCollective, ...]:
     """The collectives of a program partitioned over `mesh`, those within one device left out. `read_axes` names the axes of groups of
     devices: whole ones, or parts (`groups.sub_axes_of`)."""
-    lines, rings, readers = SourceLines(module), windows(module), Readers(module)
+    lines, rings, readers = SourceLines(module), find_windowed_permutes(module), Readers(module)
     found: list[CompiledCollective] = []
     pieces: list[tuple[InstructionVisit, WindowedPermute, CompiledCollective]] = []
-    for visit in _once_a_channel(module):
+    for visit in _visit_once_per_channel(module):
         groups = read_groups(visit.instruction.fields, mesh.size)
         if not (axes := read_axes(groups, mesh)):
             continue
         reader = readable_path(readers.path_of(visit.computation, visit.instruction))
-        each = replace(_collective(module, visit, lines, axes, max(map(len, groups))), reader=reader)
+        each = replace(_read_collective(module, visit, lines, axes, max(map(len, groups))), reader=reader)
         if each.payload and (ring := rings.get(visit.instruction.name)):
             pieces.append((visit, ring, each))
         elif each.payload:
             found.append(each)
-    return (*found, *put_together(pieces))
+    return (*found, *merge_permutes(pieces))
 
 
-def _once_a_channel(module: HloModule) -> Iterator[InstructionVisit]:
+def _visit_once_per_channel(module: HloModule) -> Iterator[InstructionVisit]:
     """Collectives as they run. An asynchronous one stands in all the fusions it runs beside, in loops too, on one channel."""
     seen: set[int] = set()
     for visit in module.visits():
@@ -65,7 +65,7 @@ def _is_chained(instruction: HloInstruction) -> bool:
     return _CHAINED in instruction.fields.frontend_attributes.map
 
 
-def _collective(
+def _read_collective(
     module: HloModule, visit: InstructionVisit, lines: SourceLines, axes: tuple[str, ...], group_size: int
 ) -> CompiledCollective:
     """Bytes are of the larger of operand and result: only a gather's result is larger.
@@ -77,9 +77,9 @@ def _collective(
     grown = group_size if kind == "all-gather" else 1
     origin = visit.within or instruction
     sizes = [computation[name].bytes * grown for name in instruction.operands]
-    named = _named(module, visit)
-    paths = tuple(map(path_of, named))
-    telling = next((each for each, path in zip(named, paths, strict=True) if path), None)
+    naming = _find_naming_instructions(module, visit)
+    paths = tuple(map(path_of, naming))
+    telling = next((each for each, path in zip(naming, paths, strict=True) if path), None)
     several = len(sizes) > 1
     return CompiledCollective(
         "reduce-scatter" if kind == "all-reduce" and visit.within and _is_sliced(computation, instruction) else kind,
@@ -89,7 +89,7 @@ def _collective(
         path=next(filter(None, paths), ""),
         source=lines.of(telling) if telling else "",
         name=origin.name,
-        overlaps=_overlaps(instruction, visit.within),
+        overlaps=_is_async(instruction, visit.within),
         parts=tuple(sizes) if several else (),
         part_paths=paths if several else (),
     )
@@ -98,25 +98,25 @@ def _collective(
 def _is_sliced(computation: Computation, reduction: HloInstruction) -> bool:
     """A fusion's body in which each device keeps its slice of the sum alone."""
     users = [each for each in computation.values() if reduction.name in each.operands]
-    return bool(users) and all(_slices(computation, each) for each in users)
+    return bool(users) and all(_is_slice(computation, each) for each in users)
 
 
-def _slices(computation: Computation, user: HloInstruction) -> bool:
+def _is_slice(computation: Computation, user: HloInstruction) -> bool:
     if user.opcode in ("bitcast", "reshape", "copy", "get-tuple-element", "convert"):
         return _is_sliced(computation, user)
     return user.opcode == "dynamic-slice"
 
 
-def _overlaps(instruction: HloInstruction, within: HloInstruction | None) -> bool:
+def _is_async(instruction: HloInstruction, within: HloInstruction | None) -> bool:
     starts = within if within and within.opcode == "async-start" else instruction
     if starts.opcode.endswith("-start"):
         return not starts.backend_config.get("collective_backend_config", {}).get("is_sync")  # XLA:GPU starts those apart only in name
     return within is not None and ("async" in within.name or _is_chained(instruction))
 
 
-def _named(module: HloModule, visit: InstructionVisit) -> list[HloInstruction]:
+def _find_naming_instructions(module: HloModule, visit: InstructionVisit) -> list[HloInstruction]:
     """Of each operand the instruction that names where its collective is from: of a combined one the user of its own result knows best."""
-    instruction, operands = visit.instruction, [_operand(module, visit, index) for index in range(len(visit.instruction.operands))]
+    instruction, operands = visit.instruction, [_find_operand(module, visit, index) for index in range(len(visit.instruction.operands))]
     if len(operands) == 1:
         candidates = [[instruction, visit.within or instruction, *operands]]
     else:
@@ -126,7 +126,7 @@ def _named(module: HloModule, visit: InstructionVisit) -> list[HloInstruction]:
     return [next((each for each in several if each.op_name), instruction) for several in candidates]
 
 
-def _operand(module: HloModule, visit: InstructionVisit, index: int) -> HloInstruction:
+def _find_operand(module: HloModule, visit: InstructionVisit, index: int) -> HloInstruction:
     """What makes an operand, outside of the computation of an asynchronous call."""
     operand, within = visit.computation[visit.instruction.operands[index]], visit.within
     if within and within.opcode == "async-start" and operand.opcode == "parameter":

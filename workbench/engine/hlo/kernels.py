@@ -11,11 +11,11 @@ from workbench.spmd.fused import MOVES, SLICES, WRAPPERS, body_of, instructions_
 from workbench.spmd.module import Computation, HloInstruction, HloModule, InstructionVisit, parameter_of, root_of
 from workbench.spmd.shapes import DEVICE_MEMORY, Array
 
-_FREE = (  # these name, hold or order values; control flow takes the time of what it runs
+_UNTIMED_OPCODES = (  # these name, hold or order values; control flow takes the time of what it runs
     *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "after-all", "add-dependency"),
     *("partition-id", "replica-id", "optimization-barrier", "domain", "rng-get-and-update-state"),
 )
-_FREE_CALLS = ("AllocateBuffer", "ConcatBitcast", "AsyncCollectiveStart", "AsyncCollectiveDone")
+_UNTIMED_CALLS = ("AllocateBuffer", "ConcatBitcast", "AsyncCollectiveStart", "AsyncCollectiveDone")
 
 
 def kernels_of(module: HloModule, clock: float | None) -> tuple[CompiledKernel, ...]:
@@ -25,10 +25,10 @@ def kernels_of(module: HloModule, clock: float | None) -> tuple[CompiledKernel, 
     `prefetch` and have no time. `bytes` are those in the device's main memory: what lies on the chip is not counted.
     """
     lines = SourceLines(module)
-    return tuple(_kernel(module, visit, lines, clock) for visit in working_visits(module))
+    return tuple(_read_kernel(module, visit, lines, clock) for visit in visit_kernels(module))
 
 
-def working_visits(module: HloModule) -> Iterator[InstructionVisit]:
+def visit_kernels(module: HloModule) -> Iterator[InstructionVisit]:
     """The instructions that `kernels_of` has a record of."""
     return (visit for visit in module.visits() if visit.within is None and _is_work(module, visit))
 
@@ -36,29 +36,29 @@ def working_visits(module: HloModule) -> Iterator[InstructionVisit]:
 def _is_work(module: HloModule, visit: InstructionVisit) -> bool:
     instruction = visit.instruction
     opcode = instruction.opcode
-    if opcode in _FREE or opcode.endswith(("-done", "-update")) or kind_of(opcode) is not None:
+    if opcode in _UNTIMED_OPCODES or opcode.endswith(("-done", "-update")) or kind_of(opcode) is not None:
         return False
-    if instruction.fields.custom_call_target in _FREE_CALLS:
+    if instruction.fields.custom_call_target in _UNTIMED_CALLS:
         return False
     if opcode in WRAPPERS and _only_communicates(module, instruction):
         return False
-    return any(array.size > 1 for array in _touched(visit.computation, instruction))
+    return any(array.size > 1 for array in _list_arrays(visit.computation, instruction))
 
 
 def _only_communicates(module: HloModule, fusion: HloInstruction) -> bool:
     """The fusions that start, await or are a collective, as against those that compute beside one."""
     inside = [each for name in module.callees(fusion) for each in module.computations[name].values()]
-    talks = any(kind_of(each.opcode) or "AsyncCollective" in each.fields.custom_call_target for each in inside)
-    return talks and not any(is_dot(each) for each in inside)
+    communicates = any(kind_of(each.opcode) or "AsyncCollective" in each.fields.custom_call_target for each in inside)
+    return communicates and not any(is_dot(each) for each in inside)
 
 
-def _touched(computation: Computation, instruction: HloInstruction) -> Iterator[Array]:
+def _list_arrays(computation: Computation, instruction: HloInstruction) -> Iterator[Array]:
     yield from instruction.arrays
     for name in instruction.operands:
         yield from computation[name].arrays
 
 
-def _kernel(module: HloModule, visit: InstructionVisit, lines: SourceLines, clock: float | None) -> CompiledKernel:
+def _read_kernel(module: HloModule, visit: InstructionVisit, lines: SourceLines, clock: float | None) -> CompiledKernel:
     instruction = visit.instruction
     cycles = instruction.backend_config.get("window_config", {}).get("estimated_cycles")
     kind = module.printed_opcode(instruction)
@@ -70,37 +70,37 @@ def _kernel(module: HloModule, visit: InstructionVisit, lines: SourceLines, cloc
         path=path_of(instruction),
         source=lines.of(instruction),
         seconds=int(cycles) / clock if cycles and clock and not is_move else None,
-        flops=_flops(module, visit),
-        bytes=_bytes(module, visit),
+        flops=_count_flops(module, visit),
+        bytes=_count_bytes(module, visit),
     )
 
 
-def _flops(module: HloModule, visit: InstructionVisit) -> int:
+def _count_flops(module: HloModule, visit: InstructionVisit) -> int:
     if visit.instruction.opcode not in WRAPPERS:
         return flops_of(visit.computation, [visit.instruction])
-    return sum(flops_of(own, [each]) for own, each in instructions_within(module, visit.instruction))
+    return sum(flops_of(computation, [each]) for computation, each in instructions_within(module, visit.instruction))
 
 
-def _bytes(module: HloModule, visit: InstructionVisit) -> int:
+def _count_bytes(module: HloModule, visit: InstructionVisit) -> int:
     """Read and written in main memory. Of an array that is only sliced, or updated in place, the slice counts."""
     instruction, computation = visit.instruction, visit.computation
     if module.printed_opcode(instruction) in MOVES:  # its shape names both ends
         return max((each.bytes for each in instruction.arrays if each.space == DEVICE_MEMORY), default=0)
     body = body_of(module, instruction)
     read = sum(
-        _read_within(body, position, array) if body else array.bytes
+        _count_read_bytes(body, position, array) if body else array.bytes
         for position, name in enumerate(instruction.operands)
         for array in computation[name].arrays
         if array.space == DEVICE_MEMORY
     )
-    return read + _written(body, instruction)
+    return read + _count_written_bytes(body, instruction)
 
 
-def _read_within(body: Computation, position: int, array: Array) -> int:
+def _count_read_bytes(body: Computation, position: int, array: Array) -> int:
     parameter = parameter_of(body, position)
     if parameter is None:
         return array.bytes
-    users = _users(body, parameter)
+    users = _find_users(body, parameter)
     if users and all(each.opcode in SLICES for each in users):
         return sum(each.bytes for each in users)
     if users and all(each.opcode == "dynamic-update-slice" and each.operands[0] == parameter.name for each in users):
@@ -108,13 +108,13 @@ def _read_within(body: Computation, position: int, array: Array) -> int:
     return array.bytes
 
 
-def _users(body: Computation, value: HloInstruction) -> list[HloInstruction]:
+def _find_users(body: Computation, value: HloInstruction) -> list[HloInstruction]:
     """Those that read a value, bitcasts looked through."""
     users = [each for each in body.values() if value.name in each.operands]
-    return [found for each in users for found in (_users(body, each) if each.opcode == "bitcast" else [each])]
+    return [found for each in users for found in (_find_users(body, each) if each.opcode == "bitcast" else [each])]
 
 
-def _written(body: Computation | None, instruction: HloInstruction) -> int:
+def _count_written_bytes(body: Computation | None, instruction: HloInstruction) -> int:
     results = instruction.arrays
     root = root_of(body) if body else None
     if body is None or root is None:

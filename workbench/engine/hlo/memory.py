@@ -31,42 +31,42 @@ class MemoryTimeline(NamedTuple):
 def timeline_of(module: HloModule) -> MemoryTimeline:
     """Temporaries in the device's memory at every instruction that changes them, those that lie where a result will be aside."""
     schedule = schedule_of(module)
-    there = [each for each in schedule.buffers if each.space == DEVICE_MEMORY and each.bytes]
-    held = _beside_results([each for each in there if each.is_temporary], [each for each in there if each.is_result])
-    counts = _counts(schedule, held)
+    buffers = [each for each in schedule.buffers if each.space == DEVICE_MEMORY and each.bytes]
+    temporaries = _drop_placed_in_results([each for each in buffers if each.is_temporary], [each for each in buffers if each.is_result])
+    counts = _count_alive_bytes(schedule, temporaries)
     top = max(range(len(counts)), key=counts.__getitem__, default=0)
-    return MemoryTimeline(tuple(_changes(schedule, counts)), tuple(_largest(module, held, top)))
+    return MemoryTimeline(tuple(_list_changes(schedule, counts)), tuple(_list_largest(module, temporaries, top)))
 
 
-def _beside_results(temporaries: Iterable[Buffer], results: Iterable[Buffer]) -> list[Buffer]:
+def _drop_placed_in_results(temporaries: Iterable[Buffer], results: Iterable[Buffer]) -> list[Buffer]:
     """The temporaries that find no room in a result's memory, which is taken by the largest first."""
-    taken = [(each.bytes, each.spans) for each in results]
-    left = []
+    reserved = [(each.bytes, each.spans) for each in results]
+    remaining = []
     for temporary in sorted(temporaries, key=lambda each: -each.bytes):
         spans = temporary.spans
-        room = next((used for size, used in taken if size >= temporary.bytes and not _meet(used, spans)), None)
-        if room is None:
-            left.append(temporary)
+        free_spans = next((used for size, used in reserved if size >= temporary.bytes and not _overlap(used, spans)), None)
+        if free_spans is None:
+            remaining.append(temporary)
         else:
-            room += spans
-    return left
+            free_spans += spans
+    return remaining
 
 
-def _meet(one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]) -> bool:
+def _overlap(one: Iterable[tuple[int, int]], other: Sequence[tuple[int, int]]) -> bool:
     return any(born <= last and first <= died for first, last in one for born, died in other)
 
 
-def _counts(schedule: BufferSchedule, held: Iterable[Buffer]) -> list[int]:
+def _count_alive_bytes(schedule: BufferSchedule, temporaries: Iterable[Buffer]) -> list[int]:
     """Bytes alive at each position."""
     change = [0] * (len(schedule.steps) + 1)
-    for each in held:
+    for each in temporaries:
         for first, last in each.spans:
             change[first] += each.bytes
             change[last + 1] -= each.bytes
     return list(accumulate(change[:-1]))
 
 
-def _changes(schedule: BufferSchedule, counts: list[int]) -> Iterable[tuple[str, int]]:
+def _list_changes(schedule: BufferSchedule, counts: list[int]) -> Iterable[tuple[str, int]]:
     before = -1
     for step, count in zip(schedule.steps, counts, strict=True):
         if count != before:
@@ -74,34 +74,34 @@ def _changes(schedule: BufferSchedule, counts: list[int]) -> Iterable[tuple[str,
         before = count
 
 
-def _largest(module: HloModule, held: Iterable[Buffer], top: int) -> Iterable[tuple[str, int]]:
-    there = [each for each in held if any(first <= top <= last for first, last in each.spans)]
-    return [(_path(module, each), each.bytes) for each in sorted(there, key=lambda each: -each.bytes)[:LARGEST]]
+def _list_largest(module: HloModule, temporaries: Iterable[Buffer], top: int) -> Iterable[tuple[str, int]]:
+    buffers = [each for each in temporaries if any(first <= top <= last for first, last in each.spans)]
+    return [(_buffer_path(module, each), each.bytes) for each in sorted(buffers, key=lambda each: -each.bytes)[:LARGEST]]
 
 
-def _path(module: HloModule, buffer: Buffer) -> str:
+def _buffer_path(module: HloModule, buffer: Buffer) -> str:
     """What a person calls a buffer: the operation whose result lies in it; of stacked ones, what a loop writes into the stack."""
     makers = list(buffer.makers)
-    named = [path for each in makers for path in _paths(module, each)]
+    named = [path for each in makers for path in _list_paths(module, each)]
     telling = [path for path in named if not is_indexing(path)]
     return next(iter(telling or named), "") or makers[0].name
 
 
-def _paths(module: HloModule, instruction: HloInstruction) -> Iterable[str]:
+def _list_paths(module: HloModule, instruction: HloInstruction) -> Iterable[str]:
     """Of what an update writes first, then of the instruction itself."""
     if instruction.opcode == "fusion":
         for name in module.callees(instruction):
             body = module.computations[name]
             updates = (each for each in body.values() if each.opcode == "dynamic-update-slice")
             for update in updates:
-                yield from _upstream(body, update.operands[1])
-    yield from _upstream(module.home_of(instruction), instruction.name)
+                yield from _walk_upstream(body, update.operands[1])
+    yield from _walk_upstream(module.home_of(instruction), instruction.name)
 
 
-def _upstream(body: Computation, name: str) -> Iterable[str]:
+def _walk_upstream(body: Computation, name: str) -> Iterable[str]:
     """Paths along the first operands of a value, nearest first."""
     while name:
-        here = body[name]
-        if path := path_of_value(here):
+        instruction = body[name]
+        if path := path_of_value(instruction):
             yield path
-        name = here.operands[0] if here.operands else ""
+        name = instruction.operands[0] if instruction.operands else ""

@@ -10,7 +10,7 @@ from workbench.spmd.collectives import Users, users_of
 from workbench.spmd.module import Computation, HloInstruction, HloModule, parameter_of
 
 _GENERATED = "is_spmd_generated"
-_CARRIES = (  # these hand a value on, whatever they are named after
+_FORWARDING_OPCODES = (  # these hand a value on, whatever they are named after
     *("bitcast", "copy", "copy-start", "copy-done", "get-tuple-element", "reshape", "transpose", "convert", "tuple"),
     *("all-gather", "all-gather-start", "all-gather-done", "all-to-all", "all-to-all-start", "all-to-all-done"),
     *("collective-permute", "collective-permute-start", "collective-permute-done"),
@@ -27,24 +27,24 @@ class Readers:
     def path_of(self, computation: Computation, collective: HloInstruction) -> str:
         """The `op_name` of the first operation that does more with the value than hand it on, inside of fusions too; empty where the
         compiler names the collective after that itself, or where a loop or the program's end takes the value."""
-        if collective.fields.frontend_attributes.map.get(_GENERATED) != "true" or collective.opcode not in _CARRIES:
+        if collective.fields.frontend_attributes.map.get(_GENERATED) != "true" or collective.opcode not in _FORWARDING_OPCODES:
             return ""  # a reduction is named after what it adds up
-        return next((each.op_name for each in self._of(computation, collective.name) if each.op_name), "")
+        return next((each.op_name for each in self._find_readers(computation, collective.name) if each.op_name), "")
 
-    def _of(self, computation: Computation, name: str) -> Iterator[HloInstruction]:
+    def _find_readers(self, computation: Computation, name: str) -> Iterator[HloInstruction]:
         for user in self._users_in(computation).get(name, ()):
-            if user.opcode in _CARRIES:
-                yield from self._of(computation, user.name)
+            if user.opcode in _FORWARDING_OPCODES:
+                yield from self._find_readers(computation, user.name)
             elif user.opcode == "fusion":
-                yield from self._within(user, user.operands.index(name)) or self._of(computation, user.name)
+                yield from self._find_inner_readers(user, user.operands.index(name)) or self._find_readers(computation, user.name)
             elif user.opcode != "while":
                 yield user
 
-    def _within(self, fusion: HloInstruction, number: int) -> tuple[HloInstruction, ...]:
+    def _find_inner_readers(self, fusion: HloInstruction, number: int) -> tuple[HloInstruction, ...]:
         """The readers of a fusion's operand inside of it; none where it hands the value on."""
         bodies = (self._module.computations[callee] for callee in self._module.callees(fusion))
-        given = ((body, parameter_of(body, number)) for body in bodies)
-        return tuple(each for body, parameter in given if parameter for each in self._of(body, parameter.name))
+        parameters = ((body, parameter_of(body, number)) for body in bodies)
+        return tuple(each for body, parameter in parameters if parameter for each in self._find_readers(body, parameter.name))
 
     def _users_in(self, computation: Computation) -> Users:
         if id(computation) not in self._users:

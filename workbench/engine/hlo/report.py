@@ -11,7 +11,7 @@ from workbench.reports.compiled import Compiled, CompiledMemory
 from workbench.spmd.module import HloModule
 from workbench.spmd.packed import PackedMemory
 
-READER = 5
+READER_VERSION = 5
 """Raised when the reading changes, so that what was read before is read anew: from the stored module, without compiling again."""
 
 
@@ -28,14 +28,14 @@ def read_compiled(
 ) -> Compiled:
     """What the module, `compiled.memory_analysis()` and the buffer assignment, where it is known, of a program partitioned over `mesh` say;
     `clock` in Hz."""
-    taken = stated(memory, on_tpu=compiler.startswith("libtpu"))
+    memory_record = read_memory_analysis(memory, on_tpu=compiler.startswith("libtpu"))
     if packed is not None:
-        taken = replace(taken, temporary=packed.live, packed=packed.heap)
-    compiled = Compiled(target, mesh.size, compile_seconds, taken, (), compiler=compiler)
-    return read_again(compiled, module, mesh, clock)
+        memory_record = replace(memory_record, temporary=packed.live, packed=packed.heap)
+    compiled = Compiled(target, mesh.size, compile_seconds, memory_record, (), compiler=compiler)
+    return refresh_record(compiled, module, mesh, clock)
 
 
-def read_again(compiled: Compiled, module: HloModule, mesh: Mesh, clock: float | None) -> Compiled:
+def refresh_record(compiled: Compiled, module: HloModule, mesh: Mesh, clock: float | None) -> Compiled:
     """The record with all that follows from the module as it is read today."""
     timeline = timeline_of(module)
     return replace(
@@ -45,11 +45,11 @@ def read_again(compiled: Compiled, module: HloModule, mesh: Mesh, clock: float |
         kernels=kernels_of(module, clock),
         alive=timeline.alive,
         alive_at_peak=timeline.at_peak,
-        reader=READER,
+        reader=READER_VERSION,
     )
 
 
-def stated(memory: Any, *, on_tpu: bool) -> CompiledMemory:
+def read_memory_analysis(memory: Any, *, on_tpu: bool) -> CompiledMemory:
     """What `memory_analysis()` says."""
     host = memory.host_argument_size_in_bytes + memory.host_output_size_in_bytes - memory.host_alias_size_in_bytes
     found = CompiledMemory(
@@ -62,10 +62,10 @@ def stated(memory: Any, *, on_tpu: bool) -> CompiledMemory:
         stated=memory.temp_size_in_bytes,
         stated_peak=getattr(memory, "peak_memory_in_bytes", 0),  # not every back end fills it
     )
-    return replace(found, temporary=_temporaries(found)) if on_tpu else found
+    return replace(found, temporary=_estimate_temporaries(found)) if on_tpu else found
 
 
-def _temporaries(memory: CompiledMemory) -> int:
+def _estimate_temporaries(memory: CompiledMemory) -> int:
     """Bytes that libtpu's temporaries take in the device's memory, at least.
 
     It states the size of their heap with what it logs as fragmentation added once more; the heap is half of that at least, and no smaller

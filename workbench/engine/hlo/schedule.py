@@ -6,12 +6,12 @@ another are joined: a loop's state from operand to result, a branch's result, wh
 
 from collections.abc import Sequence
 
-from workbench.engine.hlo.buffers import Buffer, BufferSchedule, HloValue, Tree, at, leaves
-from workbench.engine.hlo.sharing import Sharing
+from workbench.engine.hlo.buffers import Buffer, BufferSchedule, HloValue, Tree, leaves, subtree_at
+from workbench.engine.hlo.sharing import AliasAnalysis
 from workbench.spmd.module import Computation, HloInstruction, HloModule, root_of
 from workbench.spmd.shapes import Array, Shape
 
-_SAME = ("bitcast", "optimization-barrier", "add-dependency", "domain")
+_IDENTITY_OPCODES = ("bitcast", "optimization-barrier", "add-dependency", "domain")
 
 
 def schedule_of(module: HloModule) -> BufferSchedule:
@@ -32,7 +32,7 @@ class _ScheduleWalk:
         self._values: list[HloValue] = []
         self._parents: list[int] = []
         self._entry_values: dict[str, Tree] = {}
-        self._sharing = Sharing(module, self._values.__getitem__)
+        self._aliases = AliasAnalysis(module, self._values.__getitem__)
 
     def run(self, computation: Computation, arguments: Sequence[Tree]) -> Tree:
         """The value of the computation's root; `arguments` those of its parameters, none for the program's own."""
@@ -44,7 +44,7 @@ class _ScheduleWalk:
             operands = [values[name] for name in instruction.operands]
             for operand in operands:
                 self._use(operand)
-            values[instruction.name] = self._value(computation, instruction, operands, arguments)
+            values[instruction.name] = self._evaluate(computation, instruction, operands, arguments)
         root = root_of(computation)
         result = values[root.name] if root else ()
         self._use(result)
@@ -57,7 +57,7 @@ class _ScheduleWalk:
         result = self._entry_values[root.name] if root else ()
         for each in self.module.fields.input_output_alias.entries:
             donated = self._entry_values[parameters[each.parameter_number]]
-            self._join(at(result, each.output_shape_index), at(donated, each.parameter_shape_index))
+            self._join(subtree_at(result, each.output_shape_index), subtree_at(donated, each.parameter_shape_index))
         for number in (leaf for name in parameters.values() for leaf in leaves(self._entry_values[name])):
             self._values[number].is_given = True
         for number in leaves(result):
@@ -69,57 +69,57 @@ class _ScheduleWalk:
             joined.setdefault(self._find(number), []).append(value)
         return [Buffer(tuple(values)) for values in joined.values()]
 
-    def _value(self, computation: Computation, instruction: HloInstruction, operands: list[Tree], arguments: Sequence[Tree]) -> Tree:
+    def _evaluate(self, computation: Computation, instruction: HloInstruction, operands: list[Tree], arguments: Sequence[Tree]) -> Tree:
         opcode = instruction.opcode
         if opcode == "parameter":
-            return arguments[instruction.fields.parameter_number] if arguments else self._new(instruction)
+            return arguments[instruction.fields.parameter_number] if arguments else self._new_value(instruction)
         if opcode == "tuple":
             return tuple(operands)
         if opcode == "get-tuple-element" and operands and isinstance(operands[0], tuple):
             return operands[0][instruction.element]
-        if opcode in _SAME and operands:
+        if opcode in _IDENTITY_OPCODES and operands:
             return operands[0]
         if opcode == "while":
-            return self._loop(instruction, operands[0])
+            return self._walk_loop(instruction, operands[0])
         if opcode == "conditional":
-            return self._branches(instruction, operands)
+            return self._walk_branches(instruction, operands)
         if opcode == "call":
             return self.run(self.module.computations[self.module.callees(instruction)[0]], operands)
         if opcode.endswith(("-done", "-update")):
-            return self._awaited(instruction, operands)
-        made = self._new(instruction)
-        for one, other in self._sharing.pairs(computation, instruction, operands, made):
+            return self._read_async_result(instruction, operands)
+        made = self._new_value(instruction)
+        for one, other in self._aliases.pairs(computation, instruction, operands, made):
             self._join(one, other)
         return made
 
-    def _loop(self, instruction: HloInstruction, state: Tree) -> Tree:
+    def _walk_loop(self, instruction: HloInstruction, state: Tree) -> Tree:
         """In place: state, parameter, the body's root and result lie in one buffer."""
         for name in (self.module.condition(instruction), self.module.body(instruction)):
-            result = self.run(self.module.computations[name], (self._again(state),))
+            result = self.run(self.module.computations[name], (self._rebind(state),))
         self._join(result, state)
-        return self._again(state)
+        return self._rebind(state)
 
-    def _branches(self, instruction: HloInstruction, operands: list[Tree]) -> Tree:
+    def _walk_branches(self, instruction: HloInstruction, operands: list[Tree]) -> Tree:
         results = []
         for number, name in enumerate(self.module.callees(instruction)):
             results.append(self.run(self.module.computations[name], operands[number + 1 : number + 2]))
             for operand in operands[number + 1 :]:
                 self._use(operand)
-        made = self._new(instruction)
+        made = self._new_value(instruction)
         for result in results:
             self._join(made, result)
         return made
 
-    def _again(self, tree: Tree) -> Tree:
+    def _rebind(self, tree: Tree) -> Tree:
         """New values in the same buffers, from here on."""
         if isinstance(tree, tuple):
-            return tuple(map(self._again, tree))
+            return tuple(map(self._rebind, tree))
         value = self._values[tree]
         again = self._add(value.array, value.maker)
         self._join(tree, again)
         return again
 
-    def _awaited(self, instruction: HloInstruction, operands: list[Tree]) -> Tree:
+    def _read_async_result(self, instruction: HloInstruction, operands: list[Tree]) -> Tree:
         """The end of an asynchronous operation: its destination, among what was started, with operands and contexts."""
         shape = instruction.shape
         started = operands[0] if operands else ()
@@ -127,19 +127,19 @@ class _ScheduleWalk:
             return started[0]
         if isinstance(started, tuple) and len(started) > 1:
             return started[1]
-        return started if started != () else self._fresh(shape, instruction)
+        return started if started != () else self._new_tree(shape, instruction)
 
-    def _new(self, instruction: HloInstruction) -> Tree:
-        return self._fresh(instruction.shape, instruction)
+    def _new_value(self, instruction: HloInstruction) -> Tree:
+        return self._new_tree(instruction.shape, instruction)
 
-    def _fresh(self, shape: Shape, instruction: HloInstruction) -> Tree:
+    def _new_tree(self, shape: Shape, instruction: HloInstruction) -> Tree:
         if not isinstance(shape, Array):
-            return tuple(self._fresh(each, instruction) for each in shape)
+            return tuple(self._new_tree(each, instruction) for each in shape)
         return self._add(shape, instruction)
 
     def _add(self, array: Array, maker: HloInstruction) -> int:
-        here = len(self.steps) - 1
-        self._values.append(HloValue(array, maker, here, here, is_given=maker.opcode in ("parameter", "constant")))
+        position = len(self.steps) - 1
+        self._values.append(HloValue(array, maker, position, position, is_given=maker.opcode in ("parameter", "constant")))
         self._parents.append(len(self._parents))
         return len(self._parents) - 1
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from workbench.engine.hlo.buffers import HloValue, Tree, at, leaves
+from workbench.engine.hlo.buffers import HloValue, Tree, leaves, subtree_at
 from workbench.spmd.module import Computation, HloInstruction, HloModule, parameter_of
 
-_NUMBERED = "aliasing_operands"  # XLA:TPU's own note
-_STARTS = ("copy-start", "async-start", "slice-start", "collective-permute-start", "all-gather-start")
+_ALIASING_KEY = "aliasing_operands"  # XLA:TPU's own note
+_ASYNC_STARTS = ("copy-start", "async-start", "slice-start", "collective-permute-start", "all-gather-start")
 _OVERWRITES = ("sort", "all-reduce", "all-reduce-start")
 _IN_PLACE = ("dynamic-update-slice", "bitcast", "tuple", "fusion")
 _UPDATES = ("dynamic-update-slice", "scatter", "all-reduce-done", "send-done")
@@ -19,7 +19,7 @@ _ELEMENTWISE = (
 Pairs = Iterator[tuple[Tree, Tree]]
 
 
-class Sharing:
+class AliasAnalysis:
     """Reads a module's instructions; `value` gives what is known of a buffer's value."""
 
     def __init__(self, module: HloModule, value: Callable[[int], HloValue]) -> None:
@@ -28,33 +28,33 @@ class Sharing:
 
     def pairs(self, computation: Computation, instruction: HloInstruction, operands: Sequence[Tree], made: Tree) -> Pairs:
         """Trees that lie over one another once an instruction has made `made` of its operands."""
-        results, given = list(leaves(made)), [leaf for tree in operands for leaf in leaves(tree)]
-        said = [*_said(instruction, operands, made), *_numbered(instruction, [*given, *results])]
-        yield from said
-        if instruction.opcode in _STARTS:
-            yield from _started(instruction, operands, made)
+        results, operand_values = list(leaves(made)), [leaf for tree in operands for leaf in leaves(tree)]
+        declared = [*_read_declared_aliases(instruction, operands, made), *_read_aliasing_lists(instruction, [*operand_values, *results])]
+        yield from declared
+        if instruction.opcode in _ASYNC_STARTS:
+            yield from _alias_start_operands(instruction, operands, made)
         elif "ConcatBitcast" in instruction.fields.custom_call_target:
-            yield from ((leaf, results[0]) for leaf in given)
-        elif not said and _NUMBERED not in instruction.backend_config:
-            yield from self._reused(computation, instruction, given, results)
+            yield from ((leaf, results[0]) for leaf in operand_values)
+        elif not declared and _ALIASING_KEY not in instruction.backend_config:
+            yield from self._infer_reuse(computation, instruction, operand_values, results)
 
-    def _reused(self, computation: Computation, instruction: HloInstruction, given: list[int], results: list[int]) -> Pairs:
+    def _infer_reuse(self, computation: Computation, instruction: HloInstruction, operand_values: list[int], results: list[int]) -> Pairs:
         """XLA:CPU and GPU do not say: an update is in place, and an element-wise result takes the place of an operand that ends here."""
-        if instruction.opcode in _UPDATES and given and results:
-            yield given[0], results[0]
+        if instruction.opcode in _UPDATES and operand_values and results:
+            yield operand_values[0], results[0]
             return
-        ending = self._ending(computation)
+        last_use = self._find_last_uses(computation)
         free = [
             number
-            for position, number in enumerate(given[: len(instruction.operands)])
-            if ending.get(instruction.operands[position]) == instruction.name and self._is_overwritable(instruction, position)
+            for position, number in enumerate(operand_values[: len(instruction.operands)])
+            if last_use.get(instruction.operands[position]) == instruction.name and self._is_overwritable(instruction, position)
         ]
         for result in results:
             size = self._value(result).array.bytes
-            place = next((each for each in free if self._value(each).array.bytes == size and not self._value(each).is_given), None)
-            if place is not None:
-                yield place, result
-                free.remove(place)
+            reusable = next((each for each in free if self._value(each).array.bytes == size and not self._value(each).is_given), None)
+            if reusable is not None:
+                yield reusable, result
+                free.remove(reusable)
 
     def _is_overwritable(self, instruction: HloInstruction, position: int) -> bool:
         """Whether an operand is read only where a result is written: element by element, or updated in place."""
@@ -65,7 +65,7 @@ class Sharing:
         users = [each for each in body.values() if parameter and parameter.name in each.operands]
         return bool(users) and all(each.opcode in _ELEMENTWISE or each.opcode in _IN_PLACE for each in users)
 
-    def _ending(self, computation: Computation) -> dict[str, str]:
+    def _find_last_uses(self, computation: Computation) -> dict[str, str]:
         """The last user of every value of a computation."""
         known = self._last_uses.get(id(computation))
         if known is None:
@@ -74,19 +74,19 @@ class Sharing:
         return known
 
 
-def _said(instruction: HloInstruction, operands: Sequence[Tree], made: Tree) -> Pairs:
+def _read_declared_aliases(instruction: HloInstruction, operands: Sequence[Tree], made: Tree) -> Pairs:
     for each in instruction.fields.output_operand_aliasing:
-        yield at(made, each.output_shape_index), at(operands[each.operand_index], each.operand_shape_index)
+        yield subtree_at(made, each.output_shape_index), subtree_at(operands[each.operand_index], each.operand_shape_index)
 
 
-def _numbered(instruction: HloInstruction, both: Sequence[int]) -> Pairs:
+def _read_aliasing_lists(instruction: HloInstruction, both: Sequence[int]) -> Pairs:
     """XLA:TPU numbers operands first and results after them."""
-    for each in instruction.backend_config.get(_NUMBERED, {}).get("lists", ()):
+    for each in instruction.backend_config.get(_ALIASING_KEY, {}).get("lists", ()):
         chosen = [both[int(index)] for index in each.get("indices", ()) if int(index) < len(both)]
         yield from ((chosen[0], leaf) for leaf in chosen[1:])
 
 
-def _started(instruction: HloInstruction, operands: Sequence[Tree], made: Tree) -> Pairs:
+def _alias_start_operands(instruction: HloInstruction, operands: Sequence[Tree], made: Tree) -> Pairs:
     """What is started names its operands again, which are no new buffers."""
     if isinstance(made, tuple) and operands:
         yield made[1] if instruction.opcode == "copy-start" else made[0], tuple(operands)

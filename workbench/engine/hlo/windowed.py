@@ -17,8 +17,8 @@ from workbench.spmd.module import Computation, HloInstruction, HloModule, Instru
 
 _LOOP = re.compile(r"windowed_dot_general_body_(ag|rs)\b")
 _KINDS = {"ag": "all-gather", "rs": "reduce-scatter"}
-_STARTS = ("collective-permute", "collective-permute-start")
-_PASSES_ON = (  # these change where or how a value lies, not what it is
+_PERMUTE_OPCODES = ("collective-permute", "collective-permute-start")
+_VALUE_PRESERVING = (  # these change where or how a value lies, not what it is
     *("bitcast", "copy", "copy-start", "copy-done", "get-tuple-element", "reshape", "transpose", "convert", "slice-start", "slice-done"),
     *("collective-permute-start", "collective-permute-done", "collective-permute", "optimization-barrier"),
 )
@@ -33,24 +33,24 @@ class WindowedPermute(NamedTuple):
     trips: int | None
 
 
-def windows(module: HloModule) -> Mapping[str, WindowedPermute]:
+def find_windowed_permutes(module: HloModule) -> Mapping[str, WindowedPermute]:
     """Of each permute that is a piece of a windowed einsum, by the permute's name.
 
     A permute that the program itself asked for (`ppermute`), or that lays an array out anew, is not there.
     """
-    loops = (each for own in module.computations.values() for each in own.values() if each.opcode == "while")
+    loops = (each for instructions in module.computations.values() for each in instructions.values() if each.opcode == "while")
     trips = {module.body(each): module.trip_count(each) for each in loops}
     found: dict[str, WindowedPermute] = {}
     for name, computation in module.computations.items():
         loop = _LOOP.search(name)
         for each in computation.values():
-            if each.opcode in _STARTS and is_of_dot(each) and (devices := _ring(each)):
-                kind = _KINDS[loop[1]] if loop else _kind_by_flow(module, computation, each)
+            if each.opcode in _PERMUTE_OPCODES and is_of_dot(each) and (devices := _ring_size(each)):
+                kind = _KINDS[loop[1]] if loop else _infer_kind(module, computation, each)
                 found[each.name] = WindowedPermute(kind, devices, trips.get(name, 1) if loop else None)
     return found
 
 
-def put_together(pieces: Sequence[tuple[InstructionVisit, WindowedPermute, CompiledCollective]]) -> Iterator[CompiledCollective]:
+def merge_permutes(pieces: Sequence[tuple[InstructionVisit, WindowedPermute, CompiledCollective]]) -> Iterator[CompiledCollective]:
     """Pieces of one einsum as one record: `payload` is that of the whole collective, `count` how often the einsum runs, `pieces` how
     many permutes each time. A ring of n takes n - 1 permutes one way, up to n + 1 both ways."""
     groups: dict[tuple[object, ...], list[tuple[InstructionVisit, WindowedPermute, CompiledCollective]]] = {}
@@ -61,19 +61,19 @@ def put_together(pieces: Sequence[tuple[InstructionVisit, WindowedPermute, Compi
         groups.setdefault((window.kind, window.devices, each.axes, each.path, each.payload), []).append((visit, window, each))
     for members in groups.values():
         looped = [member for member in members if member[1].trips is not None]
-        runs = _runs_of_loops(looped) if looped else _runs_unrolled(members)
+        runs = _count_loop_runs(looped) if looped else _count_unrolled_runs(members)
         _, window, first = members[0]
         permutes = sum(each.count for _, _, each in members)
         payload = first.payload * window.devices
         yield replace(first, payload=payload, count=runs, part_of=window.kind, pieces=round(permutes / runs))
 
 
-def _runs_of_loops(members: Sequence[tuple[InstructionVisit, WindowedPermute, CompiledCollective]]) -> int:
+def _count_loop_runs(members: Sequence[tuple[InstructionVisit, WindowedPermute, CompiledCollective]]) -> int:
     loops = {visit.loop: each.count // (window.trips or 1) for visit, window, each in members}
     return max(sum(loops.values()), 1)
 
 
-def _runs_unrolled(members: Sequence[tuple[InstructionVisit, WindowedPermute, CompiledCollective]]) -> int:
+def _count_unrolled_runs(members: Sequence[tuple[InstructionVisit, WindowedPermute, CompiledCollective]]) -> int:
     counts: dict[int, list[int]] = {}
     for visit, _, each in members:
         counts.setdefault(id(visit.computation), []).append(each.count)
@@ -81,7 +81,7 @@ def _runs_unrolled(members: Sequence[tuple[InstructionVisit, WindowedPermute, Co
     return sum(each[0] * ceil(len(each) / (devices + 1)) for each in counts.values())
 
 
-def _ring(permute: HloInstruction) -> int:
+def _ring_size(permute: HloInstruction) -> int:
     """Devices of each ring, if the pairs form rings of one length that leave no device out (a transposition's do not); else 0."""
     target = {each.source: each.target for each in permute.fields.source_target_pairs}
     if set(target) != set(target.values()):
@@ -91,32 +91,36 @@ def _ring(permute: HloInstruction) -> int:
 
 
 def _cycle_length(target: Mapping[int, int], start: int) -> int:
-    length, here = 1, target[start]
-    while here != start:
-        length, here = length + 1, target[here]
+    length, current = 1, target[start]
+    while current != start:
+        length, current = length + 1, target[current]
     return length
 
 
-def _kind_by_flow(module: HloModule, computation: Computation, permute: HloInstruction) -> str:
+def _infer_kind(module: HloModule, computation: Computation, permute: HloInstruction) -> str:
     """A reduce-scatter's permute sends a sum: zeros to begin with, or what was made of another permute's result and a product."""
-    source = _source(module, computation, permute)
-    return "reduce-scatter" if source is not None and (_is_zeros(source) or _receives(module, computation, source)) else "all-gather"
+    source = _find_source(module, computation, permute)
+    return (
+        "reduce-scatter"
+        if source is not None and (_is_zeros(source) or _has_received_operand(module, computation, source))
+        else "all-gather"
+    )
 
 
-def _source(module: HloModule, computation: Computation, permute: HloInstruction) -> HloInstruction | None:
+def _find_source(module: HloModule, computation: Computation, permute: HloInstruction) -> HloInstruction | None:
     """What made the value a permute sends, moves and other permutes left out; around a loop's back edge once. `None` for a parameter."""
-    here, seen = permute, {permute.name}
+    current, seen = permute, {permute.name}
     while True:
-        following = _operand(computation, here)
+        following = _follow_operand(computation, current)
         if following is None or following.name in seen or following.opcode == "parameter":
             return None
-        if module.printed_opcode(following) not in _PASSES_ON:
+        if module.printed_opcode(following) not in _VALUE_PRESERVING:
             return following
         seen.add(following.name)
-        here = following
+        current = following
 
 
-def _operand(computation: Computation, instruction: HloInstruction) -> HloInstruction | None:
+def _follow_operand(computation: Computation, instruction: HloInstruction) -> HloInstruction | None:
     operand = computation[instruction.operands[0]] if instruction.operands else None
     if operand is not None and operand.opcode == "parameter" and instruction.opcode == "get-tuple-element":
         root = root_of(computation)
@@ -129,12 +133,12 @@ def _is_zeros(source: HloInstruction) -> bool:
     return source.opcode in _ZEROS
 
 
-def _receives(module: HloModule, computation: Computation, source: HloInstruction) -> bool:
+def _has_received_operand(module: HloModule, computation: Computation, source: HloInstruction) -> bool:
     """Whether an operation reads what a permute brought, moves left out."""
     for name in source.operands:
-        here = computation[name]
-        while "permute" not in here.opcode and here.operands and module.printed_opcode(here) in _PASSES_ON:
-            here = computation[here.operands[0]]
-        if "collective-permute" in here.opcode:
+        current = computation[name]
+        while "permute" not in current.opcode and current.operands and module.printed_opcode(current) in _VALUE_PRESERVING:
+            current = computation[current.operands[0]]
+        if "collective-permute" in current.opcode:
             return True
     return False

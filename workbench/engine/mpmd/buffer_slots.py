@@ -22,7 +22,7 @@ class Instruction(NamedTuple):
     label: Any = None
 
 
-def place_of(label: Any, devices: int) -> int:
+def pipeline_position(label: Any, devices: int) -> int:
     """The place along the pipeline, of so many, where a labelled instruction runs: a label's second entry is its stage, as a task's is."""
     stage: int = label[1]
     return stage % devices
@@ -44,7 +44,7 @@ class BufferSlots:
         return len(self.numbers)
 
 
-def run(instructions: Sequence[Instruction], buffer_slots: list[Any]) -> None:
+def run_instructions(instructions: Sequence[Instruction], buffer_slots: list[Any]) -> None:
     """Dispatch all instructions in order."""
     for call, reads, writes, drops, _ in instructions:
         results = call(*[buffer_slots[i] for i in reads])
@@ -58,17 +58,17 @@ def with_drops(instructions: Sequence[Instruction], lasting: Iterable[int]) -> l
     """Each register emptied after the instruction that reads (or writes) it last, but for the lasting ones."""
     keep = set(lasting)
     last: dict[int, int] = {}
-    for place, each in enumerate(instructions):
+    for index, each in enumerate(instructions):
         for i in (*each.reads, *each.writes):
-            last[i] = place
+            last[i] = index
     drops: list[list[int]] = [[] for _ in instructions]
-    for i, place in last.items():
+    for i, index in last.items():
         if i not in keep:
-            drops[place].append(i)
-    return [each._replace(drops=tuple(own)) for each, own in zip(instructions, drops, strict=True)]
+            drops[index].append(i)
+    return [each._replace(drops=tuple(dropped)) for each, dropped in zip(instructions, drops, strict=True)]
 
 
-def in_order(queues: Sequence[Sequence[Sequence[Instruction]]], ready: Iterable[int]) -> list[Instruction]:
+def order_instructions(queues: Sequence[Sequence[Sequence[Instruction]]], ready: Iterable[int]) -> list[Instruction]:
     """One order of the instructions of several devices: each device's in its own order, each after what writes its registers.
 
     A queue holds a device's tasks, a task its instructions; devices take turns. Raises `ValueError` where all wait for each other.

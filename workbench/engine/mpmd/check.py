@@ -21,9 +21,9 @@ from workbench.units import format_bytes
 
 def why_not(program: Program) -> str:
     """Why one device cannot do the micro-batches one after the other, nothing cut; empty if it can."""
-    held = sum(ceil(prod(tensor.shape) * itemsize(tensor.dtype)) for tensor in program.arguments)
+    argument_bytes = sum(ceil(prod(tensor.shape) * itemsize(tensor.dtype)) for tensor in program.arguments)
     sums = sum(4 * prod(tensor.shape) for tensor in program.arguments if tensor.role is Role.PARAMETER)
-    needed, free = 2 * held + 2 * sums, free_bytes(jax.local_devices()[0])  # before and after; a gradient and the sum of them
+    needed, free = 2 * argument_bytes + 2 * sums, free_bytes(jax.local_devices()[0])  # before and after; a gradient and the sum of them
     if jax.process_count() > 1:
         return "the results lie on the devices of several processes"
     if needed > free:
@@ -38,7 +38,7 @@ def largest_error(step: MpmdStep) -> float:
     values = step.begin()
     step.feed(values, 0)
     with jax.default_device(device):
-        expected_loss, expected = plain_step(program, count)
+        expected_loss, expected = run_reference_step(program, count)
     loss = step.advance(values)
     by_argument = dict(zip(program.state, expected, strict=True))
     found = step.results(values)
@@ -55,7 +55,7 @@ def largest_error(step: MpmdStep) -> float:
 def largest_error_of(step: CompiledStep, program: Program, micro_batches: int) -> float:
     """The same of a pipeline that is one program (engine `spmd`); `program` is the one that it was made of."""
     with jax.default_device(jax.devices()[0]):
-        loss, state = plain_step(program, micro_batches)
+        loss, state = run_reference_step(program, micro_batches)
     results = step.compiled(*step.arguments(0))
     assert step.program.step.loss is not None, "a training step has a loss"
     pairs = [(Role.OUTPUT, results[step.program.step.loss], loss)]
@@ -81,7 +81,7 @@ def state_registers(step: MpmdStep) -> list[tuple[tuple[str, int, int], int, int
     return found
 
 
-def plain_step(program: Program, micro_batches: int) -> tuple[Any, Sequence[Any]]:
+def run_reference_step(program: Program, micro_batches: int) -> tuple[Any, Sequence[Any]]:
     """Loss and state after one step from the start of training: each micro-batch after the other through the whole loss."""
     splits = splits_of(program, micro_batches)
     leaves = [micro_batch_leaves(leaf, split, micro_batches) for leaf, split in zip(program.step.feed(0), splits, strict=True)]

@@ -9,9 +9,9 @@ from dataclasses import replace
 import jax
 
 from workbench.engine.compile.targets import Target
-from workbench.engine.hlo.report import READER, read_compiled
-from workbench.engine.mpmd.buffer_slots import place_of
-from workbench.engine.mpmd.memory import at_rest, compiled_peaks
+from workbench.engine.hlo.report import READER_VERSION, read_compiled
+from workbench.engine.mpmd.buffer_slots import pipeline_position
+from workbench.engine.mpmd.memory import compiled_peaks, resting_bytes
 from workbench.engine.mpmd.stages import Sample
 from workbench.engine.mpmd.step import MpmdStep, compile_mpmd
 from workbench.plan.plan import Plan
@@ -36,20 +36,22 @@ def compile_pipeline(
     seconds = time.perf_counter() - start
     tell("reading", 0.95)
     read = {id(each): read_compiled(module_of(each), plan.mesh, each.memory_analysis(), clock=target.clock) for each in known.values()}
-    held_and_peak = zip(at_rest(step), compiled_peaks(step), strict=True)
-    stages = tuple(_stage(step, place, *sizes, read, target, seconds) for place, sizes in enumerate(held_and_peak))
+    resting_and_peak = zip(resting_bytes(step), compiled_peaks(step), strict=True)
+    stages = tuple(_stage_record(step, position, *sizes, read, target, seconds) for position, sizes in enumerate(resting_and_peak))
     fullest = max(stages, key=lambda each: each.memory.peak)
     return replace(fullest, stages=stages), lambda: "\n\n".join(each.as_text() for each in known.values())
 
 
-def _stage(step: MpmdStep, place: int, held: int, peak: int, read: Mapping[int, Compiled], target: Target, seconds: float) -> Compiled:
+def _stage_record(
+    step: MpmdStep, position: int, resting: int, peak: int, read: Mapping[int, Compiled], target: Target, seconds: float
+) -> Compiled:
     """One device of a stage over a step: its tasks as often as they are done; bytes that it holds at rest, and at its worst moment."""
     devices = step.stages.spec.stages
-    own = (each for each in step.instructions if each.label is not None and place_of(each.label, devices) == place)
-    times = Counter(id(each.call) for each in own)
+    labelled = (each for each in step.instructions if each.label is not None and pipeline_position(each.label, devices) == position)
+    times = Counter(id(each.call) for each in labelled)
     collectives = (replace(each, count=each.count * count) for call, count in times.items() for each in read[call].collectives)
     kernels = (replace(each, count=each.count * count) for call, count in times.items() for each in read[call].kernels)
-    memory = CompiledMemory(arguments=held, outputs=held, aliased=held, temporary=peak - held)
+    memory = CompiledMemory(arguments=resting, outputs=resting, aliased=resting, temporary=peak - resting)
     return Compiled(
         target=target.name,
         devices=step.plan.mesh.size,
@@ -58,5 +60,5 @@ def _stage(step: MpmdStep, place: int, held: int, peak: int, read: Mapping[int, 
         collectives=tuple(collectives),
         kernels=tuple(kernels),
         compiler=target.compiler,
-        reader=READER,
+        reader=READER_VERSION,
     )

@@ -10,7 +10,7 @@ import jax
 
 from workbench.core.mesh import Mesh
 from workbench.engine.hlo.hlo_collectives import collectives_of
-from workbench.engine.mpmd.buffer_slots import place_of, run
+from workbench.engine.mpmd.buffer_slots import pipeline_position, run_instructions
 from workbench.engine.mpmd.check import largest_error, why_not
 from workbench.engine.mpmd.memory import compiled_peaks
 from workbench.engine.mpmd.step import MpmdStep, compile_mpmd
@@ -117,7 +117,7 @@ def _overhead(step: MpmdStep, values: list[Any], turns: int = 5) -> float:
     for _ in range(turns):
         jax.block_until_ready([value for value in values if value is not None])
         start = time.perf_counter()
-        run(step.instructions, values)
+        run_instructions(step.instructions, values)
         found.append((time.perf_counter() - start) / count)
         step.feed(values, 0)
     return median(found)
@@ -150,7 +150,7 @@ def _payload(step: MpmdStep) -> Mapping[tuple[tuple[str, ...], str], int]:
     for each in step.instructions:
         if each.label is None or (id(each.call) in known and not known[id(each.call)]):
             continue
-        place = place_of(each.label, devices)
+        place = pipeline_position(each.label, devices)
         mesh = step.stages.devices(each.label[1]).mesh
         if id(each.call) not in known:
             own = Mesh(dict(zip(mesh.axis_names, mesh.devices.shape, strict=True)))

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from workbench.core.schedules.tasks import Kind, Task
-from workbench.engine.mpmd.buffer_slots import BufferSlots, Instruction, Name, in_order, with_drops
+from workbench.engine.mpmd.buffer_slots import BufferSlots, Instruction, Name, order_instructions, with_drops
 from workbench.engine.mpmd.stages import Stages, param_slice_sharding
 
 
@@ -28,11 +28,11 @@ class Compilation:
 
 def instructions_of(stages: Stages, buffer_slots: BufferSlots) -> tuple[list[Instruction], Compilation]:
     """One step, in an order in which nothing is read before it is written."""
-    building = _Building(stages, buffer_slots)
+    building = _InstructionBuilder(stages, buffer_slots)
     queues = [[building.task(task) for task in order] for order in stages.orders]
     queues = [[task for task in queue if task] for queue in queues]
-    before = [number for name, number in buffer_slots.numbers.items() if isinstance(name, tuple) and name[0] in _GIVEN]
-    ordered = [*in_order(queues, before), *building.end()]
+    before = [number for name, number in buffer_slots.numbers.items() if isinstance(name, tuple) and name[0] in _PREFILLED]
+    ordered = [*order_instructions(queues, before), *building.end()]
     lasting = [
         number for name, number in buffer_slots.numbers.items() if name == "loss" or (isinstance(name, tuple) and name[0] in _LASTING)
     ]
@@ -42,11 +42,11 @@ def instructions_of(stages: Stages, buffer_slots: BufferSlots) -> tuple[list[Ins
 
 
 _LASTING = ("piece", "state", "total")
-_GIVEN = (*_LASTING, "batch")
+_PREFILLED = (*_LASTING, "batch")
 
 
 @dataclass(frozen=True)
-class _Building:
+class _InstructionBuilder:
     stages: Stages
     buffer_slots: BufferSlots
 
@@ -58,15 +58,15 @@ class _Building:
             return []
         virtual_stage, i = self.stages.partition.virtual_stages[task.stage], task.micro_batch
         totals: list[Name] = [("total", task.stage, virtual_stage.param_slices[place]) for place in found.totals]
-        reads = [*totals, *(name for group, place in found.task.reads for name in self._read(group, place, task))]
-        results = [self._written(group, place, task) for group, place in found.task.gives if group != "gradient"]
+        reads = [*totals, *(name for group, place in found.task.reads for name in self._list_reads(group, place, task))]
+        results = [self._result_register(group, place, task) for group, place in found.task.gives if group != "gradient"]
         token = ("token", *task)
-        own = Instruction(found.compiled, self.buffer_slots.of(reads), self.buffer_slots.of([token, *totals, *results]), (), task)
-        sends = self._values_sent(task.stage, i) if task.kind is Kind.FORWARD else self._gradients_sent(task.stage, i)
+        compute = Instruction(found.compiled, self.buffer_slots.of(reads), self.buffer_slots.of([token, *totals, *results]), (), task)
+        sends = self._value_sends(task.stage, i) if task.kind is Kind.FORWARD else self._gradient_sends(task.stage, i)
         gives = {group for group, _ in found.task.gives}
-        return [own, *(self._transfer(sends) if gives & {"output_activations", "departing"} else [])]
+        return [compute, *(self._transfer(sends) if gives & {"output_activations", "departing"} else [])]
 
-    def _read(self, group: str, place: int, task: Task) -> list[Name]:
+    def _list_reads(self, group: str, place: int, task: Task) -> list[Name]:
         virtual_stage, stage, i = self.stages.partition.virtual_stages[task.stage], task.stage, task.micro_batch
         match group:
             case "param_slices":
@@ -80,7 +80,7 @@ class _Building:
                 return [("back", value, reader, stage, i) for reader in self.stages.partition.values[value].readers]
         return [(group, stage, place, i)]
 
-    def _written(self, group: str, place: int, task: Task) -> Name:
+    def _result_register(self, group: str, place: int, task: Task) -> Name:
         virtual_stage, stage, i = self.stages.partition.virtual_stages[task.stage], task.stage, task.micro_batch
         match group:
             case "output_activations":
@@ -92,7 +92,7 @@ class _Building:
                 return (group, i)
         return (group, stage, place, i)
 
-    def _values_sent(self, stage: int, i: int) -> list[tuple[Name, Name, Any]]:
+    def _value_sends(self, stage: int, i: int) -> list[tuple[Name, Name, Any]]:
         """From which register to which, and where it then lies."""
         sends: list[tuple[Name, Name, Any]] = []
         for value in self.stages.partition.virtual_stages[stage].output_activations:
@@ -103,7 +103,7 @@ class _Building:
                 )
         return sends
 
-    def _gradients_sent(self, stage: int, i: int) -> list[tuple[Name, Name, Any]]:
+    def _gradient_sends(self, stage: int, i: int) -> list[tuple[Name, Name, Any]]:
         sends: list[tuple[Name, Name, Any]] = []
         programs = self.stages.programs[stage].stage
         for place in programs.departing:
@@ -114,7 +114,7 @@ class _Building:
                 (
                     ("back", value, stage, stage, i),
                     ("back", value, stage, maker, i),
-                    self.stages.programs[maker].places["output_activations", at],
+                    self.stages.programs[maker].shardings["output_activations", at],
                 )
             )
         return sends
@@ -122,7 +122,7 @@ class _Building:
     def _transfer(self, sends: Sequence[tuple[Name, Name, Any]]) -> list[Instruction]:
         if not sends:
             return []
-        call = _sender([place for _, _, place in sends])
+        call = _make_sender([place for _, _, place in sends])
         return [Instruction(call, self.buffer_slots.of(a for a, _, _ in sends), self.buffer_slots.of(b for _, b, _ in sends), ())]
 
     def end(self) -> list[Instruction]:
@@ -133,50 +133,60 @@ class _Building:
         found = [Instruction(stages.finish, self.buffer_slots.of(parts), self.buffer_slots.of(["loss", "weight"]), ())]
         if weighs:
             found += self._transfer([("weight", ("total weight", stage), stages.devices(stage).whole) for stage in range(stages.count)])
-        found += [self._added_up(stage) for stage in stages.compiled_sums]
-        found += self._transfer(self._lendings())
-        found += self._sums(weighs=weighs)
+        found += [self._sum_partials(stage) for stage in stages.compiled_sums]
+        found += self._transfer(self._borrowed_grad_sends())
+        found += self._sum_over_params(weighs=weighs)
         for stage in range(stages.count):
-            found += [self._update(stage, weighs=weighs), self._zeros(stage)]
-        return [*found, *self._transfer(self._returns())]
+            found += [self._update(stage, weighs=weighs), self._zero_totals(stage)]
+        return [*found, *self._transfer(self._param_sends())]
 
-    def _added_up(self, stage: int) -> Instruction:
+    def _sum_partials(self, stage: int) -> Instruction:
         """Partial sums over the devices that share the micro-batches."""
-        split = self.stages.split(stage)
+        split = self.stages.partial_sum_params(stage)
         reads: list[Name] = [("total", stage, param_slice) for param_slice in split]
         writes: list[Name] = [("token", "sums", stage), *(("whole", stage, param_slice) for param_slice in split)]
         return Instruction(self.stages.compiled_sums[stage], self.buffer_slots.of(reads), self.buffer_slots.of(writes), (), ("sums", stage))
 
-    def _gradient(self, stage: int, param_slice: int) -> Name:
+    def _gradient_register(self, stage: int, param_slice: int) -> Name:
         """The sum of a step's gradients."""
-        return ("whole" if param_slice in self.stages.split(stage) else "total", stage, param_slice)
+        return ("whole" if param_slice in self.stages.partial_sum_params(stage) else "total", stage, param_slice)
 
-    def _lendings(self) -> list[tuple[Name, Name, Any]]:
+    def _borrowed_grad_sends(self) -> list[tuple[Name, Name, Any]]:
         sends: list[tuple[Name, Name, Any]] = []
         for stage, update in enumerate(self.stages.updates):
             for place, user in self.stages.borrowed_grads(stage):
                 param_slice = update.owned[place]
-                sends.append((self._gradient(user, param_slice), ("lent", stage, param_slice, user), self._place(stage, param_slice)))
+                sends.append(
+                    (
+                        self._gradient_register(user, param_slice),
+                        ("lent", stage, param_slice, user),
+                        self._param_sharding(stage, param_slice),
+                    )
+                )
         return sends
 
-    def _returns(self) -> list[tuple[Name, Name, Any]]:
+    def _param_sends(self) -> list[tuple[Name, Name, Any]]:
         return [
-            (("piece", self.stages.owners[param_slice], param_slice), ("piece", stage, param_slice), self._place(stage, param_slice))
+            (
+                ("piece", self.stages.owners[param_slice], param_slice),
+                ("piece", stage, param_slice),
+                self._param_sharding(stage, param_slice),
+            )
             for stage in range(self.stages.count)
-            for param_slice in self.stages.borrowed(stage)
+            for param_slice in self.stages.borrowed_params(stage)
         ]
 
-    def _place(self, stage: int, param_slice: int) -> Any:
+    def _param_sharding(self, stage: int, param_slice: int) -> Any:
         return param_slice_sharding(self.stages, self.stages.devices(stage), param_slice)
 
-    def _sums(self, *, weighs: bool) -> list[Instruction]:
+    def _sum_over_params(self, *, weighs: bool) -> list[Instruction]:
         """Sums over all parameters: each stage's terms to the first stage, and what they come to back to each."""
         stages, found = self.stages, []
         ends: list[tuple[Name, Name, Any]] = []
         count = max(update.sums for update in stages.updates)
         for stage, call in stages.compiled_terms.items():
             terms: list[Name] = [("term", stage, place) for place in range(count)]
-            param_slices, state, totals, borrowed_grads = self._updated(stage)
+            param_slices, state, totals, borrowed_grads = self._update_registers(stage)
             reads = [*param_slices, *state, *totals, *borrowed_grads, *([("total weight", stage)] if weighs else [])]
             found.append(Instruction(call, self.buffer_slots.of(reads), self.buffer_slots.of(terms), ()))
             ends += [(name, ("added", 0, stage, place), stages.devices(0).whole) for place, name in enumerate(terms)]
@@ -189,18 +199,18 @@ class _Building:
             backs += [(name, ("sum", stage, place, "here"), stages.devices(stage).whole) for place, name in enumerate(sums)]
         return [*found, *self._transfer(ends), added, *self._transfer(backs)]
 
-    def _updated(self, stage: int) -> tuple[list[Name], list[Name], list[Name], list[Name]]:
+    def _update_registers(self, stage: int) -> tuple[list[Name], list[Name], list[Name], list[Name]]:
         """Registers of what a stage updates: its pieces, its state, the sums of their gradients, and what other stages have of those."""
         update = self.stages.updates[stage]
         return (
             [("piece", stage, param_slice) for param_slice in update.owned],
             [("state", stage, place) for place in range(len(update.state))],
-            [self._gradient(stage, param_slice) for param_slice in update.owned],
+            [self._gradient_register(stage, param_slice) for param_slice in update.owned],
             [("lent", stage, update.owned[place], user) for place, user in self.stages.borrowed_grads(stage)],
         )
 
     def _update(self, stage: int, *, weighs: bool) -> Instruction:
-        param_slices, state, totals, borrowed_grads = self._updated(stage)
+        param_slices, state, totals, borrowed_grads = self._update_registers(stage)
         sums: list[Name] = [("sum", stage, place, "here") for place in range(self.stages.updates[stage].sums)]
         reads = [*param_slices, *state, *totals, *borrowed_grads, *([("total weight", stage)] if weighs else []), *sums]
         writes: list[Name] = [("token", "update", stage), *param_slices, *state]
@@ -208,14 +218,14 @@ class _Building:
             self.stages.compiled_updates[stage], self.buffer_slots.of(reads), self.buffer_slots.of(writes), (), ("update", stage)
         )
 
-    def _zeros(self, stage: int) -> Instruction:
+    def _zero_totals(self, stage: int) -> Instruction:
         """The sums of gradients for the next step, once the update has read them."""
-        param_slices = (*self.stages.updates[stage].owned, *self.stages.borrowed(stage))
+        param_slices = (*self.stages.updates[stage].owned, *self.stages.borrowed_params(stage))
         totals = self.buffer_slots.of(("total", stage, param_slice) for param_slice in param_slices)
         return Instruction(self.stages.compiled_zeros[stage], totals, totals, ())
 
 
-def _sender(places: Sequence[Any]) -> Callable[..., Sequence[Any]]:
+def _make_sender(places: Sequence[Any]) -> Callable[..., Sequence[Any]]:
     if len(places) == 1:
         return partial(_send_one, places[0])
     return partial(_send, list(places))

@@ -7,17 +7,17 @@ from typing import Any
 
 import jax
 
-from workbench.engine.hlo.report import stated
-from workbench.engine.mpmd.buffer_slots import place_of
+from workbench.engine.hlo.report import read_memory_analysis
+from workbench.engine.mpmd.buffer_slots import pipeline_position
 from workbench.engine.mpmd.step import MpmdStep
 
-_AT_THE_START = ("piece", "state", "total", "batch")
+_INITIAL = ("piece", "state", "total", "batch")
 
 
 def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
     """Bytes on one device of each stage's group, by place along the pipeline."""
     devices = step.stages.spec.stages
-    sizes, home, alive = _sizes(step), _homes(step), _at_the_start(step)
+    sizes, home, alive = _sizes(step), _locate_registers(step), _initial_bytes(step)
     peaks = [sum(each.values()) for each in alive]
     on_tpu = step.stages.devices(0).mesh.devices.flat[0].platform == "tpu"
     for each in step.instructions:
@@ -25,33 +25,33 @@ def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
             if number in sizes:
                 alive[home[number]][number] = sizes[number]
         if each.label is not None:
-            device = place_of(each.label, devices)
-            needed = stated(each.call.memory_analysis(), on_tpu=on_tpu).temporary  # type: ignore[attr-defined]
+            device = pipeline_position(each.label, devices)
+            needed = read_memory_analysis(each.call.memory_analysis(), on_tpu=on_tpu).temporary  # type: ignore[attr-defined]
             peaks[device] = max(peaks[device], sum(alive[device].values()) + needed)
         for device in range(devices):
             peaks[device] = max(peaks[device], sum(alive[device].values()))
         for number in each.drops:
-            for own in alive:
-                own.pop(number, None)
+            for registers in alive:
+                registers.pop(number, None)
     return tuple(peaks)
 
 
-def at_rest(step: MpmdStep) -> tuple[int, ...]:
+def resting_bytes(step: MpmdStep) -> tuple[int, ...]:
     """Bytes on one device of each stage's group before the first task: parameters, state, sums of gradients, the batch."""
-    return tuple(sum(each.values()) for each in _at_the_start(step))
+    return tuple(sum(each.values()) for each in _initial_bytes(step))
 
 
-def _at_the_start(step: MpmdStep) -> list[dict[int, int]]:
+def _initial_bytes(step: MpmdStep) -> list[dict[int, int]]:
     """Of each device the bytes of its registers that hold something then."""
-    sizes, home = _sizes(step), _homes(step)
+    sizes, home = _sizes(step), _locate_registers(step)
     alive: list[dict[int, int]] = [{} for _ in range(step.stages.spec.stages)]
     for name, number in step.buffer_slots.numbers.items():
-        if isinstance(name, tuple) and name[0] in _AT_THE_START:
+        if isinstance(name, tuple) and name[0] in _INITIAL:
             alive[home[number]][number] = sizes.get(number, 0)
     return alive
 
 
-def _homes(step: MpmdStep) -> Mapping[int, int]:
+def _locate_registers(step: MpmdStep) -> Mapping[int, int]:
     """The device each register's array lies on."""
     devices = step.stages.spec.stages
     found = {}

@@ -82,41 +82,42 @@ class StagePrograms:
     param_slices: tuple[NamedSharding, ...]
     batch: tuple[NamedSharding, ...]
     parts: DataParallelGroups
-    places: dict[tuple[str, int], NamedSharding] = field(default_factory=dict)
+    shardings: dict[tuple[str, int], NamedSharding] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for group, shardings in (("param_slices", self.param_slices), ("batch", self.batch), ("input_activations", self.input_activations)):
-            self.places.update({(group, i): each for i, each in enumerate(shardings)})
+            self.shardings.update({(group, i): each for i, each in enumerate(shardings)})
         departing = [self.input_activations[place] for place in self.stage.departing]
-        self.places.update({("departing", i): each for i, each in enumerate(departing)})
-        self.places.update({("gradient", i): each for i, each in enumerate(self.param_slices)})
-        self.places |= {("loss", 0): self.devices.whole, ("weight", 0): self.devices.whole}
+        self.shardings.update({("departing", i): each for i, each in enumerate(departing)})
+        self.shardings.update({("gradient", i): each for i, each in enumerate(self.param_slices)})
+        self.shardings |= {("loss", 0): self.devices.whole, ("weight", 0): self.devices.whole}
 
     def compile(self, task: TracedStageTask, name: str) -> CompiledTask:
         """One task; gradients that arrive for one value are added up first."""
-        whole = accumulate_grads(self.stage, task, self.parts, lay_out=self._constrained)
-        own = tuple(
-            in_parts(self.param_slices[place], self.parts) if place in whole.split else self.param_slices[place] for place in whole.totals
+        whole = accumulate_grads(self.stage, task, self.parts, lay_out=self._constrain_call)
+        total_shardings = tuple(
+            partial_sum_sharding(self.param_slices[place], self.parts) if place in whole.split else self.param_slices[place]
+            for place in whole.totals
         )
         jitted = jax.jit(
             _with_token(whole.call, name),
-            in_shardings=(*own, *(self.places[each] for each in whole.reads)),
-            out_shardings=(self.devices.whole, *own, *(self.places.get(each) for each in whole.gives)),
-            donate_argnums=tuple(range(len(own))),
+            in_shardings=(*total_shardings, *(self.shardings[each] for each in whole.reads)),
+            out_shardings=(self.devices.whole, *total_shardings, *(self.shardings.get(each) for each in whole.gives)),
+            donate_argnums=tuple(range(len(total_shardings))),
             keep_unused=True,
         )
         compiled = self.devices.compiler(jitted.lower(*whole.sums, *whole.specs))
-        for each, sharding in zip(whole.gives, compiled.output_shardings[1 + len(own) :], strict=True):
-            self.places.setdefault(each, self.devices.like(sharding))
+        for each, sharding in zip(whole.gives, compiled.output_shardings[1 + len(total_shardings) :], strict=True):
+            self.shardings.setdefault(each, self.devices.like(sharding))
             if each[0] == "output_activations" and each[1] in self.stage.arriving:
-                self.places.setdefault(("arriving", self.stage.arriving.index(each[1])), self.places[each])
+                self.shardings.setdefault(("arriving", self.stage.arriving.index(each[1])), self.shardings[each])
         return CompiledTask(task, whole.totals, whole.split, compiled)
 
-    def _constrained(self, call: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    def _constrain_call(self, call: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
         return constrain(call, self.devices.plan.layout.constraints, self.devices.mesh)
 
 
-def in_parts(place: NamedSharding, parts: DataParallelGroups) -> NamedSharding:
+def partial_sum_sharding(place: NamedSharding, parts: DataParallelGroups) -> NamedSharding:
     """Where partial sums of a gradient lie, whose sum would lie at `place`."""
     return NamedSharding(place.mesh, PartitionSpec(parts.axes, *place.spec))
 
@@ -150,7 +151,7 @@ def compile_update(
     sums = [accumulator(spec) for spec in param_slice_specs]
 
     def run(*values: Any) -> tuple[Any, ...]:
-        weights, moments, totals, weighs, given = _parted(values, (n, s), borrowed_grads, total)
+        weights, moments, totals, weighs, given = _split_values(values, (n, s), borrowed_grads, total)
         if update.finish is None:
             fresh, after = update.call(weights, moments, totals, weighs)
         else:
@@ -211,7 +212,7 @@ def compile_terms(
     sums = [accumulator(spec) for spec in param_slice_specs]
 
     def run(*values: Any) -> tuple[Any, ...]:
-        weights, moments, totals, weighs, _ = _parted(values, (n, s), borrowed_grads, total)
+        weights, moments, totals, weighs, _ = _split_values(values, (n, s), borrowed_grads, total)
         return tuple(each.astype(jnp.float32) for each in update.terms(weights, moments, totals, weighs))
 
     weight = [jax.ShapeDtypeStruct((), jnp.float32)] if total is None else []
@@ -226,7 +227,7 @@ def compile_terms(
     return devices.compiler(jitted.lower(*param_slice_specs, *state_specs, *sums, *(sums[i] for i in borrowed_grads), *weight))
 
 
-def _parted(values: Sequence[Any], widths: tuple[int, int], borrowed_grads: Sequence[int], total: float | None) -> tuple[Any, ...]:
+def _split_values(values: Sequence[Any], widths: tuple[int, int], borrowed_grads: Sequence[int], total: float | None) -> tuple[Any, ...]:
     """Pieces, state, totals with what was lent of them, what the micro-batches weigh, and the rest."""
     n, s = widths
     weights, moments, totals, rest = values[:n], values[n : n + s], list(values[n + s : 2 * n + s]), values[2 * n + s :]

@@ -15,9 +15,9 @@ from workbench.core.schedules.tasks import Kind, Orders
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
 from workbench.engine.mpmd import stage_compile
-from workbench.engine.mpmd.stage_compile import CompiledTask, Compiler, StageDevices, StagePrograms, in_parts, stage_devices
+from workbench.engine.mpmd.stage_compile import CompiledTask, Compiler, StageDevices, StagePrograms, partial_sum_sharding, stage_devices
 from workbench.engine.spmd.device_mesh import device_mesh
-from workbench.engine.spmd.placement import spread
+from workbench.engine.spmd.placement import put_sharded
 from workbench.pipeline.data_parallel_groups import find_data_parallel_groups
 from workbench.pipeline.stage_costs import plan_starts
 from workbench.pipeline.staged_program import staged_program
@@ -37,7 +37,7 @@ class Sample(NamedTuple):
     compiler: Compiler
 
 
-Placed = tuple[list[jax.ShapeDtypeStruct], list[NamedSharding]]
+SpecsAndShardings = tuple[list[jax.ShapeDtypeStruct], list[NamedSharding]]
 TaskKey = tuple[Kind, int, bool]  # kind, stage, whether its micro-batch is recomputed
 
 
@@ -78,7 +78,7 @@ class Stages:
     def owners(self) -> tuple[int, ...]:
         return owners(self.partition)
 
-    def borrowed(self, stage: int) -> tuple[int, ...]:
+    def borrowed_params(self, stage: int) -> tuple[int, ...]:
         """The pieces that a stage uses and another one updates."""
         return tuple(param_slice for param_slice in self.partition.virtual_stages[stage].param_slices if self.owners[param_slice] != stage)
 
@@ -88,7 +88,7 @@ class Stages:
         shared = self.partition.shared
         return tuple((place, user) for place, param_slice in enumerate(owned) for user in shared.get(param_slice, ()) if user != stage)
 
-    def split(self, stage: int) -> tuple[int, ...]:
+    def partial_sum_params(self, stage: int) -> tuple[int, ...]:
         """The pieces of whose gradient a stage has partial sums until the end of a step."""
         places = {place for (_, number, _), task in self.tasks.items() if number == stage for place in task.split}
         return tuple(self.partition.virtual_stages[stage].param_slices[place] for place in sorted(places))
@@ -97,7 +97,11 @@ class Stages:
         """The sum of a piece's gradients on a stage, and where it lies."""
         spec, place = accumulator(_param_slice_spec(self, param_slice)), param_slice_sharding(self, self.devices(stage), param_slice)
         parts = self.programs[stage].parts
-        return (partial_sums_spec(spec, parts), in_parts(place, parts)) if param_slice in self.split(stage) else (spec, place)
+        return (
+            (partial_sums_spec(spec, parts), partial_sum_sharding(place, parts))
+            if param_slice in self.partial_sum_params(stage)
+            else (spec, place)
+        )
 
     def users_of_batch(self, leaf: int) -> tuple[tuple[int, NamedSharding], ...]:
         return tuple(
@@ -109,11 +113,11 @@ class Stages:
     def devices(self, stage: int) -> StageDevices:
         return self.programs[stage].devices
 
-    def born(self) -> Mapping[tuple[str, int, int], jax.Array]:
+    def init_state(self) -> Mapping[tuple[str, int, int], jax.Array]:
         """Parameters, optimiser state and sums of gradients at the start of training, by register name; each made where it lies."""
         found: dict[tuple[str, int, int], jax.Array] = {}
         for stage in range(self.count):
-            found |= _born(self, stage)
+            found |= _init_stage_state(self, stage)
         return found
 
 
@@ -131,7 +135,7 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sampl
     for number in range(stages.count):
         tell(f"compiling stage {number + 1} of {stages.count}, forward", number / (2 * stages.count))
         devices = StageDevices(mesh, plan, sample.compiler) if sample else stage_devices(plan, mesh, spec.axis, number % spec.stages)
-        programs = _programs(stages, devices, parts, number)
+        programs = _make_programs(stages, devices, parts, number)
         stages.programs.append(programs)
         _compile_forward(stages, number)
     for number in range(stages.count):
@@ -139,7 +143,7 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sampl
         _compile_backward(stages, number)
     stages.updates = [stage_update(plan.program, partition, number, sums) for number in range(stages.count)]
     stages.compiled_updates = [_compile_update(stages, number) for number in range(stages.count)]
-    stages.compiled_sums = {number: _compile_sums(stages, number) for number in range(stages.count) if stages.split(number)}
+    stages.compiled_sums = {number: _compile_sums(stages, number) for number in range(stages.count) if stages.partial_sum_params(number)}
     stages.compiled_zeros = [_compile_zeros(stages, number) for number in range(stages.count)]
     stages.compiled_terms = {number: _compile_terms(stages, number) for number, update in enumerate(stages.updates) if update.sums}
     stages.add_up = _compile_add_up(stages, len(sums.sums)) if sums.sums else None
@@ -147,7 +151,7 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sampl
     return stages
 
 
-def _programs(stages: Stages, devices: StageDevices, parts: DataParallelGroups, number: int) -> StagePrograms:
+def _make_programs(stages: Stages, devices: StageDevices, parts: DataParallelGroups, number: int) -> StagePrograms:
     partition, plan = stages.partition, stages.plan
     virtual_stage = partition.virtual_stages[number]
     inputs = [plan.argument_shardings[i] for i in plan.program.inputs]
@@ -165,7 +169,7 @@ def _programs(stages: Stages, devices: StageDevices, parts: DataParallelGroups, 
 def _leaving_sharding(stages: Stages, value: int) -> Any:
     maker = stages.partition.values[value].maker
     place = stages.partition.virtual_stages[maker].output_activations.index(value)
-    return stages.programs[maker].places["output_activations", place]
+    return stages.programs[maker].shardings["output_activations", place]
 
 
 def param_slice_sharding(stages: Stages, devices: StageDevices, param_slice: int) -> NamedSharding:
@@ -175,14 +179,14 @@ def param_slice_sharding(stages: Stages, devices: StageDevices, param_slice: int
     return devices.sharding(plan.argument_shardings[parameters[leaf]], layer=layer is not None)
 
 
-def _modes(stages: Stages) -> list[bool]:
+def _recompute_modes(stages: Stages) -> list[bool]:
     """Whether there are micro-batches that recompute, and ones that do not."""
     return sorted({stages.spec.recomputes(i) for i in range(stages.spec.micro_batches)})
 
 
 def _compile_forward(stages: Stages, number: int) -> None:
     programs = stages.programs[number]
-    for recompute in _modes(stages):
+    for recompute in _recompute_modes(stages):
         task = programs.stage.forward if recompute else programs.stage.forward_keeping
         stages.tasks[Kind.FORWARD, number, recompute] = programs.compile(task, f"forward_{number}")
 
@@ -190,7 +194,7 @@ def _compile_forward(stages: Stages, number: int) -> None:
 def _compile_backward(stages: Stages, number: int) -> None:
     programs = stages.programs[number]
     halves = (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT) if schedule_named(stages.spec.schedule).splits_backward else (Kind.BACKWARD,)
-    for recompute in _modes(stages):
+    for recompute in _recompute_modes(stages):
         for kind in halves:
             task: TracedStageTask = getattr(programs.stage, kind.value)(recompute=recompute)
             if task.gives:
@@ -199,21 +203,23 @@ def _compile_backward(stages: Stages, number: int) -> None:
 
 def _compile_update(stages: Stages, number: int) -> jax.stages.Compiled:
     borrowed_grads, devices = [place for place, _ in stages.borrowed_grads(number)], stages.devices(number)
-    return stage_compile.compile_update(stages.updates[number], *_owned(stages, number), borrowed_grads, devices, _total(stages), number)
+    return stage_compile.compile_update(
+        stages.updates[number], *_lay_out_owned(stages, number), borrowed_grads, devices, _known_weight(stages), number
+    )
 
 
 def _compile_zeros(stages: Stages, number: int) -> jax.stages.Compiled:
-    used = (*stages.updates[number].owned, *stages.borrowed(number))
-    return stage_compile.compile_zeros(_totals(stages, number, used), stages.devices(number))
+    used = (*stages.updates[number].owned, *stages.borrowed_params(number))
+    return stage_compile.compile_zeros(_lay_out_totals(stages, number, used), stages.devices(number))
 
 
 def _compile_sums(stages: Stages, number: int) -> jax.stages.Compiled:
-    devices, split = stages.devices(number), stages.split(number)
+    devices, split = stages.devices(number), stages.partial_sum_params(number)
     places = [param_slice_sharding(stages, devices, param_slice) for param_slice in split]
-    return stage_compile.compile_sums(_totals(stages, number, split), places, devices, number)
+    return stage_compile.compile_sums(_lay_out_totals(stages, number, split), places, devices, number)
 
 
-def _totals(stages: Stages, number: int, param_slices: Iterable[int]) -> Placed:
+def _lay_out_totals(stages: Stages, number: int, param_slices: Iterable[int]) -> SpecsAndShardings:
     found = [stages.total(number, param_slice) for param_slice in param_slices]
     return [spec for spec, _ in found], [place for _, place in found]
 
@@ -221,7 +227,7 @@ def _totals(stages: Stages, number: int, param_slices: Iterable[int]) -> Placed:
 def _compile_terms(stages: Stages, number: int) -> jax.stages.Compiled:
     borrowed_grads = [place for place, _ in stages.borrowed_grads(number)]
     return stage_compile.compile_terms(
-        stages.updates[number], *_owned(stages, number), borrowed_grads, stages.devices(number), _total(stages)
+        stages.updates[number], *_lay_out_owned(stages, number), borrowed_grads, stages.devices(number), _known_weight(stages)
     )
 
 
@@ -236,12 +242,12 @@ def _compile_add_up(stages: Stages, sums: int) -> jax.stages.Compiled:
     return devices.compiler(jax.jit(add_up, in_shardings=devices.whole, out_shardings=devices.whole).lower(*specs))
 
 
-def _total(stages: Stages) -> float | None:
+def _known_weight(stages: Stages) -> float | None:
     """What the micro-batches weigh together, where that is known before."""
     return None if stages.partition.network.flat.weight is not None else float(stages.spec.micro_batches)
 
 
-def _owned(stages: Stages, number: int) -> tuple[Placed, Placed]:
+def _lay_out_owned(stages: Stages, number: int) -> tuple[SpecsAndShardings, SpecsAndShardings]:
     """What a stage updates: its pieces and its optimiser's state, each with where they lie."""
     devices, update = stages.devices(number), stages.updates[number]
     param_slices = [_param_slice_spec(stages, param_slice) for param_slice in update.owned]
@@ -274,7 +280,7 @@ def _compile_finish(stages: Stages) -> jax.stages.Compiled:
     return devices.compiler(jax.jit(finish, in_shardings=devices.whole, out_shardings=devices.whole).lower(*specs))
 
 
-def _born(stages: Stages, stage: int) -> dict[tuple[str, int, int], jax.Array]:
+def _init_stage_state(stages: Stages, stage: int) -> dict[tuple[str, int, int], jax.Array]:
     """State of one stage, made under `jit`: of what the whole program would initialise, only what this stage holds."""
     program, devices = stages.plan.program, stages.devices(stage)
     flat, step = stages.partition.network.flat, program.step
@@ -282,21 +288,21 @@ def _born(stages: Stages, stage: int) -> dict[tuple[str, int, int], jax.Array]:
     at = {argument: place for place, argument in enumerate(program.state)}
     owned = stages.updates[stage].owned
     used = dict.fromkeys((*owned, *stages.partition.virtual_stages[stage].param_slices))
-    sums, sum_places = _totals(stages, stage, used)
-    wanted = [
+    sums, sum_places = _lay_out_totals(stages, stage, used)
+    state_leaves = [
         (("piece", stage, param_slice), parameters[flat.param_slices[param_slice][0].leaf], flat.param_slices[param_slice][0].layer)
         for param_slice in used
     ]
-    wanted += [(("state", stage, i), argument, layer) for i, (argument, layer) in enumerate(stages.updates[stage].state)]
+    state_leaves += [(("state", stage, i), argument, layer) for i, (argument, layer) in enumerate(stages.updates[stage].state)]
 
     def begin(given: tuple[Any, ...]) -> list[Any]:
         state = step.initialize(jax.random.key(0), given)
-        leaves = [state[at[argument]] for _, argument, _ in wanted]
-        values = [leaf if layer is None else leaf[layer : layer + 1] for leaf, (_, _, layer) in zip(leaves, wanted, strict=True)]
+        leaves = [state[at[argument]] for _, argument, _ in state_leaves]
+        values = [leaf if layer is None else leaf[layer : layer + 1] for leaf, (_, _, layer) in zip(leaves, state_leaves, strict=True)]
         return [*values, *(jnp.zeros(each.shape, each.dtype) for each in sums)]
 
-    places = [devices.sharding(stages.plan.argument_shardings[argument], layer=layer is not None) for _, argument, layer in wanted]
-    given = tuple(spread(each, devices.sharding(Sharding(((),) * jnp.ndim(each)))) for each in step.given)
+    places = [devices.sharding(stages.plan.argument_shardings[argument], layer=layer is not None) for _, argument, layer in state_leaves]
+    given = tuple(put_sharded(each, devices.sharding(Sharding(((),) * jnp.ndim(each)))) for each in step.given)
     values = jax.jit(begin, out_shardings=[*places, *sum_places])(given)
-    names = [*(name for name, _, _ in wanted), *(("total", stage, param_slice) for param_slice in used)]
+    names = [*(name for name, _, _ in state_leaves), *(("total", stage, param_slice) for param_slice in used)]
     return dict(zip(names, values, strict=True))

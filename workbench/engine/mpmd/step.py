@@ -15,10 +15,10 @@ from typing import Any
 import jax
 
 from workbench.core.micro_batches import splits_of
-from workbench.engine.mpmd.buffer_slots import BufferSlots, Instruction, run
+from workbench.engine.mpmd.buffer_slots import BufferSlots, Instruction, run_instructions
 from workbench.engine.mpmd.instructions import Compilation, instructions_of
 from workbench.engine.mpmd.stages import Sample, Stages, compile_stages
-from workbench.engine.spmd.placement import spread
+from workbench.engine.spmd.placement import put_sharded
 from workbench.plan.plan import Plan
 from workbench.tracing.grad_accumulation.split_batch import micro_batch_leaves
 
@@ -42,7 +42,7 @@ class MpmdStep:
     def begin(self) -> list[Any]:
         """Registers at the start of training: parameters and optimiser state as initialised, sums of gradients zero."""
         values: list[Any] = [None] * len(self.buffer_slots)
-        for name, value in self.stages.born().items():
+        for name, value in self.stages.init_state().items():
             values[self.buffer_slots.number(name)] = value
         return values
 
@@ -61,12 +61,12 @@ class MpmdStep:
                     numbers.append(self.buffer_slots.number(("batch", stage, leaf_number, micro_batch)))
                     parts.append(part)
                     places.append(sharding)
-        for number, value in zip(numbers, _placed(parts, places), strict=True):
+        for number, value in zip(numbers, _put_parts(parts, places), strict=True):
             values[number] = value
 
     def advance(self, values: list[Any], feed_next: int | None = None) -> jax.Array:
         """Run one step and wait for it; the loss. The host feeds the next batch while the devices work."""
-        run(self.instructions, values)
+        run_instructions(self.instructions, values)
         loss = values[self.buffer_slots.number("loss")]
         if feed_next is not None:
             self.feed(values, feed_next)
@@ -81,10 +81,10 @@ class MpmdStep:
         return {name: values[number] for name, number in names.items()}
 
 
-def _placed(parts: Sequence[Any], places: Sequence[Any]) -> list[Any]:
+def _put_parts(parts: Sequence[Any], places: Sequence[Any]) -> list[Any]:
     if all(sharding.num_devices == 1 for sharding in places):
         return list(jax.device_put(list(parts), list(places)))
-    return [spread(part, sharding) for part, sharding in zip(parts, places, strict=True)]
+    return [put_sharded(part, sharding) for part, sharding in zip(parts, places, strict=True)]
 
 
 def compile_mpmd(plan: Plan, tell: Callable[[str, float], None] = lambda _name, _fraction: None, sample: Sample | None = None) -> MpmdStep:
@@ -99,18 +99,19 @@ def compile_mpmd(plan: Plan, tell: Callable[[str, float], None] = lambda _name, 
     return MpmdStep(plan, stages, buffer_slots, tuple(instructions), compilation, time.perf_counter() - start)
 
 
-def watched(step: MpmdStep, values: list[Any], watch: Watch) -> jax.Array:
+def run_watched(step: MpmdStep, values: list[Any], watch: Watch) -> jax.Array:
     """`advance`, telling `watch(label, token)` of each task as it is dispatched."""
     instructions = [
-        each if each.label is None else each._replace(call=partial(_watched, each.call, each.label, watch)) for each in step.instructions
+        each if each.label is None else each._replace(call=partial(_call_watched, each.call, each.label, watch))
+        for each in step.instructions
     ]
-    run(instructions, values)
+    run_instructions(instructions, values)
     jax.block_until_ready([values[i] for i in step.compilation.last])
     loss: jax.Array = values[step.buffer_slots.number("loss")]
     return loss
 
 
-def _watched(call: Callable[..., Sequence[Any]], label: Any, watch: Watch, *values: Any) -> Sequence[Any]:
+def _call_watched(call: Callable[..., Sequence[Any]], label: Any, watch: Watch, *values: Any) -> Sequence[Any]:
     results = call(*values)
     watch(label, results[0])
     return results

@@ -16,8 +16,8 @@ from typing import Any
 import jax
 
 from workbench.core.schedules.tasks import Task
-from workbench.engine.mpmd.buffer_slots import Instruction, place_of
-from workbench.engine.mpmd.step import MpmdStep, watched
+from workbench.engine.mpmd.buffer_slots import Instruction, pipeline_position
+from workbench.engine.mpmd.step import MpmdStep, run_watched
 from workbench.reports.measurement import TaskTime
 
 
@@ -39,13 +39,13 @@ def measure_tasks(step: MpmdStep, values: list[Any], steps: int = 1) -> tuple[Ta
     """Run so many more steps, watched; the tasks by start, each ending at the median of its ends. The batch of step 0 is fed in between."""
     found = []
     for _ in range(steps):
-        found.append(_ends(step, values))
+        found.append(_measure_ends(step, values))
         step.feed(values, 0)
     ends = {label: median(each[label] for each in found) for label in found[0]}
-    return tuple(_times(step.instructions, ends, step.stages.spec.stages))
+    return tuple(_task_times(step.instructions, ends, step.stages.spec.stages))
 
 
-def _ends(step: MpmdStep, values: list[Any]) -> dict[Any, float]:
+def _measure_ends(step: MpmdStep, values: list[Any]) -> dict[Any, float]:
     """Seconds from the start of one step at which each task had ended."""
     devices = step.stages.spec.stages
     watchers = [_Watcher() for _ in range(devices)]
@@ -54,14 +54,14 @@ def _ends(step: MpmdStep, values: list[Any]) -> dict[Any, float]:
         thread.start()
     jax.block_until_ready([value for value in values if value is not None])
     begin = time.perf_counter()
-    watched(step, values, lambda label, token: watchers[place_of(label, devices)].tasks.put((label, token)))
+    run_watched(step, values, lambda label, token: watchers[pipeline_position(label, devices)].tasks.put((label, token)))
     for watcher, thread in zip(watchers, threads, strict=True):
         watcher.tasks.put(None)
         thread.join()
     return {label: end - begin for watcher in watchers for label, end in watcher.ends.items()}
 
 
-def _times(instructions: Sequence[Instruction], ends: dict[Any, float], devices: int) -> list[TaskTime]:
+def _task_times(instructions: Sequence[Instruction], ends: dict[Any, float], devices: int) -> list[TaskTime]:
     ready: dict[int, float] = {}  # a register: when what is in it was made
     free = [0.0] * devices
     found = []
@@ -70,7 +70,7 @@ def _times(instructions: Sequence[Instruction], ends: dict[Any, float], devices:
         if each.label is None:
             ready.update(dict.fromkeys(each.writes, ready_at))
             continue
-        device, end = place_of(each.label, devices), ends[each.label]
+        device, end = pipeline_position(each.label, devices), ends[each.label]
         start = min(max(free[device], ready_at), end)
         ready.update(dict.fromkeys(each.writes, end))
         free[device] = end

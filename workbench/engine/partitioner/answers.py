@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from workbench.cost.scheduled import rates_for
-from workbench.engine.compile.store import folder, key_of
+from workbench.engine.compile.store import cache_folder, hash_key
 from workbench.engine.compile.targets import CLOCKS, compiler_flags, versions
 from workbench.engine.partitioner.libtpu import asks_libtpu
 from workbench.engine.partitioner.worker import shared_worker
@@ -24,7 +24,7 @@ from workbench.reports.partitioned import GatheredWhole, Partitioned, Partitione
 from workbench.spmd.partition import COMPILER
 
 
-class Asked(Protocol):
+class PartitionService(Protocol):
     """A `WarmWorker`, or one of another process."""
 
     def ask(self, plan: Plan, target: Hardware | str = "") -> Future[Partitioned]: ...
@@ -48,7 +48,9 @@ def partition_plan(plan: Plan, hardware: Hardware | None = None, *, keep: bool =
         raise
 
 
-def start_partition(plan: Plan, hardware: Hardware | None = None, *, keep: bool = True, worker: Asked | None = None) -> Future[Partitioned]:
+def start_partition(
+    plan: Plan, hardware: Hardware | None = None, *, keep: bool = True, worker: PartitionService | None = None
+) -> Future[Partitioned]:
     """The same as a future, there at once where the plan was asked about before. `worker` is this process's own if none is given."""
     target = target_of(plan, hardware or plan.hardware)
     key = _key(plan, target) if keep else ""
@@ -75,8 +77,8 @@ def _key(plan: Plan, target: Hardware | str) -> str:
     program = plan.program
     names = f"{program.identity} {[str(each) for each in program.arguments]} {program.carried}"
     paths = "\n".join(f"{each.path} {each.source}" for each in program.operations) if plan.layout.constraints else ""
-    asked = target if isinstance(target, str) else _key_of_libtpu(plan, target)
-    return key_of(names, paths, str(plan.mesh), str(plan.layout), asked, COMPILER, str(_READER))
+    target_key = target if isinstance(target, str) else _key_of_libtpu(plan, target)
+    return hash_key(names, paths, str(plan.mesh), str(plan.layout), target_key, COMPILER, str(_READER))
 
 
 def _key_of_libtpu(plan: Plan, hardware: Hardware) -> str:
@@ -86,13 +88,13 @@ def _key_of_libtpu(plan: Plan, hardware: Hardware) -> str:
 
 
 def _path(key: str) -> Path:
-    return folder() / "partitioned" / f"{key}.json"
+    return cache_folder() / "partitioned" / f"{key}.json"
 
 
 def _load(key: str) -> Partitioned | None:
     try:
         path = _path(key)
-        found = _read(json.loads(path.read_text(encoding="utf-8")))
+        found = _parse_partitioned(json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, RuntimeError):
         return None
     except Exception:  # noqa: BLE001 - what damage makes JSON and the record raise is of any kind
@@ -125,7 +127,7 @@ def _make_room(where: Path) -> None:
             each.unlink(missing_ok=True)
 
 
-def _read(record: dict[str, Any]) -> Partitioned:
+def _parse_partitioned(record: dict[str, Any]) -> Partitioned:
     collectives = tuple(PartitionedCollective(**{**each, "axes": tuple(each["axes"])}) for each in record["collectives"])
     gathered = tuple(GatheredWhole(**each) for each in record["gathered_whole"])
     scheduled = record.get("scheduled")

@@ -15,10 +15,10 @@ from typing import IO, Any
 from workbench.tracing.platform import NO_TPU, lacks_tpu
 
 START_LIMIT = 120.0  # seconds for the process to be ready
-_ENDING = 5.0  # seconds in which a process whose connection is closed is gone
+_END_LIMIT = 5.0  # seconds in which a process whose connection is closed is gone
 
 
-class Ended(Exception):  # noqa: N818 - how the process ended, on the way to words
+class WarmProcessEnded(Exception):  # noqa: N818 - how the process ended, on the way to words
     """The process ended before it answered."""
 
     def __init__(self, status: int | None, last_words: str) -> None:
@@ -44,7 +44,7 @@ class WarmProcess:
                 start_new_session=True,  # an interrupt of the terminal is for us, not for it
             )
         self._connection = Connection(ours.detach())
-        _alive.add(self)
+        _live_processes.add(self)
 
     @property
     def pid(self) -> int:
@@ -55,15 +55,15 @@ class WarmProcess:
         return self._process.poll() is not None
 
     def wait_until_ready(self) -> None:
-        self._received(START_LIMIT)
+        self._receive(START_LIMIT)
 
-    def asked(self, question: bytes, limit: float) -> tuple[Any, ...]:
-        """Its answer; raises `Ended` where it dies first, `TimeoutError` where it takes longer."""
+    def ask(self, question: bytes, limit: float) -> tuple[Any, ...]:
+        """Its answer; raises `WarmProcessEnded` where it dies first, `TimeoutError` where it takes longer."""
         try:
             self._connection.send_bytes(question)
         except OSError:
-            raise self._ended() from None
-        return self._received(limit)
+            raise self._end_error() from None
+        return self._receive(limit)
 
     def interrupt(self) -> None:
         """Have libtpu's part of it give up what it is asked."""
@@ -84,9 +84,9 @@ class WarmProcess:
         self.end()
         self._connection.close()
         self._last_words.close()
-        _alive.discard(self)
+        _live_processes.discard(self)
 
-    def _received(self, limit: float) -> tuple[Any, ...]:
+    def _receive(self, limit: float) -> tuple[Any, ...]:
         try:
             if not self._connection.poll(limit):
                 raise TimeoutError
@@ -94,20 +94,20 @@ class WarmProcess:
         except (EOFError, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise
-            raise self._ended() from None
+            raise self._end_error() from None
         return found
 
-    def _ended(self) -> Ended:
+    def _end_error(self) -> WarmProcessEnded:
         try:
-            status = self._process.wait(_ENDING)
+            status = self._process.wait(_END_LIMIT)
         except subprocess.TimeoutExpired:  # it closed its connection and goes on
             self.kill()
             status = self._process.wait()
         self._last_words.seek(0)
-        return Ended(status, self._last_words.read().decode(errors="replace").strip("\0"))
+        return WarmProcessEnded(status, self._last_words.read().decode(errors="replace").strip("\0"))
 
 
-_alive: set[WarmProcess] = set()
+_live_processes: set[WarmProcess] = set()
 
 
 def _environment() -> dict[str, str]:
@@ -118,9 +118,9 @@ def _environment() -> dict[str, str]:
 
 
 def _end_all() -> None:
-    for each in tuple(_alive):
+    for each in tuple(_live_processes):
         each.kill()
 
 
 atexit.register(_end_all)
-os.register_at_fork(after_in_child=_alive.clear)  # the processes are the parent's
+os.register_at_fork(after_in_child=_live_processes.clear)  # the processes are the parent's

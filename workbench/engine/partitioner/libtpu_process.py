@@ -79,13 +79,13 @@ def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
 
     begun = time.perf_counter()
     with folder_for_programs() as folder:
-        said = stderr_offset()
-        status = _in_child(lambda: _compile(plan, hardware, folder))
+        stderr_start = stderr_offset()
+        status = _run_in_child(lambda: _compile(plan, hardware, folder))
         refused = folder / _REFUSED
         refusal = json.loads(refused.read_text()) if refused.exists() else {}
         program = read_dumped_program(folder) if status == 0 and (not refusal or refusal.get("no_room")) else None
         if program is not None:
-            return "answer", read_answer(program, plan, hardware, begun, refusal.get("no_room", ""), stderr_since(said))
+            return "answer", read_answer(program, plan, hardware, begun, refusal.get("no_room", ""), stderr_since(stderr_start))
     if refusal:
         return None if refusal.get("unknown") else ("refused", refusal["message"], tuple(refusal["ways_out"]))
     if status == 0:
@@ -94,7 +94,7 @@ def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
     return "refused", f"XLA:TPU ended {how} while it was asked about {plan.name}.", ("change the layout back", *_STANDS)
 
 
-def _in_child(work: Callable[[], None]) -> int:
+def _run_in_child(work: Callable[[], None]) -> int:
     """Done in a fork of this process; its exit code, or the number of the signal that ended it, less than 0."""
     child = os.fork()
     if child == 0:

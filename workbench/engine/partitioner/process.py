@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from workbench.engine.partitioner.libtpu import Libtpu
 
-_POLITE = 5  # how much the process gives way to the page and the browser on the same machine
+_NICENESS = 5  # how much the process gives way to the page and the browser on the same machine
 
 
 def main(descriptor: int) -> None:
     """Answer until the connection ends."""
     with suppress(OSError):
-        os.nice(_POLITE)
+        os.nice(_NICENESS)
     with Connection(descriptor) as connection:
         _warm_up()
         connection.send_bytes(pickle.dumps(("ready", os.getpid())))
@@ -30,7 +30,7 @@ def main(descriptor: int) -> None:
         with suppress(EOFError, OSError):
             while True:
                 connection.send_bytes(_answer(connection.recv_bytes(), libtpu))
-                _forget_words()
+                _truncate_stderr()
 
 
 def _warm_up() -> None:
@@ -59,14 +59,14 @@ def _answer(question: bytes, libtpu: "Libtpu") -> bytes:
     from workbench.engine.partitioner.libtpu import OF_LIBTPU
 
     if not question.startswith(OF_LIBTPU):
-        return pickle.dumps(_partitioned(question[1:]))
+        return pickle.dumps(_partition(question[1:]))
     answer = libtpu.answer(question[1:])
     if isinstance(answer, str):
         return pickle.dumps(("refused", f"The process that asks libtpu ended {answer}.", ("the planned figures stand",)))
-    return answer or pickle.dumps(_partitioned(question[1:]))
+    return answer or pickle.dumps(_partition(question[1:]))
 
 
-def _partitioned(question: bytes) -> tuple[Any, ...]:
+def _partition(question: bytes) -> tuple[Any, ...]:
     from workbench.errors import WorkbenchError
     from workbench.spmd.partition import ask_partitioner
 
@@ -79,7 +79,7 @@ def _partitioned(question: bytes) -> tuple[Any, ...]:
         return "refused", f"XLA's partitioner could not be asked: {type(error).__name__}: {error}"[:500], ("the planned figures stand",)
 
 
-def _forget_words() -> None:
+def _truncate_stderr() -> None:
     """Standard error is a file of our starter's, for last words: what was said of plans answered is no longer needed."""
     with suppress(OSError):
         os.ftruncate(2, 0)

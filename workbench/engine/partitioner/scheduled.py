@@ -8,7 +8,7 @@ from workbench.core.sharding import axis_size
 from workbench.cost.scheduled import estimated_cycles, rates_for
 from workbench.engine.compile.targets import CLOCKS, compiler_of
 from workbench.engine.hlo.hlo_collectives import collectives_of
-from workbench.engine.hlo.kernels import working_visits
+from workbench.engine.hlo.kernels import visit_kernels
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import CompiledCollective, CompiledMemory, Scheduled
@@ -26,7 +26,7 @@ def read_answer(program: bytes, plan: Plan, hardware: Hardware, begun: float, no
     """What the compiler of `hardware` made of a plan: a serialised `HloProto` with buffer assignment. `begun`: when it was asked, by
     `time.perf_counter`; `no_room`: its words where the device is too small; `words`: what it printed."""
     module, packed = read_program(program)
-    kernels = list(working_visits(module))
+    kernels = list(visit_kernels(module))
     clock = CLOCKS[hardware.chip.target]
     seconds = estimated_cycles(module, kernels, rates_for(hardware.chip, clock)) / clock
     scheduled = Scheduled(str(hardware), compiler_of(hardware), _memory(packed), sum(each.runs for each in kernels), seconds, no_room)
@@ -34,7 +34,7 @@ def read_answer(program: bytes, plan: Plan, hardware: Hardware, begun: float, no
         hardware.chip.platform,
         plan.mesh.size,
         scheduled.compiler,
-        tuple(_partitioned(module, plan)),
+        tuple(_list_collectives(module, plan)),
         gathered_whole(words),
         time.perf_counter() - begun,
         plan.mesh.size,
@@ -46,39 +46,39 @@ def _memory(packed: PackedMemory) -> CompiledMemory:
     return CompiledMemory(packed.arguments, packed.outputs, packed.aliased, packed.live, live=packed.live, packed=packed.heap)
 
 
-def _partitioned(module: HloModule, plan: Plan) -> Iterator[PartitionedCollective]:
+def _list_collectives(module: HloModule, plan: Plan) -> Iterator[PartitionedCollective]:
     """The collectives of the program, each joined to the operations that it is named after; of a combined one an entry for each part."""
-    ends = _Ends(module)
+    ends = _CollectiveEnds(module)
     for each in collectives_of(module, plan.mesh, sub_axes_of):
         kind, devices = each.part_of or each.kind, math.prod(axis_size(axis, plan.mesh) for axis in each.axes)
         for number, (payload, path) in enumerate(zip(each.parts or (each.payload,), each.part_paths or (each.path,), strict=True)):
-            made_by, read_by = ends.of(each, number, _operation(path), kind)
+            made_by, read_by = ends.of(each, number, _parse_operation(path), kind)
             result = payload // devices if kind == "reduce-scatter" else payload
-            yield PartitionedCollective(kind, each.axes, payload, result, each.count, made_by, read_by, ends.are_alone(each))
+            yield PartitionedCollective(kind, each.axes, payload, result, each.count, made_by, read_by, ends.is_only_reader(each))
 
 
-def _operation(path: str) -> int:
+def _parse_operation(path: str) -> int:
     return next(iter(operations_named(path)), -1)
 
 
-class _Ends:
+class _CollectiveEnds:
     """What makes and what reads that which a collective sends."""
 
     def __init__(self, module: HloModule) -> None:
-        self._homes = {each.name: (own, each) for own in module.computations.values() for each in own.values()}
+        self._homes = {each.name: (computation, each) for computation in module.computations.values() for each in computation.values()}
         self._users: dict[int, Users] = {}
 
-    def of(self, collective: CompiledCollective, number: int, own: int, kind: str) -> tuple[int, int]:
+    def of(self, collective: CompiledCollective, number: int, own_operation: int, kind: str) -> tuple[int, int]:
         """The operations at both ends of one part. Sums are named after what they add up, what JAX 0.11 marks too; others by readers."""
         computation, instruction = self._homes[collective.name]
         several = len(instruction.operands) > 1
         if kind in _SUMS:
-            return own, reader_of(self._users_in(computation), instruction, number if several else None, own)
-        if (reader := _operation(collective.reader)) >= 0:
-            return own, reader
-        return (-1 if several else maker_of(computation, computation[instruction.operands[0]], own)), own
+            return own_operation, reader_of(self._users_in(computation), instruction, number if several else None, own_operation)
+        if (reader := _parse_operation(collective.reader)) >= 0:
+            return own_operation, reader
+        return (-1 if several else maker_of(computation, computation[instruction.operands[0]], own_operation)), own_operation
 
-    def are_alone(self, collective: CompiledCollective) -> bool:
+    def is_only_reader(self, collective: CompiledCollective) -> bool:
         """Whether nothing else reads what is sent."""
         computation, instruction = self._homes[collective.name]
         return len(instruction.operands) == 1 and len(self._users_in(computation).get(instruction.operands[0], ())) == 1

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from workbench.core.error_text import process_end_words
-from workbench.engine.partitioner.child import Ended, WarmProcess
+from workbench.engine.partitioner.child import WarmProcess, WarmProcessEnded
 from workbench.engine.partitioner.libtpu import OF_LIBTPU, OF_PARTITIONER
 from workbench.errors import PartitionError
 from workbench.hardware.hardware import Hardware
@@ -21,7 +21,7 @@ from workbench.spmd.partition import without_functions
 
 TIME_LIMIT = 120.0  # seconds for one answer
 IDLE_LIMIT = 600.0  # seconds without a question after which the process is let go
-_WAYS_OUT = {  # of checks inside XLA that are known to fail, by what they say (jaxlib 0.10.2)
+_KNOWN_FAILURES = {  # of checks inside XLA that are known to fail, by what they say (jaxlib 0.10.2)
     "get_first_valid_element_offset_on_dilated_shard": "leave the cut dimension of the convolution's image whole, or choose a stride and "
     "padding whose gradient needs no negative padding",
 }
@@ -48,7 +48,7 @@ class WarmWorker:
         self._lock = threading.Lock()
         self._process: WarmProcess | None = None
         self._current: _PartitionQuestion | None = None
-        self._given_up: _PartitionQuestion | None = None
+        self._abandoned: _PartitionQuestion | None = None
         self._begun = 0.0  # when the current question was
         self._thread: threading.Thread | None = None
         self._waiting = 0
@@ -71,11 +71,11 @@ class WarmWorker:
 
     def ask_packed(self, question: bytes, name: str) -> Future[Partitioned]:
         """The same for a question that another process packed; it is not unpacked in this one. `name` is that of the plan."""
-        return self._put(question, name)
+        return self._enqueue(question, name)
 
     def warm(self) -> None:
         """Have the process started, so that the first question finds it ready. Returns at once."""
-        self._put(b"", "")
+        self._enqueue(b"", "")
 
     def cancel(self, answer: Future[Partitioned], after: float = 0.0) -> None:
         """Give up a question: one that waits is never asked, one under way ends with the process. One that is answered stays.
@@ -87,21 +87,21 @@ class WarmWorker:
         with self._lock:
             if self._current is None or self._current.answer is not answer or self._process is None:
                 return
-            left = self._begun + after - time.monotonic()
+            remaining = self._begun + after - time.monotonic()
             is_forked = self._current.content.startswith(OF_LIBTPU)
-            if left <= 0:
-                self._give_up(self._current, self._process, is_forked=is_forked)
-        if left <= 0:
+            if remaining <= 0:
+                self._abandon(self._current, self._process, is_forked=is_forked)
+        if remaining <= 0:
             if is_forked:  # else it is told once the process has ended
-                _finish(answer, _cancelled())
+                _finish(answer, _cancelled_error())
             return
-        timer = threading.Timer(left, self.cancel, (answer, after))
+        timer = threading.Timer(remaining, self.cancel, (answer, after))
         timer.daemon = True
         timer.start()
 
-    def _give_up(self, question: _PartitionQuestion, process: WarmProcess, *, is_forked: bool) -> None:
+    def _abandon(self, question: _PartitionQuestion, process: WarmProcess, *, is_forked: bool) -> None:
         """What libtpu compiles is in a fork, which alone ends."""
-        self._given_up = question
+        self._abandoned = question
         if is_forked:
             process.interrupt()
         else:
@@ -114,7 +114,7 @@ class WarmWorker:
         if process is not None:
             process.end()
 
-    def _put(self, content: bytes, name: str) -> Future[Partitioned]:
+    def _enqueue(self, content: bytes, name: str) -> Future[Partitioned]:
         question = _PartitionQuestion(content, name, Future())
         with self._lock:
             self._waiting += 1
@@ -133,79 +133,79 @@ class WarmWorker:
                 with self._lock:
                     if self._waiting:
                         continue
-                    self._let_go()
+                    self._close_process()
                     self._thread = None
                     return
             try:
                 if not question.content:
                     self._start_ahead()
                 elif question.answer.set_running_or_notify_cancel():
-                    self._settle(question)
+                    self._answer_question(question)
             finally:
                 with self._lock:
                     self._waiting -= 1
 
     def _start_ahead(self) -> None:
         """Whatever keeps the process from starting is told with the first question."""
-        with suppress(Ended, TimeoutError, OSError):
-            self._at_hand()
+        with suppress(WarmProcessEnded, TimeoutError, OSError):
+            self._ensure_process()
 
-    def _settle(self, question: _PartitionQuestion) -> None:
+    def _answer_question(self, question: _PartitionQuestion) -> None:
         with self._lock:
             self._current, self._begun = question, time.monotonic()
         outcome: Partitioned | PartitionError
         try:
-            outcome = self._answered(question)
+            outcome = self._ask_process(question)
         except CancelledError:
-            outcome = _cancelled()
+            outcome = _cancelled_error()
         except PartitionError as error:
             outcome = error
-        except Ended as error:
-            outcome = _death(question.name, error)
+        except WarmProcessEnded as error:
+            outcome = _process_end_error(question.name, error)
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
             outcome = PartitionError(f"XLA's partitioner could not be asked: {type(error).__name__}: {error}")
         with self._lock:
             self._current = None
         _finish(question.answer, outcome)
 
-    def _answered(self, question: _PartitionQuestion) -> Partitioned:
-        process = self._at_hand()
+    def _ask_process(self, question: _PartitionQuestion) -> Partitioned:
+        process = self._ensure_process()
         try:
-            kind, *rest = process.asked(question.content, TIME_LIMIT)
-        except Ended:
-            self._let_go()
+            kind, *rest = process.ask(question.content, TIME_LIMIT)
+        except WarmProcessEnded:
+            self._close_process()
             if process.cancelled:
                 raise CancelledError from None
             raise
         except TimeoutError:
-            self._let_go()
+            self._close_process()
             raise PartitionError(
                 f"XLA's partitioner took more than {TIME_LIMIT:.0f} s for this plan, and was stopped.",
                 ["scan the layers: one is partitioned then", "the planned figures stand"],
             ) from None
-        if self._given_up is question:
+        if self._abandoned is question:
             raise CancelledError
         if kind == "refused":
             raise PartitionError(rest[0], rest[1])
         found: Partitioned = rest[0]
         return found
 
-    def _at_hand(self) -> WarmProcess:
+    def _ensure_process(self) -> WarmProcess:
         """The process, started if there is none, or anew if it died while nobody asked, or was ended with the question before."""
         if self._process is not None and (self._process.is_gone or self._process.cancelled):
-            self._let_go()
+            self._close_process()
         if self._process is None:
             started = WarmProcess()
             with self._lock:
                 self._process = started
             try:
                 started.wait_until_ready()
-            except (Ended, TimeoutError):
-                self._let_go()
+            except (WarmProcessEnded, TimeoutError):
+                self._close_process()
                 raise
         return self._process
 
-    def _let_go(self) -> None:
+    def _close_process(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.close()
@@ -222,7 +222,7 @@ def shared_worker() -> WarmWorker:
     return WarmWorker()
 
 
-def _cancelled() -> PartitionError:
+def _cancelled_error() -> PartitionError:
     return PartitionError("The question to XLA's partitioner was cancelled.")
 
 
@@ -235,18 +235,18 @@ def _finish(answer: Future[Partitioned], outcome: Partitioned | PartitionError) 
             answer.set_result(outcome)
 
 
-def _death(name: str, ended: Ended) -> PartitionError:
+def _process_end_error(name: str, ended: WarmProcessEnded) -> PartitionError:
     """In the user's terms: what happened, and that nothing is lost."""
     status = ended.status
     how = process_end_words(status)
-    said = next((line for line in ended.last_words.splitlines() if "Check failed" in line or line.startswith("F0")), "") or next(
+    check_line = next((line for line in ended.last_words.splitlines() if "Check failed" in line or line.startswith("F0")), "") or next(
         iter(ended.last_words.splitlines()[-1:]), ""
     )
-    words = f" Its last words: {said[:300]}" if said else ""
+    words = f" Its last words: {check_line[:300]}" if check_line else ""
     return PartitionError(
         f"XLA's partitioner ended {how} while it was asked about {name}.{words}",
         [
-            *(way for check, way in _WAYS_OUT.items() if check in said),
+            *(way for check, way in _KNOWN_FAILURES.items() if check in check_line),
             "change the layout back",
             "the planned figures stand: they do not need it",
         ],

@@ -2,7 +2,7 @@
 
 Devices are timed together and not alone because virtual CPU devices share the cores: eight of them on two cores are each a
 quarter as fast as one core, and the rates of one device must say so. What else the machine does only ever adds to a time, so
-of several the least counts; a time too short for the clock is never a rate, see `_per_turn`.
+of several the least counts; a time too short for the clock is never a rate, see `_seconds_per_turn`.
 """
 
 import functools
@@ -55,11 +55,11 @@ def calibrate(devices: tuple[jax.Device, ...]) -> Hardware:
     mesh = Mesh(np.array(devices), ("all",), axis_types=(AxisType.Auto,))
     chip = Chip(
         name=devices[0].device_kind,
-        flops={"default": 2 * sizes.side**3 / _seconds(_product, mesh, (sizes.side, sizes.side))},
+        flops={"default": 2 * sizes.side**3 / _time_function(_dot, mesh, (sizes.side, sizes.side))},
         memory=_memory(devices),
-        memory_bandwidth=2 * 4 * sizes.elements / _seconds(_pass, mesh, (sizes.elements,)),
-        vector_flops=_GELU_STEPS * sizes.near**2 / _seconds(_gelu, mesh, (sizes.near, sizes.near)) if sizes.near else math.inf,
-        launch=_seconds(_products(_TINY), mesh, (8, 8)) / _TINY,
+        memory_bandwidth=2 * 4 * sizes.elements / _time_function(_scale_and_add, mesh, (sizes.elements,)),
+        vector_flops=_GELU_STEPS * sizes.near**2 / _time_function(_gelu, mesh, (sizes.near, sizes.near)) if sizes.near else math.inf,
+        launch=_time_function(_dots(_TINY), mesh, (8, 8)) / _TINY,
         target=_TARGETS.get(platform, ""),
     )
     link, shape = Link("measured", *_communication(mesh, sizes)), AxisTopology.RING if platform == "tpu" else AxisTopology.SWITCH
@@ -75,25 +75,25 @@ def calibrate_here(virtual_devices: int) -> Hardware:
     return calibrate(tuple(jax.devices()))
 
 
-def _product(x: Any) -> Any:
+def _dot(x: Any) -> Any:
     return jnp.einsum("dij,djk->dik", x, x) / x.shape[-1]  # ones stay ones
 
 
-def _products(count: int) -> Callable[[Any], Any]:
+def _dots(count: int) -> Callable[[Any], Any]:
     def work(x: Any) -> Any:
         for _ in range(count):  # a product is a kernel of its own: no compiler fuses two
-            x = _product(x)
+            x = _dot(x)
         return x
 
     return work
 
 
-def _between(x: Any) -> Any:
+def _layer_work(x: Any) -> Any:
     """What a layer computes from one collective to the next, in small."""
-    return _gelu(_products(_BETWEEN)(x))
+    return _gelu(_dots(_BETWEEN)(x))
 
 
-def _pass(x: Any) -> Any:
+def _scale_and_add(x: Any) -> Any:
     return x * 0.5 + 1.0
 
 
@@ -114,17 +114,20 @@ def _communication(mesh: Mesh, sizes: _Sizes) -> tuple[float, float]:
     n = mesh.size
     if n == 1:
         return math.inf, 0.0
-    small, large = (_seconds(_reduce, mesh, (elements,)) for elements in (8, sizes.reduced))
+    small, large = (_time_function(_reduce, mesh, (elements,)) for elements in (8, sizes.reduced))
     shape = sizes.small, sizes.small
-    apart, together = _seconds(_between, mesh, shape), _seconds(lambda x: _reduce(_between(x)), mesh, shape)
+    compute_seconds, with_reduce_seconds = (
+        _time_function(_layer_work, mesh, shape),
+        _time_function(lambda x: _reduce(_layer_work(x)), mesh, shape),
+    )
     is_ring = mesh.devices.flat[0].platform == "tpu"
     share, steps = (n // 2 / n, n // 2) if is_ring else ((n - 1) / n, math.ceil(math.log2(n)))
     sent = 2 * 4 * (sizes.reduced - 8) * share
     moving = large - small if large > 2 * small else large
-    return sent / moving, max(small, together - apart) / (2 * steps)
+    return sent / moving, max(small, with_reduce_seconds - compute_seconds) / (2 * steps)
 
 
-def _seconds(f: Callable[[Any], Any], mesh: Mesh, shape: tuple[int, ...]) -> float:
+def _time_function(f: Callable[[Any], Any], mesh: Mesh, shape: tuple[int, ...]) -> float:
     """The time of one `f` on an array of `shape` per device, inside a program: what starting a program costs is left out."""
     sharding = NamedSharding(mesh, PartitionSpec("all"))
     ones = np.ones((1, *shape), np.float32)
@@ -142,7 +145,7 @@ def _seconds(f: Callable[[Any], Any], mesh: Mesh, shape: tuple[int, ...]) -> flo
 
     run(1)  # compiles
     turns = _AGREED_TURNS if jax.process_count() > 1 else _enough_turns(run)
-    return _per_turn(run, turns)
+    return _seconds_per_turn(run, turns)
 
 
 def _enough_turns(run: Callable[[int], float]) -> int:
@@ -153,7 +156,7 @@ def _enough_turns(run: Callable[[int], float]) -> int:
     return turns
 
 
-def _per_turn(run: Callable[[int], float], turns: int) -> float:
+def _seconds_per_turn(run: Callable[[int], float], turns: int) -> float:
     """Seconds of one turn: the least time of many turns less that of a few. Where that difference is lost in the noise, the whole
     time counts, the start of the program with it: a rate is then too low, and never a thousand times too high."""
     few = max(turns // 4, 1)

@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding
 from workbench.core.program import Program
 from workbench.core.tensor import Tensor
 from workbench.engine.spmd.device_mesh import device_mesh
-from workbench.engine.spmd.placement import named_sharding, spread
+from workbench.engine.spmd.placement import named_sharding, put_sharded
 from workbench.errors import EngineError
 from workbench.plan.plan import Plan
 from workbench.propagation import argument_placements, result_placements, write_layout
@@ -32,7 +32,7 @@ class CompiledStep:
     mesh: jax.sharding.Mesh
     shardings: tuple[NamedSharding, ...]
     compiled: jax.stages.Compiled
-    born: Callable[[], Arrays]
+    init_state: Callable[[], Arrays]
     compile_seconds: float
 
     @property
@@ -42,7 +42,7 @@ class CompiledStep:
     def arguments(self, step: int) -> list[jax.Array]:
         """All arguments of a first step, with the inputs of step number `step`; the old ones should be gone by now, they are as large."""
         arguments: list[Any] = [None] * len(self.program.arguments)
-        for i, array in zip(self.program.state, self.born(), strict=True):
+        for i, array in zip(self.program.state, self.init_state(), strict=True):
             arguments[i] = array
         self.feed(arguments, step)
         return arguments
@@ -51,7 +51,7 @@ class CompiledStep:
         """The inputs of step number `step`, each device's part sent to it alone."""
         program = self.program
         leaves = program.step.feed(step)
-        arrays = tuple(spread(leaf, self.shardings[i]) for i, leaf in zip(program.inputs, leaves, strict=True))
+        arrays = tuple(put_sharded(leaf, self.shardings[i]) for i, leaf in zip(program.inputs, leaves, strict=True))
         for i, array in zip(program.inputs, arrays, strict=True):
             _verify_input(program.arguments[i], array, step)
         return arrays
@@ -78,13 +78,13 @@ def compile_step(plan: Plan) -> CompiledStep:
     """Compile the plan for the attached devices; raises `EngineError` if there are too few. No state is made yet."""
     program, mesh = plan.program, device_mesh(plan)
     shardings = tuple(named_sharding(each, mesh) for each in argument_placements(plan))
-    birth = _birth(program, shardings)
+    init_state = _make_init_state(program, shardings)
     start = time.perf_counter()
-    compiled = lowered(plan, mesh).compile()
-    return CompiledStep(plan, mesh, shardings, compiled, birth, time.perf_counter() - start)
+    compiled = lower_step(plan, mesh).compile()
+    return CompiledStep(plan, mesh, shardings, compiled, init_state, time.perf_counter() - start)
 
 
-def lowered(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
+def lower_step(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
     """The step lowered over this mesh: its arguments where they lie, its state donated, all that the layout says in it.
 
     What JAX has no words for (`Layout.is_plain`) is written into the lowered module, where the compiler's partitioner reads it; so are
@@ -92,14 +92,14 @@ def lowered(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
     Raises `EngineError` for partial sums between steps.
     """
     _verify_whole(plan)
-    own = bool(plan.layout.constraints) or not plan.layout.is_plain
-    step = _lowered(jitted(plan, mesh, own=own), plan.program)
-    if own:
+    has_annotations = bool(plan.layout.constraints) or not plan.layout.is_plain
+    step = _lower(jit_step(plan, mesh, fresh_function=has_annotations), plan.program)
+    if has_annotations:
         write_layout(step.compiler_ir("stablehlo"), plan)
     return step
 
 
-def _lowered(step: Any, program: Program) -> jax.stages.Lowered:
+def _lower(step: Any, program: Program) -> jax.stages.Lowered:
     try:
         found: jax.stages.Lowered = step.lower(*argument_specs(program))
     except ValueError as error:
@@ -113,12 +113,12 @@ def _lowered(step: Any, program: Program) -> jax.stages.Lowered:
     return found
 
 
-def jitted(plan: Plan, mesh: jax.sharding.Mesh, *, own: bool = False) -> Any:
-    """The step under `jit`: arguments and results in their shardings, constraints applied, state donated. With `own`, a function of this
-    call's own, its constraints yet to be written: JAX lowers a function once and keeps the module."""
+def jit_step(plan: Plan, mesh: jax.sharding.Mesh, *, fresh_function: bool = False) -> Any:
+    """The step under `jit`: arguments and results in their shardings, constraints applied, state donated. With `fresh_function`, a function
+    of this call's own, its constraints yet to be written: JAX lowers a function once and keeps the module."""
     program, call = plan.program, plan.program.step.call
     shardings = tuple(named_sharding(each, mesh) for each in argument_placements(plan))
-    if own:
+    if fresh_function:
         call = functools.wraps(call)(lambda *arguments, inner=call: inner(*arguments))
     fixed = {result: named_sharding(each, mesh) for result, each in result_placements(plan).items()}
     return jax.jit(
@@ -145,7 +145,7 @@ def _verify_whole(plan: Plan) -> None:
             )
 
 
-def _birth(program: Program, shardings: tuple[NamedSharding, ...]) -> Callable[[], Arrays]:
+def _make_init_state(program: Program, shardings: tuple[NamedSharding, ...]) -> Callable[[], Arrays]:
     """State made under `jit` with its shardings, so that no device ever holds all of it; the arrays the user gave are fed per shard."""
     step = program.step
     if not program.state:
@@ -157,21 +157,21 @@ def _birth(program: Program, shardings: tuple[NamedSharding, ...]) -> Callable[[
     jitted = jax.jit(initialize, out_shardings=tuple(shardings[i] for i in program.state))
     places = tuple(shardings[i] for i in step.given_indices)
 
-    def born() -> Arrays:
-        return _unshared(jitted(tuple(map(spread, step.given, places))))
+    def init_state() -> Arrays:
+        return _copy_shared_buffers(jitted(tuple(map(put_sharded, step.given, places))))
 
-    return born
+    return init_state
 
 
-def _unshared(arrays: Arrays) -> Arrays:
+def _copy_shared_buffers(arrays: Arrays) -> Arrays:
     """Arrays of which no two are one buffer (an average that starts as the parameters, say): a buffer is donated once."""
     seen: set[int] = set()
-    own = []
+    separate = []
     for array in arrays:
         pointer = array.addressable_shards[0].data.unsafe_buffer_pointer() if array.size else id(array)
-        own.append(jax.numpy.copy(array) if pointer in seen else array)
+        separate.append(jax.numpy.copy(array) if pointer in seen else array)
         seen.add(pointer)
-    return tuple(own)
+    return tuple(separate)
 
 
 def _verify_input(tensor: Tensor, array: jax.Array, step: int) -> None:

@@ -21,7 +21,7 @@ def device_mesh(plan: Plan) -> jax.sharding.Mesh:
     Raises `EngineError` if there are too few devices.
     """
     hardware, devices = plan.hardware, jax.devices()
-    if hardware is None or plan.mesh.size != hardware.size or not _is(hardware, devices):
+    if hardware is None or plan.mesh.size != hardware.size or not _is_hardware(hardware, devices):
         return attach(plan.mesh)
     return device_mesh_over(row_major(devices), plan, hardware)
 
@@ -41,6 +41,6 @@ def row_major(devices: list[Any]) -> "np.ndarray[Any, Any]":
     return numbered
 
 
-def _is(hardware: Hardware, devices: list[Any]) -> bool:
+def _is_hardware(hardware: Hardware, devices: list[Any]) -> bool:
     platform = hardware.chip.platform
     return len(devices) == hardware.size and devices[0].platform == _PLATFORMS.get(platform, platform)

@@ -6,7 +6,7 @@ import jax
 
 from workbench.analysis.analyze import analyze
 from workbench.engine.hlo.hlo_collectives import collectives_of
-from workbench.engine.hlo.report import stated
+from workbench.engine.hlo.report import read_memory_analysis
 from workbench.engine.mpmd.check import largest_error_of, why_not
 from workbench.engine.mpmd.execute import run_pipelined
 from workbench.engine.spmd.against_unsharded import largest_error
@@ -92,7 +92,7 @@ def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, 
         losses=losses,
         shards=shards,
         compiled=payload_by_axis_and_kind(collectives_of(module_of(step.compiled), plan.mesh)),
-        compiled_peak=stated(step.compiled.memory_analysis(), on_tpu=step.mesh.devices.flat[0].platform == "tpu").peak,
+        compiled_peak=read_memory_analysis(step.compiled.memory_analysis(), on_tpu=step.mesh.devices.flat[0].platform == "tpu").peak,
         device_peak=device_peak,
         predicted_seconds=_predicted(given, hardware),
         hardware=hardware,

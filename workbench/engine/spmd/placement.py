@@ -26,7 +26,7 @@ def attach(mesh: Mesh) -> jax.sharding.Mesh:
 def too_few_devices(mesh: Mesh, attached: int, platform: str) -> EngineError:
     product = " x ".join(f"{name} {size}" for name, size in mesh.axes)
     sum_text = f"{product} = {mesh.size:,} devices" if len(mesh.axes) > 1 else f"{product} needs {mesh.size:,} devices"
-    there = f"{attached} {platform} device{' is' if attached == 1 else 's are'}"
+    attached_text = f"{attached} {platform} device{' is' if attached == 1 else 's are'}"
     smaller = [
         f"make `{name}` {fits}"
         for name, size in mesh.axes
@@ -38,7 +38,7 @@ def too_few_devices(mesh: Mesh, attached: int, platform: str) -> EngineError:
         else f"imitate them on the CPU with JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES={mesh.size}"
     )
     return EngineError(
-        f"The mesh {mesh} cannot be run here: {sum_text}, and {there} attached. Planning needs none of them.",
+        f"The mesh {mesh} cannot be run here: {sum_text}, and {attached_text} attached. Planning needs none of them.",
         [*smaller[:2], imitate, f"run on a machine or a cluster with {format_count(mesh.size)} devices"],
     )
 
@@ -53,7 +53,7 @@ def named_sharding(sharding: Sharding, mesh: jax.sharding.Mesh) -> NamedSharding
     return NamedSharding(mesh, PartitionSpec(*(dim or None for dim in sharding.dims)))
 
 
-def spread(leaf: Any, sharding: NamedSharding) -> jax.Array:
+def put_sharded(leaf: Any, sharding: NamedSharding) -> jax.Array:
     """A host array laid over the devices: each gets its slice alone, and each process touches its own devices only."""
     if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.device_put(leaf, sharding)  # random keys have no NumPy form; they are small

@@ -43,7 +43,7 @@ class RawEvent(NamedTuple):
     duration: float
 
 
-class Named(NamedTuple):
+class InstructionFacts(NamedTuple):
     """What the compiled module says of an instruction."""
 
     stream: str
@@ -104,33 +104,33 @@ def read_trace(folder: str, step: CompiledStep) -> Trace:
         return summarize(())
     module = module_of(step.compiled)
     raw = raw_events(jax.profiler.ProfileData.from_file(str(files[-1])), module.name)
-    return summarize(_in_plan_terms(raw, names(module, step.plan.mesh), _places(step.mesh)))
+    return summarize(_to_trace_events(raw, read_instructions(module, step.plan.mesh), _device_positions(step.mesh)))
 
 
 def raw_events(data: Any, module: str) -> list[RawEvent]:
     """The instructions of one program in a `ProfileData`, of every device in it."""
     with warnings.catch_warnings():  # Python 3.13 warns of jaxlib's types; made an error, that ends the process
         warnings.simplefilter("ignore", DeprecationWarning)
-        return list(_events(data, module))
+        return list(_read_events(data, module))
 
 
-def _events(data: Any, module: str) -> Iterator[RawEvent]:
+def _read_events(data: Any, module: str) -> Iterator[RawEvent]:
     for plane in data.planes:
         if found := _DEVICE_PLANE.fullmatch(plane.name):
-            yield from _of_device_plane(plane, int(found[1]), module)
+            yield from _read_device_plane(plane, int(found[1]), module)
         elif plane.name == "/host:CPU":
             for line in plane.lines:
-                yield from _of_host_line(line, module)
+                yield from _read_host_line(line, module)
 
 
-def _of_host_line(line: Any, module: str) -> Iterator[RawEvent]:
+def _read_host_line(line: Any, module: str) -> Iterator[RawEvent]:
     for event in line.events:
         stats = dict(event.stats)
         if "hlo_op" in stats and "device_ordinal" in stats and stats.get("hlo_module") == module:
             yield RawEvent(int(stats["device_ordinal"]), str(stats["hlo_op"]), event.start_ns, event.duration_ns)
 
 
-def _of_device_plane(plane: Any, device: int, module: str) -> Iterator[RawEvent]:
+def _read_device_plane(plane: Any, device: int, module: str) -> Iterator[RawEvent]:
     """Of a TPU the line of instructions, of a GPU its streams: other lines tell the same again, summed up in other ways."""
     for line in plane.lines:
         if line.name in ("XLA Ops", "Async XLA Ops"):
@@ -144,13 +144,13 @@ def _of_device_plane(plane: Any, device: int, module: str) -> Iterator[RawEvent]
                     yield RawEvent(device, str(stats.get("hlo_op", event.name)), event.start_ns, event.duration_ns)
 
 
-def _in_plan_terms(raw: Iterable[RawEvent], known: Mapping[str, Named], places: Mapping[int, int]) -> list[TraceEvent]:
+def _to_trace_events(raw: Iterable[RawEvent], known: Mapping[str, InstructionFacts], positions: Mapping[int, int]) -> list[TraceEvent]:
     """Nanoseconds to seconds from the first event, the process's device numbers to places in the mesh; loops as wholes left out."""
-    events = [each for each in raw if each.device in places and known.get(each.name, _UNKNOWN).kind not in _CONTROL_FLOW]
+    events = [each for each in raw if each.device in positions and known.get(each.name, _UNKNOWN).kind not in _CONTROL_FLOW]
     first = min((each.start for each in events), default=0.0)
     return [
         TraceEvent(
-            places[each.device],
+            positions[each.device],
             (named := known.get(each.name, _UNKNOWN)).stream,
             each.name,
             named.kind,
@@ -163,18 +163,18 @@ def _in_plan_terms(raw: Iterable[RawEvent], known: Mapping[str, Named], places: 
     ]
 
 
-_UNKNOWN = Named(COMPUTE, "kernel", "", "")
+_UNKNOWN = InstructionFacts(COMPUTE, "kernel", "", "")
 """A kernel that no instruction owns: the runtime's copies, whatever runs in a command buffer."""
 
 
-def names(module: HloModule, mesh: Mesh) -> dict[str, Named]:
+def read_instructions(module: HloModule, mesh: Mesh) -> dict[str, InstructionFacts]:
     """Every instruction of the compiled program by name."""
     sources = SourceLines(module)
     found = {}
     for computation in module.computations.values():
         for instruction in computation.values():
             kind, axes = _kind(instruction, computation, module, mesh)
-            found[instruction.name] = Named("+".join(axes) or COMPUTE, kind, path_of(instruction), sources.of(instruction))
+            found[instruction.name] = InstructionFacts("+".join(axes) or COMPUTE, kind, path_of(instruction), sources.of(instruction))
     return found
 
 
@@ -193,7 +193,7 @@ def _kind(instruction: HloInstruction, computation: Computation, module: HloModu
     return module.printed_opcode(instruction).removesuffix("-start"), ()
 
 
-def _places(mesh: jax.sharding.Mesh) -> dict[int, int]:
+def _device_positions(mesh: jax.sharding.Mesh) -> dict[int, int]:
     """The place in the mesh of each device of this process, by the number that the profiler knows it under."""
     devices = list(mesh.devices.flat)
     return {device.local_hardware_id: devices.index(device) for device in mesh.local_devices}

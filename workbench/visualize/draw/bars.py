@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from workbench.text.report import table_text
 from workbench.units import format_bytes
-from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fitted, text_width
-from workbench.visualize.draw.geometry import stacked
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.geometry import stack_bars
 from workbench.visualize.draw.picture import Picture
 
 _LENGTH, _CHARACTERS = 360, 30  # of the longest bar: pixels, and characters
@@ -59,12 +59,12 @@ def bars_drawing(title: str, bars: Sequence[Bar]) -> Drawing:
     for bar in bars if longest else ():
         marks += _bar(bar, longest, head, y)
         y += _HIGH + _LINE * bool(bar.parts) + 8
-    return fitted(tuple(marks))
+    return fit_drawing(tuple(marks))
 
 
 def _bar(bar: Bar, longest: int, head: float, y: float) -> Iterator[Mark]:
     yield Label(0, y + 13, bar.name, colour=bar.colour, bold=True)
-    spans = stacked([count for _, count in bar.segments], longest, _LENGTH)
+    spans = stack_bars([count for _, count in bar.segments], longest, _LENGTH)
     for shade, (start, stop), (name, count) in zip(SHADES * len(spans), spans, bar.segments, strict=False):
         title = f"{bar.name}: {name} {format_bytes(count)}".replace(":  ", ": ")
         yield Rectangle(head + start, y, max(stop - start, 1), _HIGH, fill=bar.colour, alpha=shade, title=title)

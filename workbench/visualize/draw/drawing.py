@@ -120,7 +120,7 @@ def text_width(text: str) -> float:
     return _WIDTH * FONT * len(text)
 
 
-def fitted(marks: tuple[Mark, ...], margin: float = 8) -> Drawing:
+def fit_drawing(marks: tuple[Mark, ...], margin: float = 8) -> Drawing:
     """A drawing just large enough for marks that begin at 0, 0."""
     corners = [_corner(mark) for mark in marks]
     return Drawing(round(max(x for x, _ in corners) + margin), round(max(y for _, y in corners) + margin), marks)
@@ -134,8 +134,8 @@ def _corner(mark: Mark) -> tuple[float, float]:
         return mark.x + mark.radius, mark.y + mark.radius
     if isinstance(mark, Area | Polyline):
         return max(x for x, _ in mark.points), max(y for _, y in mark.points)
-    return mark.x + _reach(mark), mark.y + 4
+    return mark.x + _label_reach(mark), mark.y + 4
 
 
-def _reach(label: Label) -> float:
+def _label_reach(label: Label) -> float:
     return text_width(label.text) * {"start": 1.0, "middle": 0.5, "end": 0.0}[label.anchor]

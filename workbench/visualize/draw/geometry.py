@@ -57,14 +57,14 @@ class Projection:
 
     def box(self, part: DeviceShard) -> UnitRect:
         """Where a part lies. The boxes of all parts tile the square as the parts tile the tensor."""
-        top, bottom = _nested(part, self.down)
-        left, right = _nested(part, self.right)
+        top, bottom = _nested_interval(part, self.down)
+        left, right = _nested_interval(part, self.right)
         return UnitRect(left, top, right, bottom)
 
     def bands(self, part: DeviceShard) -> tuple[tuple[int, UnitRect], ...]:
         """For each split dimension what it leaves of the square, within those drawn before it in its direction; together, the part."""
-        falling = ((dim, _nested(part, self.down[: place + 1])) for place, dim in enumerate(self.down))
-        across = ((dim, _nested(part, self.right[: place + 1])) for place, dim in enumerate(self.right))
+        falling = ((dim, _nested_interval(part, self.down[: place + 1])) for place, dim in enumerate(self.down))
+        across = ((dim, _nested_interval(part, self.right[: place + 1])) for place, dim in enumerate(self.right))
         return (
             *((dim, UnitRect(0.0, start, 1.0, stop)) for dim, (start, stop) in falling),
             *((dim, UnitRect(start, 0.0, stop, 1.0)) for dim, (start, stop) in across),
@@ -148,30 +148,30 @@ def grid(mesh: Mesh, most_rows: int, most_columns: int, falling: int | None = No
     """The rows and columns of a mesh, cut to as many as fit; all axes but the last run downwards unless told otherwise."""
     falling = max(len(mesh.axes) - 1, 0) if falling is None else falling
     columns = math.prod(mesh.sizes[falling:])
-    return Grid(mesh, falling, shown(mesh.size // columns, most_rows), shown(columns, most_columns))
+    return Grid(mesh, falling, choose_shown(mesh.size // columns, most_rows), choose_shown(columns, most_columns))
 
 
-def shown(count: int, most: int) -> tuple[int | None, ...]:
+def choose_shown(count: int, most: int) -> tuple[int | None, ...]:
     """All of `count` places if no more than `most` (at least 3), else the first ones, a gap, and the last.
 
-    >>> shown(3, 4), shown(64, 4)
+    >>> choose_shown(3, 4), choose_shown(64, 4)
     ((0, 1, 2), (0, 1, None, 63))
     """
     most = max(most, 3)
     return tuple(range(count)) if count <= most else (*range(most - 2), None, count - 1)
 
 
-def stacked(values: Sequence[float], whole: float, length: float) -> tuple[tuple[float, float], ...]:
+def stack_bars(values: Sequence[float], whole: float, length: float) -> tuple[tuple[float, float], ...]:
     """Start and end of each value on a bar where `whole` is `length` long, one after the other.
 
-    >>> stacked((1, 3), whole=8, length=80)
+    >>> stack_bars((1, 3), whole=8, length=80)
     ((0.0, 10.0), (10.0, 40.0))
     """
     ends = [length * sum(values[:count]) / (whole or 1) for count in range(len(values) + 1)]
     return tuple(itertools.pairwise(ends))
 
 
-def _nested(part: DeviceShard, dims: tuple[int, ...]) -> tuple[float, float]:
+def _nested_interval(part: DeviceShard, dims: tuple[int, ...]) -> tuple[float, float]:
     """The interval of [0, 1] that the ranges of `dims` leave, each dimension within the one before it."""
     start, stop = 0.0, 1.0
     for dim in dims:

@@ -35,7 +35,7 @@ class MergedSpan:
     seconds: float
 
 
-def blocks(spans: Iterable[DrawnSpan], seconds: float, length: float, narrowest: float = 2.0) -> tuple[MergedSpan, ...]:
+def merge_spans(spans: Iterable[DrawnSpan], seconds: float, length: float, narrowest: float = 2.0) -> tuple[MergedSpan, ...]:
     """The spans of one row on a line where `seconds` are `length` pixels; what is narrower than that goes together with what follows it.
 
     A block covers time in which nothing ran only where that is narrower than `narrowest`.
@@ -90,7 +90,7 @@ def rows_of(spans: Sequence[DrawnSpan], axes: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({COMPUTE, *(span.row for span in spans)}, key=place))
 
 
-def unrolled(events: Sequence[Event], most: int = MOST_EVENTS) -> tuple[Event, ...]:
+def unroll_loops(events: Sequence[Event], most: int = MOST_EVENTS) -> tuple[Event, ...]:
     """A predicted step with every turn of its loops, where it tells the first and that there are others; as told if that is too much.
 
     What a loop's other turns are known by: an event of kind `loop` begins where the first turn ends, and what ends there with it ran

@@ -7,10 +7,10 @@ Column = tuple[int, ...]
 """One value of each series at one position."""
 
 
-def columns(values: Sequence[Column], most: int) -> tuple[tuple[int, Column], ...]:
+def reduce_columns(values: Sequence[Column], most: int) -> tuple[tuple[int, Column], ...]:
     """At most `most` columns of a longer sequence, with their places: of neighbours that become one, the highest. The peak stays.
 
-    >>> columns([(1, 0), (5, 1), (2, 2), (2, 0)], 2)
+    >>> reduce_columns([(1, 0), (5, 1), (2, 2), (2, 0)], 2)
     ((1, (5, 1)), (2, (2, 2)))
     """
     width = max(-(-len(values) // most), 1)
@@ -31,7 +31,7 @@ def outlines(values: Sequence[Column], length: float, scale: float) -> tuple[tup
     for series in range(len(values[0]) if values else 0):
         upper = _steps([column[series + 1] * scale for column in heights], width)
         lower = _steps([column[series] * scale for column in heights], width)
-        found.append((*_thinned(upper), *_thinned(lower)[::-1]))
+        found.append((*_drop_collinear(upper), *_drop_collinear(lower)[::-1]))
     return tuple(found)
 
 
@@ -39,11 +39,11 @@ def _steps(heights: Sequence[float], width: float) -> list[tuple[float, float]]:
     return [(width * (place + side), height) for place, height in enumerate(heights) for side in (0, 1)]
 
 
-def _thinned(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+def _drop_collinear(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     """Without the points in the middle of a level line."""
-    kept = [
+    corners = [
         point
         for place, point in enumerate(points)
         if place in (0, len(points) - 1) or not points[place - 1][1] == point[1] == points[place + 1][1]
     ]
-    return tuple(kept)
+    return tuple(corners)

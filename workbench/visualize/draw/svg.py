@@ -32,9 +32,9 @@ def _mark(mark: Mark) -> str:
             return _label(mark)
         case Disc():
             place = f'cx="{_number(mark.x)}" cy="{_number(mark.y)}" r="{_number(mark.radius)}"'
-            return _closed("circle", f'{place} fill="{mark.fill}"{_alpha(mark.alpha)}{_about(mark.subject, "")}', mark.title)
+            return _element("circle", f'{place} fill="{mark.fill}"{_alpha(mark.alpha)}{_about(mark.subject, "")}', mark.title)
         case Area():
-            return _closed("polygon", f'points="{_points(mark.points)}" fill="{mark.fill}"{_alpha(mark.alpha)}', mark.title)
+            return _element("polygon", f'points="{_points(mark.points)}" fill="{mark.fill}"{_alpha(mark.alpha)}', mark.title)
         case Polyline():
             return _line(mark)
 
@@ -43,7 +43,7 @@ def _line(mark: Polyline) -> str:
     dashes = ' stroke-dasharray="4 3"' if mark.dashed else ""
     alpha = f' stroke-opacity="{mark.alpha}"' if mark.alpha < 1 else ""
     look = f'fill="none" stroke="{mark.colour}" stroke-width="{_number(mark.width)}"{dashes}{alpha}'
-    return _closed("polyline", f'points="{_points(mark.points)}" {look}', mark.title)
+    return _element("polyline", f'points="{_points(mark.points)}" {look}', mark.title)
 
 
 def _rectangle(mark: Rectangle) -> str:
@@ -53,7 +53,7 @@ def _rectangle(mark: Rectangle) -> str:
     line = f' stroke="{mark.line}"' if mark.line else ""
     clear = ' pointer-events="all"' if not mark.fill and (mark.title or mark.opens) else ""
     alpha = _alpha(mark.alpha) if mark.fill else ""
-    body = _closed("rect", f'{place} fill="{mark.fill or "none"}"{alpha}{line}{clear}{_about(mark.subject, mark.opens)}', mark.title)
+    body = _element("rect", f'{place} fill="{mark.fill or "none"}"{alpha}{line}{clear}{_about(mark.subject, mark.opens)}', mark.title)
     return body + (f'<rect {place} fill="url(#copy-hatch)" pointer-events="none"/>' if mark.hatched else "")
 
 
@@ -64,7 +64,7 @@ def _label(mark: Label) -> str:
     return f'<text x="{_number(mark.x)}" y="{_number(mark.y)}"{anchor}{colour}{weight}>{escape(mark.text)}</text>'
 
 
-def _closed(tag: str, attributes: str, title: str) -> str:
+def _element(tag: str, attributes: str, title: str) -> str:
     return f"<{tag} {attributes}><title>{escape(title)}</title></{tag}>" if title else f"<{tag} {attributes}/>"
 
 

@@ -13,10 +13,10 @@ class Tile(NamedTuple):
     height: float
 
 
-def squarified(sizes: Sequence[float], whole: Tile) -> tuple[Tile, ...]:
+def squarify(sizes: Sequence[float], whole: Tile) -> tuple[Tile, ...]:
     """A tile for each size, in order; their areas are as the sizes, and together they fill the whole. Largest first looks best.
 
-    >>> squarified([2, 1, 1], Tile(0.0, 0.0, 4.0, 2.0))[1:]
+    >>> squarify([2, 1, 1], Tile(0.0, 0.0, 4.0, 2.0))[1:]
     (Tile(x=2.0, y=0.0, width=2.0, height=1.0), Tile(x=2.0, y=1.0, width=2.0, height=1.0))
     """
     total = sum(sizes)
@@ -27,15 +27,15 @@ def squarified(sizes: Sequence[float], whole: Tile) -> tuple[Tile, ...]:
     left, row = whole, list[float]()
     for area in areas:
         side = min(left.width, left.height)
-        if row and _worst([*row, area], side) > _worst(row, side):
-            tiles, left = _laid(row, left)
+        if row and _worst_ratio([*row, area], side) > _worst_ratio(row, side):
+            tiles, left = _lay_row(row, left)
             found += tiles
             row = []
         row.append(area)
-    return (*found, *_laid(row, left)[0])
+    return (*found, *_lay_row(row, left)[0])
 
 
-def _worst(row: Sequence[float], side: float) -> float:
+def _worst_ratio(row: Sequence[float], side: float) -> float:
     """The greatest ratio of sides among tiles that share one side of the rectangle."""
     total, least, most = sum(row), min(row), max(row)
     if not least or not side:
@@ -43,7 +43,7 @@ def _worst(row: Sequence[float], side: float) -> float:
     return max(side * side * most / total**2, total**2 / (side * side * least))
 
 
-def _laid(row: Sequence[float], left: Tile) -> tuple[list[Tile], Tile]:
+def _lay_row(row: Sequence[float], left: Tile) -> tuple[list[Tile], Tile]:
     """Tiles along the shorter side, and what is left of the rectangle."""
     total = sum(row)
     tiles = []

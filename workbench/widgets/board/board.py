@@ -40,7 +40,7 @@ from workbench.widgets.run.jobs import Defer, Ended, Jobs
 from workbench.widgets.run.resting import RestingCompiler
 from workbench.widgets.run.runner import Runner
 from workbench.widgets.tabs.history import HistoryPanel
-from workbench.widgets.tabs.propagation import suggested
+from workbench.widgets.tabs.propagation import find_suggested_edit
 from workbench.widgets.tabs.resharding import try_edits
 
 IN_HAND = 1.0  # seconds for which a hand that rests over a zone is expected to let go
@@ -191,7 +191,10 @@ class Board:
                 [
                     on(UndoGesture, lambda _: self.session.undo()),
                     on(RedoGesture, lambda _: self.session.redo()),
-                    on(DecideGesture, lambda gesture: self._apply(suggested(gesture, self.session.report.prediction, self._background))),
+                    on(
+                        DecideGesture,
+                        lambda gesture: self._apply(find_suggested_edit(gesture, self.session.report.prediction, self._background)),
+                    ),
                     on(TakeGesture, self._take),
                     on(CompileAtRestGesture, self._compile_at_rest),
                     on(DismissGesture, lambda _: None),  # an answer is all that is wanted

@@ -30,7 +30,7 @@ from workbench.widgets.gestures.repairs import MendGesture, RecipeGesture
 from workbench.widgets.gestures.table import EditMaker, Kind, means
 from workbench.widgets.gestures.target_hardware import AxisAssignmentGesture, HardwareGesture
 from workbench.widgets.pipeline.edits import STAGE_EDITS
-from workbench.widgets.tabs.resharding import tried_edits
+from workbench.widgets.tabs.resharding import list_tried_edits
 
 _DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 
@@ -106,7 +106,7 @@ def _axis_assignment(gesture: AxisAssignmentGesture, _plan: Plan, _: Report) -> 
 
 def _mend(gesture: MendGesture, _plan: Plan, report: Report) -> Edit:
     """An edit that a note or a tried remedy of the present report suggests: one of an older report is not obeyed."""
-    for edit in chain((edit for note in report.notes for edit in note.edits), tried_edits(report.prediction)):
+    for edit in chain((edit for note in report.notes for edit in note.edits), list_tried_edits(report.prediction)):
         if str(edit) == gesture.edit:
             return edit
     raise LayoutError(f"No note suggests `{gesture.edit[:80]}` any more.", ["look at the notes again"])

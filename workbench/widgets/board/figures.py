@@ -15,7 +15,7 @@ from workbench.units import format_bytes, format_count, format_range, format_sec
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.figure import Figure
 from workbench.widgets.board.tiers import mark_of, settles, tier_of
-from workbench.widgets.pipeline.figures import staged
+from workbench.widgets.pipeline.figures import pipeline_figures
 
 ROLES = tuple(Role)
 HIDDEN = "hidden"
@@ -35,7 +35,7 @@ def figures(
         _duplication(report),
     ]
     if report.plan.pipeline is not None:
-        found = staged(report, found)
+        found = pipeline_figures(report, found)
         comparison_state = None  # it is of the whole program, not of its stages
     if measurement is not None:
         found.append(_measured(measurement, stale=stale))

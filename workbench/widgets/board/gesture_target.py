@@ -15,7 +15,7 @@ from workbench.reports.placement import Placement, Value
 from workbench.reports.report import Report
 from workbench.widgets.board.folding import is_named, pattern_of, template
 from workbench.widgets.gestures.one_tensor import TensorGesture
-from workbench.widgets.tabs.results import RESULT, own_results
+from workbench.widgets.tabs.results import RESULT, uncarried_results
 from workbench.widgets.tabs.tensors import TENSOR, VALUE
 from workbench.widgets.tabs.values import constraint_on
 
@@ -95,7 +95,7 @@ def _held_tensor(subject: str, _rank: object, plan: Plan, report: Report) -> Ges
 
 
 def _held_result(subject: str, _rank: object, plan: Plan, report: Report) -> GestureTarget | None:
-    found = [each for each in own_results(report) if is_named(subject, each.tensor.path)]
+    found = [each for each in uncarried_results(report) if is_named(subject, each.tensor.path)]
     if not found:
         return None
     given = plan.layout.override(found[0].tensor.path) or Sharding((None,) * len(found[0].tensor.shape))
@@ -167,7 +167,7 @@ _Find = Callable[[str, object, Plan, Report], GestureTarget | None]
 _Names = Callable[[Plan, Report], list[str]]
 _KINDS: dict[str, tuple[str, _Find, _Names]] = {
     TENSOR: ("argument", _held_tensor, lambda plan, _: [each.path for each in plan.program.arguments]),
-    RESULT: ("result of its own", _held_result, lambda _, report: [each.tensor.path for each in own_results(report)]),
+    RESULT: ("result of its own", _held_result, lambda _, report: [each.tensor.path for each in uncarried_results(report)]),
     VALUE: ("intermediate value", _held_value, lambda _, report: [each.path for each in report.values]),
     LINE: ("line with an intermediate value", _held_line, lambda _, report: [each.source for each in report.values if each.source]),
     BOX: ("box", _held_box, lambda _, report: [each.path for each in report.graph.nodes]),

@@ -15,7 +15,7 @@ from workbench.widgets.gestures.looking import (
     WhyGesture,
 )
 from workbench.widgets.gestures.table import Handlers, on
-from workbench.widgets.pipeline.edits import tried
+from workbench.widgets.pipeline.edits import preview_boundary
 from workbench.widgets.tabs.pictures import Views
 from workbench.widgets.tabs.propagation import Replay
 
@@ -67,4 +67,4 @@ class Sight:
         self.views = views
 
     def _try_boundary(self, gesture: TryBoundaryGesture) -> None:
-        self.trial = tried(gesture, self._session.plan, self._session.report)
+        self.trial = preview_boundary(gesture, self._session.plan, self._session.report)

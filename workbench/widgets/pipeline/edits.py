@@ -32,18 +32,18 @@ from workbench.widgets.gestures.stage_changes import (
     StagesGesture,
 )
 from workbench.widgets.gestures.table import EditMaker, Kind, means
-from workbench.widgets.pipeline.start import micro_batches_for, start_of
+from workbench.widgets.pipeline.start import micro_batches_for, propose_pipeline
 
 ZONE = "#pipeline"
 """Where a refusal of these gestures is shown; no mesh axis can have this name."""
 Change = tuple[PipelineSpec, str]
 
 
-def tried(gesture: TryBoundaryGesture, plan: Plan, report: Report) -> PipelineReport | None:
+def preview_boundary(gesture: TryBoundaryGesture, plan: Plan, report: Report) -> PipelineReport | None:
     """The pipeline with a boundary where the hand holds it, and no edit yet; `None` once it holds none."""
     if not gesture.value or plan.pipeline is None:
         return None
-    planned = planned_of(report)
+    planned = require_pipeline(report)
     spec, _ = _boundary(gesture.value, plan, report)
     paths = [block.path for block in planned.blocks]
     return planned.cut_at([paths.index(path) for path in spec.boundaries]) if planned.cut_at else None
@@ -72,7 +72,7 @@ def _changes(kind: type[StageGesture], change: Callable[[str, Plan, Report], Cha
     return means(kind, make)
 
 
-def _count(text: str, what: str) -> int:
+def _parse_count(text: str, what: str) -> int:
     if not re.fullmatch(r"\d{1,6}", text) or not 1 <= int(text) <= MOST:
         raise PipelineError(f"`{text[:40]}` is no number of {what}.", [f"take a whole number from 1 to {MOST:,}"])
     return int(text)
@@ -80,7 +80,7 @@ def _count(text: str, what: str) -> int:
 
 def _stages(text: str, plan: Plan, _: Report) -> Change:
     """Other stages have other boundaries, and the schedules that go round in groups need other micro-batches."""
-    count, spec = _count(text, "stages"), spec_of(plan)
+    count, spec = _parse_count(text, "stages"), spec_of(plan)
     paths = [block.path for block in network_blocks(plan.program, spec.micro_batches)]
     verify_enough_blocks(plan.program.name, paths, PipelineSpec(count, 1, "breadth_first", spec.chunks))
     rounds = schedule_named(spec.schedule).whole_rounds and spec.chunks > 1
@@ -89,23 +89,23 @@ def _stages(text: str, plan: Plan, _: Report) -> Change:
 
 
 def _micro_batches(text: str, plan: Plan, _: Report) -> Change:
-    count = _count(text, "micro-batches")
+    count = _parse_count(text, "micro-batches")
     return replace(spec_of(plan), micro_batches=count), f"{count} micro-batches"
 
 
 def _chunks(text: str, plan: Plan, _: Report) -> Change:
-    count = _count(text, "chunks")
+    count = _parse_count(text, "chunks")
     return replace(spec_of(plan), chunks=count, boundaries=()), f"{count} chunks a stage"
 
 
 def _schedule(name: str, plan: Plan, report: Report) -> Change:
     """A schedule that goes round is given two chunks if there are blocks enough; one that does not, a single one."""
     spec, schedule = spec_of(plan), schedule_named(name)
-    found = _planned(report)
+    found = _find_pipeline(report)
     fits = found is not None and 2 * spec.stages <= len(found.blocks)
     chunks = 1 if not schedule.loops else spec.chunks if spec.chunks > 1 else 2 if fits else 1
-    kept = spec.boundaries if chunks == spec.chunks else ()
-    return replace(spec, schedule=name, chunks=chunks, boundaries=kept), f"schedule {name}"
+    boundaries = spec.boundaries if chunks == spec.chunks else ()
+    return replace(spec, schedule=name, chunks=chunks, boundaries=boundaries), f"schedule {name}"
 
 
 def _remat(name: str, plan: Plan, _: Report) -> Change:
@@ -119,14 +119,14 @@ def _engine(name: str, plan: Plan, _: Report) -> Change:
 def _axis(name: str, plan: Plan, _: Report) -> Change:
     spec = spec_of(plan)
     stages = dict(plan.mesh.axes).get(name, spec.stages)
-    kept = spec.boundaries if stages == spec.stages else ()
-    return replace(spec, axis=name, stages=stages, boundaries=kept), f"stages on {name}"
+    boundaries = spec.boundaries if stages == spec.stages else ()
+    return replace(spec, axis=name, stages=stages, boundaries=boundaries), f"stages on {name}"
 
 
 def _boundary(text: str, plan: Plan, report: Report) -> Change:
     """`PIECE PATH`: that piece begins at that block; what the others show stays as it is."""
     number, _, path = text.partition(" ")
-    planned, spec = planned_of(report), spec_of(plan)
+    planned, spec = require_pipeline(report), spec_of(plan)
     starts = [piece.blocks[0] for piece in planned.virtual_stages[1:]]
     if not number.isdecimal() or len(number) > 6 or not 1 <= int(number) <= len(starts):
         raise PipelineError(f"There is no boundary `{number[:20]}`; the pipeline has {len(starts)}.", ["look at the stages again"])
@@ -135,12 +135,12 @@ def _boundary(text: str, plan: Plan, report: Report) -> Change:
         raise PipelineError(*unknown_name("block", path, paths))
     piece = int(number)
     starts[piece - 1] = path
-    places = [paths.index(start) for start in starts]
-    if places != sorted(set(places)) or places[0] == 0:
+    block_indices = [paths.index(start) for start in starts]
+    if block_indices != sorted(set(block_indices)) or block_indices[0] == 0:
         raise PipelineError(
             f"If piece {piece} began at `{path}`, a piece beside it would have no block.", ["leave each piece at least one block"]
         )
-    return replace(spec, boundaries=tuple(starts)), f"{place_text(piece, spec)} begins at {path}"
+    return replace(spec, boundaries=tuple(starts)), f"{stage_text(piece, spec)} begins at {path}"
 
 
 def _by_time(_: str, plan: Plan, __: Report) -> Change:
@@ -149,17 +149,17 @@ def _by_time(_: str, plan: Plan, __: Report) -> Change:
 
 def _by_memory(_: str, plan: Plan, report: Report) -> Change:
     """What a block holds throughout counts once, what it keeps as often as micro-batches are in flight at most."""
-    planned, spec = planned_of(report), spec_of(plan)
+    planned, spec = require_pipeline(report), spec_of(plan)
     assert planned.costs_at is not None, "a planner made it"
-    alone = planned.costs_at(range(1, len(planned.blocks)))
+    block_costs = planned.costs_at(range(1, len(planned.blocks)))
     flying = max(planned.simulated.in_flight(device) for device in range(spec.stages))
     times = 1 if spec.remat == "always" else flying
-    found = balance([each.resident + times * each.residuals for each in alone], spec.virtual_stages)
+    found = balance([each.resident + times * each.residuals for each in block_costs], spec.virtual_stages)
     return replace(spec, boundaries=tuple(planned.blocks[start].path for start in found.starts)), "balance by memory"
 
 
 def _by_buckets(_: str, plan: Plan, report: Report) -> Change:
-    planned, spec = planned_of(report), spec_of(plan)
+    planned, spec = require_pipeline(report), spec_of(plan)
     starts = bucket_starts(planned)
     if len(set(starts)) < len(starts) or starts[:1] == (0,) or starts[-1:] == (len(planned.blocks),):
         raise PipelineError(
@@ -174,19 +174,19 @@ def bucket_starts(planned: PipelineReport) -> tuple[int, ...]:
     return tuple(sum(sizes[:piece]) for piece in range(1, len(sizes)))
 
 
-def place_text(piece: int, spec: PipelineSpec) -> str:
+def stage_text(piece: int, spec: PipelineSpec) -> str:
     """`stage 1`, or with chunks `stage 1 chunk 2`."""
     return f"stage {piece % spec.stages}" + (f" chunk {piece // spec.stages}" if spec.chunks > 1 else "")
 
 
-def _planned(report: Report) -> PipelineReport | None:
+def _find_pipeline(report: Report) -> PipelineReport | None:
     try:
         return report.pipeline
     except PipelineError:
         return None
 
 
-def planned_of(report: Report) -> PipelineReport:
+def require_pipeline(report: Report) -> PipelineReport:
     if (planned := report.pipeline) is None:
         raise PipelineError("The plan has no pipeline.", ["make one first"])
     return planned
@@ -194,7 +194,7 @@ def planned_of(report: Report) -> PipelineReport:
 
 STAGE_EDITS: dict[Kind, EditMaker] = dict(
     [
-        means(MakePipelineGesture, lambda _gesture, plan, _report: start_of(plan).edit),
+        means(MakePipelineGesture, lambda _gesture, plan, _report: propose_pipeline(plan).edit),
         means(RemovePipelineGesture, _remove),
         _changes(StagesGesture, _stages),
         _changes(MicroBatchesGesture, _micro_batches),

@@ -11,16 +11,16 @@ from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.figure import Figure
 
 _WORK, _AGAIN, _BUBBLE, _UPDATE = 0, 1, 2, 4  # shades of the step's bar
-_HELD, _KEPT = 0, 3  # and of the memory's
+_RESIDENT, _RESIDUALS = 0, 3  # and of the memory's
 
 
-def staged(report: Report, found: Sequence[Figure]) -> list[Figure]:
+def pipeline_figures(report: Report, found: Sequence[Figure]) -> list[Figure]:
     """`found` are the figures of the program as a whole; they stand where it cannot be cut."""
     try:
         planned = report.pipeline
     except WorkbenchError:
         planned = None
-    return list(found) if planned is None else list(_staged(report, planned, {figure.key: figure for figure in found}))
+    return list(found) if planned is None else list(_list_figures(report, planned, {figure.key: figure for figure in found}))
 
 
 def predicted_peak(report: Report) -> int:
@@ -32,7 +32,7 @@ def predicted_peak(report: Report) -> int:
     return report.memory.peak if planned is None else max(planned.simulated.peaks)
 
 
-def _staged(report: Report, planned: PipelineReport, found: dict[str, Figure]) -> Iterator[Figure]:
+def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figure]) -> Iterator[Figure]:
     spec, step = planned.spec, planned.simulated
     if report.step_time is not None:
         yield _time(found["predicted"], planned)
@@ -87,12 +87,12 @@ def _time(figure: Figure, planned: PipelineReport) -> Figure:
 
 def _memory(figure: Figure, planned: PipelineReport) -> Figure:
     """Of a device of the fullest stage."""
-    step, room = planned.simulated, planned.capacity
+    step, capacity = planned.simulated, planned.capacity
     fullest = max(range(planned.spec.stages), key=lambda device: step.peaks[device])
     peak = step.peaks[fullest]
-    held = sum(step.costs[stage].resident for stage in step.stages_of(fullest))
-    whole = max(peak, room) or 1
-    kept = f"of {step.in_flight(fullest)} micro-batches in flight at most, and what passes"
+    resident = sum(step.costs[stage].resident for stage in step.stages_of(fullest))
+    whole = max(peak, capacity) or 1
+    residuals_text = f"of {step.in_flight(fullest)} micro-batches in flight at most, and what passes"
     shown = replace(
         figure,
         value=peak,
@@ -101,17 +101,19 @@ def _memory(figure: Figure, planned: PipelineReport) -> Figure:
         tone="",
         limit=None,
         parts=(
-            _part("held", held, whole, _HELD, format_bytes(held), "parameters, gradients and optimiser state of the stage"),
-            _part("micro-batches", peak - held, whole, _KEPT, format_bytes(peak - held), kept),
+            _part("held", resident, whole, _RESIDENT, format_bytes(resident), "parameters, gradients and optimiser state of the stage"),
+            _part("micro-batches", peak - resident, whole, _RESIDUALS, format_bytes(peak - resident), residuals_text),
         ),
     )
-    if not room:
+    if not capacity:
         return shown
-    spare = format_bytes(abs(room - peak))
+    spare = format_bytes(abs(capacity - peak))
     note = (
-        f"stage {fullest} fits in {format_bytes(room)}, {spare} free" if planned.fits else f"stage {fullest} does not fit: {spare} too much"
+        f"stage {fullest} fits in {format_bytes(capacity)}, {spare} free"
+        if planned.fits
+        else f"stage {fullest} does not fit: {spare} too much"
     )
-    limit = None if planned.fits else {"share": round(room / whole, 6), "text": f"{format_bytes(room)}: the memory of one device"}
+    limit = None if planned.fits else {"share": round(capacity / whole, 6), "text": f"{format_bytes(capacity)}: the memory of one device"}
     return replace(shown, note=note, tone="" if planned.fits else "bad", limit=limit)
 
 

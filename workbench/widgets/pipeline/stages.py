@@ -19,8 +19,8 @@ from workbench.reports.measurement import TaskTime
 from workbench.reports.pipeline import PipelineReport, VirtualStage
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.pipeline.edits import bucket_starts, place_text, planned_of
-from workbench.widgets.pipeline.start import start_of
+from workbench.widgets.pipeline.edits import bucket_starts, require_pipeline, stage_text
+from workbench.widgets.pipeline.start import propose_pipeline
 from workbench.widgets.pipeline.timeline import timeline_state
 from workbench.widgets.tabs.blocks import Block, note_block
 
@@ -48,7 +48,7 @@ def pipeline_blocks(report: Report, tasks: tuple[TaskTime, ...] = (), trial: Pip
 
 def _empty(plan: Plan) -> State:
     try:
-        start = start_of(plan)
+        start = propose_pipeline(plan)
     except WorkbenchError as error:
         return {"kind": "none", "about": "This program cannot be pipelined as it is.", "problem": _problem(error), "button": None}
     spec = start.spec
@@ -63,7 +63,7 @@ def _problem(error: WorkbenchError) -> State:
 def _state(report: Report, tasks: tuple[TaskTime, ...], trial: PipelineReport | None) -> State:
     plan = report.plan
     try:
-        planned = trial or planned_of(report)
+        planned = trial or require_pipeline(report)
     except WorkbenchError as error:
         return {"kind": "broken", "problem": _problem(error), "controls": list(_controls(plan, None))}
     return {
@@ -187,7 +187,7 @@ def _board(planned: PipelineReport) -> State:
         "starts": list(_starts(planned)),
         "stages": spec.stages,
         "chunks": spec.chunks,
-        "pieces": [{"name": place_text(piece.number, spec), "skips": list(_skips(piece, spec))} for piece in planned.virtual_stages],
+        "pieces": [{"name": stage_text(piece.number, spec), "skips": list(_skips(piece, spec))} for piece in planned.virtual_stages],
         "heads": [_head(device, planned) for device in range(spec.stages)],
         "skips": [line for piece in planned.virtual_stages for line in _skips(piece, spec)],
         "even": format_seconds(even),
@@ -199,8 +199,8 @@ def _skips(piece: VirtualStage, spec: PipelineSpec) -> Iterator[State]:
     for later, count in piece.cost.sends:
         if later > piece.number + 1:
             yield {
-                "from": place_text(piece.number, spec),
-                "to": place_text(later, spec),
+                "from": stage_text(piece.number, spec),
+                "to": stage_text(later, spec),
                 "text": format_bytes(count),
                 "a": piece.number,
                 "b": later,
@@ -228,7 +228,7 @@ def _head(device: int, planned: PipelineReport) -> State:
     stage, step = _StagePieces(device, planned), planned.simulated
     work = sum(piece.cost.work for piece in stage.pieces)
     sent = [(later, count) for piece in stage.pieces for later, count in piece.cost.sends]
-    where = " · ".join(f"{format_bytes(count)} to {place_text(later, planned.spec)}" for later, count in sent)
+    where = " · ".join(f"{format_bytes(count)} to {stage_text(later, planned.spec)}" for later, count in sent)
     share = step.peaks[device] / planned.capacity if planned.capacity else 0.0
     flying = step.in_flight(device)
     return {

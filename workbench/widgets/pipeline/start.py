@@ -19,7 +19,7 @@ PER_STAGE = 4  # micro-batches: with four a stage the bubble is a fifth at most
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class PipelineStart:
     """The edit, and where its devices come from in words."""
 
     edit: Edit
@@ -27,7 +27,7 @@ class Start:
     about: str
 
 
-def start_of(plan: Plan) -> Start:
+def propose_pipeline(plan: Plan) -> PipelineStart:
     """Raises `PipelineError` for a program that cannot be cut."""
     paths = [block.path for block in network_blocks(plan.program, 1)]
     if len(paths) < 2:
@@ -36,18 +36,18 @@ def start_of(plan: Plan) -> Start:
             ["give its layers named scopes, so that there are more blocks"],
         )
     layers = max(Counter(map(template, paths)).values())
-    return _on_idle_axis(plan, len(paths)) or _on_spare_devices(plan, layers) or _out_of_an_axis(plan, layers) or _new_axis(plan, layers)
+    return _on_idle_axis(plan, len(paths)) or _on_spare_devices(plan, layers) or _on_part_of_axis(plan, layers) or _new_axis(plan, layers)
 
 
 def micro_batches_for(plan: Plan, stages: int) -> int:
     """The most up to four a stage that divide the batch, and leave enough of it for every device if they can."""
     counts = [count for count in micro_batch_counts(plan.program) if count <= PER_STAGE * stages]
     batch = max(micro_batch_counts(plan.program))
-    spread = prod(plan.mesh[axis] for axis in plan.layout.rule("batch"))
-    return max((count for count in counts if batch // count % spread == 0), default=counts[-1])
+    batch_parts = prod(plan.mesh[axis] for axis in plan.layout.rule("batch"))
+    return max((count for count in counts if batch // count % batch_parts == 0), default=counts[-1])
 
 
-def _start(plan: Plan, axis: str, stages: int, about: str, *first: Edit) -> Start | None:
+def _try_start(plan: Plan, axis: str, stages: int, about: str, *first: Edit) -> PipelineStart | None:
     """`None` where the plan will not have it."""
     spec = PipelineSpec(stages, 1, axis=axis)
     try:
@@ -58,27 +58,29 @@ def _start(plan: Plan, axis: str, stages: int, about: str, *first: Edit) -> Star
         plan.apply(edits[-1])
     except WorkbenchError:
         return None
-    return Start(EditGroup(f"pipeline of {stages} stages", edits) if first else edits[-1], spec, about)
+    return PipelineStart(EditGroup(f"pipeline of {stages} stages", edits) if first else edits[-1], spec, about)
 
 
-def _on_idle_axis(plan: Plan, blocks: int) -> Start | None:
+def _on_idle_axis(plan: Plan, blocks: int) -> PipelineStart | None:
     """An axis of the mesh that nothing is split over."""
     for axis, size in plan.mesh.axes:
-        if 1 < size <= blocks and (found := _start(plan, axis, size, f"on mesh axis `{axis}`, which splits nothing now")):
+        if 1 < size <= blocks and (found := _try_start(plan, axis, size, f"on mesh axis `{axis}`, which splits nothing now")):
             return found
     return None
 
 
-def _on_spare_devices(plan: Plan, layers: int) -> Start | None:
+def _on_spare_devices(plan: Plan, layers: int) -> PipelineStart | None:
     """Devices of the hardware that the mesh leaves idle."""
     spare = plan.hardware.size // plan.mesh.size if plan.hardware else 1
     stages = _largest(layers, spare)
     return (
-        _start(plan, _new_name(plan), stages, f"on a new mesh axis, over devices of {plan.hardware} that idle now") if stages > 1 else None
+        _try_start(plan, _new_name(plan), stages, f"on a new mesh axis, over devices of {plan.hardware} that idle now")
+        if stages > 1
+        else None
     )
 
 
-def _out_of_an_axis(plan: Plan, layers: int) -> Start | None:
+def _on_part_of_axis(plan: Plan, layers: int) -> PipelineStart | None:
     """Part of the longest axis becomes stages: as many devices as before."""
     if not plan.mesh.axes:
         return None
@@ -87,12 +89,14 @@ def _out_of_an_axis(plan: Plan, layers: int) -> Start | None:
     if stages < 2:
         return None
     about = f"on the same {plan.mesh.size} devices: `{axis}` goes from {size} to {size // stages}"
-    return _start(plan, _new_name(plan), stages, about, ResizeAxis(axis, size // stages))
+    return _try_start(plan, _new_name(plan), stages, about, ResizeAxis(axis, size // stages))
 
 
-def _new_axis(plan: Plan, layers: int) -> Start:
+def _new_axis(plan: Plan, layers: int) -> PipelineStart:
     stages = max(_largest(layers, NEW_AXIS_STAGES), 2)
-    found = _start(plan, _new_name(plan), stages, f"on a new mesh axis: {stages} × {plan.mesh.size} = {stages * plan.mesh.size} devices")
+    found = _try_start(
+        plan, _new_name(plan), stages, f"on a new mesh axis: {stages} × {plan.mesh.size} = {stages * plan.mesh.size} devices"
+    )
     if found is None:
         raise PipelineError(f"No pipeline goes with {plan.mesh} as it is.", ["add a mesh axis for its stages, and put nothing on it"])
     return found

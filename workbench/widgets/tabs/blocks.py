@@ -69,9 +69,9 @@ class Paint:
 
     colours: dict[str, int]
 
-    def lies(self, sharding: Sharding, names: tuple[str, ...] = ()) -> Cell:
+    def sharding_cell(self, sharding: Sharding, names: tuple[str, ...] = ()) -> Cell:
         """How a value lies, one tag a dimension: `batch:data`, `seq`, `64:x+y`; without names as a layout writes it: `data`, `-`, `?`."""
-        tags = [_lies(names[place] if place < len(names) else "", axes) for place, axes in enumerate(sharding.dims)]
+        tags = [_dim_tag(names[place] if place < len(names) else "", axes) for place, axes in enumerate(sharding.dims)]
         colours = [[self.colours.get(base_axis(axis)) for axis in axes or ()] for axes in sharding.dims]
         shown = [{"name": text, "title": title, "colours": each} for (text, title), each in zip(tags, colours, strict=True)]
         return {"dims": shown} if shown else "scalar"
@@ -93,7 +93,7 @@ class Paint:
         }
 
 
-def _lies(name: str, axes: tuple[str, ...] | None) -> tuple[str, str]:
+def _dim_tag(name: str, axes: tuple[str, ...] | None) -> tuple[str, str]:
     """What a tag says of one dimension, and what the pointer shows over it."""
     if axes is None:
         return f"{name} ?".strip(), "left to propagation"

@@ -25,7 +25,7 @@ def communication_blocks(report: Report, paint: Paint) -> list[Block]:
     return [_totals(report, paint), _operations(report, paint)]
 
 
-def whose(report: Report) -> str:
+def collectives_source_text(report: Report) -> str:
     """Who says what is sent."""
     if report.partitioned is None:
         return "Planned: the collectives are those that Shardy inserts."
@@ -42,8 +42,10 @@ def _totals(report: Report, paint: Paint) -> Block:
         counts = [totals.get((axes, kind), 0) for kind in kinds]
         seconds = sum(each.seconds * each.count for each in report.collectives if each.axes == axes)
         mine = "+".join(axes)
-        asked = [{**byte_cell(count), "why": f"sent {mine} {kind}" if count else ""} for kind, count in zip(kinds, counts, strict=True)]
-        cells = (*asked, {"text": format_bytes(sum(counts)), "why": f"sent {mine}"}, *([seconds_cell(seconds)] * timed))
+        kind_cells = [
+            {**byte_cell(count), "why": f"sent {mine} {kind}" if count else ""} for kind, count in zip(kinds, counts, strict=True)
+        ]
+        cells = (*kind_cells, {"text": format_bytes(sum(counts)), "why": f"sent {mine}"}, *([seconds_cell(seconds)] * timed))
         rows.append((sum(counts), row("+".join(axes), paint.axes(axes), *cells)))
     rows.sort(key=lambda pair: -pair[0])
     columns = (Column("mesh axes"), *(Column(kind, number=True) for kind in kinds), Column("all kinds", number=True))

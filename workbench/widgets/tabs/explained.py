@@ -29,9 +29,9 @@ from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block
 MOST_MOVES = 24
 MOST_REJECTIONS = 8
 _NAMED = 3  # statements that could bring an axis as well
-WAITS = "It is being worked out; the answer comes here by itself."
-_WAY = (Column("step", number=True), Column("direction"), Column("from"), Column("to"), Column("over"), Column("line"))
-_LOST = (Column("axis"), Column("what lost, and why"), Column("to decide it the other way"))
+WAITING_TEXT = "It is being worked out; the answer comes here by itself."
+_PATH_COLUMNS = (Column("step", number=True), Column("direction"), Column("from"), Column("to"), Column("over"), Column("line"))
+_REJECTION_COLUMNS = (Column("axis"), Column("what lost, and why"), Column("to decide it the other way"))
 _ARROWS = {"forward": "↓ forward", "backward": "↑ backward", "across": "↔ across"}
 
 Answer = tuple[str, list[str], list[Block]]
@@ -57,7 +57,7 @@ def axis_answer(name: str, report: Report, paint: Paint, background: BackgroundQ
         return None
     replay, failure = replay_or_failure(report, background)
     if replay is None:
-        return f"Why on {axis}?", [] if failure else [WAITS], failure
+        return f"Why on {axis}?", [] if failure else [WAITING_TEXT], failure
     number = number_of(replay, report, kind, subject)
     if number is None or int(place) >= len(replay.values[number].shape):
         return None
@@ -66,8 +66,12 @@ def axis_answer(name: str, report: Report, paint: Paint, background: BackgroundQ
     try:
         explanation = replay.axis(number, int(place), axis)
     except PropagationError:
-        return title, [_elsewhere(site, axis)], []
-    return title, list(_lead(explanation)), [*_way_blocks(replay, explanation), *lost_blocks(report, explanation.lost, paint, background)]
+        return title, [_resharded_text(site, axis)], []
+    return (
+        title,
+        list(_lead(explanation)),
+        [*_path_blocks(replay, explanation), *rejection_blocks(report, explanation.lost, paint, background)],
+    )
 
 
 def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> int | None:
@@ -82,20 +86,20 @@ def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> i
     return replay.number(value.path, value.kind, value.shape, value.sharding) if value else None
 
 
-def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...], asked_as: str, subject: str) -> Cell:
-    """Where the axes of a dimension come from, in one line; the question for the whole way is `axis ASKED_AS AXIS SUBJECT`."""
+def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...], question: str, subject: str) -> Cell:
+    """Where the axes of a dimension come from, in one line; the question for the whole way is `axis QUESTION AXIS SUBJECT`."""
     site = replay.values[number]
-    held = site.sharding.dims[dim] or ()
-    explanation = [_brief(replay.axis(number, dim, axis)) for axis in axes if axis in held]
+    dim_axes = site.sharding.dims[dim] or ()
+    explanation = [_origin_text(replay.axis(number, dim, axis)) for axis in axes if axis in dim_axes]
     if not explanation and axes:
-        return {"text": _elsewhere(site, axes[0]), "wrap": True}
+        return {"text": _resharded_text(site, axes[0]), "wrap": True}
     if not explanation:
         return {"text": "nobody brought an axis here", "tone": "muted", "wrap": True}
-    ways = [act(f"The way of {axis}", WhyGesture(f"axis {asked_as} {axis} {subject}")) for axis in axes if axis in held]
+    ways = [act(f"The way of {axis}", WhyGesture(f"axis {question} {axis} {subject}")) for axis in axes if axis in dim_axes]
     return {"text": "; ".join(explanation), "wrap": True, "acts": ways}
 
 
-def _brief(explanation: Explanation) -> str:
+def _origin_text(explanation: Explanation) -> str:
     way = f", in {counted(len(explanation.path), 'step')}" if explanation.path else ", put there by hand"
     return f"`{explanation.axis_on_dim.axis}` from {explanation.origin}{way}"
 
@@ -122,21 +126,21 @@ def _statement(origin: Origin) -> str:
     return f"`{origin.statement}`" if origin.statement else origin.kind
 
 
-def _elsewhere(site: ShardedValue, axis: str) -> str:
+def _resharded_text(site: ShardedValue, axis: str) -> str:
     return (
         f"Propagation lays it as {site.sharding}; the operation itself computes it as {site.computed}, with `{axis}` there, "
         "and it is resharded behind it."
     )
 
 
-def _way_blocks(replay: Propagation, explanation: Explanation) -> list[Block]:
+def _path_blocks(replay: Propagation, explanation: Explanation) -> list[Block]:
     if not explanation.path:
         return []
     path = explanation.path
     hidden = max(len(path) - MOST_MOVES, 0)
     shown = path if not hidden else (*path[: MOST_MOVES // 2], *path[-MOST_MOVES // 2 :])
     note = f"{hidden:,} steps in the middle are left out." if hidden else ""
-    return [block("The way it came", _WAY, [_move_row(replay, move) for move in shown], note)]
+    return [block("The way it came", _PATH_COLUMNS, [_move_row(replay, move) for move in shown], note)]
 
 
 def _move_row(replay: Propagation, move: AxisPropagation) -> Row:
@@ -162,7 +166,7 @@ def _dim(site: ShardedValue, dim: int) -> str:
     return site.dims[dim] if dim < len(site.dims) and site.dims[dim] not in ("", "_") else f"dimension {dim + 1}"
 
 
-def lost_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint, background: BackgroundQueries | None) -> list[Block]:
+def rejection_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint, background: BackgroundQueries | None) -> list[Block]:
     """The wishes that lost, each with the edits that would decide it the other way."""
     if not lost:
         return []
@@ -175,29 +179,33 @@ def lost_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint, back
                 f"{place} {text}",
                 paint.axes((rejected.wanted.axis,)),
                 {"text": text, "wrap": True},
-                turning_cell(report, rejected, background),
+                resolving_cell(report, rejected, background),
             )
         )
     note = f"and {counted(len(lost) - MOST_REJECTIONS, 'more wish', 'more wishes')} that lost" if len(lost) > MOST_REJECTIONS else ""
-    return [block("What lost there", _LOST, rows, note)]
+    return [block("What lost there", _REJECTION_COLUMNS, rows, note)]
 
 
-def turning_cell(report: Report, rejected: RejectedAxis, background: BackgroundQueries | None) -> Cell:
+def resolving_cell(report: Report, rejected: RejectedAxis, background: BackgroundQueries | None) -> Cell:
     """Buttons that make the edits after which a wish is fulfilled; they are tried first, which takes a moment."""
     conflict = Conflict(rejected.rival_origin or rejected.origin, rejected.origin, rejected.reason, (rejected,))
     return edits_cell(report, conflict, background)
 
 
 def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries | None) -> Cell:
-    """As `turning_cell`, of a conflict."""
+    """As `resolving_cell`, of a conflict."""
     name = f"decide {conflict.first.wanted} {conflict.first.giver}"
     edits = asked(background, report, name, lambda: resolving_edits(report, conflict), patience=0.0)
     if edits is None:
         return {"text": "trying…", "tone": "muted"}
-    return acts(*(decide_act(edit) for edit in edits)) if edits else {"text": "only another program or mesh", "tone": "muted", "wrap": True}
+    return (
+        buttons_cell(*(edit_button(edit) for edit in edits))
+        if edits
+        else {"text": "only another program or mesh", "tone": "muted", "wrap": True}
+    )
 
 
-def decide_act(edit: Edit, label: str = "") -> dict[str, Any]:
+def edit_button(edit: Edit, label: str = "") -> dict[str, Any]:
     """A button that makes an edit which was found for the present plan."""
     return act(label or str(edit), DecideGesture(str(edit), zone=TABLES))
 
@@ -207,17 +215,17 @@ def act(label: str, gesture: Gesture, **more: str) -> dict[str, Any]:
     return {"label": label, "gesture": gesture.as_message(), **more}
 
 
-def acts(*each: dict[str, Any]) -> Cell:
+def buttons_cell(*each: dict[str, Any]) -> Cell:
     """Buttons, each with its own gesture."""
     return {"acts": list(each)}
 
 
-def decided(wanted: str, report: Report, known: Callable[[Report], dict[str, Any]]) -> Edit | None:
+def find_edit(text: str, report: Report, known: Callable[[Report], dict[str, Any]]) -> Edit | None:
     """The edit of that text among those found for a report."""
     for found in known(report).values():
         edits = found if isinstance(found, tuple) else [getattr(found, "edit", None)]
         for edit in edits:
-            if edit is not None and str(edit) == wanted:
+            if edit is not None and str(edit) == text:
                 return edit
     return None
 

@@ -61,20 +61,20 @@ class HistoryPanel:
         shown: dict[str, Any] = {"open": self._open, "count": len(nodes)}
         if not self._open:
             return {**shown, "nodes": [], "lanes": 0, "note": "", "compared": None}
-        listed = _listed(nodes)
+        listed = _list_nodes(nodes)
         lanes = lanes_of(nodes)
         rows = [self._row(node, lanes[node.number]) for node in reversed(listed)]
         note = (
             f"{len(nodes) - len(listed):,} older plans are not listed; name or pin one to keep it here." if len(listed) < len(nodes) else ""
         )
-        return {**shown, "nodes": rows, "lanes": max(lanes.values()) + 1, "note": note, "compared": self._compared()}
+        return {**shown, "nodes": rows, "lanes": max(lanes.values()) + 1, "note": note, "compared": self._comparison()}
 
     def _show(self, gesture: HistoryGesture) -> None:
         self._open = gesture.open
 
     def _swap(self, _gesture: SwapPlansGesture) -> None:
         if self._first is not None:
-            self._first, self._second = self._other(), self._first
+            self._first, self._second = self._other_number(), self._first
 
     def _stop_comparing(self, _gesture: StopComparingGesture) -> None:
         self._first = self._second = None
@@ -84,7 +84,7 @@ class HistoryPanel:
             raise WorkbenchError("That plan is not in the history.", ["look at the history again"])
         return number
 
-    def _other(self) -> int:
+    def _other_number(self) -> int:
         return self._session.node.number if self._second is None else self._second
 
     def _pick(self, number: int) -> None:
@@ -103,7 +103,7 @@ class HistoryPanel:
         number, here = node.number, node.number == session.node.number
         summary = session.summaries.get(number)
         before = session.summaries.get(node.parent) if node.parent is not None else None
-        picked = "A" if number == self._first else "B" if self._first is not None and number == self._other() else ""
+        picked = "A" if number == self._first else "B" if self._first is not None and number == self._other_number() else ""
         return {
             "key": str(number),
             "number": number,
@@ -118,10 +118,10 @@ class HistoryPanel:
             "title": str(node.plan.layout)[:MOST_TITLE] or "everything replicated",
         }
 
-    def _compared(self) -> dict[str, Any] | None:
+    def _comparison(self) -> dict[str, Any] | None:
         if self._first is None:
             return None
-        session, second = self._session, self._other()
+        session, second = self._session, self._other_number()
         diff = PlanDiff(session.report_of(self._first), session.report_of(second))
         blocks: list[Block] = diff_blocks(diff)
         return {
@@ -153,18 +153,18 @@ def lanes_of(nodes: tuple[HistoryNode, ...]) -> dict[int, int]:
             continued.add(node.parent)
         chain_of[node.number] = head
         chains.setdefault(head, []).append(node.number)
-    taken: list[int] = []  # of each lane: the last plan on it
+    lane_ends: list[int] = []  # of each lane: the last plan on it
     lane_of_chain: dict[int, int] = {}
     for head, members in chains.items():
         parent = nodes[head].parent
         start = head if parent is None else parent
-        lane = next((lane for lane, last in enumerate(taken) if last < start), len(taken))
-        taken[lane : lane + 1] = [members[-1]]
+        lane = next((lane for lane, last in enumerate(lane_ends) if last < start), len(lane_ends))
+        lane_ends[lane : lane + 1] = [members[-1]]
         lane_of_chain[head] = lane
     return {number: lane_of_chain[head] for number, head in chain_of.items()}
 
 
-def _listed(nodes: tuple[HistoryNode, ...]) -> list[HistoryNode]:
+def _list_nodes(nodes: tuple[HistoryNode, ...]) -> list[HistoryNode]:
     return [node for node in nodes if node.number >= len(nodes) - MOST_NODES or node.name or node.pinned or node.number == 0]
 
 

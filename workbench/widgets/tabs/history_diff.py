@@ -32,17 +32,17 @@ def _changes(diff: PlanDiff, paint: Paint) -> Block:
 def _change_row(change: Change, paint: Paint) -> Row:
     is_axis = change.kind == "mesh axis"
     subject: Cell = paint.axes((change.subject,)) if is_axis else {"text": change.subject, "tone": "strong"}
-    sides = [_decided(change.kind, each, paint) for each in (change.before, change.after)]
+    sides = [_decision_cell(change.kind, each, paint) for each in (change.before, change.after)]
     arrow = {"text": "→", "tone": "muted"}
     return row(f"{change.kind} {change.subject}", {"text": change.kind, "tone": "muted"}, subject, sides[0], arrow, sides[1])
 
 
-def _decided(kind: str, decided: PlanSetting, paint: Paint) -> Cell:
-    if decided is None:
+def _decision_cell(kind: str, decision: PlanSetting, paint: Paint) -> Cell:
+    if decision is None:
         return {"text": decided_text(kind, None), "tone": "muted"}
-    if isinstance(decided, tuple):
-        return paint.axes(decided)
-    return _sharding(decided, paint) if isinstance(decided, Sharding) else decided_text(kind, decided)
+    if isinstance(decision, tuple):
+        return paint.axes(decision)
+    return _sharding(decision, paint) if isinstance(decision, Sharding) else decided_text(kind, decision)
 
 
 def _sharding(sharding: Sharding, paint: Paint, names: tuple[str, ...] = ()) -> Cell:
@@ -67,7 +67,7 @@ def _figures(diff: PlanDiff) -> Block:
             _number(each.unit, each.before),
             _number(each.unit, each.after),
             {"text": delta_text(each), "tone": _tone(each.delta)},
-            _pair(each.before or 0, each.after or 0),
+            _pair_cell(each.before or 0, each.after or 0),
         )
         for each in diff.figures
         if each.before or each.after
@@ -97,7 +97,7 @@ def _traffic_row(each: TrafficChange, paint: Paint) -> Row:
         byte_cell(each.before),
         byte_cell(each.after),
         {"text": delta_text(change), "tone": _tone(each.delta)},
-        _pair(each.before, each.after),
+        _pair_cell(each.before, each.after),
     )
 
 
@@ -122,7 +122,7 @@ def _tone(delta: float) -> str:
     return "muted" if not delta else "good" if delta < 0 else "bad"
 
 
-def _pair(before: float, after: float) -> Cell:
+def _pair_cell(before: float, after: float) -> Cell:
     """Two bars, one under the other, on one scale."""
     most = max(before, after) or 1
     return {"pair": [round(before / most, 4), round(after / most, 4)], "tone": _tone(after - before)}

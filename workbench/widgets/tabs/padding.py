@@ -48,7 +48,7 @@ def _row(report: Report, group: list[Padding], paint: Paint) -> Row:
     down, up = first.nearest
     return row(
         f"{first.dim} {first.size} {first.axes}",
-        paint.lies(Sharding((first.axes,)), (f"{name}={first.size}" if name else str(first.size),)),
+        paint.sharding_cell(Sharding((first.axes,)), (f"{name}={first.size}" if name else str(first.size),)),
         {"stack": [f"{first.parts} parts of {first.part}", {"text": _slots(first), "tone": "muted"}], "title": first.arithmetic},
         f"{first.share:.0%}",
         byte_cell(bytes_wasted),

@@ -13,12 +13,12 @@ from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize import communication, device_grid, graph, memory_map, memory_over_step, roofline, step_time
-from workbench.visualize.draw.collapse import open_at_first, scopes_of
+from workbench.visualize.draw.collapse import choose_open_scopes, scopes_of
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.figures import ROLES, memory_parts
 from workbench.widgets.gestures.looking import ExpandGesture, MomentGesture
 from workbench.widgets.tabs.blocks import Block, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row, seconds_cell
-from workbench.widgets.tabs.communication import collectives_block, communication_blocks, whose
+from workbench.widgets.tabs.communication import collectives_block, collectives_source_text, communication_blocks
 from workbench.widgets.tabs.compared import figures_block
 
 MOST_ALIVE = 24
@@ -42,7 +42,7 @@ class Views:
         """Open or close a scope. Raises `WorkbenchError` for one that is not there."""
         if scope not in scopes_of(report.graph):
             raise WorkbenchError(f"The graph has no scope `{scope[:80]}`.", ["open one that it shows"])
-        return replace(self, opened=(open_at_first(report.graph) if self.opened is None else self.opened) ^ {scope})
+        return replace(self, opened=(choose_open_scopes(report.graph) if self.opened is None else self.opened) ^ {scope})
 
     def place_in(self, report: Report) -> int | None:
         """The place, if the step of this report has it."""
@@ -61,18 +61,18 @@ def device_blocks(report: Report, selected: str = "") -> list[Block]:
     if not report.arguments:
         return [note_block("The program takes no arguments.")]
     placed = _argument(report, selected)
-    note = "" if _names(placed, selected) else "The largest argument that is split. Select a tensor to see that one."
+    note = "" if _is_selected(placed, selected) else "The largest argument that is split. Select a tensor to see that one."
     return [
         picture_block(device_grid(placed, report.plan.hardware, report.plan.axis_assignment), note, name=f"devices {placed.tensor.path}")
     ]
 
 
-def _names(placed: Placement, selected: str) -> bool:
+def _is_selected(placed: Placement, selected: str) -> bool:
     return selected in (placed.tensor.path, template(placed.tensor.path))
 
 
 def _argument(report: Report, selected: str) -> Placement:
-    named = next((placed for placed in report.arguments if _names(placed, selected)), None)
+    named = next((placed for placed in report.arguments if _is_selected(placed, selected)), None)
     if named is not None:
         return named
     state = (Role.OPTIMIZER_STATE,)
@@ -84,15 +84,15 @@ def traffic_blocks(report: Report, comparison_state: ComparisonState | None, pai
     tables = communication_blocks(report, paint)
     if not report.collectives:
         return tables
-    comparison = _present(comparison_state)
+    comparison = _current_comparison(comparison_state)
     beside = [collectives_block(comparison, paint)] if comparison and comparison.collectives else []
-    return [picture_block(communication(report), whose(report), name="communication"), *beside, *tables]
+    return [picture_block(communication(report), collectives_source_text(report), name="communication"), *beside, *tables]
 
 
 def memory_blocks(report: Report, comparison_state: ComparisonState | None, views: Views) -> list[Block]:
     """Memory over the step, what is alive at its peak or at the moment that was clicked, and the peak by role, beside other tiers."""
-    comparison = _present(comparison_state)
-    beside = _beside(comparison, ("bytes",))
+    comparison = _current_comparison(comparison_state)
+    beside = _figure_blocks(comparison, ("bytes",))
     if not report.memory_curve.paths:
         return [_roles(report), *beside]
     place = views.place_in(report)
@@ -145,17 +145,17 @@ def _roles(report: Report) -> Block:
     )
     traffic = f"One device reads and writes {format_bytes(report.traffic)} in its memory in a step."
     if report.memory.host:
-        there = format_bytes(report.memory.host)
-        traffic += f" It keeps {there} in the host's memory, and moves {format_bytes(report.host_traffic)} there and back."
+        host_text = format_bytes(report.memory.host)
+        traffic += f" It keeps {host_text} in the host's memory, and moves {format_bytes(report.host_traffic)} there and back."
     return block("By role, at the peak", columns, rows, traffic)
 
 
 def step_blocks(report: Report, comparison_state: ComparisonState | None) -> list[Block]:
     """The step as a bar of its parts, the figures of each tier, the roofline, and the kernels that take longest."""
-    comparison = _present(comparison_state)
+    comparison = _current_comparison(comparison_state)
     if report.step_time is None and comparison is None:
         return [note_block(NO_HARDWARE)]
-    blocks = [picture_block(step_time(report, comparison), name="step time"), *_beside(comparison, ("seconds", "FLOP"))]
+    blocks = [picture_block(step_time(report, comparison), name="step time"), *_figure_blocks(comparison, ("seconds", "FLOP"))]
     if report.step_time is None:
         return [*blocks, note_block(NO_HARDWARE)]
     return [*blocks, picture_block(roofline(report), name="roofline"), _kernels(report, comparison)]
@@ -230,12 +230,12 @@ def graph_blocks(report: Report, views: Views) -> list[Block]:
     return [picture_block(graph(report, views.opened), name="graph", opens=Opens(ExpandGesture, "scope"))]
 
 
-def _present(comparison_state: ComparisonState | None) -> Comparison | None:
+def _current_comparison(comparison_state: ComparisonState | None) -> Comparison | None:
     """What was compiled or measured of the plan as it is now."""
     return comparison_state.comparison if comparison_state and not comparison_state.stale else None
 
 
-def _beside(comparison: Comparison | None, units: tuple[str, ...]) -> list[Block]:
+def _figure_blocks(comparison: Comparison | None, units: tuple[str, ...]) -> list[Block]:
     """The figures of these units as predicted, compiled and measured."""
     found = figures_block(comparison, units) if comparison else None
     return [found] if found and found["rows"] else []

@@ -14,13 +14,13 @@ from workbench.plan.plan import Plan
 from workbench.reports.propagation import AxisPropagation, Conflict, Propagation, ShardedValue
 from workbench.reports.report import Report
 from workbench.text.propagation import counted, rejection_text
-from workbench.visualize.spread import laid_out, spread
+from workbench.visualize.propagation_graph import lay_out_rows, propagation_graph
 from workbench.widgets.board.background_queries import BackgroundQueries, asked
 from workbench.widgets.board.folding import folded, template
 from workbench.widgets.gestures.looking import ExpandGesture, FewestGesture, WeighGesture
 from workbench.widgets.gestures.repairs import DecideGesture
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row
-from workbench.widgets.tabs.explained import act, acts, decide_act, decided, edits_cell, move_line, place_cell, replay_of
+from workbench.widgets.tabs.explained import act, buttons_cell, edit_button, edits_cell, find_edit, move_line, place_cell, replay_of
 
 MOST_ROWS = 120
 MOST_CONFLICTS = 40
@@ -34,7 +34,7 @@ NOTHING = (
 )
 NO_RECORD = "This program was not lowered for the partitioner, so there is no record of how its shardings spread."
 PREPARING = "Working out how it spreads: the partitioner runs once more, and writes down every step."
-_SO_FAR = (
+_PLACED_COLUMNS = (
     Column("what has an axis"),
     Column("since", number=True, title="the step that gave it its last axis"),
     Column("dimensions"),
@@ -82,20 +82,20 @@ def replay_blocks(
         return [note_block(NO_RECORD)]
     last = replay.axis_propagations[-1].step if replay.axis_propagations else 0
     step = last if chosen.step is None else min(chosen.step, last)
-    lies = replay.at(step)
-    placed = _placed(replay, lies)
+    shardings = replay.at(step)
+    placed = _list_placed(replay, shardings)
     return [
-        _slider(replay, step, last, len(placed), paint, _found(report, replay, background) or ()),
+        _slider(replay, step, last, len(placed), paint, _find_conflicts(report, replay, background) or ()),
         _picture(report, step, background, opened),
-        _so_far(replay, step, lies, placed, paint),
+        _placed_block(replay, step, shardings, placed, paint),
         _conflicts(report, replay, chosen, background),
         _fewest(report, chosen, background),
     ]
 
 
-def suggested(gesture: DecideGesture, report: Report, background: BackgroundQueries) -> Edit:
+def find_suggested_edit(gesture: DecideGesture, report: Report, background: BackgroundQueries) -> Edit:
     """An edit that was found for the present plan, named by its text; raises `LayoutError` for any other."""
-    found = decided(gesture.edit, report, background.known)
+    found = find_edit(gesture.edit, report, background.known)
     if found is None:
         raise LayoutError(f"`{gesture.edit[:80]}` was found for another plan.", ["look at the conflicts again"])
     return found
@@ -111,7 +111,7 @@ def _slider(replay: Propagation, step: int, last: int, placed: int, paint: Paint
     statements = {origin.statement or origin.kind for origin in replay.origins.values()}
     by_hand = f"By hand, before the first step: {counted(len(statements), 'statement')} on {counted(placed, 'value')}"
     lines = [_line(replay, move, paint) for move in moves[:MOST_LINES]]
-    said = f"step {step} of {last:,}, {move_line(replay, moves[0])}" if moves else by_hand
+    step_text = f"step {step} of {last:,}, {move_line(replay, moves[0])}" if moves else by_hand
     more = f"and {counted(len(moves) - MOST_LINES, 'place')} more at once" if len(moves) > MOST_LINES else ""
     state = {
         "step": step,
@@ -120,7 +120,7 @@ def _slider(replay: Propagation, step: int, last: int, placed: int, paint: Paint
         "lines": lines,
         "more": more if moves else "",
         "start": "" if moves else by_hand + ".",
-        "said": said.replace("`", ""),
+        "said": step_text.replace("`", ""),
         "conflicts": counted(len(conflicts), "conflict") if conflicts else "",
     }
     return {**note_block("" if last else "Nothing spreads from there."), "replay": state}
@@ -138,31 +138,31 @@ def _line(replay: Propagation, move: AxisPropagation, paint: Paint) -> dict[str,
     }
 
 
-def _placed(replay: Propagation, lies: Sequence[Sharding]) -> list[int]:
+def _list_placed(replay: Propagation, shardings: Sequence[Sharding]) -> list[int]:
     """What has an axis, and a name to show it by."""
-    waiting = _waiting(replay, lies)
-    return [n for n, site in enumerate(replay.values) if lies[n].axes and (_is_shown(site) or n in waiting)]
+    waiting = _waiting(replay, shardings)
+    return [n for n, site in enumerate(replay.values) if shardings[n].axes and (_is_shown(site) or n in waiting)]
 
 
-def _so_far(replay: Propagation, step: int, lies: Sequence[Sharding], placed: Sequence[int], paint: Paint) -> Block:
+def _placed_block(replay: Propagation, step: int, shardings: Sequence[Sharding], placed: Sequence[int], paint: Paint) -> Block:
     """What has an axis, the newest first; alike places of repeated layers as one row."""
     since = _since(replay, step)
     groups: dict[object, list[int]] = {}
     for number in placed:
         site = replay.values[number]
-        groups.setdefault((site.role, template(site.path), site.kind, site.shape, lies[number]), []).append(number)
+        groups.setdefault((site.role, template(site.path), site.kind, site.shape, shardings[number]), []).append(number)
     ranked = sorted(groups.values(), key=lambda group: -max(since.get(number, 0) for number in group))
-    rows = [_site_row(replay, group, lies, since, step, paint) for group in ranked[:MOST_ROWS]]
+    rows = [_site_row(replay, group, shardings, since, step, paint) for group in ranked[:MOST_ROWS]]
     shown = sum(map(_is_shown, replay.values))
     count = f"{len(placed):,} of {shown:,} arguments, values and results have an axis so far, the newest first."
-    return block("So far", _SO_FAR, rows, " ".join(filter(None, (count, rest_text(len(ranked), MOST_ROWS)))))
+    return block("So far", _PLACED_COLUMNS, rows, " ".join(filter(None, (count, rest_text(len(ranked), MOST_ROWS)))))
 
 
-def _waiting(replay: Propagation, lies: Sequence[Sharding]) -> frozenset[int]:
+def _waiting(replay: Propagation, shardings: Sequence[Sharding]) -> frozenset[int]:
     """Constraints that stand by hand on values which have nothing yet: the step that brings it there is to come."""
     by_hand = {point.value for point in replay.origins if replay.values[point.value].kind == "sharding_constraint"}
     places = {(replay.values[number].path, replay.values[number].shape): number for number in by_hand}
-    for site, sharding in zip(replay.values, lies, strict=True) if places else ():
+    for site, sharding in zip(replay.values, shardings, strict=True) if places else ():
         if sharding.axes and site.kind != "sharding_constraint":
             places.pop((site.path, site.shape), None)
     return frozenset(places.values())
@@ -179,8 +179,10 @@ def _since(replay: Propagation, step: int) -> dict[int, int]:
     return {number: reached[one] for number, one in enumerate(replay.one) if one in reached}
 
 
-def _site_row(replay: Propagation, group: list[int], lies: Sequence[Sharding], since: Mapping[int, int], step: int, paint: Paint) -> Row:
-    site, sharding = replay.values[group[0]], lies[group[0]]
+def _site_row(
+    replay: Propagation, group: list[int], shardings: Sequence[Sharding], since: Mapping[int, int], step: int, paint: Paint
+) -> Row:
+    site, sharding = replay.values[group[0]], shardings[group[0]]
     newest = max(since.get(number, 0) for number in group)
     path = folded(list(dict.fromkeys(replay.values[number].path for number in group))).label
     label = f"result {path}" if site.role == "result" and not path.startswith("result") else path
@@ -203,15 +205,15 @@ def _site_row(replay: Propagation, group: list[int], lies: Sequence[Sharding], s
 
 def _picture(report: Report, step: int, background: BackgroundQueries | None, opened: frozenset[str] | None) -> Block:
     """The graph as far as the step. Its rows are laid out once, aside: that takes longest."""
-    laid = asked(background, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: laid_out(report, opened))
-    if laid is None:
+    graph_rows = asked(background, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: lay_out_rows(report, opened))
+    if graph_rows is None:
         return {**waiting_block("Reading the graph."), "title": "On the graph"}
-    shown = picture_block(spread(report, step, laid), name="propagation", opens=Opens(ExpandGesture, "scope"))
+    shown = picture_block(propagation_graph(report, step, graph_rows), name="propagation", opens=Opens(ExpandGesture, "scope"))
     return {**shown, "title": "On the graph"}
 
 
 def _conflicts(report: Report, replay: Propagation, chosen: Replay, background: BackgroundQueries | None) -> Block:
-    conflicts = _found(report, replay, background)
+    conflicts = _find_conflicts(report, replay, background)
     if conflicts is None:
         return {**block("Conflicts", (), []), "note": "Looking for wishes that lost…"}
     is_quick = len(conflicts) <= FEW and len(replay.axis_propagations) <= _SHORT
@@ -221,7 +223,7 @@ def _conflicts(report: Report, replay: Propagation, chosen: Replay, background: 
     return block("Conflicts", _CONFLICTS, rows, rest_text(len(conflicts), MOST_CONFLICTS))
 
 
-def _found(report: Report, replay: Propagation, background: BackgroundQueries | None) -> tuple[Conflict, ...] | None:
+def _find_conflicts(report: Report, replay: Propagation, background: BackgroundQueries | None) -> tuple[Conflict, ...] | None:
     """The conflicts; `None` while they are looked for."""
     return asked(background, report, "conflicts", lambda: replay.conflicts)
 
@@ -230,11 +232,11 @@ def _conflict_row(
     report: Report, replay: Propagation, conflict: Conflict, chosen: Replay, background: BackgroundQueries | None, *, is_quick: bool
 ) -> Row:
     key = f"{conflict.winner} {conflict.loser} {conflict.reason}"[:2000]
-    turned: Cell
+    edits: Cell
     if is_quick or key in chosen.weighed:
-        turned = edits_cell(report, conflict, background)
+        edits = edits_cell(report, conflict, background)
     else:
-        turned = acts(act("Try edits", WeighGesture(key), title="Each is tried, which takes a moment"))
+        edits = buttons_cell(act("Try edits", WeighGesture(key), title="Each is tried, which takes a moment"))
     rejected = conflict.first
     where = place_cell(replay.values[rejected.wanted.value], rejected.wanted.dim)["path"]
     places = f" and {counted(len(conflict.rejections) - 1, 'more place')}" if len(conflict.rejections) > 1 else ""
@@ -244,7 +246,7 @@ def _conflict_row(
         {"text": str(conflict.winner), "wrap": True},
         {"text": str(conflict.loser), "wrap": True},
         {"text": f"`{rejected.wanted.axis}` at {where}{places}: {why}", "wrap": True},
-        turned,
+        edits,
     )
 
 
@@ -253,7 +255,7 @@ def _fewest(report: Report, chosen: Replay, background: BackgroundQueries | None
     title, plan = "Minimal annotations", report.plan
     count = counted(len(plan.layout.statements), "statement")
     if chosen.fewest is not plan:
-        ask = acts(act("Find the fewest statements", FewestGesture()))
+        ask = buttons_cell(act("Find the fewest statements", FewestGesture()))
         text = {"text": f"{count} now. Which of them are needed for every value to lie as it does?", "wrap": True}
         return block(title, (Column(""), Column("")), [row("ask", text, ask)])
     try:
@@ -271,7 +273,7 @@ def _fewest_block(title: str, report: Report, found: MinimalLayout) -> Block:
     if len(fewest) >= len(now):
         return block(title, (), [], f"{counted(len(now), 'statement')} now, and that is the fewest found: {proof}")
     rows = list(_statement_rows(now, found))
-    rows.append(row("apply", "", "", "", acts(decide_act(found.edit, f"Make these {len(fewest)} the layout"))))
+    rows.append(row("apply", "", "", "", buttons_cell(edit_button(found.edit, f"Make these {len(fewest)} the layout"))))
     sentence = f"{counted(len(fewest), 'statement')} in place of {len(now)} lay {found.placed:,} values as they lie now"
     return block(title, _FEWEST, rows, f"{sentence}; {proof}")
 

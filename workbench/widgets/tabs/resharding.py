@@ -29,7 +29,7 @@ def resharding_blocks(report: Report, comparison_state: ComparisonState | None, 
         entries = [note_block("Nothing is sent to reshard: each value lies as it is needed.")]
     else:
         entries = [note_block(_summary(report, sending)), _sending(report, sending, paint)]
-    return [*entries, *_warned(report, comparison_state), *padding_blocks(report, paint), *_free(free, paint)]
+    return [*entries, *_warning_blocks(report, comparison_state), *padding_blocks(report, paint), *_free(free, paint)]
 
 
 def try_edits(key: str, report: Report, background: BackgroundQueries | None = None) -> None:
@@ -40,7 +40,7 @@ def try_edits(key: str, report: Report, background: BackgroundQueries | None = N
     asked(background, report, f"remedies {key}", lambda: found.remedies)
 
 
-def tried_edits(report: Report) -> Iterator[Edit]:
+def list_tried_edits(report: Report) -> Iterator[Edit]:
     """The edits that were found for reshardings of this report."""
     for each in report.reshards:
         if each.is_tried:
@@ -86,7 +86,7 @@ def _row(report: Report, group: list[Reshard], paint: Paint, *, timed: bool) -> 
     return row(
         key_of(first),
         *_ends(group, paint),
-        {"stack": [_ways(first), *(_move(move, paint) for move in first.moves)]},
+        {"stack": [_ways_cell(first), *(_move(move, paint) for move in first.moves)]},
         {"stack": [byte_cell(sent), {"text": f"{times:,} × {format_bytes(sent / times)}" if times > 1 else "once", "tone": "muted"}]},
         {"stack": [byte_cell(first.temporary), *([seconds_cell(seconds, "muted")] if timed else [])]},
         _remedies(report, first),
@@ -106,13 +106,13 @@ def _ends(group: list[Reshard], paint: Paint) -> tuple[Cell, Cell]:
     reader = template(first.reader) if len(group) > 1 else first.reader
     names = tuple(name if name not in ("", "_") else str(size) for name, size in zip(first.dims, first.shape, strict=True))
     count = f"×{len(group)}" if len(group) > 1 else ""
-    before, after = (paint.lies(each, names) for each in (first.before, first.after))
+    before, after = (paint.sharding_cell(each, names) for each in (first.before, first.after))
     made = {"path": _path(group), "count": count, "beside": first.source} if first.path else {"text": "a value", "beside": first.source}
     read = {"path": reader, "lead": "→", "beside": first.reader_source}
     return {"stack": [made, read]}, {"stack": [before, {**after, "lead": "→"} if isinstance(after, dict) else after]}
 
 
-def _ways(each: Reshard) -> Cell:
+def _ways_cell(each: Reshard) -> Cell:
     return {"terms": [WAYS[number] for number in each.classes], "tone": "bad" if each.rematerialises else ""}
 
 
@@ -142,7 +142,7 @@ def _change(count: int) -> str:
     return f"{'−' if count < 0 else '+'}{format_bytes(abs(count))}"
 
 
-def _warned(report: Report, comparison_state: ComparisonState | None) -> Iterator[Block]:
+def _warning_blocks(report: Report, comparison_state: ComparisonState | None) -> Iterator[Block]:
     """What the compiler said of values that it gathers whole, beside whether its partitioner said so when it was asked."""
     compiled = comparison_state.comparison.compiled if comparison_state and not comparison_state.stale else None
     if compiled is None:

@@ -16,7 +16,7 @@ RESULT = "result"
 KEY = "results"
 
 
-def own_results(report: Report) -> tuple[Placement, ...]:
+def uncarried_results(report: Report) -> tuple[Placement, ...]:
     """The results that are not carried on; each may be annotated."""
     carried = {result for result, _ in report.plan.program.carried}
     return tuple(each for number, each in enumerate(report.results) if number not in carried)
@@ -24,7 +24,7 @@ def own_results(report: Report) -> tuple[Placement, ...]:
 
 def result_rows(report: Report, paint: Paint, words: Collection[str], toggled: Collection[str]) -> Iterator[Row]:
     """A section of them, repeated layers as one row; nothing where all results become arguments."""
-    found = [each for each in own_results(report) if not words or has_words(each, words)]
+    found = [each for each in uncarried_results(report) if not words or has_words(each, words)]
     if not found:
         return
     is_open = bool(words) or KEY not in toggled
@@ -50,12 +50,12 @@ def _row(layout: Layout, members: list[Placement], paint: Paint) -> Row:
     subject, label = folded([each.tensor.path for each in members])
     own = next((f"override {pattern}" for pattern, _ in reversed(layout.overrides) if matches(pattern, tensor.path)), "")
     given = layout.override(tensor.path)
-    lies: dict[str, Any] = chips(RESULT, subject, tensor.dims, tensor.shape, first.sharding.dims, paint, own, given)
+    dims_cell: dict[str, Any] = chips(RESULT, subject, tensor.dims, tensor.shape, first.sharding.dims, paint, own, given)
     return {
         **row(
             f"result {subject} {tensor.shape} {first.sharding}",
             {"path": label, "count": f"×{count}" if count > 1 else "", "title": label},
-            lies,
+            dims_cell,
             {"text": shape_text(first.local_shape), "tone": "same" if first.local_shape == tensor.shape else ""},
             {"text": format_bytes(first.local_bytes * count), "title": f"{first.local_bytes:,} bytes on each device"},
             shape_text(tensor.shape),

@@ -9,26 +9,26 @@ from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block
 
 MOST_ROWS = 40
 MOST_SIDES = 6  # operands or results of one region
-KEPT = (
+ABOUT_SOURCE = (
     "The function says this by itself: a constraint holds whatever the layout says, an explicit type is a wish for its argument, and along "
     "the manual axes of a shard_map the function does its own sharding and its own communication."
 )
 
 
-def own_blocks(report: Report, paint: Paint) -> Iterator[Block]:
+def source_annotation_blocks(report: Report, paint: Paint) -> Iterator[Block]:
     """One block, or none where the function says nothing."""
-    own = report.source_annotations
-    if not own:
+    annotations = report.source_annotations
+    if not annotations:
         return
-    over = " ".join(f"{name}:{size}" for name, size in own.mesh)
+    over = " ".join(f"{name}:{size}" for name, size in annotations.mesh)
     rows = [
-        *(_region(place, each, paint) for place, each in enumerate(own.regions)),
-        *(_constraint(place, each, paint) for place, each in enumerate(own.constraints)),
-        *(_type(each, paint) for each in own.types),
+        *(_region(place, each, paint) for place, each in enumerate(annotations.regions)),
+        *(_constraint(place, each, paint) for place, each in enumerate(annotations.constraints)),
+        *(_type(each, paint) for each in annotations.types),
     ]
     columns = (Column("of the function"), Column("where"), Column("lies", title="how its dimensions lie, in order"), Column("line"))
     title = f"What the function itself lays out{f', over {over}' if over else ''}"
-    yield block(title, columns, rows[:MOST_ROWS], f"{KEPT} {rest_text(len(rows), MOST_ROWS)}".strip())
+    yield block(title, columns, rows[:MOST_ROWS], f"{ABOUT_SOURCE} {rest_text(len(rows), MOST_ROWS)}".strip())
 
 
 def _region(place: int, region: ManualRegion, paint: Paint) -> Row:
@@ -39,7 +39,7 @@ def _region(place: int, region: ManualRegion, paint: Paint) -> Row:
 
 def _side(word: str, shardings: tuple[Sharding, ...], paint: Paint) -> Iterator[Cell]:
     for sharding in shardings[:MOST_SIDES]:
-        lies = paint.lies(sharding)
+        lies = paint.sharding_cell(sharding)
         yield {**lies, "lead": word} if isinstance(lies, dict) else f"{word} {lies}"
     if len(shardings) > MOST_SIDES:
         yield {"text": f"{word}: {len(shardings) - MOST_SIDES} more", "tone": "muted"}
@@ -48,12 +48,12 @@ def _side(word: str, shardings: tuple[Sharding, ...], paint: Paint) -> Iterator[
 def _constraint(place: int, each: SourceConstraint, paint: Paint) -> Row:
     what: Cell = {"stack": ["constraint", {**paint.axes(each.manual), "lead": "in a shard_map over"}]} if each.manual else "constraint"
     value = {"path": each.path, "count": f"×{each.times}" if each.times > 1 else ""}
-    lies = paint.lies(each.sharding, tuple(map(str, each.shape)))
+    lies = paint.sharding_cell(each.sharding, tuple(map(str, each.shape)))
     return row(f"constraint {place} {each.path}", what, value, lies, _line(each.source), subject=each.path)
 
 
 def _type(each: SourceType, paint: Paint) -> Row:
-    return row(f"type {each.path}", "explicit type", {"path": each.path}, paint.lies(each.sharding), "", subject=each.path)
+    return row(f"type {each.path}", "explicit type", {"path": each.path}, paint.sharding_cell(each.sharding), "", subject=each.path)
 
 
 def _line(source: str) -> Cell:

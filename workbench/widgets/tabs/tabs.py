@@ -19,7 +19,7 @@ from workbench.widgets.tabs.pictures import Views, device_blocks, graph_blocks, 
 from workbench.widgets.tabs.propagation import Replay, replay_blocks
 from workbench.widgets.tabs.resharding import resharding_blocks
 from workbench.widgets.tabs.results import result_rows
-from workbench.widgets.tabs.source_annotations import own_blocks
+from workbench.widgets.tabs.source_annotations import source_annotation_blocks
 from workbench.widgets.tabs.tensors import tensor_blocks
 from workbench.widgets.tabs.values import selected_blocks, value_blocks
 
@@ -65,7 +65,7 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
         "compared": lambda: compared_blocks(facts.comparison_state, paint),
         "values": lambda: value_blocks(report, paint, search),
         "propagation": lambda: replay_blocks(report, paint, facts.replay, facts.background, facts.views.opened),
-        "notes": lambda: [*_notes(facts.report), *own_blocks(report, paint)],
+        "notes": lambda: [*_notes(facts.report), *source_annotation_blocks(report, paint)],
     }
     open_tab = tab if tab in blocks else "tensors"
     return {"tab": open_tab, "search": search if open_tab in SEARCHED else None, "blocks": blocks[open_tab]()}

@@ -69,11 +69,11 @@ def tensor_blocks(report: Report, paint: Paint, search: str = "", toggled: Colle
 def groups_of(report: Report, words: Collection[str] = ()) -> Iterator[Group]:
     """The arguments that have all `words`, those that are alike and lie alike together."""
     for indices in alike_arguments(report.plan.program):
-        lying: dict[object, list[Placement]] = {}
+        by_sharding: dict[object, list[Placement]] = {}
         for placed in (report.arguments[index] for index in indices):
             if not words or has_words(placed, words):
-                lying.setdefault(placed.sharding, []).append(placed)
-        for members in lying.values():
+                by_sharding.setdefault(placed.sharding, []).append(placed)
+        for members in by_sharding.values():
             subject, label = folded([placed.tensor.path for placed in members])
             first = members[0].tensor
             yield Group(
@@ -142,15 +142,24 @@ def _row(layout: Layout, group: Group, paint: Paint, key: str) -> Row:
 
 def _chips_of(layout: Layout, group: Group, paint: Paint) -> Cell:
     tensor, dims = group.first.tensor, group.first.sharding.dims
-    return chips(TENSOR, group.subject, tensor.dims, tensor.shape, dims, paint, _own(layout, tensor.path), _requested(layout, tensor))
+    return chips(
+        TENSOR,
+        group.subject,
+        tensor.dims,
+        tensor.shape,
+        dims,
+        paint,
+        _find_override(layout, tensor.path),
+        _requested_sharding(layout, tensor),
+    )
 
 
-def _own(layout: Layout, path: str) -> str:
+def _find_override(layout: Layout, path: str) -> str:
     """The override by which a tensor lies in its own way; empty if the rules place it."""
     return next((f"override {pattern}" for pattern, _ in reversed(layout.overrides) if matches(pattern, path)), "")
 
 
-def _requested(layout: Layout, tensor: Tensor) -> Sharding | None:
+def _requested_sharding(layout: Layout, tensor: Tensor) -> Sharding | None:
     """What the layout asks of a tensor, where that is more than where it lies."""
     return None if layout.is_plain else layout.sharding(tensor)
 

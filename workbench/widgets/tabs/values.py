@@ -82,8 +82,8 @@ def _haystack(value: Value) -> str:
 
 def _row(layout: Layout, place: int, each: Alike, paint: Paint) -> Row:
     value = each.first
-    held = constraint_on(layout, value.path, len(value.shape), value.source)
-    own, given = (f"constraint {held}", dict(layout.constraints)[held]) if held else ("", None)
+    constraint = constraint_on(layout, value.path, len(value.shape), value.source)
+    own, given = (f"constraint {constraint}", dict(layout.constraints)[constraint]) if constraint else ("", None)
     return row(
         f"{place} {each.subject} {value.shape} {value.sharding}",
         {"path": each.label, "title": f"{value.kind} · {each.label}"},

@@ -40,9 +40,9 @@ def why(
     if kind == "figure":
         found = _FIGURES[name](report, paint, measurement) if name in _FIGURES else None
     elif kind == "sent":
-        found = _payload(name, report)
+        found = _explain_payload(name, report)
     elif kind == "collective":
-        found = _collective(name, report, paint)
+        found = _explain_collective(name, report, paint)
     elif kind == "axis":
         found = axis_answer(name, report, paint, background)
     elif kind in ("tensor", "value"):
@@ -55,8 +55,8 @@ def why(
 Answer = tuple[str, Iterable[str], Iterable[Block]]
 
 
-def _memory(report: Report, _paint: Paint, _measurement: Measurement | None) -> Answer:
-    lines = _lines(report)
+def _explain_memory(report: Report, _paint: Paint, _measurement: Measurement | None) -> Answer:
+    lines = _scope_lines(report)
     places = {role: shade for shade, role in enumerate(ROLES)}
     parts = [
         Contribution(each.path, each.bytes, lines.get(each.path, ""), places[each.role], (each.role.value,), each.count)
@@ -71,7 +71,7 @@ def _memory(report: Report, _paint: Paint, _measurement: Measurement | None) -> 
     return f"Why {format_bytes(report.memory.peak)} on each device?", lead, [parts_table("alive at the peak", columns, parts, format_bytes)]
 
 
-def _payload(name: str, report: Report) -> Answer | None:
+def _explain_payload(name: str, report: Report) -> Answer | None:
     """The collectives over some mesh axes, of one kind or of all."""
     axes, _, kind = name.partition(" ")
     alike = [each for each in report.collectives if "+".join(each.axes) == axes and kind in ("", each.kind)]
@@ -86,7 +86,7 @@ def _payload(name: str, report: Report) -> Answer | None:
     return f"Why {total} over {axes}?", lead, [parts_table("scope", columns, parts, format_bytes)]
 
 
-def _sent(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
+def _explain_sent(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
     parts = [
         Contribution(each.path, each.total_sent, each.source, 1, (each.kind, paint.axes(each.axes)), each.count)
         for each in report.collectives
@@ -96,7 +96,7 @@ def _sent(report: Report, paint: Paint, _measurement: Measurement | None) -> Ans
     return f"Why {format_bytes(report.sent)} sent?", lead, [parts_table("scope", columns, parts, format_bytes)]
 
 
-def _flops(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
+def _explain_flops(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
     parts = [
         Contribution(each.path, each.per_device * each.count, each.source, 0, (_flop(each.flops), paint.axes(each.axes)), each.count)
         for each in report.products
@@ -110,7 +110,7 @@ def _flops(report: Report, paint: Paint, _measurement: Measurement | None) -> An
     return f"Why {_flop(report.flops.per_device)}?", lead, [parts_table("product", _PRODUCT, parts, _flop)]
 
 
-def _duplication(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
+def _explain_duplication(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
     """The products that several groups of devices compute alike, by the work that would be saved."""
     devices, names = report.flops.devices, report.mesh.names
     parts = []
@@ -135,7 +135,7 @@ def _duplication(report: Report, paint: Paint, _measurement: Measurement | None)
     return title, lead, [parts_table("product", columns, parts, _flop, "in vain")] if parts else []
 
 
-def _step(report: Report, _paint: Paint, _measurement: Measurement | None) -> Answer | None:
+def _explain_step(report: Report, _paint: Paint, _measurement: Measurement | None) -> Answer | None:
     step = report.step_time
     if step is None:
         return None
@@ -143,10 +143,10 @@ def _step(report: Report, _paint: Paint, _measurement: Measurement | None) -> An
         Contribution(each.path, each.total_seconds, each.source, _bound_shade(each.bound), (each.bound,), each.count)
         for each in report.kernel_costs
     ]
-    lines = _lines(report)
-    for (stream, kind, path, _), waited in exposed_seconds(report).items():
-        if waited > 0:
-            parts.append(Contribution(path, waited, lines.get(path, ""), _EXPOSED, (f"{kind}, {stream}",)))
+    lines = _scope_lines(report)
+    for (stream, kind, path, _), wait_seconds in exposed_seconds(report).items():
+        if wait_seconds > 0:
+            parts.append(Contribution(path, wait_seconds, lines.get(path, ""), _EXPOSED, (f"{kind}, {stream}",)))
     lead = [
         (
             f"One step on {step.hardware}: {format_seconds(step.arithmetic)} in kernels that wait for arithmetic, "
@@ -159,9 +159,9 @@ def _step(report: Report, _paint: Paint, _measurement: Measurement | None) -> An
     return f"Why {format_seconds(step.total)} a step?", lead, [parts_table("kernel or wait", columns, parts, format_seconds)]
 
 
-def _mfu(report: Report, paint: Paint, measurement: Measurement | None) -> Answer | None:
+def _explain_mfu(report: Report, paint: Paint, measurement: Measurement | None) -> Answer | None:
     step = report.step_time
-    found = _step(report, paint, measurement)
+    found = _explain_step(report, paint, measurement)
     if step is None or found is None:
         return None
     lead = [
@@ -174,7 +174,7 @@ def _mfu(report: Report, paint: Paint, measurement: Measurement | None) -> Answe
     return f"Why {step.mfu:.1%}?", lead, found[2]
 
 
-def _measured(report: Report, _paint: Paint, measurement: Measurement | None) -> Answer | None:
+def _explain_measured(report: Report, _paint: Paint, measurement: Measurement | None) -> Answer | None:
     if measurement is None:
         return None
     slow, fast = max(measurement.step_seconds), min(measurement.step_seconds)
@@ -191,18 +191,18 @@ def _measured(report: Report, _paint: Paint, measurement: Measurement | None) ->
 
 
 _FIGURES: dict[str, Callable[[Report, Paint, Measurement | None], Answer | None]] = {
-    "memory": _memory,
-    "sent": _sent,
-    "flops": _flops,
-    "duplication": _duplication,
-    "predicted": _step,
-    "mfu": _mfu,
-    "measured": _measured,
+    "memory": _explain_memory,
+    "sent": _explain_sent,
+    "flops": _explain_flops,
+    "duplication": _explain_duplication,
+    "predicted": _explain_step,
+    "mfu": _explain_mfu,
+    "measured": _explain_measured,
 }
 _PRODUCT = (Column("once, on all devices", number=True), Column("split over"))
 
 
-def _collective(name: str, report: Report, paint: Paint) -> Answer | None:
+def _explain_collective(name: str, report: Report, paint: Paint) -> Answer | None:
     kind, axes, path = ([*name.split(" ", 2), "", ""])[:3]
     alike = [each for each in report.collectives if each.kind == kind and "+".join(each.axes) == axes and is_named(path, each.path)]
     if not alike:
@@ -235,7 +235,7 @@ def _collective(name: str, report: Report, paint: Paint) -> Answer | None:
     return f"Why {format_bytes(total)} by {kind}?", lead, tables
 
 
-def _lines(report: Report) -> dict[str, str]:
+def _scope_lines(report: Report) -> dict[str, str]:
     """The user's line of each scope: the first one."""
     lines: dict[str, str] = {}
     for operation in report.plan.program.operations:

@@ -10,7 +10,7 @@ from workbench.units import format_bytes
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.folding import is_named
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, row
-from workbench.widgets.tabs.explained import Answer, lost_blocks, number_of, origin_cell, replay_or_failure
+from workbench.widgets.tabs.explained import Answer, number_of, origin_cell, rejection_blocks, replay_or_failure
 from workbench.widgets.tabs.values import constraint_on
 
 _COLUMNS = (Column("dimension"), Column("size", number=True), Column("mesh axes"), Column("per device", number=True), Column("because"))
@@ -25,17 +25,21 @@ def placed_answer(subject: str, report: Report, paint: Paint, background: Backgr
     layout = report.plan.layout
     override = next((pattern for pattern, _ in reversed(layout.overrides) if matches(pattern, tensor.path)), "")
     rows = [
-        _dimension(paint, place, dim, size, axes or (), local, _because(layout, dim, axes or (), override))
+        _dimension(paint, place, dim, size, axes or (), local, _reason_cell(layout, dim, axes or (), override))
         for place, (dim, size, axes, local) in enumerate(
             zip(tensor.dims, tensor.shape, first.sharding.dims, first.local_shape, strict=True)
         )
     ]
     held = format_bytes(sum(each.local_bytes for each in placed))
     blocks = [block("Why it lies so", _COLUMNS, rows)] if rows else []
-    return f"Why {held} on each device?", list(_bytes_sentences(placed, report)), [*blocks, *_lost(subject, report, paint, background)]
+    return (
+        f"Why {held} on each device?",
+        list(_bytes_sentences(placed, report)),
+        [*blocks, *_rejection_blocks(subject, report, paint, background)],
+    )
 
 
-def _lost(subject: str, report: Report, paint: Paint, background: BackgroundQueries | None) -> list[Block]:
+def _rejection_blocks(subject: str, report: Report, paint: Paint, background: BackgroundQueries | None) -> list[Block]:
     """The wishes that lost on an argument, once they are known."""
     if not report.plan.layout.statements:
         return []
@@ -43,7 +47,7 @@ def _lost(subject: str, report: Report, paint: Paint, background: BackgroundQuer
     if replay is None:
         return failure
     number = number_of(replay, report, "tensor", subject)
-    return [] if number is None else lost_blocks(report, replay.rejections(number), paint, background)
+    return [] if number is None else rejection_blocks(report, replay.rejections(number), paint, background)
 
 
 def _dimension(paint: Paint, place: int, dim: str, size: int, axes: tuple[str, ...], local: int, because: Cell) -> Row:
@@ -62,7 +66,7 @@ def _bytes_sentences(placed: list[Placement], report: Report) -> list[str]:
     return sentences
 
 
-def _because(layout: Layout, dim: str, axes: tuple[str, ...], override: str) -> Cell:
+def _reason_cell(layout: Layout, dim: str, axes: tuple[str, ...], override: str) -> Cell:
     if override:
         return {"text": f"override `{override}={dict(layout.overrides)[override]}`", "wrap": True}
     if axes:
@@ -85,7 +89,7 @@ def value_answer(subject: str, report: Report, paint: Paint, background: Backgro
         is_given = bool(held) and dict(plan.layout.constraints)[held].dims[place] is not None
         if replay is not None and number is not None and not is_given:
             return origin_cell(replay, number, place, axes, f"value {place}", subject)
-        return _come_from(plan, place, dim, tuple(map(base_axis, axes)), held)
+        return _propagated_cell(plan, place, dim, tuple(map(base_axis, axes)), held)
 
     rows = [
         _dimension(paint, place, dim, size, axes or (), local, because(place, dim, axes or ()))
@@ -93,21 +97,21 @@ def value_answer(subject: str, report: Report, paint: Paint, background: Backgro
     ]
     times = f"{value.count:,} times a step" if value.count > 1 else "once a step"
     lead = [f"`{value.path}` ({value.kind})" + (f", {value.source}" if value.source else "") + f", computed {times}."]
-    lost = lost_blocks(report, replay.rejections(number), paint, background) if replay is not None and number is not None else failure
+    lost = rejection_blocks(report, replay.rejections(number), paint, background) if replay is not None and number is not None else failure
     return "Why does it lie so?", lead, [*([block("Where each axis comes from", _COLUMNS, rows)] if rows else []), *lost]
 
 
-def _come_from(plan: Plan, place: int, dim: str, axes: tuple[str, ...], held: str) -> Cell:
+def _propagated_cell(plan: Plan, place: int, dim: str, axes: tuple[str, ...], held: str) -> Cell:
     given = dict(plan.layout.constraints)[held] if held else None
-    if given and (wanted := given.dims[place]) is not None:
-        met = "" if set(wanted) == set(axes) else ", which is met behind the operation"
+    if given and (constrained := given.dims[place]) is not None:
+        met = "" if set(constrained) == set(axes) else ", which is met behind the operation"
         return {"text": f"constraint `@{held}={given}`{met}", "wrap": True}
     if not axes:
         return {"text": "nothing it is computed with splits it here", "tone": "muted", "wrap": True}
-    ruled = plan.layout.rule(dim)
-    if set(axes) <= set(ruled):
+    rule_axes = plan.layout.rule(dim)
+    if set(axes) <= set(rule_axes):
         first = next((tensor.path for tensor in plan.program.arguments if dim in tensor.dims), "")
-        return {"text": f"rule `{dim}:{'+'.join(ruled)}`, propagated from arguments such as `{first}`", "wrap": True}
+        return {"text": f"rule `{dim}:{'+'.join(rule_axes)}`, propagated from arguments such as `{first}`", "wrap": True}
     sources = [f"`{name}:{'+'.join(on)}`" for name, on in plan.layout.rules if set(on) & set(axes)]
     sources += [f"`{pattern}={each}`" for pattern, each in plan.layout.overrides if set(each.axes) & set(axes)]
     sources += [f"`@{pattern}={each}`" for pattern, each in plan.layout.constraints if set(each.axes) & set(axes)]

@@ -25,7 +25,7 @@ def parts_table(
     what: str, columns: tuple[Column, ...], parts: Iterable[Contribution], show: Callable[[float], str], amount: str = "on one device"
 ) -> Block:
     """Parts with their share of all, alike layers together, the largest first."""
-    merged = sorted(_merged(parts), key=lambda each: -each[0].amount)
+    merged = sorted(_merge_alike(parts), key=lambda each: -each[0].amount)
     total = sum(each.amount for each, _ in merged) or 1.0
     counted = any(each.count for each, _ in merged)
     times = (Column("times", number=True, title="a step"),) * counted
@@ -50,7 +50,7 @@ def _part_row(place: int, part: Contribution, subject: str, total: float, show: 
     )
 
 
-def _merged(parts: Iterable[Contribution]) -> Iterator[tuple[Contribution, str]]:
+def _merge_alike(parts: Iterable[Contribution]) -> Iterator[tuple[Contribution, str]]:
     """Alike parts of repeated layers as one, with the subject that names them all."""
     alike: dict[str, list[Contribution]] = {}
     for part in parts:

@@ -15,12 +15,12 @@ from workbench.reports.propagation import AxisPropagation, Propagation, ShardedV
 from workbench.reports.report import Report
 from workbench.text.tables import table_text
 from workbench.visualize.draw.collapse import Collapsed, collapse
-from workbench.visualize.draw.drawing import Area, Label, Mark, Polyline, Rectangle, fitted, text_width
+from workbench.visualize.draw.drawing import Area, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, axis_colour
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.graph import dim_labels
-from workbench.visualize.graph_boxes import PAD, STRIP, cut, dims_of, heading, scope_name
-from workbench.visualize.spread_rows import DIMS_AT, HEIGHT, WIDTH, Ends, Rows, ScopeFrame, rows_of
+from workbench.visualize.graph_boxes import PAD, STRIP, dims_of, heading, scope_name, shorten_text
+from workbench.visualize.graph_rows import DIMS_AT, HEIGHT, WIDTH, Ends, Rows, ScopeFrame, place_rows
 
 ARRIVED = "→ "
 """Before the title of a box that was just reached."""
@@ -31,11 +31,11 @@ _CONSTRAINT = "sharding_constraint"
 
 
 @dataclass(frozen=True)
-class Laid:
+class GraphRows:
     """What takes long of a spread, and is the same at every step: the boxes, the site of each node, that of each node's constraint,
     parameters that are split in the end (alike ones together), and where all of them lie."""
 
-    seen: Collapsed
+    collapsed: Collapsed
     sites: tuple[int | None, ...]
     constraints: dict[int, int]
     parameters: tuple[tuple[int, ...], ...]
@@ -45,18 +45,18 @@ class Laid:
     @property
     def count(self) -> int:
         """Of the boxes; parameters are numbered on."""
-        return len(self.seen.boxes)
+        return len(self.collapsed.boxes)
 
 
-def laid_out(report: Report, opened: Collection[str] | None = None) -> Laid:
+def lay_out_rows(report: Report, opened: Collection[str] | None = None) -> GraphRows:
     """The rows with `opened` scopes (`None`: those that are open at first)."""
-    replay, seen = report.propagation, collapse(report.graph, opened)
+    replay, collapsed = report.propagation, collapse(report.graph, opened)
     sites = tuple(replay.number(node.path, node.kind, node.shape, node.sharding) for node in report.graph.nodes)
     by_hand = {(site.path, site.shape): number for number, site in enumerate(replay.values) if site.kind == _CONSTRAINT}
     known = ((number, by_hand.get((replay.values[number].path, replay.values[number].shape))) for number in sites if number is not None)
     parameters = _parameters(report, replay)
     constraints = {number: held for number, held in known if held is not None}
-    return Laid(seen, sites, constraints, parameters, rows_of(seen, len(parameters), _TOP))
+    return GraphRows(collapsed, sites, constraints, parameters, place_rows(collapsed, len(parameters), _TOP))
 
 
 def _parameters(report: Report, replay: Propagation) -> tuple[tuple[int, ...], ...]:
@@ -73,37 +73,37 @@ def _parameters(report: Report, replay: Propagation) -> tuple[tuple[int, ...], .
 class _Step:
     """One step of the replay, by the rows of the picture: how each site lies, the axis that reached a row, and that of each arrow."""
 
-    lies: Sequence[Sharding]
+    shardings: Sequence[Sharding]
     fresh: dict[int, str]
     arrows: dict[Ends, str]
 
 
-def spread(report: Report, step: int | None = None, laid: Laid | None = None) -> Picture:
-    """The rows after a step of `report.propagation` (`None`: the last); `laid` is what `laid_out` gave."""
-    laid, replay = laid or laid_out(report), report.propagation
+def propagation_graph(report: Report, step: int | None = None, graph_rows: GraphRows | None = None) -> Picture:
+    """The rows after a step of `report.propagation` (`None`: the last); `graph_rows` is what `lay_out_rows` gave."""
+    graph_rows, replay = graph_rows or lay_out_rows(report), report.propagation
     step = (replay.axis_propagations[-1].step if replay.axis_propagations else 0) if step is None else step
-    now = _now(replay, laid, step)
-    text = _text(report, replay, laid, now)
-    marks: list[Mark] = [Label(0, 12, _split(laid, now), bold=True), Label(0, 30, _LEGEND)]
-    for frame in laid.rows.frames:
-        marks += _frame_marks(report.mesh, laid, frame, now)
-    for ends in laid.seen.essential_arrows:
-        marks += _arrow(laid.rows.way(ends), NEUTRAL, 1.0, 0.45)
-    for number in range(laid.count):
-        marks += _box(report, laid, number, now)
-    for place, alike in enumerate(laid.parameters):
-        marks += _parameter(report.mesh, replay, laid, laid.count + place, alike, now)
+    now = _step_state(replay, graph_rows, step)
+    text = _text(report, replay, graph_rows, now)
+    marks: list[Mark] = [Label(0, 12, _split_text(graph_rows, now), bold=True), Label(0, 30, _LEGEND)]
+    for frame in graph_rows.rows.frames:
+        marks += _frame_marks(report.mesh, graph_rows, frame, now)
+    for ends in graph_rows.collapsed.essential_arrows:
+        marks += _arrow(graph_rows.rows.arrow_points(ends), NEUTRAL, 1.0, 0.45)
+    for number in range(graph_rows.count):
+        marks += _box(report, graph_rows, number, now)
+    for place, alike in enumerate(graph_rows.parameters):
+        marks += _parameter(report.mesh, replay, graph_rows, graph_rows.count + place, alike, now)
     for ends, axis in now.arrows.items():
-        marks += _arrow(laid.rows.way(ends), axis_colour(axis, report.mesh), 2.2, 1.0)
-    return Picture(fitted(tuple(marks)), text)
+        marks += _arrow(graph_rows.rows.arrow_points(ends), axis_colour(axis, report.mesh), 2.2, 1.0)
+    return Picture(fit_drawing(tuple(marks)), text)
 
 
-def _now(replay: Propagation, laid: Laid, step: int) -> _Step:
+def _step_state(replay: Propagation, graph_rows: GraphRows, step: int) -> _Step:
     moves: Sequence[AxisPropagation] = replay.steps[step - 1].axis_propagations if step else ()
     arrows: dict[Ends, str] = {}
     fresh: dict[int, str] = {}
     for move in moves:
-        start, stop = (_row_at(replay, laid, end) for end in (move.source, move.target))
+        start, stop = (_row_at(replay, graph_rows, end) for end in (move.source, move.target))
         if stop is not None:
             fresh.setdefault(stop, move.axis)
             if start is not None and start != stop:
@@ -111,70 +111,72 @@ def _now(replay: Propagation, laid: Laid, step: int) -> _Step:
     return _Step(replay.at(step), fresh, arrows)
 
 
-def _row_at(replay: Propagation, laid: Laid, number: int) -> int | None:
+def _row_at(replay: Propagation, graph_rows: GraphRows, number: int) -> int | None:
     """The row that a value is in."""
-    if number not in laid.row_of:
-        laid.row_of[number] = _found_row(replay.values[number], number, laid)
-    return laid.row_of[number]
+    if number not in graph_rows.row_of:
+        graph_rows.row_of[number] = _find_row(replay.values[number], number, graph_rows)
+    return graph_rows.row_of[number]
 
 
-def _found_row(site: ShardedValue, number: int, laid: Laid) -> int | None:
+def _find_row(site: ShardedValue, number: int, graph_rows: GraphRows) -> int | None:
     if site.role == "value":
-        found = laid.seen.at(site.path) if site.path else None
-        return laid.rows.scopes[found] if isinstance(found, str) else found
-    row = next((place for place, alike in enumerate(laid.parameters) if number in alike), None)
+        found = graph_rows.collapsed.find_value(site.path) if site.path else None
+        return graph_rows.rows.scopes[found] if isinstance(found, str) else found
+    row = next((place for place, alike in enumerate(graph_rows.parameters) if number in alike), None)
     if row is not None:
-        return laid.count + row
-    return next((place for place, box in enumerate(laid.seen.boxes) if site.role == "argument" and box.key == site.path), None)
+        return graph_rows.count + row
+    return next((place for place, box in enumerate(graph_rows.collapsed.boxes) if site.role == "argument" and box.key == site.path), None)
 
 
-def _lying(laid: Laid, node: int, now: _Step) -> Sharding | None:
+def _sharding_at(graph_rows: GraphRows, node: int, now: _Step) -> Sharding | None:
     """How a node lies so far, or, before it has got it, how a constraint wants it."""
-    site = laid.sites[node]
+    site = graph_rows.sites[node]
     if site is None:
         return None
-    lies, wanted = now.lies[site], laid.constraints.get(site)
-    return lies if wanted is None or lies.axes else now.lies[wanted]
+    shardings, wanted = now.shardings[site], graph_rows.constraints.get(site)
+    return shardings if wanted is None or shardings.axes else now.shardings[wanted]
 
 
-def _member_at(laid: Laid, number: int, now: _Step) -> tuple[int, Sharding | None]:
+def _find_member(graph_rows: GraphRows, number: int, now: _Step) -> tuple[int, Sharding | None]:
     """The member a box speaks of: one that has an axis, else the one that costs most."""
-    box = laid.seen.boxes[number]
-    largest = laid.seen.largest(box)
-    shown = max(box.members, key=lambda each: (bool(_axes(_lying(laid, each, now))), laid.seen.graph.nodes[each] is largest))
-    return shown, _lying(laid, shown, now)
+    box = graph_rows.collapsed.boxes[number]
+    largest = graph_rows.collapsed.costliest(box)
+    shown = max(
+        box.members, key=lambda each: (bool(_axes(_sharding_at(graph_rows, each, now))), graph_rows.collapsed.graph.nodes[each] is largest)
+    )
+    return shown, _sharding_at(graph_rows, shown, now)
 
 
 def _axes(sharding: Sharding | None) -> tuple[str, ...]:
     return sharding.axes if sharding else ()
 
 
-def _box(report: Report, laid: Laid, number: int, now: _Step) -> Iterator[Mark]:
-    box, seen = laid.seen.boxes[number], laid.seen
-    member, sharding = _member_at(laid, number, now)
-    node = seen.graph.nodes[member]
+def _box(report: Report, graph_rows: GraphRows, number: int, now: _Step) -> Iterator[Mark]:
+    box, collapsed = graph_rows.collapsed.boxes[number], graph_rows.collapsed
+    member, sharding = _find_member(graph_rows, number, now)
+    node = collapsed.graph.nodes[member]
     dims = [] if box.rest else dims_of(node, sharding or Sharding.whole(len(node.shape)))
     about = f"{node.path} {sharding or ''}".strip() + (f" · {node.source}" if node.source else "")
     title = f"{box.key}: {about}"
     picked = "" if box.can_open or box.rest else node.path
     opens = box.key if box.can_open else ""
-    yield from _row(report.mesh, laid, number, heading(seen, number), _axes(sharding), dims, now, title, picked, opens)
+    yield from _row(report.mesh, graph_rows, number, heading(collapsed, number), _axes(sharding), dims, now, title, picked, opens)
 
 
-def _parameter(mesh: Mesh, replay: Propagation, laid: Laid, number: int, alike: Sequence[int], now: _Step) -> Iterator[Mark]:
-    site, sharding = replay.values[alike[0]], now.lies[alike[0]]
+def _parameter(mesh: Mesh, replay: Propagation, graph_rows: GraphRows, number: int, alike: Sequence[int], now: _Step) -> Iterator[Mark]:
+    site, sharding = replay.values[alike[0]], now.shardings[alike[0]]
     name = template(site.path) if len(alike) > 1 else site.path
     many = f" ×{len(alike)}" if len(alike) > 1 else ""
     dims = [
         (label if label != "_" else str(size), axes or ()) for label, size, axes in zip(site.dims, site.shape, sharding.dims, strict=True)
     ]
     label = name.removeprefix("params/") + many
-    yield from _row(mesh, laid, number, label, sharding.axes, dims, now, f"{name}{many} {sharding}", site.path, "")
+    yield from _row(mesh, graph_rows, number, label, sharding.axes, dims, now, f"{name}{many} {sharding}", site.path, "")
 
 
 def _row(
     mesh: Mesh,
-    laid: Laid,
+    graph_rows: GraphRows,
     number: int,
     name: str,
     axes: tuple[str, ...],
@@ -184,7 +186,7 @@ def _row(
     subject: str,
     opens: str,
 ) -> Iterator[Mark]:
-    x, y = laid.rows.places[number]
+    x, y = graph_rows.rows.places[number]
     is_fresh = number in now.fresh
     axes = axes or ((now.fresh[number],) if is_fresh else ())
     colour = axis_colour(axes[0], mesh) if axes else NEUTRAL
@@ -196,21 +198,21 @@ def _row(
     if len(axes) > 1:
         yield Rectangle(x, y + HEIGHT / 2, strip, HEIGHT / 2, fill=axis_colour(axes[1], mesh))
     left = x + STRIP * 2 + PAD - 5
-    yield Label(left, y + 14, cut(name, int((DIMS_AT - left - 4) / text_width("m"))), bold=True)
+    yield Label(left, y + 14, shorten_text(name, int((DIMS_AT - left - 4) / text_width("m"))), bold=True)
     room = int((WIDTH - DIMS_AT - 6) / text_width("m"))
     while dims and sum(len(label) + 1 for label, _ in dims) - 1 > room:
         dims.remove(next((each for each in dims if not each[1]), dims[0]))  # one that is not split first
     yield from dim_labels(mesh, dims, DIMS_AT, y + 14)
 
 
-def _frame_marks(mesh: Mesh, laid: Laid, frame: ScopeFrame, now: _Step) -> Iterator[Mark]:
-    axis = now.fresh.get(laid.rows.scopes.get(frame.scope, -1), "")
+def _frame_marks(mesh: Mesh, graph_rows: GraphRows, frame: ScopeFrame, now: _Step) -> Iterator[Mark]:
+    axis = now.fresh.get(graph_rows.rows.scopes.get(frame.scope, -1), "")
     colour = axis_colour(axis, mesh) if axis else NEUTRAL
     yield Rectangle(frame.x, frame.y, frame.width, frame.height, fill=colour, alpha=0.06, line=colour, round=5)
     if not frame.scope:
         yield Label(frame.x + 6, frame.y + 13, "parameters that are split", bold=True)
         return
-    name = f"− {scope_name(laid.seen, frame.scope)}"
+    name = f"− {scope_name(graph_rows.collapsed, frame.scope)}"
     width = min(text_width(name) + 12, frame.width)
     title = f"{ARRIVED if axis else ''}{frame.scope}: close it"
     yield Rectangle(frame.x + 2, frame.y + 1, width, 16, fill=colour, alpha=0.3 if axis else 0.01, title=title, opens=frame.scope, round=3)
@@ -224,22 +226,22 @@ def _arrow(points: Sequence[tuple[float, float]], colour: str, width: float, alp
     yield Area(((x, y), (x + size, y - size * 0.6), (x + size, y + size * 0.6)), colour, alpha)
 
 
-def _split(laid: Laid, now: _Step) -> str:
-    nodes = sum(bool(_axes(_lying(laid, node, now))) for node in range(len(laid.sites)))
-    parameters = [number for alike in laid.parameters for number in alike]
-    split = nodes + sum(bool(now.lies[number].axes) for number in parameters)
-    return f"{split:,} of {len(laid.sites) + len(parameters):,} kernels, inputs and parameters have an axis"
+def _split_text(graph_rows: GraphRows, now: _Step) -> str:
+    nodes = sum(bool(_axes(_sharding_at(graph_rows, node, now))) for node in range(len(graph_rows.sites)))
+    parameters = [number for alike in graph_rows.parameters for number in alike]
+    split = nodes + sum(bool(now.shardings[number].axes) for number in parameters)
+    return f"{split:,} of {len(graph_rows.sites) + len(parameters):,} kernels, inputs and parameters have an axis"
 
 
-def _text(report: Report, replay: Propagation, laid: Laid, now: _Step) -> str:
+def _text(report: Report, replay: Propagation, graph_rows: GraphRows, now: _Step) -> str:
     """The same as rows: what was just reached, the scope, how it lies."""
     rows = []
-    for place, alike in enumerate(laid.parameters):
-        mark = ARRIVED.strip() if laid.count + place in now.fresh else ""
-        lying = now.lies[alike[0]]
+    for place, alike in enumerate(graph_rows.parameters):
+        mark = ARRIVED.strip() if graph_rows.count + place in now.fresh else ""
+        lying = now.shardings[alike[0]]
         rows.append((mark, template(replay.values[alike[0]].path), str(lying) if lying.axes else ""))
-    for number, box in enumerate(laid.seen.boxes):
-        _, sharding = _member_at(laid, number, now)
+    for number, box in enumerate(graph_rows.collapsed.boxes):
+        _, sharding = _find_member(graph_rows, number, now)
         rows.append((ARRIVED.strip() if number in now.fresh else "", box.key, str(sharding) if _axes(sharding) else ""))
-    title = f"{report.plan.name} on {report.mesh.description}: {_split(laid, now)}"
+    title = f"{report.plan.name} on {report.mesh.description}: {_split_text(graph_rows, now)}"
     return f"{title}\n\n{table_text(['', 'scope', 'lies so far'], rows)}" if rows else title

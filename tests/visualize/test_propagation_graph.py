@@ -11,8 +11,8 @@ from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.tracing import trace
 from workbench.visualize import graph
-from workbench.visualize.spread import ARRIVED, laid_out, spread
-from workbench.visualize.spread_rows import HEIGHT, rows_of
+from workbench.visualize.graph_rows import HEIGHT, place_rows
+from workbench.visualize.propagation_graph import ARRIVED, lay_out_rows, propagation_graph
 
 WIDEST = 500  # pixels: what a page of 560 has for it
 
@@ -40,7 +40,7 @@ def test_a_random_key_is_drawn_with_its_words(keyed):
     assert all(len(site.dims) == len(site.shape) == len(site.sharding.dims) == len(site.computed.dims) for site in sites)
     assert {site.path: site.dims for site in sites if "key" in site.path}["keys"] == ("batch", "_")
     for number in range(len(keyed.propagation.steps) + 1):
-        assert spread(keyed, number).drawing.rectangles
+        assert propagation_graph(keyed, number).drawing.rectangles
 
 
 def fresh(picture) -> list[str]:
@@ -48,7 +48,7 @@ def fresh(picture) -> list[str]:
 
 
 def test_every_box_is_a_row_and_no_two_rows_meet(report):
-    laid = laid_out(report)
+    laid = lay_out_rows(report)
     places = sorted(y for number, (_, y) in laid.rows.places.items() if number not in laid.rows.scopes.values())
     assert len(places) == laid.count + len(laid.parameters)
     assert all(below - above >= HEIGHT for above, below in itertools.pairwise(places))
@@ -56,22 +56,22 @@ def test_every_box_is_a_row_and_no_two_rows_meet(report):
 
 @pytest.mark.parametrize("opened", [None, frozenset({"layers", "grad", "grad/layers", "layers/mlp", "layers/attention", "optimizer"})])
 def test_it_is_as_narrow_with_many_boxes_as_with_few(report, opened):
-    assert spread(report, 0, laid_out(report, opened)).drawing.width <= WIDEST
+    assert propagation_graph(report, 0, lay_out_rows(report, opened)).drawing.width <= WIDEST
 
 
 def test_the_rows_follow_the_program(report):
-    laid = laid_out(report)
-    height = {box.key: laid.rows.places[number][1] for number, box in enumerate(laid.seen.boxes)}
+    laid = lay_out_rows(report)
+    height = {box.key: laid.rows.places[number][1] for number, box in enumerate(laid.collapsed.boxes)}
     assert height["batch/tokens"] < height["embedding"] < height["layers/mlp/up"] < height["layers/mlp/down"] < height["head"]
     assert all(height["head"] < y for key, y in height.items() if key.startswith("grad/"))
 
 
 def test_a_step_marks_where_it_went_and_draws_from_where(report):
-    laid, replay = laid_out(report), report.propagation
-    plain = len(spread(report, 0, laid).drawing.lines)
+    laid, replay = lay_out_rows(report), report.propagation
+    plain = len(propagation_graph(report, 0, laid).drawing.lines)
     drawn = 0
     for step in replay.steps[:40]:
-        picture = spread(report, step.number, laid)
+        picture = propagation_graph(report, step.number, laid)
         reached = {replay.values[move.target].path for move in step.axis_propagations if replay.values[move.target].role == "value"}
         assert bool(fresh(picture)) >= bool({path for path in reached if path})
         drawn += len(picture.drawing.lines) - plain
@@ -79,8 +79,8 @@ def test_a_step_marks_where_it_went_and_draws_from_where(report):
 
 
 def test_it_begins_with_what_was_put_by_hand_and_ends_as_the_plan_lies(report):
-    laid = laid_out(report)
-    first, last = spread(report, 0, laid), spread(report, None, laid)
+    laid = lay_out_rows(report)
+    first, last = propagation_graph(report, 0, laid), propagation_graph(report, None, laid)
     assert "→" not in first.text
     assert "params/layers/mlp/w1" in first.text
     shown = [sharding for sharding in (node.sharding for node in report.graph.nodes) if sharding.axes]
@@ -90,7 +90,7 @@ def test_it_begins_with_what_was_put_by_hand_and_ends_as_the_plan_lies(report):
 
 def test_a_constraint_is_seen_on_its_value_before_the_first_step(report):
     plan = report.plan.updated(layout="@/layers/mlp/up/dot_general=[?, ?, model]")
-    assert "[-, -, model]" in spread(plan.report(), 0).text
+    assert "[-, -, model]" in propagation_graph(plan.report(), 0).text
 
 
 def test_what_a_loop_hands_round_lies_at_each_step_as_the_one_value_it_is(report):
@@ -109,16 +109,18 @@ def test_a_graph_without_boxes_has_rows_of_nothing(report):
     from workbench.reports.graph import Graph
     from workbench.visualize.draw.collapse import collapse
 
-    assert rows_of(collapse(Graph()), 0, 0.0).places == {}
+    assert place_rows(collapse(Graph()), 0, 0.0).places == {}
 
 
 def test_a_value_without_a_row_of_its_own_is_in_the_frame_of_its_scope(report):
-    laid = laid_out(report)
-    boxes = {box.key: number for number, box in enumerate(laid.seen.boxes)}
-    assert laid.seen.at("layers/mlp/up/dot_general") == laid.seen.at("layers/mlp/up/tanh") == boxes["layers/mlp/up"]
-    assert laid.seen.at("layers/nowhere/dynamic_slice") == "layers"
-    assert laid.seen.at("layers") == "layers"
-    assert laid.seen.at("nowhere") is None
+    laid = lay_out_rows(report)
+    boxes = {box.key: number for number, box in enumerate(laid.collapsed.boxes)}
+    assert (
+        laid.collapsed.find_value("layers/mlp/up/dot_general") == laid.collapsed.find_value("layers/mlp/up/tanh") == boxes["layers/mlp/up"]
+    )
+    assert laid.collapsed.find_value("layers/nowhere/dynamic_slice") == "layers"
+    assert laid.collapsed.find_value("layers") == "layers"
+    assert laid.collapsed.find_value("nowhere") is None
     reached = [step for step in report.propagation.steps if report.propagation.values[step.axis_propagations[0].target].path == "layers"]
     assert reached
-    assert any(title.startswith("→ layers: close it") for title in fresh(spread(report, reached[0].number, laid)))
+    assert any(title.startswith("→ layers: close it") for title in fresh(propagation_graph(report, reached[0].number, laid)))

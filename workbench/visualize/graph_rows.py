@@ -38,7 +38,7 @@ class Rows:
     lanes: dict[Ends, int]
     edge: float  # where the lanes begin
 
-    def way(self, ends: Ends) -> tuple[tuple[float, float], ...]:
+    def arrow_points(self, ends: Ends) -> tuple[tuple[float, float], ...]:
         """An arrow from one row to another: out, along its lane, and in; one without a lane of its own runs outside all others."""
         start, stop = (self.places[end][1] for end in ends)
         down = 1 if stop > start else -1
@@ -48,31 +48,31 @@ class Rows:
         return (WIDTH, out), (x - 3, out), (x, out + 3 * down), (x, back - 3 * down), (x - 3, back), (WIDTH + 1, back)
 
 
-def rows_of(seen: Collapsed, before: int, top: float) -> Rows:
+def place_rows(collapsed: Collapsed, before: int, top: float) -> Rows:
     """`before` rows stand in front of the boxes, under a heading of their own; they are numbered on from the boxes."""
     places: dict[int, tuple[float, float]] = {}
     frames: list[ScopeFrame] = []
-    depth = max((scope.count("/") + 1 for scope in seen.opened), default=0)
+    depth = max((scope.count("/") + 1 for scope in collapsed.opened), default=0)
     y = top
     if before:
         y += HEAD
         for place in range(before):
-            places[len(seen.boxes) + place] = INDENT, y
+            places[len(collapsed.boxes) + place] = INDENT, y
             y += HEIGHT + GAP
         frames.append(ScopeFrame("", 0.0, top, WIDTH + FRAME, y - top))
         y += 2 * GAP
-    _lay(_tree(seen), "", y, max(depth, bool(before)), places, frames)
+    _lay_rows(_build_tree(collapsed), "", y, max(depth, bool(before)), places, frames)
     ranked = sorted(places, key=lambda number: places[number][1])
     order = {number: place for place, number in enumerate(ranked)}
     scopes = {frame.scope: len(places) + place for place, frame in enumerate(each for each in frames if each.scope)}
     places |= {scopes[frame.scope]: (frame.x, frame.y) for frame in frames if frame.scope}
-    return Rows(places, tuple(frames), scopes, _lanes(seen.essential_arrows, order), WIDTH + FRAME * max(depth, bool(before)))
+    return Rows(places, tuple(frames), scopes, _lanes(collapsed.essential_arrows, order), WIDTH + FRAME * max(depth, bool(before)))
 
 
-def _tree(seen: Collapsed) -> dict[str, list[int | str]]:
+def _build_tree(collapsed: Collapsed) -> dict[str, list[int | str]]:
     """What each scope holds, boxes and inner scopes, in the order of the program: each where half of it has been."""
     found: dict[str, list[int | str]] = {"": []}
-    for number, box in enumerate(seen.boxes):
+    for number, box in enumerate(collapsed.boxes):
         words = box.scope.split("/") if box.scope else []
         for depth in range(len(words)):
             outer, inner = "/".join(words[:depth]), "/".join(words[: depth + 1])
@@ -81,18 +81,20 @@ def _tree(seen: Collapsed) -> dict[str, list[int | str]]:
                 found[outer].append(inner)
         found[box.scope].append(number)
     for entries in found.values():
-        entries.sort(key=lambda each: _middle(seen, each))
+        entries.sort(key=lambda each: _middle(collapsed, each))
     return found
 
 
-def _middle(seen: Collapsed, entry: int | str) -> float:
+def _middle(collapsed: Collapsed, entry: int | str) -> float:
     """The place in the program of the middle kernel of a box or a scope; inputs come first."""
-    boxes = [seen.boxes[entry]] if isinstance(entry, int) else [box for box in seen.boxes if f"{box.scope}/".startswith(f"{entry}/")]
+    boxes = (
+        [collapsed.boxes[entry]] if isinstance(entry, int) else [box for box in collapsed.boxes if f"{box.scope}/".startswith(f"{entry}/")]
+    )
     members = sorted(member for box in boxes for member in box.members)
-    return -1.0 if seen.graph.nodes[members[0]].is_input else float(members[len(members) // 2])
+    return -1.0 if collapsed.graph.nodes[members[0]].is_input else float(members[len(members) // 2])
 
 
-def _lay(
+def _lay_rows(
     tree: dict[str, list[int | str]], scope: str, y: float, deepest: int, places: dict[int, tuple[float, float]], frames: list[ScopeFrame]
 ) -> float:
     """Lay the rows of a scope from `y` on; the place below them."""
@@ -104,7 +106,7 @@ def _lay(
             continue
         place, top = len(frames), y
         frames.append(ScopeFrame(each, level * INDENT, top, WIDTH - level * INDENT + FRAME * (deepest - level), 0.0))
-        y = _lay(tree, each, top + HEAD, deepest, places, frames)
+        y = _lay_rows(tree, each, top + HEAD, deepest, places, frames)
         frames[place] = ScopeFrame(each, frames[place].x, top, frames[place].width, y - top)
         y += GAP
     return y
@@ -112,14 +114,14 @@ def _lay(
 
 def _lanes(arrows: Sequence[Ends], order: dict[int, int]) -> dict[Ends, int]:
     """The innermost lane that is free for each arrow, short ones first; where there are too many, the last is shared."""
-    taken: list[list[Ends]] = []
+    lane_spans: list[list[Ends]] = []
     found = {}
     for ends, low, high in sorted(_spans(arrows, order), key=lambda each: each[2] - each[1]):
-        lane = next((lane for lane, spans in enumerate(taken) if all(high <= a or b <= low for a, b in spans)), len(taken))
-        if lane == len(taken) and lane < _MOST_LANES:
-            taken.append([])
+        lane = next((lane for lane, spans in enumerate(lane_spans) if all(high <= a or b <= low for a, b in spans)), len(lane_spans))
+        if lane == len(lane_spans) and lane < _MOST_LANES:
+            lane_spans.append([])
         lane = min(lane, _MOST_LANES - 1)
-        taken[lane].append((low, high))
+        lane_spans[lane].append((low, high))
         found[ends] = lane
     return found
 

@@ -11,7 +11,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.hardware.topology import device_order
 
 
-class Whereabouts(NamedTuple):
+class DeviceLocation(NamedTuple):
     """`number` is the one in the hardware's own order, that of `jax.devices()` on one slice or its nodes; `places` are along its axes."""
 
     number: int
@@ -24,9 +24,9 @@ class Whereabouts(NamedTuple):
         return " ".join([f"#{self.number}", *words])
 
 
-def whereabouts(
+def locate_devices(
     mesh: Mesh, hardware: Hardware | None, axis_assignment: AxisAssignment | None = None
-) -> Callable[[int], Whereabouts] | None:
+) -> Callable[[int], DeviceLocation] | None:
     """Of each device by its number in the mesh, row-major; `None` without hardware, or where the mesh does not fit it."""
     if hardware is None or hardware.size < mesh.size:
         return None
@@ -36,13 +36,13 @@ def whereabouts(
         return None
     axes = [(axis.name, axis.size) for axis in hardware.axes]
 
-    def find(device: int) -> Whereabouts:
+    def find(device: int) -> DeviceLocation:
         number = int(order[device])
         places = []
         for place, (name, size) in enumerate(axes):
             minor = prod(each for _, each in axes[place + 1 :])
             if size > 1:
                 places.append((name, number // minor % size))
-        return Whereabouts(number, tuple(places))
+        return DeviceLocation(number, tuple(places))
 
     return find
