@@ -13,7 +13,7 @@ import optax
 import pytest
 
 from workbench import layer, trace_training
-from workbench.app.page.opening import ServeOptions, live_plan
+from workbench.app.page.visit_opening import ServeOptions, live_plan
 from workbench.app.processes.boards import Boards
 from workbench.app.processes.forking import ForkServer
 from workbench.app.runners.job_queue import JobQueue

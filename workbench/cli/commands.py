@@ -12,7 +12,7 @@ from pathlib import Path
 from workbench.analysis.compiled_report import with_compiled
 from workbench.cli import fleets
 from workbench.cli.plans import allowed_modules, plan_of, plan_on_the_cpu, use_hardware_file
-from workbench.cli.reach import reach_of
+from workbench.cli.served_addresses import reach_of
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.plan.plan import Plan

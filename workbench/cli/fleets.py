@@ -8,8 +8,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from workbench.cli.expecting import ShortForecast
 from workbench.cli.plans import allowed_modules
+from workbench.cli.short_forecast import ShortForecast
 from workbench.errors import FleetError
 from workbench.multimodel import ALL_POLICIES, FleetSchedule, policy_named
 from workbench.multimodel import simulate as simulate_jobs

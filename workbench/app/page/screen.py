@@ -11,8 +11,8 @@ from tornado.ioloop import IOLoop
 
 from workbench.app.page.bridge import Bridge
 from workbench.app.page.component import BoardComponent
+from workbench.app.page.panel_patches import mark_connected
 from workbench.app.page.window import Target
-from workbench.app.page.writes import mark_connected
 from workbench.widgets.board.board import at_once
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import panel as pn
 
-from workbench.app.page.ending import serve_until_signal
-from workbench.app.page.gate import guarded_server, serve_in_thread
-from workbench.app.page.guard import Hosts, allowed_hosts
-from workbench.app.page.opening import ServeOptions, live_plan, open_visit
+from workbench.app.page.guarded_server import guarded_server, serve_in_thread
+from workbench.app.page.request_policy import Hosts, allowed_hosts
 from workbench.app.page.screen import Screen, on_document
+from workbench.app.page.shutdown import serve_until_signal
 from workbench.app.page.visit import WATCHED, Settling
+from workbench.app.page.visit_opening import ServeOptions, live_plan, open_visit
 from workbench.app.page.window import VisitorWindow
 from workbench.app.processes.boards import Boards
 from workbench.app.runners.job_queue import JobQueue

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from workbench.app.page.keeping import BoardHistory
-from workbench.app.page.offer import Unsaved, offer_boards, parse_board_ids
+from workbench.app.page.board_history import BoardHistory
+from workbench.app.page.earlier_boards import Unsaved, offer_boards, parse_board_ids
 from workbench.app.page.plan_file import PlanFile
 from workbench.app.page.window import VisitorWindow, part_text
 from workbench.core.error_text import failure_words, without_folders

@@ -22,9 +22,9 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from workbench.app.page.keeping import BoardHistory
-from workbench.app.page.opening import ServeOptions, open_visit
+from workbench.app.page.board_history import BoardHistory
 from workbench.app.page.visit import WATCHED, Settling, Visit
+from workbench.app.page.visit_opening import ServeOptions, open_visit
 from workbench.app.page.window import VisitorWindow
 from workbench.app.processes.partitioning import RemoteWorker
 from workbench.app.processes.slots import RemoteSlots

@@ -19,7 +19,7 @@ from types import FrameType
 PRELOADED = (
     "workbench.models",
     "workbench.widgets.board.board",
-    "workbench.app.page.opening",
+    "workbench.app.page.visit_opening",
     "workbench.engine",
     "workbench.app.processes.child",
 )

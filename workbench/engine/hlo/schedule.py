@@ -6,8 +6,8 @@ another are joined: a loop's state from operand to result, a branch's result, wh
 
 from collections.abc import Sequence
 
+from workbench.engine.hlo.alias_analysis import AliasAnalysis
 from workbench.engine.hlo.buffers import Buffer, BufferSchedule, HloValue, Tree, leaves, subtree_at
-from workbench.engine.hlo.sharing import AliasAnalysis
 from workbench.spmd.module import Computation, HloInstruction, HloModule, root_of
 from workbench.spmd.shapes import Array, Shape
 

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from workbench.core.error_text import process_end_words
-from workbench.engine.partitioner.child import WarmProcess, WarmProcessEnded
 from workbench.engine.partitioner.libtpu import OF_LIBTPU, OF_PARTITIONER
+from workbench.engine.partitioner.warm_process import WarmProcess, WarmProcessEnded
 from workbench.errors import PartitionError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workbench.app.page.keeping import BoardHistory
+from workbench.app.page.board_history import BoardHistory
 from workbench.app.page.plan_file import PlanFile, file_under
 from workbench.app.page.visit import FileVisit, LabVisit, Settling, Visit, VisitContext
 from workbench.app.page.window import VisitorWindow

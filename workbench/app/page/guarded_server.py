@@ -23,8 +23,8 @@ from tornado.ioloop import IOLoop
 from tornado.routing import Rule
 from tornado.web import Application, OutputTransform, RequestHandler
 
-from workbench.app.page.guard import DeniedRequest, Hosts, judge_request, security_headers
-from workbench.app.page.writes import patch_writes
+from workbench.app.page.panel_patches import patch_writes
+from workbench.app.page.request_policy import DeniedRequest, Hosts, judge_request, security_headers
 
 # The page, its websocket, the files of Bokeh and of Panel, and the picture in the browser's tab. Gone are Panel's `/components/`, which
 # imports the module that an address names, `/autoload.js`, which hands out sessions to be shown elsewhere, `/metadata`, and Panel's

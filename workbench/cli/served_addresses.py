@@ -11,7 +11,7 @@ from workbench.errors import WorkbenchError
 
 def reach_of(options: argparse.Namespace) -> dict[str, Any]:
     """`address` and `origins` as `app.page.serve.serve` takes them, none for a socket. Raises `WorkbenchError` for what cannot be."""
-    from workbench.app.page.guard import verify_origins
+    from workbench.app.page.request_policy import verify_origins
     from workbench.app.page.serve import LOOPBACK, verify_address, verify_port
 
     origins = tuple(each.strip() for text in options.origins for each in text.split(",") if each.strip())

@@ -12,8 +12,8 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
 from tests.support.servers import free_port, wait_for
-from workbench.app.page import guard
-from workbench.app.page.guard import allowed_hosts, content_policy, judge_request, parse_origin
+from workbench.app.page import request_policy
+from workbench.app.page.request_policy import allowed_hosts, content_policy, judge_request, parse_origin
 from workbench.app.page.serve import serve, verify_address
 from workbench.errors import WorkbenchError
 from workbench.models import build
@@ -33,22 +33,22 @@ NAVIGATES = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
         ({"Host": "[::1]:5006"}, None),
         ({"Host": "[fe80::1]:81"}, None),
         ({"Host": "plans.example.org"}, None),  # a browser leaves out the port that https has by default
-        ({}, guard.UNKNOWN_HOST),
-        ({"Host": "evil.example:5006"}, guard.UNKNOWN_HOST),  # whose name was bound anew to 127.0.0.1
-        ({"Host": "127.0.0.1:5007"}, guard.UNKNOWN_HOST),
-        ({"Host": "127.0.0.1:5006,evil.example"}, guard.UNKNOWN_HOST),
-        ({"Host": "localhost"}, guard.UNKNOWN_HOST),
+        ({}, request_policy.UNKNOWN_HOST),
+        ({"Host": "evil.example:5006"}, request_policy.UNKNOWN_HOST),  # whose name was bound anew to 127.0.0.1
+        ({"Host": "127.0.0.1:5007"}, request_policy.UNKNOWN_HOST),
+        ({"Host": "127.0.0.1:5006,evil.example"}, request_policy.UNKNOWN_HOST),
+        ({"Host": "localhost"}, request_policy.UNKNOWN_HOST),
         ({**HOST, "Origin": "http://localhost:5006"}, None),
-        ({**HOST, "Origin": "http://evil.example"}, guard.UNKNOWN_ORIGIN),
-        ({**HOST, "Origin": "http://plans.example.org"}, guard.UNKNOWN_ORIGIN),  # port 80: only https was named
-        ({**HOST, "Origin": "null"}, guard.UNKNOWN_ORIGIN),
-        ({**HOST, "Origin": "http://127.0.0.1:http"}, guard.UNKNOWN_ORIGIN),
+        ({**HOST, "Origin": "http://evil.example"}, request_policy.UNKNOWN_ORIGIN),
+        ({**HOST, "Origin": "http://plans.example.org"}, request_policy.UNKNOWN_ORIGIN),  # port 80: only https was named
+        ({**HOST, "Origin": "null"}, request_policy.UNKNOWN_ORIGIN),
+        ({**HOST, "Origin": "http://127.0.0.1:http"}, request_policy.UNKNOWN_ORIGIN),
         ({**HOST, "Sec-Fetch-Site": "none", **NAVIGATES}, None),
         ({**HOST, "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "script"}, None),
         ({**HOST, "Sec-Fetch-Site": "cross-site", **NAVIGATES}, None),  # a link that was followed
-        ({**HOST, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}, guard.OTHER_SITE),
-        ({**HOST, "Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}, guard.OTHER_SITE),
-        ({**HOST, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, guard.OTHER_SITE),
+        ({**HOST, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}, request_policy.OTHER_SITE),
+        ({**HOST, "Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}, request_policy.OTHER_SITE),
+        ({**HOST, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, request_policy.OTHER_SITE),
     ],
 )
 def test_a_request_is_judged_by_the_names_and_the_site_it_tells(headers, refusal):
@@ -60,9 +60,9 @@ def test_a_request_is_judged_by_the_names_and_the_site_it_tells(headers, refusal
     [
         ({**HOST, "Origin": "http://127.0.0.1:5006"}, None),
         ({**HOST, "Origin": "https://plans.example.org"}, None),
-        (HOST, guard.NO_ORIGIN),
-        ({**HOST, "Origin": "http://127.0.0.1:8888"}, guard.UNKNOWN_ORIGIN),
-        ({"Host": "evil.example:5006", "Origin": "http://127.0.0.1:5006"}, guard.UNKNOWN_HOST),
+        (HOST, request_policy.NO_ORIGIN),
+        ({**HOST, "Origin": "http://127.0.0.1:8888"}, request_policy.UNKNOWN_ORIGIN),
+        ({"Host": "evil.example:5006", "Origin": "http://127.0.0.1:5006"}, request_policy.UNKNOWN_HOST),
     ],
 )
 def test_a_websocket_is_opened_by_a_page_of_this_server_alone(headers, refusal):
@@ -73,8 +73,8 @@ def test_a_websocket_is_opened_by_a_page_of_this_server_alone(headers, refusal):
 def test_at_a_socket_whoever_may_open_it_vouches_for_names_but_not_for_strange_sites():
     assert judge_request("GET", {"Host": "hub.example"}, "/board", None) is None
     assert judge_request("GET", {"Host": "hub.example", "Origin": "https://hub.example"}, "/board/ws", None) is None
-    assert judge_request("GET", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"}, "/board", None) is guard.OTHER_SITE
-    assert judge_request("POST", {}, "/board", None) is guard.NO_METHOD
+    assert judge_request("GET", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"}, "/board", None) is request_policy.OTHER_SITE
+    assert judge_request("POST", {}, "/board", None) is request_policy.NO_METHOD
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_every_answer_tells_the_browser_what_it_may_do_and_nothing_of_the_server
     assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self' blob:")
     assert "Server" not in answer.headers
     assert "Traceback" not in body
-    assert str(guard.__file__).rsplit("/", 4)[0] not in body
+    assert str(request_policy.__file__).rsplit("/", 4)[0] not in body
     if host == "evil.example":
-        assert (answer.status, body) == (403, f"{guard.UNKNOWN_HOST.text}\n")
+        assert (answer.status, body) == (403, f"{request_policy.UNKNOWN_HOST.text}\n")
 
 
 def test_a_page_of_another_site_gets_nothing(port):
