@@ -35,7 +35,7 @@ from benchmarks.pipeline_network import STAGES
 from benchmarks.pipeline_ways import ByHand, Mpmd, Spmd, Torch, has_torch
 from workbench.engine.mpmd.step import compile_mpmd
 from workbench.engine.mpmd.timeline import measure_tasks
-from workbench.reports.measurement import bubble_of
+from workbench.reports.measurement import bubble_share
 
 Run = Callable[[int], tuple[float, float]]
 WARM = 3  # steps
@@ -66,7 +66,7 @@ def measure(micro_batches: int, turns: int, torch: Torch | None) -> dict[str, fl
 def watched_steps(mpmd: Mpmd) -> tuple[float, float]:
     """Seconds and bubble of the median of several steps."""
     tasks = measure_tasks(mpmd.step, mpmd.values, 15)
-    return max(task.end for task in tasks), bubble_of(tasks)
+    return max(task.end for task in tasks), bubble_share(tasks)
 
 
 def faster_half(found: list) -> list:

@@ -185,7 +185,7 @@ def _transfer_seconds(row: Row, hardware: Hardware) -> float:
     config, shares = row.config, row.tensor * row.context
     whole = config.batch * config.seq * config.d_model * 2
     mesh = wb.Mesh(f"data:{row.replicas} pipe:{row.pipe} model:{shares}")
-    sent = collective_seconds("collective-permute", ("pipe",), whole // shares, mesh, hardware) / hardware.chip.reached("transfer")
+    sent = collective_seconds("collective-permute", ("pipe",), whole // shares, mesh, hardware) / hardware.chip.efficiency_of("transfer")
     return sent if row.splits_sequence else sent + collective_seconds("all-gather", ("model",), whole, mesh, hardware)
 
 

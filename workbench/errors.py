@@ -10,10 +10,10 @@ Each text says what is wrong in the words the user wrote, shows the arithmetic, 
 import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
-from reprlib import repr as shortened
+from reprlib import repr as short_repr
 
-_SHOWN = (type(None), bool, int, float, str, list, tuple, dict)  # whose text says more than their type
-_ALIKE = 0.6  # the least ratio of `difflib` that is worth a question, as in `get_close_matches`
+_SHOWN_TYPES = (type(None), bool, int, float, str, list, tuple, dict)  # whose text says more than their type
+_LEAST_SIMILARITY = 0.6  # the least ratio of `difflib` that is worth a question, as in `get_close_matches`
 
 
 class WorkbenchError(Exception):
@@ -89,7 +89,7 @@ def wrong_type(name: str, given: object, expected: str) -> str:
     >>> wrong_type("mesh", (4, 2), "axes with names and sizes"), wrong_type("mesh", len, "axes")
     ('`mesh` is (4, 2); it should be axes with names and sizes.', '`mesh` is of type `builtin_function_or_method`; it should be axes.')
     """
-    given_text = shortened(given) if type(given) in _SHOWN else f"of type `{type(given).__name__}`"
+    given_text = short_repr(given) if type(given) in _SHOWN_TYPES else f"of type `{type(given).__name__}`"
     return f"`{name}` is {given_text}; it should be {expected}."
 
 
@@ -118,4 +118,4 @@ def _are_alike(name: str, other: str) -> bool:
             del mine[end], its[end]
     one, two = "/".join(mine), "/".join(its)
     is_part = one.startswith(two) or two.startswith(one)
-    return is_part or re.sub(r"\d+", "", one) == re.sub(r"\d+", "", two) or SequenceMatcher(None, one, two).ratio() >= _ALIKE
+    return is_part or re.sub(r"\d+", "", one) == re.sub(r"\d+", "", two) or SequenceMatcher(None, one, two).ratio() >= _LEAST_SIMILARITY

@@ -57,14 +57,14 @@ class Exercise:
 
 def lies(value: str, sharding: str) -> Goal:
     """An argument, result or intermediate value lies so."""
-    wanted = Sharding.parse(sharding)
+    expected = Sharding.parse(sharding)
 
     def goal(report: Report) -> str:
         try:
             found = report.propagation.values[report.propagation.find(value)[0]].sharding
         except WorkbenchError as error:
             return str(error)
-        return "" if found == wanted else f'`{value}` lies as {found}, not {wanted}: `explain("{value}")` tells why.'
+        return "" if found == expected else f'`{value}` lies as {found}, not {expected}: `explain("{value}")` tells why.'
 
     return goal
 
@@ -114,11 +114,11 @@ def gathers_nothing_whole() -> Goal:
     """
 
     def goal(report: Report) -> str:
-        settled = report if report.partitioned else report.plan.report("partitioned")
-        places = [str(each) for each in settled.reshards if each.rematerialises]
+        partitioned_report = report if report.partitioned else report.plan.report("partitioned")
+        places = [str(each) for each in partitioned_report.reshards if each.rematerialises]
         warned = (
-            [f"{each.shape} from {each.before} to {each.after}" for each in settled.partitioned.gathered_whole]
-            if settled.partitioned
+            [f"{each.shape} from {each.before} to {each.after}" for each in partitioned_report.partitioned.gathered_whole]
+            if partitioned_report.partitioned
             else []
         )
         return f"Gathered whole, then sliced: {(places or warned)[0]}." if warned else ""

@@ -14,7 +14,7 @@ _TWO_DIGITS = 100  # from here on a whole number has them
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 
 
-def _scaled(value: float, base: float, units: tuple[str, ...]) -> str:
+def _scale_to_unit(value: float, base: float, units: tuple[str, ...]) -> str:
     power = 0
     while abs(value) >= base and power < len(units) - 1:
         value /= base
@@ -28,7 +28,7 @@ def format_bytes(count: float) -> str:
     >>> format_bytes(75_497_472), format_bytes(512), format_bytes(0)
     ('72.0 MiB', '512 B', '0 B')
     """
-    return _scaled(count, 1024, _BINARY)
+    return _scale_to_unit(count, 1024, _BINARY)
 
 
 def parse_bytes(text: str) -> int | None:
@@ -51,7 +51,7 @@ def format_count(count: float, unit: str = "") -> str:
     >>> format_count(8_589_934_592, "FLOP"), format_count(124e6)
     ('8.59 GFLOP', '124 M')
     """
-    text = _scaled(count, 1000, _DECIMAL)
+    text = _scale_to_unit(count, 1000, _DECIMAL)
     return f"{text}{unit}" if " " in text else f"{text} {unit}".rstrip()
 
 
@@ -70,11 +70,11 @@ def format_range(low: float, high: float, show: Callable[[float], str]) -> str:
     >>> format_range(72.9e9, 85.5e9, format_bytes), format_range(8.7e-4, 1.44e-3, format_seconds)
     ('68 to 80 GiB', '870 µs to 1.4 ms')
     """
-    begin, end = (_two_digits(*show(each).split(" ", 1)) for each in (low, high))
+    begin, end = (_round_to_two_digits(*show(each).split(" ", 1)) for each in (low, high))
     return f"{begin[0] if begin[1] == end[1] else ' '.join(begin)} to {' '.join(end)}".rstrip()
 
 
-def _two_digits(number: str, unit: str = "") -> tuple[str, str]:
+def _round_to_two_digits(number: str, unit: str = "") -> tuple[str, str]:
     value = float(number.replace(",", ""))
     return (f"{value:.2g}" if value < _TWO_DIGITS else number), unit
 
@@ -91,10 +91,10 @@ def format_seconds(seconds: float) -> str:
     raise AssertionError("unreachable: the loop returns on its last unit")
 
 
-def whole_number(name: str, value: Any, error: type[WorkbenchError] = WorkbenchError, least: int = 1, of: str = "") -> int:
+def read_whole_number(name: str, value: Any, error: type[WorkbenchError] = WorkbenchError, least: int = 1, of: str = "") -> int:
     """An argument that counts something (` of model `a``), NumPy's integers included; raises `error` for anything else, text too.
 
-    >>> whole_number("steps", 3)
+    >>> read_whole_number("steps", 3)
     3
     """
     try:
@@ -102,14 +102,14 @@ def whole_number(name: str, value: Any, error: type[WorkbenchError] = WorkbenchE
     except TypeError:
         found = None
     if found is None or found < least:
-        raise error(f"`{name}`{of} is {repr(value)[:80]}; it should be a whole number from {least}.", [_instead(name, value, least)])
+        raise error(f"`{name}`{of} is {repr(value)[:80]}; it should be a whole number from {least}.", [_suggest_number(name, value, least)])
     return found
 
 
-def _instead(name: str, value: Any, least: int) -> str:
+def _suggest_number(name: str, value: Any, least: int) -> str:
     """The number that was meant, where it is plain which: `"3"`, `2.0`."""
-    meant = str(value).strip().removesuffix(".0")
-    return f"write {name}={meant if meant.isdecimal() and int(meant) >= least else max(least, 1)}"
+    suggestion = str(value).strip().removesuffix(".0")
+    return f"write {name}={suggestion if suggestion.isdecimal() and int(suggestion) >= least else max(least, 1)}"
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -123,10 +123,10 @@ def divisors(number: int) -> tuple[int, ...]:
     return (*small, *(number // each for each in reversed(small) if each * each != number))
 
 
-def seconds_above_zero(name: str, value: Any, error: type[WorkbenchError] = WorkbenchError) -> float:
+def read_positive_seconds(name: str, value: Any, error: type[WorkbenchError] = WorkbenchError) -> float:
     """An argument that is a time; raises `error` for anything but a number of seconds above 0.
 
-    >>> seconds_above_zero("time_limit", 90)
+    >>> read_positive_seconds("time_limit", 90)
     90.0
     """
     try:

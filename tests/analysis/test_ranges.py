@@ -14,7 +14,7 @@ from workbench.documents import report_record
 from workbench.models.registry import build
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
-from workbench.reports.diagnostic import UNKNOWN_TURNS, Diagnostic
+from workbench.reports.diagnostic import UNKNOWN_TRIP_COUNT, Diagnostic
 from workbench.units import format_bytes, format_range
 
 
@@ -45,7 +45,7 @@ def test_memory_is_off_by_a_share_of_what_the_step_computes(report, known):
     memory, found = report.memory, ranges_of(report)[MEMORY]
     assert memory.working > 0
     assert found.high == memory.peak + memory.working
-    assert found.low == max(memory.held, memory.peak - memory.working / 2), "arguments take what they take"
+    assert found.low == max(memory.argument_bytes, memory.peak - memory.working / 2), "arguments take what they take"
 
 
 def test_what_is_sent_and_the_time_of_kernels_are_off_by_a_factor(report, known):
@@ -56,7 +56,7 @@ def test_what_is_sent_and_the_time_of_kernels_are_off_by_a_factor(report, known)
 
 
 def test_what_the_compiler_settled_has_no_range(report, known):
-    memory = CompiledMemory(arguments=report.memory.held, outputs=0, aliased=0, temporary=0)
+    memory = CompiledMemory(arguments=report.memory.argument_bytes, outputs=0, aliased=0, temporary=0)
     timed = Compiled("TPU", 8, 1.0, memory, (), (CompiledKernel("a", "fusion", 1, "", "", 1e-3, 0, 0),))
     assert ranges_of(with_compiled(report, timed)).keys() == {SENT}
     untimed = Compiled("TPU", 8, 1.0, memory, ())
@@ -73,7 +73,7 @@ def test_what_is_settled_to_nothing_has_no_range(known):
 
 
 def test_what_a_loop_of_unknown_length_sends_and_takes_has_no_range(report, known):
-    unknown = replace(report, diagnostics=(Diagnostic(UNKNOWN_TURNS, "loop", ""),))
+    unknown = replace(report, diagnostics=(Diagnostic(UNKNOWN_TRIP_COUNT, "loop", ""),))
     assert ranges_of(unknown).keys() == {MEMORY}
 
 

@@ -11,7 +11,7 @@ import pytest
 from workbench.app.page.plan_file import PlanFile, file_under
 from workbench.app.page.visit_opening import ServeOptions, file_asked_for
 from workbench.documents import dump_plan, durable_files, load_plan
-from workbench.documents.durable_files import exclusive, replace_file
+from workbench.documents.durable_files import lock_folder, replace_file
 from workbench.errors import DocumentError
 from workbench.models import build
 from workbench.plan.plan import Plan
@@ -135,15 +135,15 @@ def test_a_save_waits_for_that_of_another_and_sees_what_it_wrote(path, monkeypat
     file = PlanFile(path)
     file.read()
     with ThreadPoolExecutor(1) as mine:
-        with exclusive(path):
+        with lock_folder(path):
             saving = mine.submit(saved, file, MINE, threading.Barrier(1))
             time.sleep(0.1)
             assert not saving.done()
             replace_file(path, dump_plan(THEIRS).encode())  # as the other one does
         assert "changed by somebody else" in str(saving.result())
     assert load_plan(path) == THEIRS
-    monkeypatch.setattr(durable_files, "_PATIENCE", 0.0)
-    with exclusive(path), pytest.raises(DocumentError) as caught:
+    monkeypatch.setattr(durable_files, "_LOCK_TIMEOUT", 0.0)
+    with lock_folder(path), pytest.raises(DocumentError) as caught:
         PlanFile(path).save(MINE)
     assert str(caught.value) == (
         f"`{path}` cannot be written: another program has been writing in its folder for 0 seconds.\n  Ways out: try again."

@@ -12,7 +12,7 @@ from workbench.core.layout import Layout
 from workbench.documents import load_plan
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
-from workbench.session.settling import PIPELINED
+from workbench.session.settling import PIPELINED_REASON
 
 pytestmark = pytest.mark.compile
 
@@ -43,7 +43,7 @@ def test_report_prints_the_report(capsys):
 def test_a_plan_that_stays_planned_says_why_in_one_line(capsys):
     pipelined = ["--model", "gpt", "-a", "layers=4", "--mesh", "stage:2 data:2", "--pipeline", "stages:2 micro_batches:2 axis:stage"]
     assert cli.main(["report", *pipelined]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"The figures are the planned ones. {PIPELINED}"
+    assert capsys.readouterr().out.splitlines()[-1] == f"The figures are the planned ones. {PIPELINED_REASON}"
     refused = ["--model", "two_layer", "-a", "batch=4096", "--mesh", "data:4096", "--layout", "batch:data", "--json"]
     assert cli.main(["report", *refused]) == 0
     record = json.loads(capsys.readouterr().out)
@@ -150,14 +150,14 @@ def test_hardware_lists_the_catalogue_and_tells_all_of_one_kind(capsys):
 
 
 def test_a_file_of_ones_own_hardware_counts(plan_file, tmp_path, capsys, monkeypatch):
-    from workbench.hardware.catalogue import OWN_FILE, SHIPPED
+    from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, SHIPPED_FILE
 
-    monkeypatch.setenv(OWN_FILE, "")  # so that what the command sets is taken back
+    monkeypatch.setenv(HARDWARE_FILE_VARIABLE, "")  # so that what the command sets is taken back
     own = tmp_path / "own.toml"
-    own.write_text(SHIPPED.read_text(encoding="utf-8").replace('["B200"', '["B2000"'), encoding="utf-8")
+    own.write_text(SHIPPED_FILE.read_text(encoding="utf-8").replace('["B200"', '["B2000"'), encoding="utf-8")
     assert cli.main(["report", plan_file, "--planned", "--hardware", "8 B2000", "--hardware-file", str(own), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["hardware"] == "8 B2000"
-    monkeypatch.setenv(OWN_FILE, "")
+    monkeypatch.setenv(HARDWARE_FILE_VARIABLE, "")
     assert cli.main(["report", plan_file, "--planned", "--hardware", "8 B2000"]) == 1
     assert "did you mean `B200`?" in capsys.readouterr().err
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.core.error_text import failure_words, without_folders
+from workbench.core.error_text import describe_error, strip_folders
 
 
 @pytest.mark.parametrize(
@@ -16,13 +16,13 @@ from workbench.core.error_text import failure_words, without_folders
     ],
 )
 def test_absolute_paths_are_shortened_and_paths_of_values_are_not(said, shown):
-    assert without_folders(said) == shown
+    assert strip_folders(said) == shown
 
 
 def test_what_lies_below_the_current_folder_is_told_from_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     missing = tmp_path / "plans" / "a.plan.json"
-    assert without_folders(f"no {missing}") == "no plans/a.plan.json"
+    assert strip_folders(f"no {missing}") == "no plans/a.plan.json"
     with pytest.raises(FileNotFoundError) as caught:
         missing.read_text()
-    assert failure_words(caught.value) == "FileNotFoundError: [Errno 2] No such file or directory: 'plans/a.plan.json'"
+    assert describe_error(caught.value) == "FileNotFoundError: [Errno 2] No such file or directory: 'plans/a.plan.json'"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.strategies import patterns
-from workbench.core.paths import matches, matching, template
+from workbench.core.paths import match_patterns, matches, template
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_pattern_of_many_stars_is_tried_in_no_time(pattern):
 
 @given(st.lists(patterns(), unique=True), st.lists(st.one_of(patterns(), st.text("ab/*?w1", max_size=6)), unique=True))
 def test_many_patterns_match_many_paths_as_each_does_each(tried, paths):
-    assert matching(tried, paths) == {path: [pattern for pattern in tried if matches(pattern, path)] for path in paths}
+    assert match_patterns(tried, paths) == {path: [pattern for pattern in tried if matches(pattern, path)] for path in paths}
 
 
 @given(patterns().filter(lambda path: "*" not in path and "?" not in path))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.pipelines import chain
 from workbench.core import program_cache
-from workbench.core.program import KEPT, Program
+from workbench.core.program import CACHE_ATTRIBUTE, Program
 from workbench.core.program_cache import ProgramCache
 from workbench.models import build
 from workbench.pipeline.stage_costs import stage_costs
@@ -79,7 +79,12 @@ def test_never_more_than_the_limit_but_for_one_value(programs, asked):
     cache, owners, sizes = ProgramCache(limit=10_000), [alone(each) for each in programs], {}
     for owner, key, size in asked:
         cache.get(owners[owner], (key,), object, sizes.setdefault((owner, key), size))
-        kept = {(owner, key[0]) for owner, each in enumerate(owners) if KEPT in each.__dict__ for key in each.__dict__[KEPT].values}
+        kept = {
+            (owner, key[0])
+            for owner, each in enumerate(owners)
+            if CACHE_ATTRIBUTE in each.__dict__
+            for key in each.__dict__[CACHE_ATTRIBUTE].values
+        }
         assert (owner, key) in kept
         assert cache.bytes == sum(sizes[each] + SPARE for each in kept)
         assert cache.bytes <= 10_000
@@ -114,10 +119,10 @@ def test_what_refers_to_its_program_goes_with_it(programs):
 def test_a_program_is_sent_without_what_is_kept_with_it(programs):
     program = alone(programs[0])
     structure_of(program)  # with a module of MLIR, which cannot be sent
-    assert KEPT in program.__dict__
+    assert CACHE_ATTRIBUTE in program.__dict__
     sent = replace(program, step=None)
     structure_of(sent)
-    assert KEPT not in pickle.loads(pickle.dumps(sent)).__dict__
+    assert CACHE_ATTRIBUTE not in pickle.loads(pickle.dumps(sent)).__dict__
 
 
 def test_from_many_threads(programs):
@@ -153,7 +158,7 @@ def test_nothing_holds_a_program_that_nobody_has_any_more(pipeline):
         stage_costs(staged_program(report.plan), exact_memory=True) if pipeline else (),
     ):
         assert asked is not None or not pipeline
-    gone = weakref.ref(program), weakref.ref(program.__dict__[KEPT])
+    gone = weakref.ref(program), weakref.ref(program.__dict__[CACHE_ATTRIBUTE])
     del program, report, asked
     gc.collect()
     assert [each() for each in gone] == [None, None]

@@ -13,7 +13,7 @@ from tests.support.programs import mlp
 from workbench import cli
 from workbench.app.processes.forking import ForkServer
 from workbench.core.program import Reference
-from workbench.documents import allowed_here, dump_plan, load_plan, parse_fleet, parse_link, parse_plan, read_allowed
+from workbench.documents import dump_plan, load_plan, parse_fleet, parse_link, parse_plan, read_allowed, read_allowed_here
 from workbench.documents.allowed import verify_allowed
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.plan.plan import Plan
@@ -87,12 +87,12 @@ def test_saving_imports_nothing(module, tmp_path):
 
 def test_modules_are_allowed_with_what_lies_in_them_and_functions_by_themselves(monkeypatch):
     monkeypatch.setenv("WORKBENCH_ALLOW", "mine, theirs.models:build")
-    assert allowed_here() == ("mine", "theirs.models:build")
+    assert read_allowed_here() == ("mine", "theirs.models:build")
     for target in ("mine:build", "mine.sub:build", "theirs.models:build"):
-        verify_allowed(Reference(target), "it", allowed_here())
+        verify_allowed(Reference(target), "it", read_allowed_here())
     for target in ("mines:build", "theirs.models:other", "theirs:build", "min:build"):
         with pytest.raises(DocumentError, match="was not allowed"):
-            verify_allowed(Reference(target), "it", allowed_here())
+            verify_allowed(Reference(target), "it", read_allowed_here())
 
 
 @pytest.mark.parametrize("given", ["a b", "mine:", "./mine.py", 3, ["mine", 3], "mine..x"])

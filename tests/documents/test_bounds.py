@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.programs import mlp_report
 from workbench.core.layout import Layout
-from workbench.core.layout_text import _split
+from workbench.core.layout_text import _split_statements
 from workbench.core.mesh import Mesh
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.sharding import Sharding
@@ -190,7 +190,7 @@ def test_divisors_are_all_that_divide(number):
 
 @given(st.text("ab[],;:\n=+", max_size=60))
 def test_statements_are_split_as_by_the_rule_that_needs_to_look_ahead(text):
-    assert _split(text) == re.split(r"[;\n]|,(?![^\[]*\])", text)
+    assert _split_statements(text) == re.split(r"[;\n]|,(?![^\[]*\])", text)
 
 
 @pytest.mark.parametrize("mesh", ["a:1048576", "data:4 model:65536", "a:720720", " ".join(f"a{place}:2" for place in range(16))])

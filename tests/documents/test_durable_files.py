@@ -11,7 +11,7 @@ import pytest
 
 from workbench.cli import main
 from workbench.documents import durable_files
-from workbench.documents.durable_files import exclusive, make_folder, replace_file, try_lock
+from workbench.documents.durable_files import lock_folder, make_folder, replace_file, try_lock
 from workbench.engine.compile.compilation import _write
 from workbench.engine.fleet.lock import hold_folder
 from workbench.errors import DocumentError, EngineError, FleetError, WorkbenchError
@@ -106,7 +106,7 @@ def test_a_file_keeps_its_owner_where_this_user_may_set_it_and_else_its_group(tm
 
     like = os.stat_result((mine.st_mode, *mine[1:4], mine.st_uid + 1, mine.st_gid + 1, *mine[6:10]))
     monkeypatch.setattr(os, "fchown", refuses_owners)
-    monkeypatch.setattr(durable_files, "_status", lambda _: like)
+    monkeypatch.setattr(durable_files, "_read_status", lambda _: like)
     replace_file(path, b"text")
     assert asked == [(mine.st_uid + 1, mine.st_gid + 1), (-1, mine.st_gid + 1)]
 
@@ -197,7 +197,7 @@ def test_a_folder_is_locked_against_other_processes_and_one_that_is_killed_leave
         assert not try_lock(folder)
         os.close(folder)
         other.kill()
-    with exclusive(tmp_path / "a"):
+    with lock_folder(tmp_path / "a"):
         pass
 
 
@@ -206,5 +206,5 @@ def test_a_folder_that_may_not_be_listed_is_written_without_a_lock(tmp_path, mon
         raise PermissionError(errno.EACCES, "no folder is opened here")
 
     monkeypatch.setattr(os, "open", refuse)
-    with exclusive(tmp_path / "a"):
+    with lock_folder(tmp_path / "a"):
         pass

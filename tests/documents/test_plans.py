@@ -15,7 +15,7 @@ from workbench.core.remat import Remat
 from workbench.documents import dump_plan, load_plan, parse_plan, program_from_reference, save_plan
 from workbench.documents.plans import layout_record, parse_layout
 from workbench.errors import DocumentError
-from workbench.hardware.catalogue import OWN_FILE, SHIPPED, every_hardware
+from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, SHIPPED_FILE, list_example_hardware
 from workbench.models import build
 from workbench.plan.edits import RenameDim, SetPrecision, SetRemat
 from workbench.plan.plan import Plan
@@ -68,7 +68,7 @@ def test_dimensions_can_change_names_among_themselves(swap):
 
 
 @pytest.mark.parametrize("axis_assignment", [None, "data:{1}; model:{0}", "model:{0}; data:{0}+{1}(2)"])
-@pytest.mark.parametrize("hardware", every_hardware(), ids=str)
+@pytest.mark.parametrize("hardware", list_example_hardware(), ids=str)
 def test_hardware_and_wiring_are_saved_by_name(hardware, axis_assignment):
     names = [axis.name for axis in hardware.axes]
     axis_assignment = axis_assignment and axis_assignment.format(names[0], names[-1])
@@ -90,9 +90,9 @@ def test_hardware_that_is_not_in_the_catalogue_is_a_document_error(tmp_path, mon
     measured = plan.hardware.renamed("cpu x 8, as measured")
     with pytest.raises(DocumentError, match="the catalogue does not know this one"):
         dump_plan(plan.updated(hardware=measured))
-    own = SHIPPED.read_text(encoding="utf-8").replace('["H100"', '["H1000"')
+    own = SHIPPED_FILE.read_text(encoding="utf-8").replace('["H100"', '["H1000"')
     (tmp_path / "own.toml").write_text(own, encoding="utf-8")
-    monkeypatch.setenv(OWN_FILE, str(tmp_path / "own.toml"))
+    monkeypatch.setenv(HARDWARE_FILE_VARIABLE, str(tmp_path / "own.toml"))
     assert parse_plan(text.replace("8 H100", "8 H1000")).hardware.size == 8
 
 

@@ -51,7 +51,13 @@ ALIVE = 14_740_580_352  # in a heap that libtpu 0.0.42.1 logs as 13.73 GiB, 3.10
 )
 def test_libtpus_temporaries_count_fragmentation_once(compiler, stated, peak, temporary):
     found = read(stated, compiler, peak).memory
-    assert (found.peak, found.held, found.temporary, found.stated, found.stated_peak) == (temporary, 0, temporary, stated, peak)
+    assert (found.peak, found.arguments_and_outputs, found.temporary, found.stated, found.stated_peak) == (
+        temporary,
+        0,
+        temporary,
+        stated,
+        peak,
+    )
 
 
 def test_what_was_read_before_is_read_again_as_it_is_read_today():

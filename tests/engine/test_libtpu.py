@@ -25,7 +25,7 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.reports.collective import collective_class
 from workbench.reports.compiled import Scheduled
-from workbench.reports.diagnostic import NO_ROOM
+from workbench.reports.diagnostic import DOES_NOT_FIT
 from workbench.session.settling import settled_report
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
@@ -247,9 +247,9 @@ def test_a_program_that_finds_no_room_has_its_figures_and_the_compilers_words():
     fn = jax.grad(lambda w, x: jnp.sum(jnp.tanh(jnp.tanh(x @ w) @ w) ** 2))
     plan = Plan(trace(fn, spec(16384, 16384), spec(8 * 65536, 16384), name="large"), "m:8", "x=[m, -]", hardware=V5E)
     report = plan.report("partitioned")
-    assert report.compiled.no_room.startswith("RESOURCE_EXHAUSTED")
+    assert report.compiled.out_of_memory.startswith("RESOURCE_EXHAUSTED")
     assert not report.memory.fits
-    (note,) = (each for each in report.diagnostics if each.kind == NO_ROOM)
+    (note,) = (each for each in report.diagnostics if each.kind == DOES_NOT_FIT)
     assert note.message.startswith("One device holds")
 
 

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from workbench.errors import HardwareError
 from workbench.hardware.catalogue import (
-    OWN_FILE,
-    SHIPPED,
+    HARDWARE_FILE_VARIABLE,
+    SHIPPED_FILE,
     Catalogue,
     Torus,
     default_catalogue,
-    every_hardware,
+    list_example_hardware,
     load_catalogue,
     parse_hardware,
     topology_name,
@@ -20,7 +20,7 @@ from workbench.hardware.hardware import AxisTopology
 from workbench.text.hardware import catalogue_text, hardware_text
 
 ENTRIES = tuple(load_catalogue().entries.values())
-TABLES = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+TABLES = tomllib.loads(SHIPPED_FILE.read_text(encoding="utf-8"))
 OWN = """
 ["Grid One"]
 flops = { bfloat16 = 100e12 }
@@ -67,14 +67,14 @@ def test_the_numbers_of_a_device_are_plausible(entry):
     assert all(0 < share <= most.get(work, 1) for work, share in chip.efficiency.items())
 
 
-@pytest.mark.parametrize("hardware", every_hardware(load_catalogue()), ids=str)
+@pytest.mark.parametrize("hardware", list_example_hardware(load_catalogue()), ids=str)
 def test_hardware_reads_back_from_its_name(hardware):
     assert parse_hardware(hardware.name) == hardware
     assert parse_hardware(f"  {hardware.name.lower()} ".replace(" ", "  ")) == hardware
 
 
 def test_the_table_of_examples_has_every_entry():
-    assert {hardware.chip.name for hardware in every_hardware(load_catalogue())} == set(TABLES)
+    assert {hardware.chip.name for hardware in list_example_hardware(load_catalogue())} == set(TABLES)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_an_own_file_adds_entries_and_replaces_those_of_the_same_name(tmp_path, 
     assert catalogue["H100"].chip.memory == 1
     with pytest.raises(HardwareError, match="no hardware `Grid One`"):
         parse_hardware("Grid One 64")
-    monkeypatch.setenv(OWN_FILE, str(path))
+    monkeypatch.setenv(HARDWARE_FILE_VARIABLE, str(path))
     assert parse_hardware("2 slices of grid one 8").size == 16
     assert default_catalogue() == catalogue
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment import AxisAssignment, Route, parse_axis_assignment
-from workbench.hardware.catalogue import every_hardware, load_catalogue, parse_hardware
+from workbench.hardware.catalogue import list_example_hardware, load_catalogue, parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.topology import axis_assignment_error, default_axis_assignment, device_order, physical_spans
 from workbench.text.hardware import axis_assignment_text
 
-ALL_HARDWARE = every_hardware(load_catalogue())
+ALL_HARDWARE = list_example_hardware(load_catalogue())
 NAMES = st.sampled_from(("data", "model", "x.1", "pipe"))
 ROUTES = st.lists(st.builds(Route, st.sampled_from(("x", "y", "node", "device")), st.none() | st.integers(1, 64)), min_size=1, max_size=3)
 

@@ -13,7 +13,7 @@ from workbench.multimodel import ALL_POLICIES, MENU, Job, Pass, ScheduledUnit, U
 from workbench.multimodel.exact import optimum, prepare_policy
 from workbench.multimodel.expected import predict_rest
 from workbench.multimodel.progress import FleetProgress
-from workbench.text.fleet import list_note, ways_text
+from workbench.text.fleet import list_note, strategies_text
 from workbench.text.fleet_schedule import legend_text
 
 LRTF = policy_named("sharded-lrtf")
@@ -56,7 +56,7 @@ def test_a_shared_core_gives_nothing_for_a_second_device():
 
 def test_the_table_of_ways_has_seconds_over_the_bound_in_every_row():
     jobs = [sharing("a", 3, slowed=4.0), sharing("b", 3, slowed=4.0)]
-    ways = ways_text(jobs, 2, lower_bound(jobs, 2))
+    ways = strategies_text(jobs, 2, lower_bound(jobs, 2))
     found = {each[1]: (float(each[2]), float(each[3])) for each in re.finditer(r"^ (\w.*?) {2,}([\d.]+) s +([\d.]+) ", ways, re.MULTILINE)}
     assert found["list schedules"] == (22.5, 3.75)
     assert len(found) == 6

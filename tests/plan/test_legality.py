@@ -13,7 +13,7 @@ from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError
-from workbench.plan.legality import illegalities, verify_layout, why_illegal
+from workbench.plan.legality import illegality_text, layout_errors, verify_layout
 from workbench.plan.plan import Plan
 
 IMAGES = program(batch("image_batch", batch=100, rows=28, cols=28, channels=3))
@@ -92,13 +92,13 @@ def test_a_layout_is_legal_exactly_if_every_tensor_is_split_evenly_on_distinct_a
     on = {dim: layout.rule(dim) for dim in DIMS}
     distinct = all(not set(on[a]) & set(on[b]) for a, b in pairs)
     even = all(sizes[dim] % mesh[axis] == 0 for dim, (axis,) in layout.rules)
-    assert (not list(illegalities(subject, mesh, layout))) == (distinct and even)
+    assert (not list(layout_errors(subject, mesh, layout))) == (distinct and even)
 
 
 def test_a_drop_is_refused_with_the_reason_before_it_is_made():
     plan = Plan(mlp(), "data:4 model:2", "batch:data; d_ff:model")
-    assert why_illegal(plan.program, plan.mesh, plan.layout, "d_ff", ("data",)) is None
-    reason = why_illegal(plan.program, plan.mesh, plan.layout, "d_model", ("model",))
+    assert illegality_text(plan.program, plan.mesh, plan.layout, "d_ff", ("data",)) is None
+    reason = illegality_text(plan.program, plan.mesh, plan.layout, "d_model", ("model",))
     assert reason is not None
     with pytest.raises(LayoutError) as caught:
         plan.updated(layout=plan.layout.with_rule("d_model", ("model",)))
@@ -107,7 +107,7 @@ def test_a_drop_is_refused_with_the_reason_before_it_is_made():
 
 def test_alike_layers_are_judged_once():
     layers = program(*(parameter(f"layers/{i}/w", d_model=6) for i in range(20)))
-    assert len(list(illegalities(layers, Mesh("model:4"), Layout("d_model:model")))) == 1
+    assert len(list(layout_errors(layers, Mesh("model:4"), Layout("d_model:model")))) == 1
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.support.programs import parameter, program
 from workbench.core.mesh import Mesh
-from workbench.plan.legality import first_fault, illegalities, why_illegal
+from workbench.plan.legality import first_fault, illegality_text, layout_errors
 from workbench.plan.plan import Plan
 from workbench.plan.sharding_faults import AxisTwice, UnevenSplit, brief_fault, fault_error, sharding_faults
 
@@ -33,6 +33,6 @@ def test_what_is_said_of_a_drop_is_what_the_plan_says_of_the_layout(first, secon
     plan = Plan(program(WEIGHT), MESH, "")
     layout = plan.layout.with_rule("d_model", first)
     found = first_fault(plan.program, MESH, layout, "d_ff", second)
-    errors = [each.message for each in illegalities(plan.program, MESH, layout.with_rule("d_ff", second))]
-    assert why_illegal(plan.program, MESH, layout, "d_ff", second) == next(iter(errors), None)
+    errors = [each.message for each in layout_errors(plan.program, MESH, layout.with_rule("d_ff", second))]
+    assert illegality_text(plan.program, MESH, layout, "d_ff", second) == next(iter(errors), None)
     assert (found is None) == (not errors)

@@ -69,7 +69,7 @@ def assert_law(plan, replay: Propagation, axis_on_dim: AxisOnDim) -> None:
         if base_axis(axis) == base_axis(axis_on_dim.axis)
     ]
     for axis in left:
-        assert name(after.whose(AxisOnDim(axis_on_dim.value, axis_on_dim.dim, axis))) in map(name, told.others)
+        assert name(after.origin_of(AxisOnDim(axis_on_dim.value, axis_on_dim.dim, axis))) in map(name, told.others)
 
 
 @settings(max_examples=60)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.traces import MS, event, measured_step, measured_trace
-from workbench.reports.device_trace import covered, summarize
+from workbench.reports.device_trace import summarize_trace, union_length
 
 
 def test_waiting_is_told_from_what_the_collective_takes():
@@ -22,35 +22,35 @@ def test_each_device_has_its_own_sums():
 
 
 def test_communication_behind_a_kernel_is_not_exposed():
-    trace = summarize([event(0, 0, 10), event(0, 4, 8, "all-gather.1", "data", "all-gather")])
+    trace = summarize_trace([event(0, 0, 10), event(0, 4, 8, "all-gather.1", "data", "all-gather")])
     assert trace.devices[0].exposed == pytest.approx(2 * MS)
     assert trace.devices[0].communication == pytest.approx(8 * MS)
 
 
 def test_overlapping_kernels_count_once():
-    assert covered([(0, 4), (1, 2), (3, 6), (8, 9)]) == 7
-    assert covered([]) == 0
+    assert union_length([(0, 4), (1, 2), (3, 6), (8, 9)]) == 7
+    assert union_length([]) == 0
 
 
 def test_the_heaviest_operation_comes_first_and_one_slow_execution_does_not_make_it_so():
     often = [event(0, start, 1, "copy.1", kind="copy") for start in range(20)]
     once_slow = [event(0, 20, 100, "add.1", kind="add"), *(event(0, 120 + start, 0.01, "add.1", kind="add") for start in range(8))]
-    assert [each.name for each in summarize(often + once_slow).kernels] == ["copy.1", "add.1"]
+    assert [each.name for each in summarize_trace(often + once_slow).kernels] == ["copy.1", "add.1"]
 
 
 def test_whole_devices_are_kept_as_far_as_they_go_and_the_rest_is_counted():
-    trace = summarize(measured_step(), most=5)
+    trace = summarize_trace(measured_step(), most=5)
     assert {each.device for each in trace.events} == {0}
-    assert (len(trace.events), trace.cut) == (4, 4)
+    assert (len(trace.events), trace.events_left_out) == (4, 4)
     assert trace.operations == measured_trace().operations
 
 
 def test_of_a_device_with_too_many_events_the_longest_are_kept():
-    trace = summarize([event(0, start, start + 1) for start in range(100)], most=10)
+    trace = summarize_trace([event(0, start, start + 1) for start in range(100)], most=10)
     assert [round(each.seconds / MS) for each in trace.of_device(0)] == list(range(91, 101))
-    assert trace.cut == 90
+    assert trace.events_left_out == 90
 
 
 def test_a_step_without_events_is_an_empty_trace():
-    trace = summarize(())
-    assert (trace.seconds, trace.operations, trace.devices, trace.events, trace.cut) == (0, (), (), (), 0)
+    trace = summarize_trace(())
+    assert (trace.seconds, trace.operations, trace.devices, trace.events, trace.events_left_out) == (0, (), (), (), 0)

@@ -16,9 +16,9 @@ from workbench.models import build
 from workbench.plan.edits import EditGroup, OpenPlan, RenameDim, SetRemat, ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
-from workbench.session.journal import Journal, find_journal, list_journals, new_board_id, prune, restore
+from workbench.session.journal import Journal, find_journal, list_journals, new_board_id, prune_journals, restore_session
 from workbench.session.journal.folder import ENDING, journal_path
-from workbench.session.journal.lines import line_bytes, whole_lines
+from workbench.session.journal.lines import line_bytes, parse_lines
 from workbench.session.session import Session
 
 BOARD = "a-board-of-tests"
@@ -49,7 +49,7 @@ def begun(tmp_path, plan):
 def told(session):
     """All that is to outlive a session."""
     rows = [(each.number, dump_plan(each.plan), each.parent, str(each.edit), each.name, each.pinned) for each in session.nodes]
-    return rows, session.node.number, dict(session.later), dict(session.summaries)
+    return rows, session.node.number, dict(session.redo_children), dict(session.summaries)
 
 
 STEPS = st.one_of(
@@ -90,10 +90,10 @@ def test_what_is_restored_is_a_state_there_was_wherever_the_file_ends(tmp_path, 
         assert len(session.nodes) == 1
         assert (session.node.name, session.node.pinned) == ("", False)
         return
-    assert told(restore(path).session) == states[-1]
+    assert told(restore_session(path).session) == states[-1]
 
     whole = path.read_bytes()
-    first = whole_lines(whole)[1].end
+    first = parse_lines(whole)[1].end
     cut = data.draw(st.integers(first, len(whole)))
     path.write_bytes(whole[:cut])
     resumed = Journal.resume(folder, BOARD)
@@ -102,7 +102,7 @@ def test_what_is_restored_is_a_state_there_was_wherever_the_file_ends(tmp_path, 
     for step in more:  # it goes on where the torn file ended
         take(resumed.session, step)
     resumed.journal.close()
-    assert told(restore(path).session) == told(resumed.session)
+    assert told(restore_session(path).session) == told(resumed.session)
 
 
 @pytest.fixture(scope="module")
@@ -120,11 +120,11 @@ def written(tmp_path_factory, plan):
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_byte_ends_what_is_restored_and_is_said(tmp_path, written, data):
-    lines = whole_lines(written)
+    lines = parse_lines(written)
     place = data.draw(st.integers(lines[1].end, lines[-2].end - 1))
     path = journal_path(tmp_path, BOARD)
     path.write_bytes(written[:place] + bytes([written[place] ^ data.draw(st.integers(1, 255))]) + written[place + 1 :])
-    restored = restore(path)
+    restored = restore_session(path)
     held = sum(line.end <= place for line in lines) - 1
     assert (len(restored.session.nodes), restored.session.node.number, restored.is_whole) == (1 + held, held, False)
     said = f"Of the history of this board, the first {held + 1} plans could be restored. What follows in its file is damaged."
@@ -152,7 +152,7 @@ def test_the_history_is_this_users_alone(tmp_path, plan):
 def test_what_is_answered_is_in_the_file_already(begun, tmp_path):
     session, _ = begun
     found = []
-    session.listen(lambda *_: found.append(told(restore(journal_path(tmp_path, BOARD)).session) == told(session)))
+    session.listen(lambda *_: found.append(told(restore_session(journal_path(tmp_path, BOARD)).session) == told(session)))
     for edit in EDITS[:3]:
         session.apply(edit)
     session.undo()
@@ -169,8 +169,8 @@ def test_a_process_that_is_not_the_first_gets_a_journal_of_its_own(begun, tmp_pa
     resumed.session.apply(EDITS[3])
     session.apply(EDITS[4])
     resumed.journal.close()
-    assert told(restore(journal_path(tmp_path, resumed.journal.board_id)).session) == told(resumed.session)
-    assert told(restore(journal_path(tmp_path, BOARD)).session) == told(session)
+    assert told(restore_session(journal_path(tmp_path, resumed.journal.board_id)).session) == told(resumed.session)
+    assert told(restore_session(journal_path(tmp_path, BOARD)).session) == told(session)
 
 
 def test_after_closing_another_may_have_it(begun, tmp_path):
@@ -192,7 +192,7 @@ def test_only_the_present_plan_is_analysed_and_the_history_keeps_its_figures(beg
     analysed = []
     real = Session._analyze
     monkeypatch.setattr(Session, "_analyze", lambda self, plan, *answer: (analysed.append(plan), real(self, plan, *answer))[1])
-    again = restore(journal_path(tmp_path, BOARD)).session
+    again = restore_session(journal_path(tmp_path, BOARD)).session
     assert analysed == [session.plan]
     assert again.summaries == session.summaries
     assert (str(again.undone), again.can_undo) == (str(session.undone), True)
@@ -205,7 +205,7 @@ def test_programs_are_traced_once_each(begun, tmp_path):
         session.apply(edit)
     journal.close()
     parsed = []
-    again = restore(journal_path(tmp_path, BOARD), lambda text: (parsed.append(text), parse_plan(text))[1]).session
+    again = restore_session(journal_path(tmp_path, BOARD), lambda text: (parsed.append(text), parse_plan(text))[1]).session
     assert len(parsed) == 1
     assert len({id(node.plan.program) for node in again.nodes}) == 1
 
@@ -219,7 +219,7 @@ def test_other_programs_hardware_and_pipelines_come_back(tmp_path):
     for edit in (OpenPlan(piped, "a file"), SetRemat(Remat.parse("full")), ShardDim("d_ff", ())):
         session.apply(edit)
     journal.close()
-    again = restore(journal_path(tmp_path, BOARD)).session
+    again = restore_session(journal_path(tmp_path, BOARD)).session
     assert told(again) == told(session)
     assert [node.plan for node in again.nodes] == [node.plan for node in session.nodes]
 
@@ -230,7 +230,7 @@ def test_times_on_measured_hardware_are_not_told_without_it(begun, tmp_path):
     session.apply(EDITS[0])
     session.apply(EDITS[3])
     journal.close()
-    again = restore(journal_path(tmp_path, BOARD)).session
+    again = restore_session(journal_path(tmp_path, BOARD)).session
     assert {each.seconds for each in again.summaries.values()} == {None}
     assert {number: each.peak for number, each in again.summaries.items()} == {n: each.peak for n, each in session.summaries.items()}
 
@@ -258,7 +258,7 @@ def test_a_folder_that_cannot_be_written_is_said_and_what_was_missed_is_kept_lat
     session.apply(EDITS[3])
     assert journal.problem == ""
     journal.close()
-    assert told(restore(journal_path(tmp_path / "boards", BOARD)).session) == told(session)
+    assert told(restore_session(journal_path(tmp_path / "boards", BOARD)).session) == told(session)
 
 
 @pytest.mark.parametrize("asked", ["", "nobody-knows-it", "../../../etc/passwd", "a" * 1000, "x\0yzabcdef"])
@@ -292,7 +292,7 @@ def test_a_document_that_is_refused_on_the_way_ends_what_is_restored(begun, tmp_
     assert len(list(tmp_path.glob("*.damaged"))) == 1, "what could not be read is kept aside"
     with pytest.raises(DocumentError, match="Not at all"):
         Journal.resume(tmp_path, BOARD, _refuse)
-    assert restore(journal_path(tmp_path, BOARD)).is_whole, "the refusal changed nothing"
+    assert restore_session(journal_path(tmp_path, BOARD)).is_whole, "the refusal changed nothing"
 
 
 def _refuse(_: str) -> Plan:
@@ -305,7 +305,7 @@ def test_what_is_no_journal_is_said(tmp_path, record, said):
     first, chain = line_bytes(record or {}, 0)
     path.write_bytes(first + line_bytes({}, chain)[0] if record else b"\0" * 100)
     with pytest.raises(DocumentError, match=said):
-        restore(path)
+        restore_session(path)
 
 
 def test_boards_are_listed_the_last_changed_first(tmp_path, plan):
@@ -337,21 +337,21 @@ def test_old_boards_and_too_many_are_removed_but_never_one_in_use(tmp_path, plan
         paths[board_id] = journal_path(tmp_path, board_id)
         os.utime(paths[board_id], (now - days * 86400, now - days * 86400))
     size = paths["a-board-a"].stat().st_size
-    assert prune(tmp_path, keep_bytes=10 * size, keep_days=1.5) == ["a-board-c"]
-    assert prune(tmp_path, keep_bytes=size, keep_days=30) == ["a-board-b"]
+    assert prune_journals(tmp_path, keep_bytes=10 * size, keep_days=1.5) == ["a-board-c"]
+    assert prune_journals(tmp_path, keep_bytes=size, keep_days=30) == ["a-board-b"]
     assert [board_id for board_id, path in paths.items() if path.exists()] == ["a-board-a", "a-board-d"]
     journal.close()
 
 
 def test_a_long_plan_is_compressed(tmp_path, plan, monkeypatch):
-    monkeypatch.setattr("workbench.session.journal.state.LONG", 100)
+    monkeypatch.setattr("workbench.session.journal.state.COMPRESSED_FROM", 100)
     session = Session(plan.updated(name="n" * 150))
     journal = Journal.begin(tmp_path, BOARD, session)
     session.apply(EDITS[0])
     journal.close()
     path = journal_path(tmp_path, BOARD)
     assert b"nnn" not in path.read_bytes()
-    assert told(restore(path).session) == told(session)
+    assert told(restore_session(path).session) == told(session)
     assert list_journals(tmp_path)[0].name == "n" * 150
 
 
@@ -364,9 +364,9 @@ def test_a_board_of_a_program_without_a_name_is_read_against_that_program(tmp_pa
         session.apply(edit)
     journal.close()
     assert not journal.problem
-    restored = restore(journal_path(tmp_path, BOARD), lambda text: parse_plan(text, known=nameless.program)).session
+    restored = restore_session(journal_path(tmp_path, BOARD), lambda text: parse_plan(text, known=nameless.program)).session
     assert [node.plan for node in restored.nodes] == [node.plan for node in session.nodes]
     assert restored.plan.program.dims["broad"]
     for other in (None, plan.program):
         with pytest.raises(DocumentError, match="traced in another process"):
-            restore(journal_path(tmp_path, BOARD), lambda text, other=other: parse_plan(text, known=other))
+            restore_session(journal_path(tmp_path, BOARD), lambda text, other=other: parse_plan(text, known=other))

@@ -167,7 +167,7 @@ def test_a_session_restored_is_as_it_was(session):
         session.apply(edit)
     session.name(1, "mine")
     session.undo()
-    again = Session.restored(session.nodes, session.node.number, session.later, session.summaries)
+    again = Session.from_history(session.nodes, session.node.number, session.redo_children, session.summaries)
     assert (again.nodes, again.node, again.summaries) == (session.nodes, session.node, session.summaries)
     assert again.report.memory == session.report.memory
     assert again.redo().plan is session.redo().plan
@@ -190,4 +190,4 @@ def test_a_session_restored_is_as_it_was(session):
 def test_what_is_no_history_is_refused(session, numbers, parents, now, later):
     nodes = [HistoryNode(number, session.plan, parent) for number, parent in zip(numbers, parents, strict=True)]
     with pytest.raises(WorkbenchError, match="These plans are no history"):
-        Session.restored(nodes, now, later, {})
+        Session.from_history(nodes, now, later, {})

@@ -14,7 +14,7 @@ from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.session.session import Session
-from workbench.session.settling import ONE_DEVICE, PATIENCE, PIPELINED, REST, Settler, SettlingState
+from workbench.session.settling import ANALYZE_DELAY, MOST_QUESTION_SECONDS, ONE_DEVICE_REASON, PIPELINED_REASON, Settler, SettlingState
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 SETTLING, SETTLED = SettlingState("planned", is_settling=True), SettlingState("partitioned")
@@ -57,7 +57,7 @@ class Bench:
     def turn(self):
         """What is due on the loop, once the hand has rested."""
         self.run()
-        while due := [each for each in self.later if each[0] < REST + 0.01]:
+        while due := [each for each in self.later if each[0] < ANALYZE_DELAY + 0.01]:
             self.later.remove(due[0])
             due[0][1]()
             self.run()
@@ -137,7 +137,7 @@ def test_the_answer_to_a_plan_that_was_left_is_kept_and_analysed_when_it_is_undo
 
 def test_an_old_question_that_was_overtaken_is_cancelled_and_its_failure_is_no_news(bench):
     bench.turn()
-    bench.now = PATIENCE + 0.1
+    bench.now = MOST_QUESTION_SECONDS + 0.1
     bench.session.apply(EDITS[0])
     bench.turn()
     assert bench.cancelled == [bench.asked[0][2]]
@@ -147,7 +147,7 @@ def test_an_old_question_that_was_overtaken_is_cancelled_and_its_failure_is_no_n
 def test_a_plan_gone_back_to_while_its_question_was_cancelled_is_asked_about_again(bench):
     bench.cancel = bench.cancelled.append  # it takes a while to end
     bench.turn()
-    bench.now = PATIENCE + 0.1
+    bench.now = MOST_QUESTION_SECONDS + 0.1
     bench.session.apply(EDITS[0])
     bench.turn()
     bench.session.undo()
@@ -164,13 +164,13 @@ def test_of_edits_in_quick_succession_only_the_last_plan_is_asked_about(bench):
 
 def test_a_question_that_was_overtaken_is_looked_at_again_when_it_is_old(bench):
     bench.turn()
-    bench.now = PATIENCE - 0.5
+    bench.now = MOST_QUESTION_SECONDS - 0.5
     for edit in EDITS:
         bench.session.apply(edit)
         bench.turn()
     ((seconds, look),) = bench.later
     assert seconds == pytest.approx(0.5)
-    bench.now = PATIENCE
+    bench.now = MOST_QUESTION_SECONDS
     look()
     bench.turn()
     assert bench.cancelled == [bench.asked[0][2]]
@@ -222,7 +222,7 @@ def test_a_hand_that_edits_quickly_finds_nobody_at_work(bench):
     bench.asked[0][2].set_result(answer_of())
     bench.run()
     ((seconds, _),) = bench.later
-    assert (seconds, bench.session.report.tier) == (pytest.approx(REST - 0.1), "planned")
+    assert (seconds, bench.session.report.tier) == (pytest.approx(ANALYZE_DELAY - 0.1), "planned")
     assert bench.turn().settling_state == SETTLED
 
 
@@ -243,7 +243,7 @@ def test_an_answer_that_waits_for_the_hand_to_rest_keeps_no_newer_question_waiti
 def test_nobody_is_told_of_an_answer_that_is_known(bench):
     bench.turn().answer()
     bench.told.clear()
-    bench.session.settle(0, answer_of())
+    bench.session.use_partitioned(0, answer_of())
     assert bench.told == []
 
 
@@ -260,8 +260,11 @@ def test_other_hardware_is_another_question(bench):
 @pytest.mark.parametrize(
     ("plan", "reason"),
     [
-        (lambda: Plan(build("gpt", layers=4), "stage:2 data:2", "batch:data", pipeline="stages:2 micro_batches:2 axis:stage"), PIPELINED),
-        (lambda: Plan(build("two_layer"), "rows:1", ""), ONE_DEVICE),
+        (
+            lambda: Plan(build("gpt", layers=4), "stage:2 data:2", "batch:data", pipeline="stages:2 micro_batches:2 axis:stage"),
+            PIPELINED_REASON,
+        ),
+        (lambda: Plan(build("two_layer"), "rows:1", ""), ONE_DEVICE_REASON),
     ],
 )
 def test_there_are_plans_that_nothing_is_asked_about(plan, reason):

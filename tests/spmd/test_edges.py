@@ -129,7 +129,7 @@ def test_a_remedy_says_what_it_saves_of_what_xla_sends(report):
     for remedy in report.reshards[0].remedies:
         plan = report.plan.apply(remedy.edit)
         assert remedy.saved == report.sent - settled(plan).sent
-        assert remedy.held == plan.report().memory.peak - report.memory.peak
+        assert remedy.added_bytes == plan.report().memory.peak - report.memory.peak
 
 
 def test_what_shardy_would_send_and_xla_does_not_is_no_resharding():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.support.details import with_details
 from tests.support.programs import mlp_report
-from workbench.reports.device_trace import Trace, TraceEvent, summarize
+from workbench.reports.device_trace import Trace, TraceEvent, summarize_trace
 from workbench.reports.report import Report
 from workbench.reports.timeline import COMPUTE, Event, Timeline
 
@@ -31,7 +31,7 @@ def measured_step() -> tuple[TraceEvent, ...]:
 
 
 def measured_trace() -> Trace:
-    return summarize(measured_step())
+    return summarize_trace(measured_step())
 
 
 def predicted_step() -> Timeline:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.programs import mlp_report
 from tests.support.traces import MS, event, measured_trace, predicted_step, timed_report
-from workbench.reports.device_trace import summarize
+from workbench.reports.device_trace import summarize_trace
 from workbench.reports.timeline import COMPUTE, Event
 from workbench.text.report import WIDTH
 from workbench.visualize import timeline, timeline_text
@@ -87,7 +87,7 @@ def test_loops_within_loops_are_drawn_turn_by_turn():
 
 
 def test_what_is_too_narrow_goes_together_and_says_how_many():
-    many = summarize([event(0, 0.01 * number, 0.005, f"add.{number}", kind="add") for number in range(2000)] + [event(0, 30, 20)])
+    many = summarize_trace([event(0, 0.01 * number, 0.005, f"add.{number}", kind="add") for number in range(2000)] + [event(0, 30, 20)])
     made = timeline(mlp_report(), many)
     assert len(boxes(made)) < 400
     assert len(made.svg) < 100_000

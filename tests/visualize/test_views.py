@@ -172,5 +172,5 @@ def test_a_png_is_twice_as_large_as_the_picture(tmp_path):
 
 def test_a_place_without_an_operation_goes_by_the_one_before_it():
     curve = replace(CURVE, paths=("", "layers/1/mlp", "", "grad/loss", "", "", "optimizer/add"))
-    assert [curve.near(place) for place in (0, 1, 2, 5)] == ["the start", "layers/1/mlp", "layers/1/mlp", "grad/loss"]
+    assert [curve.operation_near(place) for place in (0, 1, 2, 5)] == ["the start", "layers/1/mlp", "layers/1/mlp", "grad/loss"]
     assert "at layers/1/mlp" in memory_map(with_details(step_report(), memory_curve=curve), 2).about

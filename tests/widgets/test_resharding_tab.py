@@ -12,7 +12,7 @@ from tests.support.scripted import compiled
 from workbench.analysis.comparison import Comparison
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Rematerialised
-from workbench.reports.reshard import WAYS
+from workbench.reports.reshard import CLASS_TEXTS
 from workbench.session.session import Session
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
@@ -62,12 +62,12 @@ def test_what_is_gathered_whole_stands_first_and_out_once_xla_has_said_so(plan):
 
 def test_every_way_is_explained_in_the_glossary():
     known = {label for _, terms in GROUPS for term in terms for label in term.on}
-    assert set(WAYS.values()) <= known
+    assert set(CLASS_TEXTS.values()) <= known
 
 
 def test_edits_are_tried_when_asked_applied_by_a_click_and_the_row_is_gone(plan):
     shown, session = {}, Session(plan)
-    session.settle(session.node.number, ask_partitioner(plan))
+    session.use_partitioned(session.node.number, ask_partitioner(plan))
     board = Board(session, shown.__setitem__, runner=None)
     board.answer({"verb": "open", "tab": "resharding", "view": "v", "seq": 1})
     row = shown["table"]["blocks"][1]["rows"][0]

@@ -15,7 +15,7 @@ from workbench.errors import PartitionError
 from workbench.plan.edits import SetHardware, ShardDim
 from workbench.plan.mesh_edits import SetMesh
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
-from workbench.session.settling import ONE_DEVICE, Settler
+from workbench.session.settling import ONE_DEVICE_REASON, Settler
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 PATHS = {"predicted", "mfu", "memory", "sent"}
@@ -152,7 +152,7 @@ def test_a_plan_that_xla_refuses_says_so_under_its_planned_figures(screen):
 
 def test_one_device_says_that_there_is_nothing_to_ask(screen, session):
     session.apply(SetMesh(Mesh("data:1")))
-    assert screen.turn()["standing"]["text"] == ONE_DEVICE
+    assert screen.turn()["standing"]["text"] == ONE_DEVICE_REASON
     assert len(screen.asked) == 1
 
 

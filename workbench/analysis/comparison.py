@@ -184,7 +184,9 @@ class Comparison:
             )
             return
         yield ComparedFigure("peak memory", "bytes", self._report_as_run.memory.peak, peak, measured.device_peak if measured else None)
-        yield ComparedFigure("arguments", "bytes", self._report_as_run.memory.held, compiled.memory.arguments if compiled else None, None)
+        yield ComparedFigure(
+            "arguments", "bytes", self._report_as_run.memory.argument_bytes, compiled.memory.arguments if compiled else None, None
+        )
 
     def _work_figures(self) -> Iterator[ComparedFigure]:
         if self._pipeline_report is not None:
@@ -211,9 +213,9 @@ class Comparison:
         return comparison_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_of
+        from workbench.text.tables import html_text
 
-        return html_of(lambda: str(self))
+        return html_text(lambda: str(self))
 
 
 def _count_tiers(figure: ComparedFigure) -> int:

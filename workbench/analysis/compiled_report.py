@@ -10,8 +10,8 @@ from dataclasses import replace
 from workbench.analysis.diagnose import over_capacity_text
 from workbench.core.tensor import Role
 from workbench.reports.compiled import Compiled, Scheduled
-from workbench.reports.diagnostic import NO_ROOM, Diagnostic
-from workbench.reports.memory import STAYING, Memory
+from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
+from workbench.reports.memory import ARGUMENT_ROLES, Memory
 from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 
@@ -23,7 +23,7 @@ def with_compiled(report: Report, compiled: Compiled | Scheduled) -> Report:
     prediction = report.prediction
     memory = compiled_memory(prediction.memory, compiled)
     time = prediction.step_time and compiled_time(prediction.step_time, compiled)
-    diagnostics = _settle_memory_diagnostic(prediction, memory, compiled.no_room if isinstance(compiled, Scheduled) else "")
+    diagnostics = _settle_memory_diagnostic(prediction, memory, compiled.out_of_memory if isinstance(compiled, Scheduled) else "")
     return replace(prediction, memory=memory, step_time=time, diagnostics=diagnostics, compiled=compiled, predicted=prediction)
 
 
@@ -31,7 +31,7 @@ def compiled_memory(predicted: Memory, compiled: Compiled | Scheduled) -> Memory
     """Bytes at the peak as compiled: arguments by role as they were predicted to share them, results that lie in no argument's place, and
     all else, which the compiler does not tell apart, as activations."""
     found = compiled.memory
-    staying = {role: count for role in STAYING if (count := predicted.by_role.get(role, 0))}
+    staying = {role: count for role in ARGUMENT_ROLES if (count := predicted.by_role.get(role, 0))}
     whole = sum(staying.values())
     by_role = {role: count * found.arguments // whole for role, count in staying.items()}
     if by_role:  # what rounding left
@@ -50,9 +50,9 @@ def compiled_time(predicted: StepTime, compiled: Compiled | Scheduled) -> StepTi
 
 def _settle_memory_diagnostic(prediction: Report, memory: Memory, no_room: str) -> tuple[Diagnostic, ...]:
     """Whether the plan fits is the compiler's to say: a prediction that it does not goes where it does, and one comes where it does not."""
-    others = tuple(each for each in prediction.diagnostics if each.kind != NO_ROOM)
+    others = tuple(each for each in prediction.diagnostics if each.kind != DOES_NOT_FIT)
     if memory.fits and not no_room:
         return others
-    known = next((each for each in prediction.diagnostics if each.kind == NO_ROOM), None)
+    known = next((each for each in prediction.diagnostics if each.kind == DOES_NOT_FIT), None)
     message = f"One device holds {over_capacity_text(memory, 'at the peak as compiled')}" if not memory.fits else f"The compiler: {no_room}"
-    return (Diagnostic(NO_ROOM, "memory", message, known.edits if known else ()), *others)
+    return (Diagnostic(DOES_NOT_FIT, "memory", message, known.edits if known else ()), *others)

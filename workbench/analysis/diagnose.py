@@ -13,11 +13,11 @@ from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.topology import axis_assignment_error
 from workbench.plan.edits import SetAxisAssignment, SetRemat, ShardDim
-from workbench.plan.legality import why_illegal
+from workbench.plan.legality import illegality_text
 from workbench.propagation import Propagated, padding_list, reshard_list
 from workbench.propagation.edges import Edge
 from workbench.propagation.structure.structure import Structure
-from workbench.reports.diagnostic import NO_ROOM, UNKNOWN_TURNS, Diagnostic
+from workbench.reports.diagnostic import DOES_NOT_FIT, UNKNOWN_TRIP_COUNT, Diagnostic
 from workbench.reports.memory import Memory
 from workbench.reports.padding import Padding
 from workbench.reports.partitioned import GatheredWhole
@@ -69,7 +69,7 @@ def _diagnose_memory(report: Report, partitioned: Propagated) -> list[Diagnostic
         return []
     largest = ", ".join(f"{each.path} {format_bytes(each.bytes)}" for each in report.alive[:_MOST_NAMED])
     message = f"One device would hold {over_capacity_text(memory, 'at the peak')} The largest then: {largest}."
-    return [Diagnostic(NO_ROOM, "memory", message, (*_suggest_remat(report, partitioned), *_suggest_splits(report)))]
+    return [Diagnostic(DOES_NOT_FIT, "memory", message, (*_suggest_remat(report, partitioned), *_suggest_splits(report)))]
 
 
 def over_capacity_text(memory: Memory, when: str) -> str:
@@ -252,7 +252,7 @@ def _carries_stages(report: Report, axis: str) -> bool:
 def _diagnose_unknown_loops(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     structure = partitioned.structure
     unknown = [index for index in structure.control_flow if not structure.ops[index].trips_known]
-    return [Diagnostic(UNKNOWN_TURNS, subject_of(report.plan.program, index), _trip_count_text(structure, index)) for index in unknown]
+    return [Diagnostic(UNKNOWN_TRIP_COUNT, subject_of(report.plan.program, index), _trip_count_text(structure, index)) for index in unknown]
 
 
 def _trip_count_text(structure: Structure, loop: int) -> str:
@@ -313,5 +313,5 @@ def _suggest_dims(report: Report, axis: str) -> tuple[ShardDim, ...]:
     """The largest dimensions that may go there."""
     plan = report.plan
     free = sorted((dim for dim in plan.program.dims if not plan.layout.rule(dim)), key=lambda dim: -max(plan.program.dims[dim]))
-    legal = (dim for dim in free if why_illegal(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None)
+    legal = (dim for dim in free if illegality_text(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None)
     return tuple(ShardDim(dim, (axis,)) for dim, _ in zip(legal, range(2), strict=False))

@@ -9,7 +9,7 @@ from typing import Any
 from workbench.core.program import Program
 from workbench.core.sharding import axis_size, base_axis
 from workbench.plan.edits import ShardDim
-from workbench.plan.legality import why_illegal
+from workbench.plan.legality import illegality_text
 from workbench.plan.plan import Plan
 from workbench.propagation import Propagated
 from workbench.reports.diagnostic import Diagnostic
@@ -157,7 +157,7 @@ def _suggest_fixes(report: Report, axes: Sequence[str]) -> tuple[ShardDim, ...]:
 
 
 def _is_legal(plan: Plan, edit: ShardDim) -> bool:
-    return why_illegal(plan.program, plan.mesh, plan.layout, edit.dim, edit.axes) is None
+    return illegality_text(plan.program, plan.mesh, plan.layout, edit.dim, edit.axes) is None
 
 
 def _group_by_kind(report: Report, indices: Sequence[int]) -> dict[str, list[int]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from workbench.analysis.differences import Cause
 from workbench.reports.compiled import Compiled
-from workbench.reports.memory import STAYING
+from workbench.reports.memory import ARGUMENT_ROLES
 from workbench.reports.report import Report
 
 PACKED = Cause("packed with gaps", "buffers of different sizes and lifetimes leave gaps in the memory the compiler sets aside")
@@ -38,13 +38,13 @@ def explain_memory(report: Report, compiled: Compiled) -> tuple[MemoryDifference
     memory = compiled.memory
     ours = Counter[str]()
     for each in report.alive:
-        if each.role not in STAYING:
+        if each.role not in ARGUMENT_ROLES:
             ours[scope_of(each.path)] += each.bytes
     theirs = Counter[str]()
     for path, count in compiled.alive_at_peak:
         theirs[scope_of(path)] += count
     found = [_make_difference(scope, ours[scope], theirs[scope]) for scope in {**ours, **theirs}]
-    found.append(MemoryDifference("arguments", report.memory.held, memory.arguments, ARGUMENTS))
+    found.append(MemoryDifference("arguments", report.memory.argument_bytes, memory.arguments, ARGUMENTS))
     if memory.live:
         found.append(MemoryDifference("", 0, max(memory.temporary - memory.live, 0), PACKED))
     least = _MIN_SHARE * max(report.memory.peak, memory.peak)

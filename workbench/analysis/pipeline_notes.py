@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from workbench.core.micro_batches import splits_of
-from workbench.core.pipeline_spec import MOST, PipelineSpec
+from workbench.core.micro_batches import plan_input_splits
+from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec
 from workbench.errors import WorkbenchError
 from workbench.pipeline.planned import pipeline_report, transfer_of
 from workbench.pipeline.simulate import simulate
@@ -13,7 +13,7 @@ from workbench.pipeline.staged_program import spec_of
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
-from workbench.reports.diagnostic import NO_ROOM, Diagnostic
+from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.tracing.spmd_pipeline.loss import find_layers
@@ -32,7 +32,7 @@ def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
     if planned is None:
         return report.diagnostics
     plan = report.plan
-    others = tuple(each for each in report.diagnostics if each.kind != NO_ROOM)
+    others = tuple(each for each in report.diagnostics if each.kind != DOES_NOT_FIT)
     found = (
         *_diagnose_unequal_layers(plan, planned.spec),
         *_diagnose_memory(plan, planned),
@@ -85,7 +85,7 @@ def _diagnose_memory(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic
             f"optimiser state, {format_bytes(peak - held)} for {step.in_flight(device)} micro-batches in flight) and has "
             f"{format_bytes(room)}: {peak / room:.2f} times as much."
         )
-        yield Diagnostic(NO_ROOM, f"stage {device}", message, tuple(_suggest_less_memory(plan, planned, device)))
+        yield Diagnostic(DOES_NOT_FIT, f"stage {device}", message, tuple(_suggest_less_memory(plan, planned, device)))
 
 
 def _suggest_less_memory(plan: Plan, planned: PipelineReport, device: int) -> Iterator[SetPipeline]:
@@ -175,10 +175,13 @@ def _diagnose_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic
 
 def _with_micro_batches(plan: Plan, spec: PipelineSpec, count_wanted: int) -> PipelineSpec | None:
     """With so many micro-batches, or as few more as divide the batch and suit the schedule, or else as many as do."""
-    for count in (*range(count_wanted, min(4 * count_wanted, MOST) + 1), *range(min(count_wanted, MOST) - 1, spec.micro_batches, -1)):
+    for count in (
+        *range(count_wanted, min(4 * count_wanted, MOST_OF_EACH) + 1),
+        *range(min(count_wanted, MOST_OF_EACH) - 1, spec.micro_batches, -1),
+    ):
         other = _try_replace(spec, micro_batches=count)
         try:
-            splits_of(plan.program, count)
+            plan_input_splits(plan.program, count)
         except WorkbenchError:
             continue
         if other is not None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from workbench.cost.scheduled import known_rates
 from workbench.hardware.hardware import Chip
-from workbench.reports.diagnostic import UNKNOWN_TURNS
+from workbench.reports.diagnostic import UNKNOWN_TRIP_COUNT
 from workbench.reports.report import Report
 
 RANGES_FILE = Path(__file__).with_name("ranges.toml")
@@ -78,13 +78,13 @@ def _residuals_for(report: Report, chip: Chip) -> Mapping[str, Residual]:
 
 def is_counted(report: Report) -> bool:
     """Whether it is known how often each loop runs."""
-    return all(each.kind != UNKNOWN_TURNS for each in report.diagnostics)
+    return all(each.kind != UNKNOWN_TRIP_COUNT for each in report.diagnostics)
 
 
 def _memory_range(report: Report, residual: Residual) -> Range:
     memory = report.memory
     low, high = (memory.peak + share * memory.working for share in (residual.low, residual.high))
-    return Range(max(low, min(memory.held, memory.peak)), high)
+    return Range(max(low, min(memory.argument_bytes, memory.peak)), high)
 
 
 def _scale_range(value: float, residual: Residual) -> Range:

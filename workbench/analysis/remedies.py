@@ -40,7 +40,7 @@ def find_remedies(report: Report, reshard: Reshard) -> tuple[Remedy, ...]:
             continue
         if (remedy := evaluator.remedy(edit, after)) is not None:
             tried.append(remedy)
-    tried.sort(key=lambda each: (-each.saved, each.sent, each.held))
+    tried.sort(key=lambda each: (-each.saved, each.sent, each.added_bytes))
     return tuple(tried[:_MOST_SUGGESTED])
 
 

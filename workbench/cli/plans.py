@@ -68,18 +68,18 @@ def _set_pipeline(plan: Plan, spec: "PipelineSpec") -> Plan:
 
 def allowed_modules(options: argparse.Namespace) -> tuple[str, ...]:
     """The modules whose programs files may name: those of the command line, and those of the environment."""
-    from workbench.documents import allowed_here, read_allowed
+    from workbench.documents import read_allowed, read_allowed_here
 
-    return (*read_allowed(options.allow), *allowed_here())
+    return (*read_allowed(options.allow), *read_allowed_here())
 
 
 def use_hardware_file(options: argparse.Namespace) -> None:
     """In this process and in its workers, as if the environment named it."""
-    from workbench.hardware.catalogue import OWN_FILE, load_catalogue
+    from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, load_catalogue
 
     if options.hardware_file:
         load_catalogue(options.hardware_file)  # says what is wrong with it
-        os.environ[OWN_FILE] = options.hardware_file
+        os.environ[HARDWARE_FILE_VARIABLE] = options.hardware_file
 
 
 def _argument(text: str, parser: argparse.ArgumentParser) -> tuple[str, Any]:

@@ -9,27 +9,27 @@ _BARE = r"(?<![^\s(\[=:,<])(?P<bare>/[^\s'\"`()\[\],:;<>]+)"
 _PATHS = re.compile(f"{_QUOTED}|{_BARE}")
 
 
-def failure_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The type of an error and its message.
 
-    >>> failure_words(ZeroDivisionError("division by zero"))
+    >>> describe_error(ZeroDivisionError("division by zero"))
     'ZeroDivisionError: division by zero'
     """
-    return f"{type(error).__name__}: {without_folders(str(error))}"
+    return f"{type(error).__name__}: {strip_folders(str(error))}"
 
 
-def without_folders(text: str) -> str:
+def strip_folders(text: str) -> str:
     """A text without absolute paths: of a file below the current folder its path from there, of others their name alone.
 
     Only what begins with a folder of this machine is a file's path; `/loss/eq` is a value's.
 
-    >>> without_folders("No such file: '/usr/lib/nothing here.so', as `/loss/eq` says")
+    >>> strip_folders("No such file: '/usr/lib/nothing here.so', as `/loss/eq` says")
     "No such file: 'nothing here.so', as `/loss/eq` says"
     """
-    return _PATHS.sub(_shortened, text)
+    return _PATHS.sub(_shorten_path, text)
 
 
-def _shortened(match: re.Match[str]) -> str:
+def _shorten_path(match: re.Match[str]) -> str:
     quote = match["quote"] or ""
     path = Path(match["quoted"] or match["bare"])
     if not _is_of_this_machine(path):
@@ -46,10 +46,10 @@ def _is_of_this_machine(path: Path) -> bool:
         return False
 
 
-def process_end_words(status: int | None) -> str:
+def process_end_text(status: int | None) -> str:
     """How a process ended, by its exit code, or the number of the signal that ended it, less than 0.
 
-    >>> process_end_words(-9), process_end_words(3)
+    >>> process_end_text(-9), process_end_text(3)
     ('by SIGKILL', 'with exit code 3')
     """
     return f"by {signal.Signals(-status).name}" if status is not None and status < 0 else f"with exit code {status}"

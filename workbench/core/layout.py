@@ -78,17 +78,17 @@ class Layout:
             pairs = tuple((dim, axes) for dim, (axes, _) in read.items())
             priorities = (*((dim, priority) for dim, (_, priority) in read.items() if priority), *priorities)
         else:
-            pairs = _verified_pairs(rules)
+            pairs = _normalize_pairs(rules)
         _verify_bounds(pairs, overrides, constraints, groups, barriers)
         for dim, axes in pairs:
             _verify_rule(dim, axes, pairs)
-        kept = tuple((dim, axes) for dim, axes in pairs if axes)
-        object.__setattr__(self, "rules", kept)
-        object.__setattr__(self, "overrides", _last_of_each(overrides))
-        object.__setattr__(self, "constraints", _last_of_each(constraints))
-        object.__setattr__(self, "priorities", _verified_priorities(kept, dict(priorities)))
-        object.__setattr__(self, "groups", tuple(dict.fromkeys(map(_verified_group, groups))))
-        object.__setattr__(self, "barriers", tuple(map(_verified_barrier, _last_of_each(barriers))))
+        rules_with_axes = tuple((dim, axes) for dim, axes in pairs if axes)
+        object.__setattr__(self, "rules", rules_with_axes)
+        object.__setattr__(self, "overrides", _keep_last_of_each(overrides))
+        object.__setattr__(self, "constraints", _keep_last_of_each(constraints))
+        object.__setattr__(self, "priorities", _order_priorities(rules_with_axes, dict(priorities)))
+        object.__setattr__(self, "groups", tuple(dict.fromkeys(map(_normalize_group, groups))))
+        object.__setattr__(self, "barriers", tuple(map(_check_barrier, _keep_last_of_each(barriers))))
 
     def rule(self, dim: str) -> tuple[str, ...]:
         """The mesh axes dimension `dim` lies on; empty if it is kept whole."""
@@ -120,9 +120,11 @@ class Layout:
     @property
     def is_plain(self) -> bool:
         """Whether JAX has words for all of it: axes per dimension of arguments and constraints, open dimensions of the latter."""
-        simple = all(each.is_plain for _, each in self.overrides)
-        asked = all(not each.open and not (each.priorities or each.unreduced or each.replicated) for _, each in self.constraints)
-        return simple and asked and not (self.priorities or self.groups or self.barriers)
+        plain_overrides = all(each.is_plain for _, each in self.overrides)
+        plain_constraints = all(
+            not each.open and not (each.priorities or each.unreduced or each.replicated) for _, each in self.constraints
+        )
+        return plain_overrides and plain_constraints and not (self.priorities or self.groups or self.barriers)
 
     def updated(self, **changes: object) -> "Layout":
         """A new layout with some of its kinds of statements changed."""
@@ -131,9 +133,9 @@ class Layout:
     def with_rule(self, dim: str, axes: tuple[str, ...]) -> "Layout":
         """The layout with `dim` on `axes`, in its old place and of its old priority if it had one; empty `axes` frees it."""
         known = any(name == dim for name, _ in self.rules)
-        kept = tuple((name, axes if name == dim else old) for name, old in self.rules)
+        rules = tuple((name, axes if name == dim else old) for name, old in self.rules)
         priorities = tuple(each for each in self.priorities if axes or each[0] != dim)
-        return self.updated(rules=kept if known else (*kept, (dim, axes)), priorities=priorities)
+        return self.updated(rules=rules if known else (*rules, (dim, axes)), priorities=priorities)
 
     def with_priority(self, dim: str, priority: int) -> "Layout":
         """The layout with the rule of `dim` of that priority; raises `LayoutError` if it has no rule."""
@@ -141,11 +143,11 @@ class Layout:
 
     def with_override(self, pattern: str, sharding: Sharding | None) -> "Layout":
         """The layout with one override set, or removed with `None`."""
-        return self.updated(overrides=_set(self.overrides, pattern, sharding))
+        return self.updated(overrides=_set_entry(self.overrides, pattern, sharding))
 
     def with_constraint(self, pattern: str, sharding: Sharding | None) -> "Layout":
         """The layout with one constraint set, or removed with `None`."""
-        return self.updated(constraints=_set(self.constraints, pattern, sharding))
+        return self.updated(constraints=_set_entry(self.constraints, pattern, sharding))
 
     def with_group(self, places: tuple[str, ...]) -> "Layout":
         """The layout with these places tied together."""
@@ -156,8 +158,8 @@ class Layout:
 
     def with_barrier(self, place: str, allows: str | None = "none") -> "Layout":
         """The layout with a barrier set, or removed with `None`."""
-        kept = tuple(each for each in self.barriers if each[0] != place)
-        return self.updated(barriers=kept if allows is None else (*kept, (place, allows)))
+        others = tuple(each for each in self.barriers if each[0] != place)
+        return self.updated(barriers=others if allows is None else (*others, (place, allows)))
 
     def renamed_dim(self, old: str, new: str) -> "Layout":
         return self.updated(
@@ -177,10 +179,10 @@ class Layout:
     def map_axes(self, names: Mapping[str, str | None]) -> "Layout":
         """Mesh axes renamed, or dropped where `names` maps to `None`, in rules, overrides and constraints alike."""
         mapped = tuple((dim, tuple(new for axis in old if (new := names.get(axis, axis)) is not None)) for dim, old in self.rules)
-        left = {dim for dim, axes in mapped if axes}
+        remaining = {dim for dim, axes in mapped if axes}
         return self.updated(
             rules=mapped,
-            priorities=tuple(each for each in self.priorities if each[0] in left),
+            priorities=tuple(each for each in self.priorities if each[0] in remaining),
             overrides=tuple((pattern, old.map_axes(names)) for pattern, old in self.overrides),
             constraints=tuple((pattern, old.map_axes(names)) for pattern, old in self.constraints),
         )
@@ -203,14 +205,14 @@ class Layout:
         return f'Layout("{self}")'
 
 
-def _set(entries: Entries, pattern: str, sharding: Sharding | None) -> Entries:
-    kept = tuple(entry for entry in entries if entry[0] != pattern)
-    return kept if sharding is None else (*kept, (pattern, sharding))
+def _set_entry(entries: Entries, pattern: str, sharding: Sharding | None) -> Entries:
+    others = tuple(entry for entry in entries if entry[0] != pattern)
+    return others if sharding is None else (*others, (pattern, sharding))
 
 
-def _last_of_each(entries: tuple[tuple[str, T], ...]) -> tuple[tuple[str, T], ...]:
-    last = {name: place for place, (name, _) in enumerate(entries)}
-    return tuple(entry for place, entry in enumerate(entries) if last[entry[0]] == place)
+def _keep_last_of_each(entries: tuple[tuple[str, T], ...]) -> tuple[tuple[str, T], ...]:
+    last = {name: position for position, (name, _) in enumerate(entries)}
+    return tuple(entry for position, entry in enumerate(entries) if last[entry[0]] == position)
 
 
 def _verify_bounds(rules: Rules, overrides: Entries, constraints: Entries, groups: Sequence[Any], barriers: Sequence[Any]) -> None:
@@ -234,7 +236,7 @@ def _verify_mapping(rules: Mapping[Any, Any]) -> None:
             raise LayoutError(wrong_type(f'layout["{dim}"]', axes, "mesh axes"), [f'write {{"{dim}": "data"}}', f"leave `{dim}` out"])
 
 
-def _verified_pairs(rules: Any) -> Rules:
+def _normalize_pairs(rules: Any) -> Rules:
     """Rules as they are kept; raises `LayoutError` for what are none."""
     if isinstance(rules, tuple | list) and all(map(_is_rule, rules)):
         return tuple((dim, tuple(axes)) for dim, axes in rules)
@@ -262,7 +264,7 @@ def _verify_rule(dim: str, axes: tuple[str, ...], rules: Rules) -> None:
             raise LayoutError(f"The rule `{dim}:{'+'.join(axes)}` uses mesh axis `{axis}` twice.", ["name it once"])
 
 
-def _verified_priorities(rules: Rules, priorities: dict[str, int]) -> tuple[tuple[str, int], ...]:
+def _order_priorities(rules: Rules, priorities: dict[str, int]) -> tuple[tuple[str, int], ...]:
     """In the order of the rules; those of priority 0, which all have, left out."""
     ruled = [dim for dim, _ in rules]
     for dim, priority in priorities.items():
@@ -281,7 +283,7 @@ def _verified_priorities(rules: Rules, priorities: dict[str, int]) -> tuple[tupl
     return tuple((dim, priorities[dim]) for dim in ruled if priorities.get(dim))
 
 
-def _verified_group(places: tuple[str, ...]) -> tuple[str, ...]:
+def _normalize_group(places: tuple[str, ...]) -> tuple[str, ...]:
     if len(places) < 2 or any("," in place or not place.strip("@ ") for place in places):
         raise LayoutError(
             f"`{group_text(places)}` ties nothing together.", ["name two places or more, `group[params/embed, @head/dot_general]`"]
@@ -289,7 +291,7 @@ def _verified_group(places: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(places)) if len(set(places)) > 1 else places
 
 
-def _verified_barrier(barrier: tuple[str, str]) -> tuple[str, str]:
+def _check_barrier(barrier: tuple[str, str]) -> tuple[str, str]:
     place, allows = barrier
     if allows not in DIRECTIONS or not place.strip("@ "):
         raise LayoutError(

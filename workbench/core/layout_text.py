@@ -17,7 +17,7 @@ MOST_LETTERS = 500
 DIRECTIONS = ("none", "forward", "backward")  # what a barrier lets through
 _AXES = r"(?P<axes>[^\s:=@\[\]+?]+(?:\+[^\s:=@\[\]+?]+)*)(?:\s+p(?P<priority>-?\d{1,9}))?"
 _RULE = re.compile(rf"(?P<dim>[^\s:=@\[\]]+)\s*:\s*{_AXES}")
-_ALIKE = re.compile(r"group\s*\[(?P<places>[^\[\]]*)\]")
+_GROUP = re.compile(r"group\s*\[(?P<places>[^\[\]]*)\]")
 _BARRIER = re.compile(r"barrier\s*\[(?P<place>[^\[\],]*)\](?:\s*allows:(?P<allows>\w+))?")
 
 
@@ -35,31 +35,31 @@ class Statements(NamedTuple):
 def parse_statements(text: str) -> Statements:
     """Raises `LayoutError` for what is no statement."""
     found: dict[str, list[object]] = {name: [] for name in Statements._fields}
-    for statement in _split(text):
+    for statement in _split_statements(text):
         if word := statement.strip():
-            for kind, entry in _statement(word):
+            for kind, entry in _parse_statement(word):
                 found[kind].append(entry)
     return Statements(*(tuple(entries) for entries in found.values()))  # type: ignore[arg-type]
 
 
-def _split(text: str) -> list[str]:
+def _split_statements(text: str) -> list[str]:
     """At `;`, at line ends, and at each `,` that stands in no brackets; from the end, where it is known which bracket comes next."""
     parts, end, is_inside = [], len(text), False
-    for place in range(len(text) - 1, -1, -1):
-        letter = text[place]
+    for position in range(len(text) - 1, -1, -1):
+        letter = text[position]
         if letter in "[]":
             is_inside = letter == "]"
         elif letter in ";\n" or (letter == "," and not is_inside):
-            parts.append(text[place + 1 : end])
-            end = place
+            parts.append(text[position + 1 : end])
+            end = position
     return [text[:end], *reversed(parts)]
 
 
-def _statement(word: str) -> Iterator[tuple[str, object]]:
+def _parse_statement(word: str) -> Iterator[tuple[str, object]]:
     if "=[" in word.replace(" ", ""):
         pattern, _, sharding = word.partition("=")
         yield "constraints" if word.startswith("@") else "overrides", (pattern.strip().removeprefix("@"), Sharding.parse(sharding))
-    elif found := _ALIKE.fullmatch(word):
+    elif found := _GROUP.fullmatch(word):
         yield "groups", tuple(place.strip() for place in found["places"].split(",") if place.strip())
     elif found := _BARRIER.fullmatch(word):
         yield "barriers", (found["place"].strip(), found["allows"] or "none")

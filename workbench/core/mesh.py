@@ -14,7 +14,7 @@ MAX_DEVICES = 1 << 20
 MAX_AXES = 16
 """What is tried of axes, orders and axis assignments grows with their number; 2**16 devices can still be sixteen axes of two."""
 _PAIR = 2  # a name and a size
-_USUAL = ("data", "model", "pipe")  # names of axes, where sizes alone were given
+_USUAL_AXES = ("data", "model", "pipe")  # names of axes, where sizes alone were given
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 
 
@@ -37,7 +37,7 @@ class Mesh:
     axes: tuple[tuple[str, int], ...]
 
     def __init__(self, axes: str | Mapping[str, int] | Iterable[tuple[str, int]]) -> None:
-        pairs = _parse(axes) if isinstance(axes, str) else tuple((name, _whole(size)) for name, size in _pairs(axes))
+        pairs = _parse(axes) if isinstance(axes, str) else tuple((name, _as_integer(size)) for name, size in _read_pairs(axes))
         _verify(pairs)
         object.__setattr__(self, "axes", pairs)
 
@@ -69,10 +69,10 @@ class Mesh:
         >>> Mesh("data:4 model:2").coordinates(5)
         {'data': 2, 'model': 1}
         """
-        place: dict[str, int] = {}
+        indices: dict[str, int] = {}
         for name, size in reversed(self.axes):
-            device, place[name] = divmod(device, size)
-        return {name: place[name] for name in self.names}
+            device, indices[name] = divmod(device, size)
+        return {name: indices[name] for name in self.names}
 
     @property
     def description(self) -> str:
@@ -90,31 +90,31 @@ class Mesh:
         return f'Mesh("{self}")'
 
 
-def _pairs(axes: Any) -> tuple[tuple[str, Any], ...]:
+def _read_pairs(axes: Any) -> tuple[tuple[str, Any], ...]:
     """Names and sizes of what is no text."""
     if isinstance(axes, Mapping):
         return tuple(axes.items())
     pairs = tuple(axes) if isinstance(axes, Iterable) else None
     if pairs is None or not all(isinstance(each, tuple | list) and len(each) == _PAIR for each in pairs):
-        raise MeshError(wrong_type("mesh", axes, 'axes with names and sizes, such as "data:4 model:2"'), [_way_out(axes)])
+        raise MeshError(wrong_type("mesh", axes, 'axes with names and sizes, such as "data:4 model:2"'), [_suggest_mesh(axes)])
     return pairs
 
 
-def _way_out(axes: Any) -> str:
+def _suggest_mesh(axes: Any) -> str:
     """The mesh that was meant, as one writes it, where that can be told."""
     sizes = [axes] if isinstance(axes, Integral) else axes
     if isinstance(shape := getattr(axes, "shape", None), Mapping):  # a mesh of JAX
         return f'write "{" ".join(f"{name}:{size}" for name, size in shape.items())}"'
-    if not isinstance(sizes, list | tuple) or not 0 < len(sizes) <= len(_USUAL):
+    if not isinstance(sizes, list | tuple) or not 0 < len(sizes) <= len(_USUAL_AXES):
         return 'write axes as "data:4 model:2"'
     if all(isinstance(each, str) for each in sizes):
         return f'write "{" ".join(sizes)}"'
     if all(isinstance(each, Integral) and not isinstance(each, bool) for each in sizes):
-        return f'name the axes, "{" ".join(f"{name}:{size}" for name, size in zip(_USUAL, sizes, strict=False))}"'
+        return f'name the axes, "{" ".join(f"{name}:{size}" for name, size in zip(_USUAL_AXES, sizes, strict=False))}"'
     return 'write axes as "data:4 model:2"'
 
 
-def _whole(size: Any) -> Any:
+def _as_integer(size: Any) -> Any:
     """A NumPy integer is a whole number too."""
     return operator.index(size) if hasattr(size, "__index__") and not isinstance(size, bool) else size
 

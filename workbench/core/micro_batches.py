@@ -23,7 +23,7 @@ class Split(NamedTuple):
     folds: bool = False
 
 
-def splits_of(program: Program, micro_batches: int) -> tuple[Split, ...]:
+def plan_input_splits(program: Program, micro_batches: int) -> tuple[Split, ...]:
     """One for each input of the program. Raises `PipelineError` where the micro-batches do not divide the batch."""
     inputs = [program.arguments[i] for i in program.inputs]
     name = batch_dim(inputs, program.name)

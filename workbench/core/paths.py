@@ -9,12 +9,12 @@ _NUMBERS = re.compile(r"\[\d+(?:\.\.\d+)?(?:,\d+(?:\.\.\d+)?)*\]")
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    words = (r"[^/]+(?:/[^/]+)*" if word == "**" else _word(word) for word in pattern.strip("/").split("/"))
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    words = (r"[^/]+(?:/[^/]+)*" if word == "**" else _word_regex(word) for word in pattern.strip("/").split("/"))
     return re.compile(("" if pattern.startswith("/") else r"(?:.*/)?") + "/".join(words))
 
 
-def _word(word: str) -> str:
+def _word_regex(word: str) -> str:
     """One component. What stands between two stars is taken where it comes first and never sought again, as in `fnmatch`:
 
     patterns come from strangers' plan files, and one of many stars would otherwise be tried in exponentially many ways.
@@ -38,14 +38,14 @@ def matches(pattern: str, path: str) -> bool:
     >>> matches("/mlp/dot", "mlp/dot"), matches("/mlp/dot", "grad/mlp/dot")
     (True, False)
     """
-    return _compiled(pattern).fullmatch(path) is not None
+    return _compile_pattern(pattern).fullmatch(path) is not None
 
 
-def matching(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, list[str]]:
+def match_patterns(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, list[str]]:
     """Of each path the patterns that match it, in their order. A pattern is tried on those paths alone that end in its last word: hundreds
     of patterns, each of one weight, meet as many paths.
 
-    >>> matching(["w1", "*/w1", "w*"], ["mlp/w1", "mlp/w2"])
+    >>> match_patterns(["w1", "*/w1", "w*"], ["mlp/w1", "mlp/w2"])
     {'mlp/w1': ['w1', '*/w1', 'w*'], 'mlp/w2': ['w*']}
     """
     found: dict[str, list[str]] = {path: [] for path in paths}
@@ -69,22 +69,22 @@ def template(path: str) -> str:
     return "/".join(re.sub(r"(?<![A-Za-z])\d+$|(?<=[_.])\d+$", "*", word) for word in path.split("/"))
 
 
-def parameter_of(path: str, parameters: Iterable[str]) -> str | None:
+def find_parameter(path: str, parameters: Iterable[str]) -> str | None:
     """Which parameter a leaf of the optimiser's state is for: the longest of these paths, without their root, that its own path ends with.
 
-    >>> parameter_of("opt_state/0/mu/head/w", ["w", "head/w"]), parameter_of("opt_state/0/count", ["w"])
+    >>> find_parameter("opt_state/0/mu/head/w", ["w", "head/w"]), find_parameter("opt_state/0/count", ["w"])
     ('head/w', None)
     """
     return max((each for each in parameters if path.endswith(f"/{each}")), key=len, default=None)
 
 
-def unfolded(pattern: str, paths: Collection[str]) -> str:
+def unfold_pattern(pattern: str, paths: Collection[str]) -> str:
     """The pattern for what a table shows as one row of repeated layers; empty if it is none of these paths.
 
-    >>> unfolded("params/layers[0..3]/up", ["params/layers/0/up"]), unfolded("block_[0,2]/up", ["block_0/up"])
+    >>> unfold_pattern("params/layers[0..3]/up", ["params/layers/0/up"]), unfold_pattern("block_[0,2]/up", ["block_0/up"])
     ('params/layers/*/up', 'block_*/up')
-    >>> unfolded("layers[0..3]/up", ["layers/up"]), unfolded("layers[0..3]/up", ["head"])
+    >>> unfold_pattern("layers[0..3]/up", ["layers/up"]), unfold_pattern("layers[0..3]/up", ["head"])
     ('layers/up', '')
     """
-    meant = [_NUMBERS.sub(numbers, pattern) for numbers in ("/*", "", "*")] if _NUMBERS.search(pattern) else []
-    return next((each for each in meant if any(matches(each, path) for path in paths)), "")
+    candidates = [_NUMBERS.sub(numbers, pattern) for numbers in ("/*", "", "*")] if _NUMBERS.search(pattern) else []
+    return next((each for each in candidates if any(matches(each, path) for path in paths)), "")

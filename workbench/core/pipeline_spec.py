@@ -10,8 +10,8 @@ from workbench.errors import PipelineError, unknown_name, wrong_type
 
 REMAT = ("always", "except_last", "never")
 ENGINES = ("mpmd", "spmd")
-MOST = 4096  # stages, micro-batches and chunks, each
-MOST_PIECES = 512
+MOST_OF_EACH = 4096  # stages, micro-batches and chunks, each
+MOST_VIRTUAL_STAGES = 512
 """Stages times chunks; the deepest published pipelines have 64 stages."""
 MOST_TASKS = 1 << 15
 """Pieces times micro-batches: a step is simulated pass by pass. A trillion parameters went through 64 stages in 512 micro-batches."""
@@ -75,8 +75,8 @@ class PipelineSpec:
         >>> [PipelineSpec(2, 3, remat="except_last").recomputes(i) for i in range(3)]
         [True, True, False]
         """
-        spared = self.remat == "except_last" and self.engine != "spmd" and micro_batch == self.micro_batches - 1
-        return self.remat != "never" and not spared
+        is_exempt = self.remat == "except_last" and self.engine != "spmd" and micro_batch == self.micro_batches - 1
+        return self.remat != "never" and not is_exempt
 
     @classmethod
     def parse(cls, text: str) -> "PipelineSpec":
@@ -84,13 +84,13 @@ class PipelineSpec:
         entries: dict[str, Any] = {}
         for word in re.split(r"[\s,;]+", text.strip()):
             name, colon, value = word.partition(":")
-            if not word or (colon and value and name in _NAMES and name not in entries):
-                entries.update({name: _value(name, value)} if word else {})
+            if not word or (colon and value and name in _FIELD_TYPES and name not in entries):
+                entries.update({name: _parse_value(name, value)} if word else {})
                 continue
-            if colon and name not in _NAMES:
-                raise PipelineError(*unknown_name("entry of a pipeline", name, _NAMES))
-            said = f"says `{name}` twice" if name in entries else f"has `{word[:80]}`, which is no entry"
-            raise PipelineError(f"The pipeline {said}.", [_EXAMPLE])
+            if colon and name not in _FIELD_TYPES:
+                raise PipelineError(*unknown_name("entry of a pipeline", name, _FIELD_TYPES))
+            complaint = f"says `{name}` twice" if name in entries else f"has `{word[:80]}`, which is no entry"
+            raise PipelineError(f"The pipeline {complaint}.", [_EXAMPLE])
         if missing := [f"`{name}`" for name in ("stages", "micro_batches") if name not in entries]:
             raise PipelineError(f"The pipeline does not say {' and '.join(missing)}.", [_EXAMPLE])
         return cls(**entries)
@@ -113,14 +113,14 @@ def read_pipeline(given: PipelineSpec | str | None) -> PipelineSpec | None:
     raise PipelineError(wrong_type("pipeline", given, "text or a `PipelineSpec`"), [_EXAMPLE])
 
 
-_NAMES: Mapping[str, type] = {each.name: int if each.type in (int, "int") else str for each in fields(PipelineSpec)}
+_FIELD_TYPES: Mapping[str, type] = {each.name: int if each.type in (int, "int") else str for each in fields(PipelineSpec)}
 _EXAMPLE = 'write it as "stages:4 micro_batches:16 schedule:1f1b"'
 
 
-def _value(name: str, text: str) -> Any:
+def _parse_value(name: str, text: str) -> Any:
     if name == "boundaries":
         return tuple(text.split("+"))
-    if _NAMES[name] is str:
+    if _FIELD_TYPES[name] is str:
         return text
     if not re.fullmatch(r"-?\d{1,18}", text):
         raise PipelineError(f"`{name}:{text[:80]}` is no number.", [_EXAMPLE])
@@ -128,21 +128,23 @@ def _value(name: str, text: str) -> Any:
 
 
 def _verify_count(name: str, count: object) -> None:
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST:
-        raise PipelineError(f"A pipeline of {name}:{str(count)[:80]} cannot be.", [f"make `{name}` a whole number from 1 to {MOST:,}"])
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_OF_EACH:
+        raise PipelineError(
+            f"A pipeline of {name}:{str(count)[:80]} cannot be.", [f"make `{name}` a whole number from 1 to {MOST_OF_EACH:,}"]
+        )
 
 
 def _verify_tasks(spec: PipelineSpec) -> None:
-    pieces = (
+    pieces_text = (
         f"{spec.stages:,} stages x {spec.chunks:,} chunks = {spec.virtual_stages:,} pieces"
         if spec.chunks > 1
         else f"{spec.stages:,} stages"
     )
-    if spec.virtual_stages > MOST_PIECES:
-        raise PipelineError(f"A pipeline of {pieces} is too long; it has at most {MOST_PIECES}.", ["make `stages` smaller"])
+    if spec.virtual_stages > MOST_VIRTUAL_STAGES:
+        raise PipelineError(f"A pipeline of {pieces_text} is too long; it has at most {MOST_VIRTUAL_STAGES}.", ["make `stages` smaller"])
     if (tasks := spec.virtual_stages * spec.micro_batches) > MOST_TASKS:
         raise PipelineError(
-            f"{pieces} x {spec.micro_batches:,} micro-batches are {tasks:,} passes forward; a step may have {MOST_TASKS:,}.",
+            f"{pieces_text} x {spec.micro_batches:,} micro-batches are {tasks:,} passes forward; a step may have {MOST_TASKS:,}.",
             [f"make `micro_batches` {MOST_TASKS // spec.virtual_stages:,} at most", "make `stages` smaller"],
         )
 

@@ -12,7 +12,7 @@ from workbench.core.tensor import Role, Tensor, verify_dim_name
 from workbench.errors import DimensionError, TraceError, unknown_name
 
 STATE = (Role.PARAMETER, Role.OPTIMIZER_STATE)
-KEPT = "_kept"  # what `program_cache` keeps with a program, in its `__dict__`; it is never sent anywhere
+CACHE_ATTRIBUTE = "_kept"  # what `program_cache` keeps with a program, in its `__dict__`; it is never sent anywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Operation:
     manual: tuple[str, ...] = ()
 
 
-class Removed(NamedTuple):
+class RemovedValue(NamedTuple):
     """A value of the function that is not in the step, why, and what to do instead."""
 
     path: str
@@ -123,10 +123,10 @@ class Program:
     remat: Remat = AS_TRACED
     precision: Precision = AS_WRITTEN
     retrace: "Callable[[Remat, Precision], Program] | None" = None
-    list_removed: Callable[[], tuple[Removed, ...]] = field(default=tuple, repr=False)
+    list_removed: Callable[[], tuple[RemovedValue, ...]] = field(default=tuple, repr=False)
 
     @cached_property
-    def removed(self) -> tuple[Removed, ...]:
+    def removed(self) -> tuple[RemovedValue, ...]:
         """What the function computes and the step does not; made when first asked for, empty where the function is not here."""
         return self.list_removed()
 
@@ -188,22 +188,22 @@ class Program:
 
         Raises `RematError`, `PrecisionError` where they do not fit the function, `TraceError` if it is not at hand to be traced.
         """
-        wanted = remat or self.remat, precision or self.precision
-        if wanted == (self.remat, self.precision):
+        traced_as = remat or self.remat, precision or self.precision
+        if traced_as == (self.remat, self.precision):
             return self
         if self.retrace is None:
             raise TraceError(f"`{self.name}` cannot be traced again: its function is not here.", ["build the program in this process"])
-        found = replace(self.retrace(*wanted), reference=self.reference, former_dims=self.former_dims)
+        found = replace(self.retrace(*traced_as), reference=self.reference, former_dims=self.former_dims)
         renamed = {traced: now for traced, now in self.renamed.items() if traced != now}
         return found.rename(renamed) if renamed else found
 
     def __post_init__(self) -> None:
         if self.reference is not None:
-            _remember(self.reference)
+            _remember_reference(self.reference)
 
     def __getstate__(self) -> dict[str, Any]:
-        stays = {name: value for name, value in self.__dict__.items() if name != KEPT}
-        return {**stays, "retrace": None, "list_removed": tuple}
+        sent_state = {name: value for name, value in self.__dict__.items() if name != CACHE_ATTRIBUTE}
+        return {**sent_state, "retrace": None, "list_removed": tuple}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
@@ -213,10 +213,10 @@ class Program:
     @property
     def identity(self) -> tuple[Any, ...]:
         """What equal programs have alike, without the programs."""
-        return self.fingerprint, self.remat, self.precision, self._names
+        return self.fingerprint, self.remat, self.precision, self._names_digest
 
     @cached_property
-    def _names(self) -> bytes:
+    def _names_digest(self) -> bytes:
         """Tensors and paths in brief: programs are keys of caches, and one that was built again is compared with those often.
 
         Paths count, for constraints name them; source lines do not, for they depend on who traced.
@@ -235,9 +235,9 @@ _built_here: set[str] = set()
 _MOST_REMEMBERED = 10_000  # models of the zoo, of whatever arguments; functions are few, and all of them are
 
 
-def _remember(reference: Reference) -> None:
+def _remember_reference(reference: Reference) -> None:
     if ":" in reference.target or len(_built_here) < _MOST_REMEMBERED:
-        _built_here.add(_key(reference))
+        _built_here.add(_reference_key(reference))
 
 
 def is_built_here(reference: Reference) -> bool:
@@ -245,10 +245,10 @@ def is_built_here(reference: Reference) -> bool:
 
     What was unpickled does not count.
     """
-    return _key(reference) in _built_here
+    return _reference_key(reference) in _built_here
 
 
-def _key(reference: Reference) -> str:
+def _reference_key(reference: Reference) -> str:
     return reference.target if ":" in reference.target else str(reference)
 
 

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary, ref
 
-from workbench.core.program import KEPT, Program
+from workbench.core.program import CACHE_ATTRIBUTE, Program
 
 LIMIT = 256 << 20  # bytes of all kept values together
 _OVERHEAD = 500  # bytes of a value's own bookkeeping
@@ -24,17 +24,17 @@ Owner = TypeVar("Owner")
 Key = tuple[Any, ...]
 
 
-class OfProgram(Protocol):
+class HasProgram(Protocol):
     """A plan, or what else belongs to one program."""
 
     @property
     def program(self) -> Program: ...
 
 
-Subject = TypeVar("Subject", bound=Program | OfProgram)
+Subject = TypeVar("Subject", bound=Program | HasProgram)
 
 
-class _Kept:
+class _CachedValues:
     """What is kept with a program and its equals; a number stands for each value where they are counted."""
 
     def __init__(self) -> None:
@@ -45,10 +45,10 @@ class _Kept:
         self.values.pop(self.keys.pop(number), None)
 
 
-class _Size(NamedTuple):
+class _CachedSize(NamedTuple):
     """Where a value is, and its bytes."""
 
-    kept: "ref[_Kept]"
+    cached: "ref[_CachedValues]"
     size: int
 
 
@@ -63,40 +63,40 @@ class ProgramCache:
         self.limit, self.bytes = limit, 0
         self._lock = threading.RLock()
         self._numbers = count()
-        self._recent: OrderedDict[int, _Size] = OrderedDict()  # least recently used first
-        self._of: WeakValueDictionary[Key, _Kept] = WeakValueDictionary()
+        self._recent: OrderedDict[int, _CachedSize] = OrderedDict()  # least recently used first
+        self._values_of: WeakValueDictionary[Key, _CachedValues] = WeakValueDictionary()
 
     def get(self, program: Program, key: Key, make: Callable[[], Value], size: int) -> Value:
         """The value of this key, made if it is not kept, of so many bytes."""
-        kept = self._kept(program)
+        cached = self._cached_values(program)
         with self._lock:
-            if key in kept.values:
-                number, value = kept.values[key]
+            if key in cached.values:
+                number, value = cached.values[key]
                 self._recent.move_to_end(number)
                 return value
-        return self._keep(kept, key, make(), size + _OVERHEAD)
+        return self._store(cached, key, make(), size + _OVERHEAD)
 
     def find(self, program: Program, key: Key) -> Any:
         """The value if it is kept, else `None`; nothing is made."""
-        found = self._kept(program).values.get(key)
+        found = self._cached_values(program).values.get(key)
         return None if found is None else found[1]
 
-    def _kept(self, program: Program) -> _Kept:
-        kept: _Kept | None = program.__dict__.get(KEPT)
-        if kept is None:
+    def _cached_values(self, program: Program) -> _CachedValues:
+        cached: _CachedValues | None = program.__dict__.get(CACHE_ATTRIBUTE)
+        if cached is None:
             key = (*program.identity, program.module)
             with self._lock:
-                kept = self._of.get(key) or _Kept()
-                program.__dict__[KEPT] = self._of[key] = kept
-        return kept
+                cached = self._values_of.get(key) or _CachedValues()
+                program.__dict__[CACHE_ATTRIBUTE] = self._values_of[key] = cached
+        return cached
 
-    def _keep(self, kept: _Kept, key: Key, value: Value, size: int) -> Value:
+    def _store(self, cached: _CachedValues, key: Key, value: Value, size: int) -> Value:
         with self._lock:
-            if key in kept.values:  # another thread was quicker
-                return kept.values[key][1]
+            if key in cached.values:  # another thread was quicker
+                return cached.values[key][1]
             number = next(self._numbers)
-            kept.values[key], kept.keys[number] = (number, value), key
-            self._recent[number] = _Size(ref(kept), size)
+            cached.values[key], cached.keys[number] = (number, value), key
+            self._recent[number] = _CachedSize(ref(cached), size)
             self.bytes += size
             if self.bytes > self.limit:
                 self._shrink(number)
@@ -104,19 +104,19 @@ class ProgramCache:
 
     def _shrink(self, newest: int) -> None:
         """First forget what went with its program, then drop the oldest."""
-        self._recent = OrderedDict((number, each) for number, each in self._recent.items() if each.kept() is not None)
+        self._recent = OrderedDict((number, each) for number, each in self._recent.items() if each.cached() is not None)
         self.bytes = sum(each.size for each in self._recent.values())
         while self.bytes > self.limit and next(iter(self._recent)) != newest:
             number, each = self._recent.popitem(last=False)
             self.bytes -= each.size
-            if (kept := each.kept()) is not None:
-                kept.drop(number)
+            if (cached := each.cached()) is not None:
+                cached.drop(number)
 
 
 CACHE = ProgramCache()
 
 
-def kept_with_program(
+def cache_with_program(
     bytes_per_operation: float,
 ) -> Callable[[Callable[Concatenate[Subject, Given], Value]], Callable[Concatenate[Subject, Given], Value]]:
     """A function of a program, or of what belongs to one, whose values are kept with the program.
@@ -126,30 +126,30 @@ def kept_with_program(
 
     def decorate(function: Callable[Concatenate[Subject, Given], Value]) -> Callable[Concatenate[Subject, Given], Value]:
         @wraps(function)
-        def kept(subject: Subject, /, *args: Given.args, **options: Given.kwargs) -> Value:
+        def call_cached(subject: Subject, /, *args: Given.args, **options: Given.kwargs) -> Value:
             program = subject if isinstance(subject, Program) else subject.program
-            own = () if program is subject else (subject,)
-            key = (function, *own, *args, *options.items())
+            subject_key = () if program is subject else (subject,)
+            key = (function, *subject_key, *args, *options.items())
             return CACHE.get(
                 program, key, lambda: function(subject, *args, **options), round(bytes_per_operation * len(program.operations))
             )
 
-        return kept
+        return call_cached
 
     return decorate
 
 
-def kept_with_owner(
+def cache_with_owner(
     function: Callable[Concatenate[Owner, Given], Value],
 ) -> Callable[Concatenate[Owner, Given], Value]:
     """A function whose values are kept in the `__dict__` of its first argument, a network, say, and counted with that."""
 
     @wraps(function)
-    def kept(owner: Owner, /, *args: Given.args, **options: Given.kwargs) -> Value:
-        values: dict[Key, Value] = owner.__dict__.setdefault(f"{KEPT}_{function.__qualname__}", {})
+    def call_cached(owner: Owner, /, *args: Given.args, **options: Given.kwargs) -> Value:
+        values: dict[Key, Value] = owner.__dict__.setdefault(f"{CACHE_ATTRIBUTE}_{function.__qualname__}", {})
         key = (*args, *options.items())
         if key not in values:
             values[key] = function(owner, *args, **options)
         return values[key]
 
-    return kept
+    return call_cached

@@ -43,7 +43,7 @@ class Remat:
 
     def __post_init__(self) -> None:
         if self.policy not in (*PLAIN, *NAMED):
-            raise _unknown(self.policy)
+            raise _unknown_policy(self.policy)
         if self.policy in PLAIN and (self.names or self.offloaded):
             raise RematError(f"Remat `{self.policy}` takes no names.", ["name values with `save:NAME+...`"])
         if self.offloaded and self.policy not in ("save", "offload"):
@@ -66,7 +66,7 @@ class Remat:
         for part in words.replace(" + ", "+").replace("+ ", "+").replace(": ", ":").split(" "):
             policy, colon, names = part.partition(":")
             if policy not in NAMED or policy in found:
-                raise _unknown(part)
+                raise _unknown_policy(part)
             found[policy] = tuple(names.split("+")) if colon and names else ()
         offloaded = found.pop("offload", ())
         if len(found) > 1:
@@ -83,7 +83,7 @@ class Remat:
 AS_TRACED = Remat()
 
 
-def _unknown(text: str) -> RematError:
+def _unknown_policy(text: str) -> RematError:
     known = [*PLAIN, *(f"{policy}:NAME+..." for policy in NAMED)]
     close = get_close_matches(text, PLAIN, n=1)
     return RematError(

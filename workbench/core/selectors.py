@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from workbench.core.paths import matches
 from workbench.core.program import Program
-from workbench.core.program_cache import kept_with_program
+from workbench.core.program_cache import cache_with_program
 from workbench.errors import unknown_name
 
 _LINE = re.compile(r"(?P<line>[^/\s]+:\d+)(?:/(?P<path>.+))?")
@@ -51,7 +51,7 @@ def unknown_line(pattern: str, values: Iterable[tuple[str, str]]) -> tuple[str, 
     return message, (f"the nearest is `{near[0]}`",) if near and near[0].startswith(f"{file}:") else ways_out
 
 
-@kept_with_program(4)
+@cache_with_program(4)
 def operations_at(program: Program, pattern: str, rank: int | None = None) -> tuple[int, ...]:
     """The ids of the operations whose values a pattern names, of that rank if one is asked for.
 

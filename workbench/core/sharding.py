@@ -31,7 +31,7 @@ class SubAxis(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def sub_axis(axis: str) -> SubAxis | None:
+def parse_sub_axis(axis: str) -> SubAxis | None:
     """The part that a name stands for; `None` where that is a whole mesh axis."""
     found = _SUB_AXIS.fullmatch(axis)
     return SubAxis(found["axis"], int(found["pre"]), int(found["size"])) if found else None
@@ -39,7 +39,7 @@ def sub_axis(axis: str) -> SubAxis | None:
 
 def base_axis(axis: str) -> str:
     """The mesh axis of an axis or sub-axis."""
-    part = sub_axis(axis)
+    part = parse_sub_axis(axis)
     return part.axis if part else axis
 
 
@@ -49,13 +49,13 @@ def axis_size(axis: str, mesh: Mesh) -> int:
     >>> axis_size("x", Mesh("x:8")), axis_size("x:(2)4", Mesh("x:8"))
     (8, 4)
     """
-    part = sub_axis(axis)
+    part = parse_sub_axis(axis)
     return part.size if part else mesh[axis]
 
 
-def overlap(one: str, other: str) -> bool:
+def axes_overlap(one: str, other: str) -> bool:
     """Whether two axes or sub-axes share a part: `x:(1)4` and `x:(2)4` do, `x:(1)2` and `x:(2)4` do not."""
-    first, second = sub_axis(one), sub_axis(other)
+    first, second = parse_sub_axis(one), parse_sub_axis(other)
     if first is None or second is None:
         return base_axis(one) == base_axis(other)
     overlapping = first.pre_size < second.pre_size * second.size and second.pre_size < first.pre_size * first.size
@@ -94,13 +94,13 @@ class Sharding:
         if len(set(used)) != len(used) or any(":" in axis for axis in used):
             _verify_once(self, used)
         if self.open:
-            self._settle_open()
+            self._normalize_open()
         if self.priorities:
             _verify_priorities(self)
             if not any(self.priorities):
                 object.__setattr__(self, "priorities", ())
 
-    def _settle_open(self) -> None:
+    def _normalize_open(self) -> None:
         """An open dimension without axes has one form, `None`."""
         _verify_length(self, "open", self.open)
         dims = tuple(None if is_open and not dim else dim for dim, is_open in zip(self.dims, self.open, strict=True))
@@ -114,7 +114,7 @@ class Sharding:
         return tuple(axis for dim in self.dims for axis in dim or ())
 
     @property
-    def named(self) -> tuple[str, ...]:
+    def named_axes(self) -> tuple[str, ...]:
         """All axes it names, those that split nothing too."""
         return (*self.axes, *self.replicated, *self.unreduced)
 
@@ -128,13 +128,13 @@ class Sharding:
         """Whether mesh axes per dimension say all of it."""
         return self.is_closed and not (self.priorities or self.replicated or self.unreduced)
 
-    def is_open(self, place: int) -> bool:
+    def is_open(self, index: int) -> bool:
         """Whether propagation may split this dimension further."""
-        return self.dims[place] is None or bool(self.open and self.open[place])
+        return self.dims[index] is None or bool(self.open and self.open[index])
 
-    def priority(self, place: int) -> int:
+    def priority(self, index: int) -> int:
         """The round in which this dimension begins to propagate."""
-        return self.priorities[place] if self.priorities else 0
+        return self.priorities[index] if self.priorities else 0
 
     def parts(self, mesh: Mesh) -> tuple[int, ...]:
         """Into how many parts each dimension is cut."""
@@ -155,32 +155,32 @@ class Sharding:
             return tuple(new for axis in old if (new := names.get(axis, axis)) is not None)
 
         dims = tuple(None if dim is None else axes(dim) for dim in self.dims)
-        kept = tuple(0 if dim == () and not self.is_open(i) else self.priority(i) for i, dim in enumerate(dims))
-        return Sharding(dims, self.open, kept, axes(self.replicated), axes(self.unreduced))
+        priorities = tuple(0 if dim == () and not self.is_open(i) else self.priority(i) for i, dim in enumerate(dims))
+        return Sharding(dims, self.open, priorities, axes(self.replicated), axes(self.unreduced))
 
-    def with_dim(self, place: int, axes: tuple[str, ...] | None) -> "Sharding":
+    def with_dim(self, index: int, axes: tuple[str, ...] | None) -> "Sharding":
         """Another placement of one dimension, closed, or with `None` left to propagation; its priority goes with the old one's axes."""
-        dims = (*self.dims[:place], axes, *self.dims[place + 1 :])
-        flags = tuple(flag and i != place for i, flag in enumerate(self.open))
-        kept = tuple(0 if i == place and not axes else each for i, each in enumerate(self.priorities))
-        return replace(self, dims=dims, open=flags, priorities=kept)
+        dims = (*self.dims[:index], axes, *self.dims[index + 1 :])
+        flags = tuple(flag and i != index for i, flag in enumerate(self.open))
+        priorities = tuple(0 if i == index and not axes else each for i, each in enumerate(self.priorities))
+        return replace(self, dims=dims, open=flags, priorities=priorities)
 
     def __str__(self) -> str:
         entries = "[" + ", ".join(map(self._entry, range(len(self.dims)))) + "]"
         kinds = (("replicated", self.replicated), ("unreduced", self.unreduced))
         return " ".join([entries, *(f"{kind}:{'+'.join(axes)}" for kind, axes in kinds if axes)])
 
-    def _entry(self, place: int) -> str:
-        axes = "+".join(self.dims[place] or ())
-        shown = axes + "?" if self.is_open(place) else axes or "-"
-        return f"{shown} p{self.priorities[place]}" if self.priority(place) else shown
+    def _entry(self, index: int) -> str:
+        axes = "+".join(self.dims[index] or ())
+        shown = axes + "?" if self.is_open(index) else axes or "-"
+        return f"{shown} p{self.priorities[index]}" if self.priority(index) else shown
 
     @classmethod
     def parse(cls, text: str) -> "Sharding":
         """The inverse of `str`. Raises `LayoutError`."""
         if len(text) > MOST_LETTERS:
             raise LayoutError(f"`{text[:40]}…` is {len(text):,} letters long; a sharding has at most {MOST_LETTERS:,}.", ["shorten it"])
-        return _parsed(text)
+        return _parse_text(text)
 
     @classmethod
     def whole(cls, rank: int) -> "Sharding":
@@ -189,7 +189,7 @@ class Sharding:
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> Sharding:
+def _parse_text(text: str) -> Sharding:
     """A text is read once: reports and pages read the same few again and again."""
     body, bracket, tail = text.strip().partition("]")
     if not (body.startswith("[") and bracket):
@@ -202,7 +202,11 @@ def _parsed(text: str) -> Sharding:
         if found is None or found["kind"] in kinds:
             raise LayoutError(
                 f"`{word[:40]}` behind the sharding `{text[:80]}` is not understood.",
-                ["write `replicated:x+y`, once, for axes that no dimension may take", "`unreduced:x` for a partial sum", *_of_dims(word)],
+                [
+                    "write `replicated:x+y`, once, for axes that no dimension may take",
+                    "`unreduced:x` for a partial sum",
+                    *_suggest_priority(word),
+                ],
             )
         kinds[found["kind"]] = _split_axes(found["axes"], text)
     return Sharding(
@@ -214,7 +218,7 @@ def _parsed(text: str) -> Sharding:
     )
 
 
-def _of_dims(word: str) -> list[str]:
+def _suggest_priority(word: str) -> list[str]:
     return ["a priority stands behind the axes of one dimension, `[model p1, -]`"] if re.fullmatch(r"p-?\d+", word) else []
 
 
@@ -241,16 +245,17 @@ def _split_axes(word: str, text: str) -> tuple[str, ...]:
 
 
 def _verify_once(sharding: Sharding, used: tuple[str, ...]) -> None:
-    taken: list[str] = []
+    seen: list[str] = []
     for axis in used:
-        if (other := next((each for each in taken if overlap(each, axis)), None)) is not None:
+        if (other := next((each for each in seen if axes_overlap(each, axis)), None)) is not None:
             raise LayoutError(
-                _twice_text(sharding, axis, other), ["an axis splits one dimension of a tensor", *_twice_ways(sharding, axis)]
+                _repeated_axis_text(sharding, axis, other),
+                ["an axis splits one dimension of a tensor", *_repeated_axis_ways(sharding, axis)],
             )
-        taken.append(axis)
+        seen.append(axis)
 
 
-def _twice_text(sharding: Sharding, axis: str, other: str) -> str:
+def _repeated_axis_text(sharding: Sharding, axis: str, other: str) -> str:
     if axis != other:
         return f"{sharding} uses `{other}` and `{axis}`, which overlap."
     for kind, axes in (("replicated", sharding.replicated), ("unreduced", sharding.unreduced)):
@@ -259,7 +264,7 @@ def _twice_text(sharding: Sharding, axis: str, other: str) -> str:
     return f"{sharding} uses mesh axis `{axis}` twice."
 
 
-def _twice_ways(sharding: Sharding, axis: str) -> list[str]:
+def _repeated_axis_ways(sharding: Sharding, axis: str) -> list[str]:
     return [f"name `{axis}` once"] if axis in (*sharding.replicated, *sharding.unreduced) else []
 
 

@@ -154,7 +154,7 @@ def _dimension(axis_spans: Sequence[PhysicalSpan], hardware: Hardware) -> Dimens
     closed = axis.shape is AxisTopology.RING and span == axis.size
     shape = axis.shape if closed or axis.shape is AxisTopology.SWITCH else AxisTopology.LINE
     chip = hardware.chip
-    reached = chip.reached(axis.link.name) if axis.link.name in chip.efficiency else chip.reached("link")
+    reached = chip.efficiency_of(axis.link.name) if axis.link.name in chip.efficiency else chip.efficiency_of("link")
     return Dimension(n, max(span // n, 1), shape, axis.link, axis.link.bandwidth * reached)
 
 

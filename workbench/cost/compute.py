@@ -85,19 +85,19 @@ def kernel_times(kernels: Kernels, partitioned: Propagated, local_bytes: Sequenc
     memory = _moving_seconds(moved, large, dots > 0, chip)
     elements = sizes[kernels.worked] / kernels.itemsizes[kernels.worked]
     steps = np.bincount(kernels.workers, elements * kernels.steps, kernels.count).astype(np.float64)
-    vector, launches = steps / (chip.vector_flops * chip.reached("vector")), np.ones(kernels.count)
+    vector, launches = steps / (chip.vector_flops * chip.efficiency_of("vector")), np.ones(kernels.count)
     unestimated = np.zeros(kernels.count, dtype=np.bool_)
     if isfinite(chip.sweep):
         swept = _swept_elements(kernels, stored, elements)
         passes = np.where(dots > 0, 0.0, swept / chip.sweep)
         memory = np.maximum(memory, passes) + (ROUNDING * _half_elements(kernels, stored) + collective_matmul.elements) / chip.sweep
-        memory += collective_matmul.moved / (chip.memory_bandwidth * chip.reached("memory"))
+        memory += collective_matmul.moved / (chip.memory_bandwidth * chip.efficiency_of("memory"))
         vector, launches = (
             np.zeros(kernels.count),
             _count_launches(swept, dots) + collective_matmul.launches + _count_row_launches(kernels, partitioned, mesh),
         )
         unestimated = _mark_unestimated(kernels, partitioned)
-    share = chip.reached("sustained")
+    share = chip.efficiency_of("sustained")
     return KernelTimes(
         dots / share, vector / share, memory / share, chip.launch * launches, moved + collective_matmul.moved, steps, unestimated
     )
@@ -126,8 +126,8 @@ def _mark_unestimated(kernels: Kernels, partitioned: Propagated) -> NDArray[np.b
 
 def _moving_seconds(moved: Seconds, large: Seconds, multiplies: NDArray[np.bool_], chip: Chip) -> Seconds:
     """Of so many bytes, of which some are of arrays too large for the memory on the chip."""
-    reached = np.where(multiplies, chip.reached("operands"), chip.reached("memory"))
-    return ((moved - large) / reached + large / chip.reached("large")) / chip.memory_bandwidth
+    reached = np.where(multiplies, chip.efficiency_of("operands"), chip.efficiency_of("memory"))
+    return ((moved - large) / reached + large / chip.efficiency_of("large")) / chip.memory_bandwidth
 
 
 def _count_moved_bytes(kernels: Kernels, read: Seconds, written: Seconds) -> Seconds:
@@ -205,7 +205,7 @@ def _dot_seconds(
         elif steps.count > 1:  # the larger side: the weight's, whose pieces go around
             rows, columns = (rows, ceil(columns / steps.count)) if columns >= rows else (ceil(rows / steps.count), columns)
         busy = 2 * batch * steps.count * padded_volume(rows, columns, summed, chip.matmul_tile[:_BLOCK])
-    return busy / (chip.peak(dtype) * chip.reached("matmul"))
+    return busy / (chip.peak(dtype) * chip.efficiency_of("matmul"))
 
 
 @lru_cache(maxsize=4096)

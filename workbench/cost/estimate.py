@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from workbench.core.program import Program
-from workbench.core.program_cache import kept_with_program
+from workbench.core.program_cache import cache_with_program
 from workbench.core.sharding import Sharding
 from workbench.cost.compute import KernelTimes, kernel_times, moved_bytes
 from workbench.cost.flops import count_dot_flops, flops_of
@@ -148,7 +148,7 @@ class _Fixed(NamedTuple):
     dtypes: tuple[str, ...]  # of each value, as it is stored
 
 
-@kept_with_program(220)
+@cache_with_program(220)
 def _build_fixed(program: Program, *, recomputes: bool, copies_transposed: bool, narrows: bool) -> _Fixed:
     structure = structure_of(program)
     narrow = narrowed_values(structure) if narrows else frozenset[int]()

@@ -18,7 +18,7 @@ from workbench.cost.on_chip import Interval, OnChip
 from workbench.cost.tiles import tiled_bytes
 from workbench.propagation import Propagated
 from workbench.propagation.structure.views import VIEWING
-from workbench.reports.memory import STAYING, Alive, Memory, MemoryCurve
+from workbench.reports.memory import ARGUMENT_ROLES, Alive, Memory, MemoryCurve
 
 _ACTIVATION, _OUTPUT = ROLES.index(Role.ACTIVATION), ROLES.index(Role.OUTPUT)
 
@@ -153,7 +153,7 @@ class MemoryOverStep:
         """Bytes at the peak by role."""
         totals = zip(ROLES, map(int, self._main[:, self._peak_position()]), strict=True)
         by_role = {role: count for role, count in totals if count}
-        computed = sum(count for role, count in by_role.items() if role not in (*STAYING, Role.OUTPUT))
+        computed = sum(count for role, count in by_role.items() if role not in (*ARGUMENT_ROLES, Role.OUTPUT))
         return Memory(by_role, working=max(self._working, computed))
 
     def curve(self) -> MemoryCurve:

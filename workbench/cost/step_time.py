@@ -69,6 +69,8 @@ def step_time(
         hidden=max(simulated.sent - simulated.exposed, 0.0),
         mfu=mfu,
         hfu=hfu,
-        sustained=hardware.chip.reached("sustained"),
-        unestimated=float(((times.busy * hardware.chip.reached("sustained") + times.launch) * kernels.times)[times.unestimated].sum()),
+        sustained=hardware.chip.efficiency_of("sustained"),
+        unestimated=float(
+            ((times.busy * hardware.chip.efficiency_of("sustained") + times.launch) * kernels.times)[times.unestimated].sum()
+        ),
     )

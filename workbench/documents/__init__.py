@@ -5,13 +5,13 @@ plan = load_plan("gpt.plan.json")
 print(export_script(plan))
 """
 
-from workbench.documents.allowed import allowed_here as allowed_here
 from workbench.documents.allowed import read_allowed as read_allowed
+from workbench.documents.allowed import read_allowed_here as read_allowed_here
 from workbench.documents.export.exports import ALL_EXPORTS as ALL_EXPORTS
 from workbench.documents.export.script import export_script as export_script
-from workbench.documents.fleets import fleet_of as fleet_of
 from workbench.documents.fleets import load_fleet as load_fleet
 from workbench.documents.fleets import parse_fleet as parse_fleet
+from workbench.documents.fleets import resolve_fleet as resolve_fleet
 from workbench.documents.hardware_entry import hardware_entry as hardware_entry
 from workbench.documents.link import link_text as link_text
 from workbench.documents.link import parse_link as parse_link

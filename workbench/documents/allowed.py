@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from workbench.core.program import Reference, is_built_here
 from workbench.errors import DocumentError, wrong_type
 
-ALLOWED = "WORKBENCH_ALLOW"
+ALLOW_VARIABLE = "WORKBENCH_ALLOW"
 """The environment variable that allows modules where there is no command line to write: in front of Jupyter's server, say."""
 
 _WAY_OUT = 'name modules, "mine" or "mine,other.models", or one function of a module, "mine:build"'
@@ -36,9 +36,9 @@ def read_allowed(given: str | Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def allowed_here() -> tuple[str, ...]:
+def read_allowed_here() -> tuple[str, ...]:
     """What the environment allows. Raises `DocumentError` for what is no name."""
-    return read_allowed(os.environ.get(ALLOWED, ""))
+    return read_allowed(os.environ.get(ALLOW_VARIABLE, ""))
 
 
 def verify_allowed(reference: Reference, name: str, allow: str | Iterable[str] = ()) -> None:
@@ -63,7 +63,7 @@ def verify_allowed(reference: Reference, name: str, allow: str | Iterable[str] =
         [
             f"if you trust the code of `{top}`, add `--allow {top}` to the command",
             f'or load it with `allow="{top}"`',
-            f"or set {ALLOWED}={top} where JupyterLab is started",
+            f"or set {ALLOW_VARIABLE}={top} where JupyterLab is started",
         ],
     )
 

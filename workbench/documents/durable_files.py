@@ -16,7 +16,7 @@ from secrets import token_hex
 from workbench.errors import WorkbenchError
 
 _NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)  # what file systems say that bring no folder to the disk on request
-_PATIENCE = 5.0  # seconds that another writer may hold a folder
+_LOCK_TIMEOUT = 5.0  # seconds that another writer may hold a folder
 _WAYS_OUT = {
     errno.EBUSY: ("try again",),
     errno.EROFS: ("choose a folder of a disk that is not read-only",),
@@ -43,7 +43,7 @@ def replace_file(path: Path, content: bytes) -> None:
     A symbolic link stays one, and what it leads to is written. Mode, group and owner stay as far as this user may set them. What is no
     plain file (`/dev/stdout`) is written to and not replaced.
     """
-    before = _status(path)
+    before = _read_status(path)
     if before is not None and not stat.S_ISREG(before.st_mode):
         path.write_bytes(content)
         return
@@ -100,7 +100,7 @@ def make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def exclusive(path: Path) -> Iterator[None]:
+def lock_folder(path: Path) -> Iterator[None]:
     """One writer at a time in the folder of this file, of all threads and processes that ask. Raises `OSError`.
 
     Where there are no locks (`try_lock`), or no folder can be opened, all are let in.
@@ -111,10 +111,10 @@ def exclusive(path: Path) -> Iterator[None]:
         yield
         return
     try:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _LOCK_TIMEOUT
         while not try_lock(file):
             if time.monotonic() > deadline:
-                raise BlockingIOError(errno.EBUSY, f"another program has been writing in its folder for {_PATIENCE:g} seconds")
+                raise BlockingIOError(errno.EBUSY, f"another program has been writing in its folder for {_LOCK_TIMEOUT:g} seconds")
             time.sleep(0.01)
         yield
     finally:
@@ -134,7 +134,7 @@ def try_lock(file: int) -> bool:
     return True
 
 
-def _status(path: Path) -> os.stat_result | None:
+def _read_status(path: Path) -> os.stat_result | None:
     """Of what a path leads to, if that is there."""
     try:
         return path.stat()
@@ -144,8 +144,8 @@ def _status(path: Path) -> os.stat_result | None:
 
 def _copy_access(file: int, like: os.stat_result) -> None:
     """Owner and group first: setting them takes bits off the mode."""
-    mine = os.fstat(file)
-    if (mine.st_uid, mine.st_gid) != (like.st_uid, like.st_gid):
+    current = os.fstat(file)
+    if (current.st_uid, current.st_gid) != (like.st_uid, like.st_gid):
         for owner in (like.st_uid, -1):  # only an administrator gives files away
             with suppress(PermissionError):
                 os.fchown(file, owner, like.st_gid)

@@ -23,7 +23,7 @@ from typing import Any
 
 from workbench.core.program import Program, Reference
 from workbench.documents.allowed import is_allowed, verify_allowed
-from workbench.documents.programs import function_of, program_from_reference, verify_arguments, verify_reference
+from workbench.documents.programs import load_function, program_from_reference, verify_arguments, verify_reference
 from workbench.documents.reading import UnreadableError, parse_json, parse_toml, read_text, verify_length
 from workbench.documents.schema import load_schema, schema_problem
 from workbench.errors import DocumentError, FleetError, WorkbenchError, unknown_name
@@ -36,8 +36,8 @@ MOST_MODELS = 1_000
 """Models of a fleet file, grids multiplied out."""
 MOST_TRACED = 32
 """Different programs of the zoo in a fleet file, unless they are allowed by name: each is traced when the file is opened."""
-_TRACED = "end it with `return wb.trace_training(...)`"
-_FORMS = ("write it as README.md shows", "name it *.toml or *.json")
+_TRAINING_HINT = "end it with `return wb.trace_training(...)`"
+_FORMAT_HINTS = ("write it as README.md shows", "name it *.toml or *.json")
 
 
 def load_fleet(path: str | Path, allow: str | Iterable[str] = (), **changes: Any) -> Fleet:
@@ -53,54 +53,54 @@ def load_fleet(path: str | Path, allow: str | Iterable[str] = (), **changes: Any
     except OSError as error:
         raise DocumentError(f"`{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
     except UnicodeDecodeError:
-        raise DocumentError(f"`{path}` is no fleet file: it is not text in UTF-8.", _FORMS) from None
+        raise DocumentError(f"`{path}` is no fleet file: it is not text in UTF-8.", _FORMAT_HINTS) from None
     fleet = parse_fleet(text, f"`{path}`", is_json=path.suffix == ".json", allow=allow, **changes)
     return fleet if fleet.folder is None else fleet.updated(folder=path.parent / fleet.folder)
 
 
-def fleet_of(fleet: Fleet | str | Path, allow: str | Iterable[str] = ()) -> Fleet:
+def resolve_fleet(fleet: Fleet | str | Path, allow: str | Iterable[str] = ()) -> Fleet:
     """The fleet, or that of a fleet file; raises what `load_fleet` does."""
     return fleet if isinstance(fleet, Fleet) else load_fleet(fleet, allow)
 
 
 def parse_fleet(text: str, name: str = "The text", *, is_json: bool = False, allow: str | Iterable[str] = (), **changes: Any) -> Fleet:
     """The fleet of a text; `name` is what errors call it. `allow`, `changes`, and what is raised, as of `load_fleet`."""
-    document = _parsed(text, name, is_json=is_json)
+    document = _parse_document(text, name, is_json=is_json)
     _verify_fields(document, name)
     if problem := _schema_problem(document):
         raise DocumentError(f"{name} is no valid fleet file: {problem}.", ["mend that entry"])
     _verify_names(document["models"], name)
-    options = {**_options(document, name), **changes}
+    options = {**_read_options(document, name), **changes}
     verify_options(options)
     _verify_count(document["models"], name)
-    drafts = [draft for entry in document["models"] for draft in _drafts(entry, name)]
+    drafts = [draft for entry in document["models"] for draft in _expand_grid(entry, name)]
     for draft in drafts:
         draft.verify(allow)
-    _verify_traced(drafts, name, allow)
+    _verify_trace_count(drafts, name, allow)
     for draft in drafts:
         draft.verify_function()
     programs: dict[str, Program] = {}
     return Fleet(tuple(draft.model(programs) for draft in drafts), **options)
 
 
-def _options(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _read_options(document: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The fields of a fleet, its models left out."""
     options = {key: value for key, value in document.items() if key not in ("models", "version")}
     if "memory" in options:
-        options["memory"] = _memory(options["memory"], name)
+        options["memory"] = _parse_memory(options["memory"], name)
     if "folder" in options:
         options["folder"] = Path(options["folder"])
     return options
 
 
-def _parsed(text: str, name: str, *, is_json: bool) -> dict[str, Any]:
+def _parse_document(text: str, name: str, *, is_json: bool) -> dict[str, Any]:
     verify_length(text, name, "fleet file")
     try:
         document = parse_json(text) if is_json else parse_toml(text)
     except UnreadableError as error:
-        raise DocumentError(f"{name} is not {'JSON' if is_json else 'TOML'}: {error}.", _FORMS) from None
+        raise DocumentError(f"{name} is not {'JSON' if is_json else 'TOML'}: {error}.", _FORMAT_HINTS) from None
     if not isinstance(document, dict):
-        raise DocumentError(f"{name} is no fleet file: it holds no fields.", _FORMS)
+        raise DocumentError(f"{name} is no fleet file: it holds no fields.", _FORMAT_HINTS)
     return document
 
 
@@ -111,16 +111,18 @@ def _verify_fields(document: Mapping[str, Any], name: str) -> None:
     fields = schema["models"]["items"]["properties"]
     levels = [(name, document, schema)]
     if isinstance(entries, list):
-        levels += [(f"{name}, model {_called(place, each)}", each, fields) for place, each in enumerate(entries) if isinstance(each, dict)]
-    for whose, record, known in levels:
+        levels += [
+            (f"{name}, model {_entry_label(index, each)}", each, fields) for index, each in enumerate(entries) if isinstance(each, dict)
+        ]
+    for error_name, record, known in levels:
         for key in record:
             if key not in known:
                 message, ways_out = unknown_name("field", key, (each for each in known if each != "version"))
-                raise DocumentError(f"{whose}: {message}", ways_out)
+                raise DocumentError(f"{error_name}: {message}", ways_out)
 
 
-def _called(place: int, entry: Mapping[str, Any]) -> str:
-    return f"`{entry['name']}`" if isinstance(entry.get("name"), str) else str(place + 1)
+def _entry_label(index: int, entry: Mapping[str, Any]) -> str:
+    return f"`{entry['name']}`" if isinstance(entry.get("name"), str) else str(index + 1)
 
 
 def _schema_problem(document: Mapping[str, Any]) -> str | None:
@@ -148,7 +150,7 @@ def _verify_count(entries: list[dict[str, Any]], name: str) -> None:
         )
 
 
-def _memory(value: str | float, name: str) -> int:
+def _parse_memory(value: str | float, name: str) -> int:
     """Bytes; the schema takes 1.0 for a whole number, which is hardly meant as one byte."""
     found = value if isinstance(value, int) else parse_bytes(value) if isinstance(value, str) else None
     if found is None:
@@ -158,49 +160,49 @@ def _memory(value: str | float, name: str) -> int:
 
 
 @dataclass(frozen=True)
-class _Draft:
-    """A model whose program is not traced yet; `whose` is what errors call it."""
+class _ModelDraft:
+    """A model whose program is not traced yet; `error_name` is what errors call it."""
 
     name: str
     reference: Reference
     options: Mapping[str, Any]
-    whose: str
+    error_name: str
 
     def verify(self, allow: str | Iterable[str]) -> None:
         """As far as can be told without importing anything."""
         verify_model_name(self.name)
         if ":" not in self.reference.target:
-            with self._named():
+            with self._naming_errors():
                 verify_reference(self.reference)
-        verify_allowed(self.reference, self.whose, allow)
+        verify_allowed(self.reference, self.error_name, allow)
 
     def verify_function(self) -> None:
         """As far as can be told untraced, its module imported."""
         if ":" in self.reference.target:
-            with self._named():
-                verify_arguments(self.reference, function_of(self.reference))
+            with self._naming_errors():
+                verify_arguments(self.reference, load_function(self.reference))
 
     def model(self, programs: dict[str, Program]) -> FleetModel:
         """The same program for models that name it alike; `programs` are those traced so far."""
-        with self._named():
+        with self._naming_errors():
             program = programs.get(str(self.reference)) or program_from_reference(self.reference)
         programs[str(self.reference)] = program
         if program.step.training is None:
             raise DocumentError(
-                f"{self.whose}: `{self.reference}` is a function and no training step: it has no loss and no optimiser.",
-                [_TRACED if ":" in self.reference.target else "take a model that trains, such as `gpt` or `mnist`"],
+                f"{self.error_name}: `{self.reference}` is a function and no training step: it has no loss and no optimiser.",
+                [_TRAINING_HINT if ":" in self.reference.target else "take a model that trains, such as `gpt` or `mnist`"],
             )
         return FleetModel(self.name, program, **self.options)
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _naming_errors(self) -> Iterator[None]:
         try:
             yield
         except WorkbenchError as error:
-            raise DocumentError(f"{self.whose}: {error.message}", error.ways_out) from None
+            raise DocumentError(f"{self.error_name}: {error.message}", error.ways_out) from None
 
 
-def _verify_traced(drafts: list[_Draft], name: str, allow: str | Iterable[str]) -> None:
+def _verify_trace_count(drafts: list[_ModelDraft], name: str, allow: str | Iterable[str]) -> None:
     """Raises `DocumentError` for more programs of the zoo to trace than a document may ask for by itself."""
     traced = {str(each.reference): each.reference for each in drafts if ":" not in each.reference.target}
     targets = [each.target for each in traced.values() if not is_allowed(each, allow)]
@@ -217,21 +219,21 @@ def _verify_traced(drafts: list[_Draft], name: str, allow: str | Iterable[str]) 
         )
 
 
-def _drafts(entry: Mapping[str, Any], name: str) -> Iterator[_Draft]:
+def _expand_grid(entry: Mapping[str, Any], name: str) -> Iterator[_ModelDraft]:
     """One model, or one a combination of its grid, the last argument varying fastest."""
     grid: Mapping[str, list[Any]] = entry.get("grid", {})
     given: Mapping[str, Any] = entry.get("arguments", {})
-    if twice := next((each for each in grid if each in given), None):
+    if repeated := next((each for each in grid if each in given), None):
         raise DocumentError(
-            f"{name}, model `{entry['name']}`: `{twice}` stands in `arguments` and in `grid`.", ["leave it out of `arguments`"]
+            f"{name}, model `{entry['name']}`: `{repeated}` stands in `arguments` and in `grid`.", ["leave it out of `arguments`"]
         )
     options = {key: value for key, value in entry.items() if key not in ("name", "program", "arguments", "grid", "cuts")}
     options["cuts"] = tuple(entry.get("cuts", ()))
     for values in product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))
-        called = "-".join([entry["name"], *(f"{key}={_shown(value)}" for key, value in chosen.items())])
-        yield _Draft(called, Reference(entry["program"], {**given, **chosen}), options, f"{name}, model `{called}`")
+        model_name = "-".join([entry["name"], *(f"{key}={_value_text(value)}" for key, value in chosen.items())])
+        yield _ModelDraft(model_name, Reference(entry["program"], {**given, **chosen}), options, f"{name}, model `{model_name}`")
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)

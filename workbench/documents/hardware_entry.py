@@ -15,21 +15,21 @@ def hardware_entry(hardware: Hardware, name: str = "This machine") -> str:
 
     `parse_hardware("8 This machine")` reads it back.
     """
-    return "\n".join(_lines(hardware, json.dumps(name, ensure_ascii=False))) + "\n"
+    return "\n".join(_entry_lines(hardware, json.dumps(name, ensure_ascii=False))) + "\n"
 
 
-def _lines(hardware: Hardware, quoted: str) -> Iterator[str]:
+def _entry_lines(hardware: Hardware, quoted: str) -> Iterator[str]:
     chip, link = hardware.chip, hardware.axes[-1].link
     yield f"[{quoted}]"
     yield f"target = {json.dumps(chip.target)}"
-    yield f"flops = {_table(chip.flops)}"
+    yield f"flops = {_table_text(chip.flops)}"
     if math.isfinite(chip.vector_flops):
         yield f"vector = {chip.vector_flops:.4g}"
     yield f"memory = {chip.memory}"
     yield f"memory_bandwidth = {chip.memory_bandwidth:.4g}"
     yield f"launch = {chip.launch:.4g}"
     if chip.efficiency:
-        yield f"efficiency = {_table(chip.efficiency)}"
+        yield f"efficiency = {_table_text(chip.efficiency)}"
     yield f'node = {{ size = {max(_LARGEST_NODE, hardware.size)}, link = "measured", network = "ethernet" }}'
     yield f"links.measured = {{ bandwidth = {link.bandwidth:.4g}, latency = {link.latency:.4g} }}"
     yield f"links.ethernet = {_NETWORK}"
@@ -42,5 +42,5 @@ def _lines(hardware: Hardware, quoted: str) -> Iterator[str]:
     yield f"ethernet = {json.dumps('assumed: 10 Gbit/s')}"
 
 
-def _table(values: Mapping[str, float]) -> str:
+def _table_text(values: Mapping[str, float]) -> str:
     return "{ " + ", ".join(f"{json.dumps(key)} = {value:.4g}" for key, value in values.items()) + " }"

@@ -18,7 +18,7 @@ MARK = "p1."
 MOST_TEXT = 16_000  # characters; servers refuse longer addresses
 MOST_DOCUMENT = 1 << 20  # bytes
 
-_AGAIN = ("ask for the link again: part of it may have been cut off", "ask for the plan as a file, and open it")
+_WAYS_OUT = ("ask for the link again: part of it may have been cut off", "ask for the plan as a file, and open it")
 
 
 def link_text(plan: Plan) -> str:
@@ -45,35 +45,35 @@ def parse_link(text: str, known: Plan | None = None) -> Plan:
 
     Raises `DocumentError` if the text is no link, is cut off or too long, or names another program; other errors are those of `parse_plan`.
     """
-    document = _unpacked(text)
-    target = _target(document)
-    mine = known.program.reference.target if known is not None and known.program.reference is not None else ""
-    if ":" in target and target != mine:
+    document = _unpack_link(text)
+    target = _read_target(document)
+    known_target = known.program.reference.target if known is not None and known.program.reference is not None else ""
+    if ":" in target and target != known_target:
         raise DocumentError(
             f"The link is to a plan of `{target}`, and a link may only name models of the zoo or the program that is open here.",
             ["ask for the plan as a file, and open it", f"start the workbench on {target}, and open the link there"],
         )
-    return parse_plan(document, "The link", mine if ":" in mine else ())
+    return parse_plan(document, "The link", known_target if ":" in known_target else ())
 
 
-def _unpacked(text: str) -> str:
+def _unpack_link(text: str) -> str:
     text = text.strip()
     if not text.startswith(MARK):
-        raise DocumentError("The link holds no plan that this workbench can read.", _AGAIN)
+        raise DocumentError("The link holds no plan that this workbench can read.", _WAYS_OUT)
     if len(text) > MOST_TEXT:
-        raise DocumentError(f"The link has {len(text):,} characters; a plan has at most {MOST_TEXT:,}.", _AGAIN)
+        raise DocumentError(f"The link has {len(text):,} characters; a plan has at most {MOST_TEXT:,}.", _WAYS_OUT)
     packed = text.removeprefix(MARK)
     try:
         unpacker = zlib.decompressobj()
         raw = unpacker.decompress(base64.b64decode(packed + "=" * (-len(packed) % 4), altchars=b"-_", validate=True), MOST_DOCUMENT)
         if not unpacker.eof:  # cut off, or a small text that would unpack to gigabytes
-            raise DocumentError("The link is cut off, or holds more than a plan.", _AGAIN)
+            raise DocumentError("The link is cut off, or holds more than a plan.", _WAYS_OUT)
         return raw.decode()
     except (binascii.Error, zlib.error, ValueError):
-        raise DocumentError("The link is damaged: what it holds does not unpack.", _AGAIN) from None
+        raise DocumentError("The link is damaged: what it holds does not unpack.", _WAYS_OUT) from None
 
 
-def _target(document: str) -> str:
+def _read_target(document: str) -> str:
     """The program that a document names, before anything is built; what is wrong with the document, `parse_plan` says."""
     try:
         return str(json.loads(document)["program"]["target"])

@@ -15,14 +15,14 @@ from workbench.core.program import Program, Reference
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.sharding import Sharding
 from workbench.documents.allowed import read_allowed, verify_allowed
-from workbench.documents.durable_files import exclusive, explain_write_errors, replace_file
+from workbench.documents.durable_files import explain_write_errors, lock_folder, replace_file
 from workbench.documents.known_program import is_known_reference, known_program, known_reference, names_from_trace
 from workbench.documents.programs import program_from_reference, verify_reference
 from workbench.documents.reading import UnreadableError, parse_json, read_text, verify_length
 from workbench.documents.schema import schema_problem
 from workbench.errors import DocumentError, HardwareError, wrong_type
 from workbench.hardware.axis_assignment import AxisAssignment, parse_axis_assignment
-from workbench.hardware.catalogue import OWN_FILE, parse_hardware
+from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 
@@ -35,7 +35,7 @@ def dump_plan(plan: Plan, known: Program | None = None) -> str:
 
     Where `parse_plan` will be given the `known` program, one without a reference may be that, under whichever remat and precision.
     """
-    reference = (known and known_reference(plan.program, known)) or _reference(plan)
+    reference = (known and known_reference(plan.program, known)) or _require_reference(plan)
     renamed = {traced: now for traced, now in plan.program.renamed.items() if traced != now}
     document = {
         "format": FORMAT,
@@ -56,7 +56,7 @@ def dump_plan(plan: Plan, known: Program | None = None) -> str:
             f"`{plan.name[:80]}` cannot be saved, for it could not be opened again: {problem}.",
             ["give it another name, or other arguments"],
         )
-    return _pretty(document) + "\n"
+    return _pretty_json(document) + "\n"
 
 
 def parse_plan(text: str, name: str = "The text", allow: str | Iterable[str] = (), known: Program | None = None) -> Plan:
@@ -67,9 +67,9 @@ def parse_plan(text: str, name: str = "The text", allow: str | Iterable[str] = (
     Raises `DocumentError` if the text is no plan document, is of a newer version or names a program that is not allowed or cannot be built,
     `RematError` or `PrecisionError` if it does not fit its remat or precision, and `MeshError` or `LayoutError` if the plan is illegal.
     """
-    document = _verified(text, name)
+    document = _parse_document(text, name)
     mesh, layout = Mesh(tuple((axis, size) for axis, size in document["mesh"])), parse_layout(document["layout"])
-    placed, pipeline = _placed(document, name), read_pipeline(document.get("pipeline"))
+    hardware_fields, pipeline = _parse_hardware_fields(document, name), read_pipeline(document.get("pipeline"))
     remat, precision = Remat.parse(document.get("remat", "")), Precision.parse(document.get("precision", ""))
     reference = Reference(document["program"]["target"], document["program"].get("arguments", {}))
     if is_known_reference(reference):
@@ -79,13 +79,13 @@ def parse_plan(text: str, name: str = "The text", allow: str | Iterable[str] = (
         program = program_from_reference(reference).variant(remat=remat, precision=precision)
     if renamed := names_from_trace(program, document.get("dims", {})):
         program = program.rename(renamed)
-    return Plan(program, mesh, layout, document["name"], *placed, pipeline)
+    return Plan(program, mesh, layout, document["name"], *hardware_fields, pipeline)
 
 
 def save_plan(plan: Plan, path: str | Path, verify: Callable[[], None] = lambda: None) -> None:
     """Write the document whole or not at all. `verify` may refuse by raising: nobody else saves a plan in that folder meanwhile."""
-    path, text = _verified_path(path), dump_plan(plan)
-    with explain_write_errors(path, DocumentError), exclusive(path):
+    path, text = _as_path(path), dump_plan(plan)
+    with explain_write_errors(path, DocumentError), lock_folder(path):
         verify()
         replace_file(path, text.encode())
 
@@ -97,21 +97,21 @@ def load_plan(path: str | Path, allow: str | Iterable[str] = ()) -> Plan:
     """
     allow = read_allowed(allow)
     try:
-        text = read_text(_verified_path(path))
+        text = read_text(_as_path(path))
     except OSError as error:
         raise DocumentError(f"`{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
     except UnicodeDecodeError:
-        raise _not_json(f"`{path}`", "it is not text in UTF-8") from None
+        raise _not_json_error(f"`{path}`", "it is not text in UTF-8") from None
     return parse_plan(text, f"`{path}`", allow)
 
 
-def _verified_path(path: Any) -> Path:
+def _as_path(path: Any) -> Path:
     if not isinstance(path, str | PathLike):
         raise DocumentError(wrong_type("path", path, "the path of a file"), ['write "mine.plan.json"'])
     return Path(path)
 
 
-def _reference(plan: Plan) -> Reference:
+def _require_reference(plan: Plan) -> Reference:
     reference = plan.program.reference
     if reference is None:
         raise DocumentError(
@@ -145,12 +145,15 @@ def _hardware_name(hardware: Hardware) -> str:
     if not known:
         raise DocumentError(
             f"A plan for `{hardware}` cannot be saved: a plan document names its hardware, and the catalogue does not know this one.",
-            [f"set {OWN_FILE} to the file that describes it", "plan for hardware of the catalogue (`workbench hardware` lists it)"],
+            [
+                f"set {HARDWARE_FILE_VARIABLE} to the file that describes it",
+                "plan for hardware of the catalogue (`workbench hardware` lists it)",
+            ],
         )
     return hardware.name
 
 
-def _placed(document: Mapping[str, Any], name: str) -> tuple[Hardware | None, AxisAssignment | None]:
+def _parse_hardware_fields(document: Mapping[str, Any], name: str) -> tuple[Hardware | None, AxisAssignment | None]:
     """The hardware and the axis assignment of a document."""
     hardware, axis_assignment = document.get("hardware"), document.get("axis_assignment", document.get("wiring"))
     try:
@@ -174,24 +177,24 @@ def parse_layout(record: Mapping[str, Any]) -> Layout:
     """The inverse of `layout_record`; kinds that an older document does not know are empty."""
     return Layout(
         record.get("rules", {}),
-        _shardings(record.get("overrides", {})),
-        _shardings(record.get("constraints", {})),
+        _parse_shardings(record.get("overrides", {})),
+        _parse_shardings(record.get("constraints", {})),
         groups=tuple(map(tuple, record.get("groups", ()))),
         barriers=tuple(record.get("barriers", {}).items()),
     )
 
 
-def _shardings(entries: Mapping[str, str]) -> tuple[tuple[str, Sharding], ...]:
+def _parse_shardings(entries: Mapping[str, str]) -> tuple[tuple[str, Sharding], ...]:
     return tuple((pattern, Sharding.parse(text)) for pattern, text in entries.items())
 
 
-def _verified(text: str, name: str) -> dict[str, Any]:
+def _parse_document(text: str, name: str) -> dict[str, Any]:
     """The document as plain values, judged from the outside in: JSON, ours, of a version we know, as the schema says."""
     verify_length(text, name, "plan document")
     try:
         document = parse_json(text)
     except UnreadableError as error:
-        raise _not_json(name, str(error)) from None
+        raise _not_json_error(name, str(error)) from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DocumentError(
             f'{name} is JSON, but not a plan document: it does not say "format": "{FORMAT}".',
@@ -218,17 +221,17 @@ def _schema_problem(document: Mapping[str, Any]) -> str | None:
     return problem and f"at `{problem[0]}`, {problem[1]}"
 
 
-def _not_json(name: str, reason: str) -> DocumentError:
+def _not_json_error(name: str, reason: str) -> DocumentError:
     return DocumentError(f"{name} is not JSON: {reason}.", ["choose a *.plan.json that `workbench` or `plan.save` wrote"])
 
 
-def _pretty(value: object, indent: str = "") -> str:
+def _pretty_json(value: object, indent: str = "") -> str:
     """JSON with one entry a line, but lists of plain values (`["data", 4]`) on one."""
     inner = indent + "  "
     if isinstance(value, Mapping) and value:
-        entries = [f"{json.dumps(key, ensure_ascii=False)}: {_pretty(each, inner)}" for key, each in value.items()]
+        entries = [f"{json.dumps(key, ensure_ascii=False)}: {_pretty_json(each, inner)}" for key, each in value.items()]
     elif isinstance(value, list | tuple) and any(isinstance(each, list | tuple | Mapping) for each in value):
-        entries = [_pretty(each, inner) for each in value]
+        entries = [_pretty_json(each, inner) for each in value]
     else:
         return json.dumps(value, ensure_ascii=False)
     opening, closing = "{}" if isinstance(value, Mapping) else "[]"

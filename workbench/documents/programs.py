@@ -25,7 +25,7 @@ def program_from_reference(reference: Reference) -> Program:
     Raises `DocumentError` if the function cannot be imported, is not declared `-> wb.Program`, raises, or returns something else.
     """
     if ":" in reference.target:
-        program = _call(reference, function_of(reference))
+        program = _call_function(reference, load_function(reference))
     else:
         from workbench.models import build
 
@@ -49,15 +49,15 @@ def verify_reference(reference: Reference) -> None:
             ["move the function into a file, my_module.py", 'trace with `reference=wb.Reference("my_module:build")`'],
         )
     elif module_name in sys.modules:
-        verify_arguments(reference, _function(sys.modules[module_name], attribute, reference))
+        verify_arguments(reference, _find_function(sys.modules[module_name], attribute, reference))
     elif not _is_found(module_name):
-        raise _no_module(module_name, reference)
+        raise _no_module_error(module_name, reference)
 
 
-def function_of(reference: Reference) -> Callable[..., Any]:
+def load_function(reference: Reference) -> Callable[..., Any]:
     """The function that a reference names; its module is imported. Raises `DocumentError` where it is not there, or is no such function."""
     module_name, _, attribute = reference.target.partition(":")
-    return _function(_module(module_name, reference), attribute, reference)
+    return _find_function(_import_module(module_name, reference), attribute, reference)
 
 
 def verify_arguments(reference: Reference, function: Callable[..., Any]) -> None:
@@ -79,18 +79,18 @@ def _is_found(module: str) -> bool:
         return False
 
 
-def _module(name: str, reference: Reference) -> ModuleType:
+def _import_module(name: str, reference: Reference) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise _no_module(error.name, reference) from None
-        raise _import_failed(name, reference, error) from error
+            raise _no_module_error(error.name, reference) from None
+        raise _import_failed_error(name, reference, error) from error
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported, the person who opened a plan gets a sentence
-        raise _import_failed(name, reference, error) from error
+        raise _import_failed_error(name, reference, error) from error
 
 
-def _function(module: ModuleType, attribute: str, reference: Reference) -> Callable[..., Any]:
+def _find_function(module: ModuleType, attribute: str, reference: Reference) -> Callable[..., Any]:
     function = getattr(module, attribute, None)
     if not callable(function):
         functions = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
@@ -104,14 +104,14 @@ def _function(module: ModuleType, attribute: str, reference: Reference) -> Calla
     return function
 
 
-def _call(reference: Reference, function: Callable[..., Any]) -> Program:
+def _call_function(reference: Reference, function: Callable[..., Any]) -> Program:
     try:
         program = function(**reference.arguments)
     except WorkbenchError:
         raise
     except Exception as error:
         raise DocumentError(
-            f"The program `{reference}` raised {_described(error)}.",
+            f"The program `{reference}` raised {_exception_text(error)}.",
             ["mend the function", "mend its arguments in the document"],
         ) from error
     if not isinstance(program, Program):
@@ -122,7 +122,7 @@ def _call(reference: Reference, function: Callable[..., Any]) -> Program:
     return program
 
 
-def _no_module(name: str, reference: Reference) -> DocumentError:
+def _no_module_error(name: str, reference: Reference) -> DocumentError:
     top = reference.target.partition(":")[0].partition(".")[0]
     return DocumentError(
         f"The program is `{reference.target}`, and there is no module `{name}` here.",
@@ -130,10 +130,12 @@ def _no_module(name: str, reference: Reference) -> DocumentError:
     )
 
 
-def _import_failed(name: str, reference: Reference, error: BaseException) -> DocumentError:
-    return DocumentError(f"The program is `{reference.target}`, and importing `{name}` raised {_described(error)}.", [f"mend `{name}`"])
+def _import_failed_error(name: str, reference: Reference, error: BaseException) -> DocumentError:
+    return DocumentError(
+        f"The program is `{reference.target}`, and importing `{name}` raised {_exception_text(error)}.", [f"mend `{name}`"]
+    )
 
 
-def _described(error: BaseException) -> str:
+def _exception_text(error: BaseException) -> str:
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0][:200].rstrip('.')}" if text else type(error).__name__

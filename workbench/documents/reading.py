@@ -15,14 +15,14 @@ from workbench.errors import DocumentError
 
 MOST_TEXT = 1 << 20
 """Characters of a document. A plan with a thousand statements has some 60,000; a fleet of a thousand models, listed one by one, 80,000."""
-MOST_DEEP = 16
+MOST_LEVELS = 16
 """Levels of lists and tables within each other. A plan has four."""
 MOST_VALUES = 100_000
 """Entries of all lists and tables together; the schema is tried on every one of them."""
 MOST_DIGITS = 40
 """Digits of a whole number: sizes beyond 64 bits are refused in words where they are used, and Python refuses to print 4,300."""
 
-_DOTTED = re.compile(rf"""(?<![\w.-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_DEEP},}}""")
+_DOTTED = re.compile(rf"""(?<![\w.-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_LEVELS},}}""")
 
 
 class UnreadableError(ValueError):
@@ -45,18 +45,20 @@ def verify_length(text: str, name: str, kind: str) -> None:
 
 def parse_json(text: str) -> Any:
     """The values of a JSON text. Raises `UnreadableError`; an entry that stands twice in one object is refused as well."""
-    return _plain(lambda: json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_number, parse_int=_whole))
+    return _parse_bounded(
+        lambda: json.loads(text, object_pairs_hook=_object_without_repeats, parse_constant=_refuse_constant, parse_int=_bounded_integer)
+    )
 
 
 def parse_toml(text: str) -> Any:
     """The values of a TOML text. Raises `UnreadableError`."""
     if found := _DOTTED.search(text):
         line = text.count("\n", 0, found.start()) + 1
-        raise UnreadableError(f"line {line} joins more than {MOST_DEEP} names with dots")
-    return _plain(lambda: tomllib.loads(text))
+        raise UnreadableError(f"line {line} joins more than {MOST_LEVELS} names with dots")
+    return _parse_bounded(lambda: tomllib.loads(text))
 
 
-def _plain(parse: Callable[[], Any]) -> Any:
+def _parse_bounded(parse: Callable[[], Any]) -> Any:
     try:
         values = parse()
     except RecursionError:
@@ -67,23 +69,23 @@ def _plain(parse: Callable[[], Any]) -> Any:
     return values
 
 
-_TOO_DEEP = f"its lists and tables lie more than {MOST_DEEP} deep in each other"
+_TOO_DEEP = f"its lists and tables lie more than {MOST_LEVELS} deep in each other"
 
 
 def _verify_values(root: Any) -> None:
     """Numbers, texts, truth values, nothing, and lists and tables of them; as deep and as many as the bounds say."""
     level, count = [root], 0
-    for _ in range(MOST_DEEP + 1):
+    for _ in range(MOST_LEVELS + 1):
         count += len(level)
         if count > MOST_VALUES:
             raise UnreadableError(f"it has more than {MOST_VALUES:,} entries")
-        level = [inner for each in level for inner in _inner(each)]
+        level = [inner for each in level for inner in _inner_values(each)]
         if not level:
             return
     raise UnreadableError(_TOO_DEEP)
 
 
-def _inner(value: Any) -> list[Any]:
+def _inner_values(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
         return [*value, *value.values()]
     if isinstance(value, list):
@@ -93,7 +95,7 @@ def _inner(value: Any) -> list[Any]:
     elif isinstance(value, float) and not math.isfinite(value):
         raise UnreadableError(f"{value} is no number to plan with")
     elif isinstance(value, int):
-        _whole(value)
+        _bounded_integer(value)
     elif value is not None and not isinstance(value, float):
         raise UnreadableError(f"{str(value)[:80]} is of type {type(value).__name__}; write it as text")
     return []
@@ -106,18 +108,18 @@ def _verify_text(text: str) -> None:
         raise UnreadableError(f"{text[:80]!a} holds half of a character") from None
 
 
-def _whole(given: str | int) -> int:
+def _bounded_integer(given: str | int) -> int:
     """Python itself refuses to read or to print numbers of thousands of digits."""
     if len(given) > MOST_DIGITS if isinstance(given, str) else abs(given) >= 10**MOST_DIGITS:
         raise UnreadableError(f"a whole number has more than {MOST_DIGITS} digits")
     return int(given)
 
 
-def _no_number(text: str) -> Any:
+def _refuse_constant(text: str) -> Any:
     raise UnreadableError(f"{text} is no number to plan with")
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; Python would silently keep the last of two entries with one name."""
     known: dict[str, Any] = {}
     for key, value in pairs:

@@ -22,8 +22,8 @@ from typing import Any
 from workbench.errors import HardwareError, WorkbenchError, unknown_name, wrong_type
 from workbench.hardware.hardware import AxisTopology, Chip, Hardware, Link, PhysicalAxis
 
-SHIPPED = Path(__file__).with_name("hardware.toml")
-OWN_FILE = "WORKBENCH_HARDWARE"
+SHIPPED_FILE = Path(__file__).with_name("hardware.toml")
+HARDWARE_FILE_VARIABLE = "WORKBENCH_HARDWARE"
 
 _SLICES = re.compile(r"(?:(\d{1,7}) +slices? +of +)?(.+?) +(\d{1,7}(?:x\d{1,7})*)", re.IGNORECASE)
 _NODES = re.compile(r"(?:(\d{1,7}) +nodes? +of +)?(\d{1,7}) +(.+)", re.IGNORECASE)
@@ -62,7 +62,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """One kind of device and how such devices are joined. `chip` is what JAX calls a device: a chip has `devices` of them."""
 
     name: str
@@ -106,7 +106,7 @@ class Entry:
         """`count` nodes of so many devices; raises `HardwareError` if a node is not that large."""
         node = self.network
         if not isinstance(node, Node):
-            shape = "x".join(map(str, _near_square(min(devices * count, node.chips), node.rank)))
+            shape = "x".join(map(str, _near_square_sides(min(devices * count, node.chips), node.rank)))
             raise HardwareError(f"{self.name} comes as a torus; give its sides in chips.", [f'write "{self.name} {shape}"'])
         if not 1 <= devices <= node.size or count < 1:
             full = f"{math.ceil(devices / node.size)} nodes of {node.size} {self.name}"
@@ -124,13 +124,13 @@ class Entry:
 class Catalogue:
     """Entries by name."""
 
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, CatalogueEntry] = field(default_factory=dict)
 
-    def __getitem__(self, name: str) -> Entry:
+    def __getitem__(self, name: str) -> CatalogueEntry:
         """The entry of this name or alias, however its letters are cased; raises `HardwareError` with the nearest names."""
-        wanted = " ".join(name.casefold().split())
+        folded_name = " ".join(name.casefold().split())
         for entry in self.entries.values():
-            if wanted in (each.casefold() for each in (entry.name, *entry.aliases)):
+            if folded_name in (each.casefold() for each in (entry.name, *entry.aliases)):
                 return entry
         raise HardwareError(*unknown_name("hardware", name, self.entries))
 
@@ -148,10 +148,10 @@ def parse_hardware(text: str, catalogue: Catalogue | None = None) -> Hardware:
     text = " ".join(text.split())
     if match := _SLICES.fullmatch(text):
         count, name, sides = match.groups()
-        return known[name].slices(tuple(map(int, sides.split("x"))), _count(count, "slice"))
+        return known[name].slices(tuple(map(int, sides.split("x"))), _parse_count(count, "slice"))
     if match := _NODES.fullmatch(text):
         count, devices, name = match.groups()
-        return known[name].nodes(int(devices), _count(count, "node"))
+        return known[name].nodes(int(devices), _parse_count(count, "node"))
     if not text:
         raise HardwareError("No hardware is named.", ['write "TPU v5p 8x8x16"', '"4 slices of TPU v5e 16x16"', '"32 nodes of 8 H100"'])
     if kind := next((each for each in known.entries.values() if text.casefold().startswith(f"{each.name.casefold()} ")), None):
@@ -170,17 +170,17 @@ def read_hardware(given: Hardware | str | None) -> Hardware | None:
 
 def default_catalogue() -> Catalogue:
     """What is shipped, and the user's own file if `WORKBENCH_HARDWARE` names one."""
-    return load_catalogue(os.environ.get(OWN_FILE) or None)
+    return load_catalogue(os.environ.get(HARDWARE_FILE_VARIABLE) or None)
 
 
 @functools.lru_cache(maxsize=8)
 def load_catalogue(path: str | Path | None = None) -> Catalogue:
     """The shipped entries, and those of the file at `path` beside or in place of them; `HardwareError` if the file cannot be used."""
-    entries = _entries(SHIPPED)
-    return Catalogue({**entries, **_entries(Path(path))} if path else entries)
+    entries = _load_entries(SHIPPED_FILE)
+    return Catalogue({**entries, **_load_entries(Path(path))} if path else entries)
 
 
-def every_hardware(catalogue: Catalogue | None = None) -> tuple[Hardware, ...]:
+def list_example_hardware(catalogue: Catalogue | None = None) -> tuple[Hardware, ...]:
     """One small and one larger example of each entry, for tables over all of them."""
     found = []
     for entry in (catalogue or default_catalogue()).entries.values():
@@ -199,7 +199,7 @@ def topology_name(hardware: Hardware) -> str:
     return f"{kind}:{'x'.join(sides)}" if platform == "tpu" else ""
 
 
-def _count(text: str | None, kind: str) -> int:
+def _parse_count(text: str | None, kind: str) -> int:
     if text is None:
         return 1
     if int(text) < 1:
@@ -207,7 +207,7 @@ def _count(text: str | None, kind: str) -> int:
     return int(text)
 
 
-def _verify_sides(entry: Entry, torus: Torus, sides: tuple[int, ...], text: str) -> None:
+def _verify_sides(entry: CatalogueEntry, torus: Torus, sides: tuple[int, ...], text: str) -> None:
     chips = math.prod(sides)
     if len(sides) != torus.rank:
         shape = "x".join(["4"] * torus.rank)
@@ -221,19 +221,19 @@ def _verify_sides(entry: Entry, torus: Torus, sides: tuple[int, ...], text: str)
         product = " x ".join(map(str, sides))
         pod = "x".join([str(torus.side)] * torus.rank) if torus.side**torus.rank == torus.chips else f"{torus.chips:,} chips"
         raise HardwareError(
-            f"`{text}` is {product} = {chips:,} chips; a pod of {entry.name} is {pod} at most.", _smaller(entry, torus, sides)
+            f"`{text}` is {product} = {chips:,} chips; a pod of {entry.name} is {pod} at most.", _suggest_smaller(entry, torus, sides)
         )
 
 
-def _near_square(chips: int, rank: int) -> tuple[int, ...]:
+def _near_square_sides(chips: int, rank: int) -> tuple[int, ...]:
     """Sides of about one length, the longest last, with a product of `chips`."""
     if rank == 1:
         return (max(chips, 1),)
     side = max((each for each in range(1, round(max(chips, 1) ** (1 / rank)) + 1) if chips % each == 0), default=1)
-    return (side, *_near_square(chips // side, rank - 1))
+    return (side, *_near_square_sides(chips // side, rank - 1))
 
 
-def _smaller(entry: Entry, torus: Torus, sides: tuple[int, ...]) -> list[str]:
+def _suggest_smaller(entry: CatalogueEntry, torus: Torus, sides: tuple[int, ...]) -> list[str]:
     """Several slices that have as many chips, where the sides divide; else the largest slice."""
     smaller, count = list(sides), 1
     while (max(smaller) > torus.side or math.prod(smaller) > torus.chips) and max(smaller) % 2 == 0:
@@ -243,17 +243,17 @@ def _smaller(entry: Entry, torus: Torus, sides: tuple[int, ...]) -> list[str]:
     return [f'write "{count} slices of {entry.name} {"x".join(map(str, smaller))}"' if fits else "make a side smaller"]
 
 
-def _entries(path: Path) -> dict[str, Entry]:
+def _load_entries(path: Path) -> dict[str, CatalogueEntry]:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise HardwareError(f"The hardware file `{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HardwareError(f"The hardware file `{path}` is not TOML: {error}.", ["mend that line"]) from None
-    return {name: _entry(name, table, path) for name, table in tables.items()}
+    return {name: _load_entry(name, table, path) for name, table in tables.items()}
 
 
-def _entry(name: str, table: Any, path: Path) -> Entry:
+def _load_entry(name: str, table: Any, path: Path) -> CatalogueEntry:
     try:
         return _read_entry(name, dict(table))
     except WorkbenchError as error:
@@ -262,10 +262,12 @@ def _entry(name: str, table: Any, path: Path) -> Entry:
         reason = f"it has no `{error.args[0]}`"
     except (TypeError, ValueError, AttributeError) as error:
         reason = str(error)
-    raise HardwareError(f"`{name}` in the hardware file `{path}` cannot be used: {reason}", [f"write it as the entries of {SHIPPED.name}"])
+    raise HardwareError(
+        f"`{name}` in the hardware file `{path}` cannot be used: {reason}", [f"write it as the entries of {SHIPPED_FILE.name}"]
+    )
 
 
-def _read_entry(name: str, table: dict[str, Any]) -> Entry:
+def _read_entry(name: str, table: dict[str, Any]) -> CatalogueEntry:
     """An entry of a chip; what a chip's devices share is divided among them."""
     share = 1 / table.get("devices", 1)
     links = {each: Link(each, values["bandwidth"], values["latency"]) for each, values in table["links"].items()}
@@ -294,4 +296,4 @@ def _read_entry(name: str, table: dict[str, Any]) -> Entry:
         target=table.get("target", ""),
         sources=table.get("sources", {}),
     )
-    return Entry(name, chip, network, table.get("devices", 1), tuple(table.get("aliases", ())))
+    return CatalogueEntry(name, chip, network, table.get("devices", 1), tuple(table.get("aliases", ())))

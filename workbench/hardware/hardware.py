@@ -96,7 +96,7 @@ class Chip:
         """FLOP/s of matrix products in this dtype."""
         return self.flops.get(dtype, self.flops.get("default", max(self.flops.values())))
 
-    def reached(self, work: str) -> float:
+    def efficiency_of(self, work: str) -> float:
         """The share of the peak that this class of work reaches."""
         return self.efficiency.get(work, 1.0)
 

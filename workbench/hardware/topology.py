@@ -37,8 +37,8 @@ def default_axis_assignment(mesh: Mesh, hardware: Hardware) -> AxisAssignment:
     The minor axis chooses first. What is inside a node or a slice comes before what is across; whole dimensions of a torus before parts,
     more of them before fewer; free links before shared ones. Raises `HardwareError` if the mesh does not fit.
     """
-    placed = _placed(mesh, hardware, AxisAssignment())
-    return AxisAssignment(tuple((name, _shortest(placed[name])) for name, size in mesh.axes if size > 1))
+    placements = _place_axes(mesh, hardware, AxisAssignment())
+    return AxisAssignment(tuple((name, _shorten_routes(placements[name])) for name, size in mesh.axes if size > 1))
 
 
 @functools.lru_cache(maxsize=256)
@@ -46,14 +46,14 @@ def physical_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignme
     """Where each axis of the mesh runs, major to minor. `HardwareError` if the mesh is too large, or the axis assignment does not fit
     it."""
     axis_assignment = axis_assignment or AxisAssignment()
-    placed = _placed(mesh, hardware, axis_assignment)
+    placements = _place_axes(mesh, hardware, axis_assignment)
     named = [name for name, _ in axis_assignment.routes]
     order = [*(name for name in mesh.names if name not in named), *named]
     strides = dict.fromkeys((axis.name for axis in hardware.axes), 1)
     found: dict[str, tuple[PhysicalSpan, ...]] = {}
     for name in reversed(order):
-        found[name] = tuple(PhysicalSpan(physical, size, strides[physical.name]) for physical, size in placed[name])
-        for physical, size in placed[name]:
+        found[name] = tuple(PhysicalSpan(physical, size, strides[physical.name]) for physical, size in placements[name])
+        for physical, size in placements[name]:
             strides[physical.name] *= size
     return {name: found[name] for name in mesh.names}
 
@@ -62,7 +62,7 @@ def verify_links(hardware: Hardware, axis_assignment: AxisAssignment) -> None:
     """Raises `HardwareError` for a physical axis that the hardware has not; whether the mesh fits is for `axis_assignment_error`."""
     for _, routes in axis_assignment.routes:
         for route in routes:
-            _physical(route.axis, hardware)
+            _find_physical_axis(route.axis, hardware)
 
 
 def axis_assignment_error(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> HardwareError | None:
@@ -100,34 +100,35 @@ def device_order(
     return np.broadcast_to(numbers, mesh.sizes).astype(np.int64)
 
 
-_Placed = Mapping[str, tuple[tuple[PhysicalAxis, int], ...]]  # for each mesh axis its physical axes, major to minor, and the size on each
+_Placements = Mapping[str, tuple[tuple[PhysicalAxis, int], ...]]
+"""For each mesh axis its physical axes, major to minor, and the size on each."""
 
 
-def _placed(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment) -> _Placed:
+def _place_axes(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment) -> _Placements:
     """The axes that the axis assignment names as it says, then the others where there is room."""
     if mesh.size > hardware.size:
-        raise _too_large(mesh, hardware)
-    placed = {name: _named(name, mesh, hardware, routes) for name, routes in axis_assignment.routes}
-    used = _used(placed, hardware)
-    others = [(name, size) for name, size in reversed(mesh.axes) if name not in placed]
-    free = _search(tuple(size for _, size in others), tuple(used[axis.name] for axis in hardware.axes), hardware, set())
+        raise _too_large_error(mesh, hardware)
+    placements = {name: _place_on_routes(name, mesh, hardware, routes) for name, routes in axis_assignment.routes}
+    used = _count_used(placements, hardware)
+    others = [(name, size) for name, size in reversed(mesh.axes) if name not in placements]
+    free = _find_splits(tuple(size for _, size in others), tuple(used[axis.name] for axis in hardware.axes), hardware, set())
     if free is None:
-        shares = "" if not placed else f" beside {axis_assignment}"
+        shares = "" if not placements else f" beside {axis_assignment}"
         raise HardwareError(
             f"The mesh {mesh} has {mesh.size} devices of the {hardware.size} of {hardware}, but its axes do not divide into the sizes of "
-            f"{_sizes(hardware)}{shares}.",
+            f"{_sizes_text(hardware)}{shares}.",
             ["make the mesh axes products of those sizes", "choose other hardware"],
         )
     for (name, _), split in zip(others, free, strict=True):
-        placed[name] = tuple((axis, size) for axis, size in zip(hardware.axes, split, strict=True) if size > 1)
-    return placed
+        placements[name] = tuple((axis, size) for axis, size in zip(hardware.axes, split, strict=True) if size > 1)
+    return placements
 
 
-def _named(name: str, mesh: Mesh, hardware: Hardware, routes: tuple[Route, ...]) -> tuple[tuple[PhysicalAxis, int], ...]:
+def _place_on_routes(name: str, mesh: Mesh, hardware: Hardware, routes: tuple[Route, ...]) -> tuple[tuple[PhysicalAxis, int], ...]:
     """A mesh axis on the routes that an axis assignment gives it; sizes that are left open are found from the minor one on."""
     if name not in mesh:
         raise HardwareError(*unknown_name("mesh axis", name, mesh.names))
-    axes = [_physical(route.axis, hardware) for route in routes]
+    axes = [_find_physical_axis(route.axis, hardware) for route in routes]
     if len({axis.name for axis in axes}) < len(axes):
         raise HardwareError(f"The axis assignment puts `{name}` on one physical axis twice.", ["write one size for both"])
     total = mesh[name]
@@ -142,31 +143,31 @@ def _named(name: str, mesh: Mesh, hardware: Hardware, routes: tuple[Route, ...])
         product = " x ".join(f"{size}" for size in sizes)
         assigned = math.prod(size or 1 for size in sizes)
         raise HardwareError(
-            f"`{name}` is {total}; the axis assignment puts {product} = {assigned} of it on {_shown(routes)}.",
+            f"`{name}` is {total}; the axis assignment puts {product} = {assigned} of it on {_routes_text(routes)}.",
             [f"make `{name}` {assigned}", "leave a size open"],
         )
     return tuple((axis, size) for axis, size in zip(axes, sizes, strict=True) if size and size > 1)  # the others carry nothing of it
 
 
-def _used(placed: _Placed, hardware: Hardware) -> dict[str, int]:
+def _count_used(placements: _Placements, hardware: Hardware) -> dict[str, int]:
     """How many devices of each physical axis are taken; raises if there are not so many."""
     used = dict.fromkeys((axis.name for axis in hardware.axes), 1)
     for axis in hardware.axes:
-        takers = [(name, size) for name, routes in placed.items() for physical, size in routes if physical.name == axis.name]
+        takers = [(name, size) for name, routes in placements.items() for physical, size in routes if physical.name == axis.name]
         used[axis.name] = math.prod(size for _, size in takers)
         if used[axis.name] > axis.size:
-            wanted = " x ".join(f"`{name}` {size}" for name, size in takers)
+            demands = " x ".join(f"`{name}` {size}" for name, size in takers)
             product = f" = {used[axis.name]}" if len(takers) > 1 else ""
             other = next((each.name for each in hardware.axes if each.name != axis.name and each.size > 1), "")
             spread = [f"spread it, `{takers[0][0]}:{other}+{axis.name}`"] if other else []
             raise HardwareError(
-                f"{wanted}{product} devices are assigned to `{axis.name}`; `{axis.name}` of {hardware} has {axis.size}.",
+                f"{demands}{product} devices are assigned to `{axis.name}`; `{axis.name}` of {hardware} has {axis.size}.",
                 [*spread, f"make `{takers[0][0]}` smaller"],
             )
     return used
 
 
-def _search(
+def _find_splits(
     sizes: tuple[int, ...], used: tuple[int, ...], hardware: Hardware, dead_ends: set[tuple[int, tuple[int, ...]]]
 ) -> tuple[tuple[int, ...], ...] | None:
     """For each size, in order, its parts over the physical axes; the first choice in order of preference that leaves room for the rest.
@@ -176,24 +177,24 @@ def _search(
     """
     if not sizes:
         return ()
-    room = math.prod(axis.size // taken for axis, taken in zip(hardware.axes, used, strict=True))
+    room = math.prod(axis.size // count for axis, count in zip(hardware.axes, used, strict=True))
     if math.prod(sizes) > room or (len(sizes), used) in dead_ends:
         return None
-    free = tuple(axis.size // taken for axis, taken in zip(hardware.axes, used, strict=True))
-    for split in _choices(sizes[0], free, used, hardware.axes):
-        taken = tuple(part * each for part, each in zip(split, used, strict=True))
-        if (rest := _search(sizes[1:], taken, hardware, dead_ends)) is not None:
+    free = tuple(axis.size // count for axis, count in zip(hardware.axes, used, strict=True))
+    for split in _rank_splits(sizes[0], free, used, hardware.axes):
+        used_then = tuple(part * each for part, each in zip(split, used, strict=True))
+        if (rest := _find_splits(sizes[1:], used_then, hardware, dead_ends)) is not None:
             return (split, *rest)
     dead_ends.add((len(sizes), used))
     return None
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _choices(size: int, free: tuple[int, ...], used: tuple[int, ...], axes: tuple[PhysicalAxis, ...]) -> tuple[tuple[int, ...], ...]:
-    return tuple(sorted(_splits(size, free), key=lambda split: _preference(split, used, axes)))
+def _rank_splits(size: int, free: tuple[int, ...], used: tuple[int, ...], axes: tuple[PhysicalAxis, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(sorted(_iterate_splits(size, free), key=lambda split: _preference_key(split, used, axes)))
 
 
-def _splits(size: int, free: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def _iterate_splits(size: int, free: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """All ways to write a size as a product with one factor for each physical axis, none larger than is free there."""
     if not free:
         if size == 1:
@@ -201,20 +202,20 @@ def _splits(size: int, free: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         return
     for part in divisors(size):
         if part <= free[0] and size // part <= math.prod(free[1:]):
-            yield from ((part, *rest) for rest in _splits(size // part, free[1:]))
+            yield from ((part, *rest) for rest in _iterate_splits(size // part, free[1:]))
 
 
-def _preference(split: tuple[int, ...], used: tuple[int, ...], axes: tuple[PhysicalAxis, ...]) -> tuple[object, ...]:
+def _preference_key(split: tuple[int, ...], used: tuple[int, ...], axes: tuple[PhysicalAxis, ...]) -> tuple[object, ...]:
     """Smaller is preferred: `mesh_utils._prefer_first_logical_axis_assignment`, with nodes and slices around it."""
     whole = [part for part, axis in zip(split, axes, strict=True) if part == axis.size > 1]
-    taken = [part for part, before in zip(split, used, strict=True) if before > 1]
+    shared = [part for part, before in zip(split, used, strict=True) if before > 1]
     rates = [axis.link.bandwidth for part, axis in zip(split, axes, strict=True) if part > 1]
-    inside = [-math.prod(split[number] for number in level) for level in _levels(axes)]
-    return (*inside, -math.prod(whole), -len(whole), math.prod(taken), len(rates), -min(rates, default=0.0), [-part for part in split])
+    inside = [-math.prod(split[number] for number in level) for level in _group_levels(axes)]
+    return (*inside, -math.prod(whole), -len(whole), math.prod(shared), len(rates), -min(rates, default=0.0), [-part for part in split])
 
 
 @functools.lru_cache(maxsize=64)
-def _levels(axes: tuple[PhysicalAxis, ...]) -> tuple[tuple[int, ...], ...]:
+def _group_levels(axes: tuple[PhysicalAxis, ...]) -> tuple[tuple[int, ...], ...]:
     """The physical axes, by number, from the inside out: the dimensions of a torus together, what is switched each for itself."""
     levels: list[list[int]] = []
     for number in reversed(range(len(axes))):
@@ -226,19 +227,19 @@ def _levels(axes: tuple[PhysicalAxis, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, levels))
 
 
-def _shortest(placed: tuple[tuple[PhysicalAxis, int], ...]) -> tuple[Route, ...]:
+def _shorten_routes(placements: tuple[tuple[PhysicalAxis, int], ...]) -> tuple[Route, ...]:
     """Routes without the sizes that can be found again: the first's, and whole axes'."""
-    return tuple(Route(axis.name, None if number == 0 or size == axis.size else size) for number, (axis, size) in enumerate(placed))
+    return tuple(Route(axis.name, None if number == 0 or size == axis.size else size) for number, (axis, size) in enumerate(placements))
 
 
-def _physical(name: str, hardware: Hardware) -> PhysicalAxis:
+def _find_physical_axis(name: str, hardware: Hardware) -> PhysicalAxis:
     for axis in hardware.axes:
         if axis.name == name:
             return axis
     raise HardwareError(*unknown_name("physical axis", name, (axis.name for axis in hardware.axes), f" of {hardware}"))
 
 
-def _too_large(mesh: Mesh, hardware: Hardware) -> HardwareError:
+def _too_large_error(mesh: Mesh, hardware: Hardware) -> HardwareError:
     product = " x ".join(f"`{name}` {size}" for name, size in mesh.axes)
     total = f" = {mesh.size:,}" if len(mesh.axes) > 1 else ""
     name, size = max(mesh.axes, key=lambda axis: axis[1])
@@ -249,9 +250,9 @@ def _too_large(mesh: Mesh, hardware: Hardware) -> HardwareError:
     )
 
 
-def _sizes(hardware: Hardware) -> str:
+def _sizes_text(hardware: Hardware) -> str:
     return ", ".join(f"`{axis.name}` {axis.size}" for axis in hardware.axes)
 
 
-def _shown(routes: tuple[Route, ...]) -> str:
+def _routes_text(routes: tuple[Route, ...]) -> str:
     return "+".join(map(str, routes))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from workbench.core.program import STATE, Program
-from workbench.core.program_cache import kept_with_program
+from workbench.core.program_cache import cache_with_program
 from workbench.core.tensor import Role, itemsize
 from workbench.multimodel.fleet import FleetModel
 from workbench.multimodel.jobs import Job, Pass, Unit
@@ -29,7 +29,7 @@ def layers_of(program: Program) -> tuple[Layer, ...]:
     return tuple(each.layer for each in estimate_layers(program))
 
 
-@kept_with_program(5)
+@cache_with_program(5)
 def estimate_layers(program: Program) -> tuple[LayerWork, ...]:
     """The blocks of a program, forward, for one mini-batch. Raises `PipelineError` for a program that cannot be cut."""
     state_bytes = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}

@@ -10,7 +10,7 @@ from workbench.core.program import Program
 from workbench.errors import FleetError, wrong_type
 from workbench.multimodel.jobs import verify_devices, verify_names
 from workbench.multimodel.policies import policy_named
-from workbench.units import format_bytes, whole_number
+from workbench.units import format_bytes, read_whole_number
 
 SPILLS = ("host", "disk")
 MOST_MEMORY = 1 << 60
@@ -45,7 +45,7 @@ class FleetModel:
         verify_model_name(self.name)
         self._verify_types()
         for counted in ("mini_batches", "epochs"):
-            whole_number(counted, getattr(self, counted), FleetError, of=f" of model `{self.name}`")
+            read_whole_number(counted, getattr(self, counted), FleetError, of=f" of model `{self.name}`")
         object.__setattr__(self, "cuts", tuple(self.cuts))
 
     def _verify_types(self) -> None:
@@ -141,7 +141,7 @@ def verify_options(options: Mapping[str, Any]) -> None:
     """Raises `FleetError` for fields of a fleet that cannot be, whatever its models; one that is left out has its default."""
     policy_named(options.get("policy", Fleet.policy))
     if (devices := options.get("devices")) is not None:
-        verify_devices(whole_number("devices", devices, FleetError))
+        verify_devices(read_whole_number("devices", devices, FleetError))
     if (memory := options.get("memory")) is not None:
         if isinstance(memory, bool) or not isinstance(memory, int):
             raise FleetError(f"`memory` is {memory!r}; it should be a number of bytes.", ["write 2 * 2**30 for 2 GiB"])

@@ -17,7 +17,7 @@ from workbench.core.micro_batches import batch_dim
 from workbench.core.paths import matches
 from workbench.core.program import Program
 from workbench.core.schedules.costs import Payload
-from workbench.core.sharding import Sharding, axis_size, overlap
+from workbench.core.sharding import Sharding, axes_overlap, axis_size
 from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import closest_spans
 from workbench.cost.estimate import Estimate, estimate
@@ -206,6 +206,6 @@ def _divide_value(tensor: Tensor, at_rest: Sequence[tuple[str, ...] | None], pla
     dimension, or that splits an earlier one, it goes without."""
     found: list[tuple[str, ...]] = []
     for axes, size in zip((each or () for each in at_rest), tensor.shape, strict=True):
-        is_taken = any(overlap(axis, other) for axis in axes for each in found for other in each)
+        is_taken = any(axes_overlap(axis, other) for axis in axes for each in found for other in each)
         found.append(() if is_taken or size % prod(axis_size(axis, plan.mesh) for axis in axes) else axes)
     return Sharding(tuple(found))

@@ -9,7 +9,7 @@ same in every iteration the last one cannot be left out (`remat:except_last` is 
 from typing import Any
 
 from workbench.core.layout import Layout
-from workbench.core.paths import parameter_of
+from workbench.core.paths import find_parameter
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
@@ -42,7 +42,7 @@ def _place_stacked_weights(plan: Plan, spec: PipelineSpec) -> Layout:
     names = [each.path.partition("/")[2] for each in parameters]
     stacked = {names[leaf] for leaf in find_stacked_leaves(plan.program, spec)}
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
-        is_like = tensor.shape and tensor.role in (Role.PARAMETER, Role.OPTIMIZER_STATE) and parameter_of(tensor.path, names) in stacked
+        is_like = tensor.shape and tensor.role in (Role.PARAMETER, Role.OPTIMIZER_STATE) and find_parameter(tensor.path, names) in stacked
         if is_like and not sharding.dims[0]:
             layout = layout.with_override(f"/{tensor.path}", Sharding(((spec.axis,), *(dim or () for dim in sharding.dims[1:]))))
     return layout

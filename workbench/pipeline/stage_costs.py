@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from workbench.core.paths import parameter_of
-from workbench.core.program_cache import kept_with_owner, kept_with_program
+from workbench.core.paths import find_parameter
+from workbench.core.program_cache import cache_with_owner, cache_with_program
 from workbench.core.schedules.costs import AtWork, Halves, Payload, StageCost, added
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
@@ -37,7 +37,7 @@ def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
     return _block_costs(make_stage_context(staged), staged.network)
 
 
-@kept_with_program(5)
+@cache_with_program(5)
 def _block_costs(stage: StageContext, network: Network) -> tuple[BlockCost, ...]:
     known: dict[int, BlockCost] = {}
     found = []
@@ -103,7 +103,7 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
     return tuple(found)
 
 
-@kept_with_owner
+@cache_with_owner
 def _tasks_of(network: Network) -> tuple[BlockTasks, ...]:
     return block_tasks(network)
 
@@ -234,7 +234,7 @@ class _Weight(NamedTuple):
         return self.param + self.sums
 
 
-@kept_with_program(5)
+@cache_with_program(5)
 def _weigh_params(stage: StageContext, network: Network) -> tuple[_Weight, ...]:
     """Of each piece. No boundary changes them: they are kept while one is dragged."""
     plan = stage.plan
@@ -257,7 +257,7 @@ def _find_states(plan: Plan, parameters: Sequence[str]) -> list[list[tuple[Tenso
     number = {path: index for index, path in enumerate(parameters)}
     found: list[list[tuple[Tensor, Sharding]]] = [[] for _ in parameters]
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
-        owner = parameter_of(tensor.path, number) if tensor.role is Role.OPTIMIZER_STATE else None
+        owner = find_parameter(tensor.path, number) if tensor.role is Role.OPTIMIZER_STATE else None
         if owner is not None:
             found[number[owner]].append((tensor, sharding))
     return found

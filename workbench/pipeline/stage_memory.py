@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
-from workbench.core.program_cache import kept_with_owner, kept_with_program
+from workbench.core.program_cache import cache_with_owner, cache_with_program
 from workbench.core.schedules import schedule_named
 from workbench.core.schedules.costs import AtWork, Halves, StageCost
 from workbench.pipeline.block_cost import StageContext, TaskBytes, make_stage_context, task_bytes
@@ -28,7 +28,7 @@ def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Seq
     return tuple(_replace_memory(cost, param_slice, stage, spec, modes) for cost, param_slice in zip(costs, param_slices, strict=True))
 
 
-@kept_with_program(1500)
+@cache_with_program(1500)
 def _param_slices(stage: StageContext, network: Network, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
     """Each piece as a program of its own; of those that are alike the first stands for all."""
     del stage  # it says whose the pieces are, and for whom they are kept
@@ -63,17 +63,17 @@ def _replace_memory(cost: StageCost, param_slice: BlockTasks, stage: StageContex
     )
 
 
-@kept_with_owner
+@cache_with_owner
 def _forward_bytes(param_slice: BlockTasks, stage: StageContext, *, recompute: bool) -> TaskBytes:
     return task_bytes(param_slice.forward_program if recompute else param_slice.keeping_program, stage)
 
 
-@kept_with_owner
+@cache_with_owner
 def _backward_bytes(param_slice: BlockTasks, stage: StageContext, *, recompute: bool) -> TaskBytes:
     return task_bytes(param_slice.backward_program(stage.parts, recompute=recompute, add_separately=stage.adds_separately), stage)
 
 
-@kept_with_owner
+@cache_with_owner
 def _halves(param_slice: BlockTasks, stage: StageContext, *, recompute: bool) -> tuple[Halves, int]:
     """With what stays from the forward pass to the first of them."""
     first, second = (

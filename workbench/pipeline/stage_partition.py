@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import gcd
 
 from workbench.core.micro_batches import batch_dim
-from workbench.core.pipeline_spec import MOST, PipelineSpec
+from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec
 from workbench.core.program import Program
 from workbench.errors import PipelineError
 from workbench.pipeline.balance import balance
@@ -59,7 +59,7 @@ def micro_batch_counts(program: Program) -> tuple[int, ...]:
     inputs = [program.arguments[i] for i in program.inputs]
     name = batch_dim(inputs, program.name)
     size = gcd(*(tensor.shape[tensor.dims.index(name)] for tensor in inputs if name in tensor.dims))
-    return tuple(count for count in divisors(size) if count <= MOST)
+    return tuple(count for count in divisors(size) if count <= MOST_OF_EACH)
 
 
 def verify_partition(program: Program, spec: PipelineSpec) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 from workbench.core.layout import Layout
 from workbench.core.layout_text import group_text
 from workbench.core.mesh import Mesh
-from workbench.core.micro_batches import splits_of
-from workbench.core.paths import matches, unfolded
+from workbench.core.micro_batches import plan_input_splits
+from workbench.core.paths import matches, unfold_pattern
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.selectors import is_line, operations_at, selects, unknown_line
@@ -22,7 +22,7 @@ from workbench.plan.sharding_faults import Fault, fault_error, sharding_faults
 def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
     """Raises `LayoutError` for an unknown dimension or axis (M3), an axis twice in a tensor (M5), an uneven split (M6),
     or a statement that names nothing, has the wrong rank or is about a manual axis inside its `shard_map`."""
-    for error in illegalities(program, mesh, layout):
+    for error in layout_errors(program, mesh, layout):
         raise error
 
 
@@ -33,7 +33,7 @@ def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: Pipe
         return
     _verify_axis(mesh, layout, pipeline)
     if program.step.training is not None:
-        splits_of(program, pipeline.micro_batches)
+        plan_input_splits(program, pipeline.micro_batches)
 
 
 def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:
@@ -55,27 +55,27 @@ def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:
         )
 
 
-def illegalities(program: Program, mesh: Mesh, layout: Layout) -> Iterator[LayoutError]:
+def layout_errors(program: Program, mesh: Mesh, layout: Layout) -> Iterator[LayoutError]:
     """All that is wrong, worst first."""
-    yield from _unknown_names(program, mesh, layout)
-    yield from _pointless_patterns(program, layout)
+    yield from _unknown_name_errors(program, mesh, layout)
+    yield from _pattern_errors(program, layout)
     seen = set()
-    ruled = set()  # without an override, tensors of the same dimensions lie alike
+    placed_by_rules = set()  # without an override, tensors of the same dimensions lie alike
     results = [each for each in program.results if layout.overrides and layout.override(each.path)]
     for tensor in (*program.arguments, *results):
         override = layout.override(tensor.path) if layout.overrides else None
-        if override is None and (tensor.dims, tensor.shape) in ruled:
+        if override is None and (tensor.dims, tensor.shape) in placed_by_rules:
             continue
         spec = override.dims if override else tuple(layout.rule(dim) for dim in tensor.dims)
         if override is None:
-            ruled.add((tensor.dims, tensor.shape))
+            placed_by_rules.add((tensor.dims, tensor.shape))
         key = (tensor.dims, tensor.shape, spec)
         if key not in seen:  # a tensor like one already judged: say it once, not once a layer
             seen.add(key)
             yield from (fault_error(fault, tensor, mesh) for fault in sharding_faults(tensor.shape, spec, mesh))
 
 
-def why_illegal(program: Program, mesh: Mesh, layout: Layout, dim: str, axes: tuple[str, ...]) -> str | None:
+def illegality_text(program: Program, mesh: Mesh, layout: Layout, dim: str, axes: tuple[str, ...]) -> str | None:
     """Why dimension `dim` may not go onto `axes` in this layout; `None` if it may. Cheap: asked of every target under the hand."""
     found = first_fault(program, mesh, layout, dim, axes)
     return fault_error(found[1], found[0], mesh).message if found else None
@@ -91,16 +91,16 @@ def first_fault(program: Program, mesh: Mesh, layout: Layout, dim: str, axes: tu
     return None
 
 
-def _unknown_names(program: Program, mesh: Mesh, layout: Layout) -> Iterator[LayoutError]:
+def _unknown_name_errors(program: Program, mesh: Mesh, layout: Layout) -> Iterator[LayoutError]:
     for dim, axes in layout.rules:
         if dim not in program.dims:
             yield LayoutError(*unknown_name("dimension", dim, program.dims))
-        yield from (_unknown_axis(axis, mesh) for axis in axes if axis not in mesh)
+        yield from (_unknown_axis_error(axis, mesh) for axis in axes if axis not in mesh)
     for _, sharding in layout.overrides + layout.constraints:
-        yield from (_unknown_axis(axis, mesh) for axis in sharding.named if axis not in mesh)
+        yield from (_unknown_axis_error(axis, mesh) for axis in sharding.named_axes if axis not in mesh)
 
 
-def _unknown_axis(axis: str, mesh: Mesh) -> LayoutError:
+def _unknown_axis_error(axis: str, mesh: Mesh) -> LayoutError:
     if (whole := base_axis(axis)) != axis and whole in mesh:
         return LayoutError(
             f"`{axis}` is a part of mesh axis `{whole}`; propagation makes such parts, and JAX has no words to ask for one.",
@@ -109,45 +109,45 @@ def _unknown_axis(axis: str, mesh: Mesh) -> LayoutError:
     return LayoutError(*unknown_name("mesh axis", axis, mesh.names))
 
 
-def _pointless_patterns(program: Program, layout: Layout) -> Iterator[LayoutError]:
+def _pattern_errors(program: Program, layout: Layout) -> Iterator[LayoutError]:
     for pattern, sharding in layout.overrides:
-        yield from _pointless_override(program, pattern, sharding)
+        yield from _override_errors(program, pattern, sharding)
     for pattern, sharding in layout.constraints:
-        yield from why_unconstrained(program, pattern, sharding)
+        yield from constraint_errors(program, pattern, sharding)
     for places in layout.groups:
-        yield from why_not_alike(program, places)
+        yield from group_errors(program, places)
     for place, _ in layout.barriers:
-        yield from _pointless_place(program, place)
+        yield from _place_errors(program, place)
 
 
-def _pointless_override(program: Program, pattern: str, sharding: Sharding) -> Iterator[LayoutError]:
-    becomes = {i: program.arguments[argument] for i, argument in program.carried}
+def _override_errors(program: Program, pattern: str, sharding: Sharding) -> Iterator[LayoutError]:
+    next_arguments = {i: program.arguments[argument] for i, argument in program.carried}
     found = [tensor for tensor in program.arguments if matches(pattern, tensor.path)]
     results = {i: tensor for i, tensor in enumerate(program.results) if matches(pattern, tensor.path)}
-    found += [tensor for i, tensor in results.items() if i not in becomes]
+    found += [tensor for i, tensor in results.items() if i not in next_arguments]
     if not found and results:
-        carried = becomes[next(iter(results))]
+        carried = next_arguments[next(iter(results))]
         yield LayoutError(
             f"The result `{pattern}` becomes `{carried.path}` in the next step, and lies as that does.", [f"override `{carried.path}`"]
         )
     elif not found:
-        yield LayoutError(*_unknown_path("argument", pattern, [tensor.path for tensor in program.arguments]))
+        yield LayoutError(*_unknown_path_text("argument", pattern, [tensor.path for tensor in program.arguments]))
     for tensor in found:
         if len(sharding.dims) != len(tensor.dims):
-            yield _wrong_rank(f"`{tensor}`", len(tensor.dims), sharding)
+            yield _wrong_rank_error(f"`{tensor}`", len(tensor.dims), sharding)
 
 
-def why_unconstrained(program: Program, pattern: str, sharding: Sharding) -> Iterator[LayoutError]:
+def constraint_errors(program: Program, pattern: str, sharding: Sharding) -> Iterator[LayoutError]:
     """Why no value can be constrained so: there is none of this name, none of this rank, or it is in a manual region of one of the axes."""
     ids = operations_at(program, pattern)
     if not ids:
-        yield _unknown_value(program, pattern)
+        yield _unknown_value_error(program, pattern)
         return
     ranked = operations_at(program, pattern, len(sharding.dims))
     if not ranked:
-        yield _wrong_rank(f"`{pattern}`", len(program.operations[ids[0]].shape), sharding)
+        yield _wrong_rank_error(f"`{pattern}`", len(program.operations[ids[0]].shape), sharding)
     for op in (program.operations[i] for i in ranked):
-        if manual := [axis for axis in sharding.named if axis in op.manual]:
+        if manual := [axis for axis in sharding.named_axes if axis in op.manual]:
             names = " and ".join(f"`{axis}`" for axis in manual)
             yield LayoutError(
                 f"`{op.path}` ({op.source or 'no source line'}) is computed in a shard_map that is manual over {names}: there the function "
@@ -157,20 +157,20 @@ def why_unconstrained(program: Program, pattern: str, sharding: Sharding) -> Ite
             return
 
 
-def _unknown_value(program: Program, pattern: str) -> LayoutError:
+def _unknown_value_error(program: Program, pattern: str) -> LayoutError:
     """There is no such value; or there was one in the function, and it is not computed."""
-    if gone := next((each for each in program.removed if selects(pattern, each.path, each.source)), None):
-        where = f" ({gone.source})" if gone.source else ""
-        return LayoutError(f"`{pattern}` is in the function{where} but not in the step: {gone.why}.", list(gone.ways_out))
+    if removed_value := next((each for each in program.removed if selects(pattern, each.path, each.source)), None):
+        where = f" ({removed_value.source})" if removed_value.source else ""
+        return LayoutError(f"`{pattern}` is in the function{where} but not in the step: {removed_value.why}.", list(removed_value.ways_out))
     known = (each for each in program.operations if each.path and each.shape)
     if is_line(pattern):
         return LayoutError(*unknown_line(pattern, ((each.path, each.source) for each in known)))
-    return LayoutError(*_unknown_path("intermediate value", pattern, dict.fromkeys(each.path for each in known)))
+    return LayoutError(*_unknown_path_text("intermediate value", pattern, dict.fromkeys(each.path for each in known)))
 
 
-def why_not_alike(program: Program, places: tuple[str, ...]) -> Iterator[LayoutError]:
+def group_errors(program: Program, places: tuple[str, ...]) -> Iterator[LayoutError]:
     """Why these cannot lie alike: one does not exist, or two are not of one shape."""
-    missing = [error for place in places for error in _pointless_place(program, place)]
+    missing = [error for place in places for error in _place_errors(program, place)]
     yield from missing[:1]
     if missing:
         return
@@ -189,25 +189,25 @@ def _shapes_at(program: Program, place: str) -> list[tuple[int, ...]]:
     return [tensor.shape for tensor in program.arguments if matches(place, tensor.path)]
 
 
-def _pointless_place(program: Program, place: str) -> Iterator[LayoutError]:
+def _place_errors(program: Program, place: str) -> Iterator[LayoutError]:
     if _shapes_at(program, place):
         return
     if place.startswith("@"):
-        yield _unknown_value(program, place[1:])
+        yield _unknown_value_error(program, place[1:])
         return
-    message, ways_out = _unknown_path("argument", place, [tensor.path for tensor in program.arguments])
+    message, ways_out = _unknown_path_text("argument", place, [tensor.path for tensor in program.arguments])
     is_value = bool(operations_at(program, place))
     yield LayoutError(message, [f"write `@{place}` for the intermediate value"] if is_value else ways_out)
 
 
-def _unknown_path(kind: str, pattern: str, known: Collection[str]) -> tuple[str, tuple[str, ...]]:
+def _unknown_path_text(kind: str, pattern: str, known: Collection[str]) -> tuple[str, tuple[str, ...]]:
     """As `unknown_name`; of a row of a table that stands for repeated layers, how a layout names them."""
     message, ways_out = unknown_name(kind, pattern, known)
-    meant = unfolded(pattern, known)
-    return message, (f"write `{meant}`, which names all of them",) if meant else ways_out
+    unfolded_pattern = unfold_pattern(pattern, known)
+    return message, (f"write `{unfolded_pattern}`, which names all of them",) if unfolded_pattern else ways_out
 
 
-def _wrong_rank(subject: str, rank: int, sharding: Sharding) -> LayoutError:
+def _wrong_rank_error(subject: str, rank: int, sharding: Sharding) -> LayoutError:
     return LayoutError(
         f"{subject} has {rank} dimensions; {sharding} places {len(sharding.dims)}.", ["write one entry a dimension, `-` for whole"]
     )

@@ -18,7 +18,10 @@ class SetMesh:
         gone = {name: None for name in plan.mesh.names if name not in self.mesh}
         axis_assignment = plan.axis_assignment and plan.axis_assignment.restricted(self.mesh)
         return plan.updated(
-            mesh=self.mesh, layout=plan.layout.map_axes(gone), axis_assignment=axis_assignment, pipeline=_fitted(plan.pipeline, self.mesh)
+            mesh=self.mesh,
+            layout=plan.layout.map_axes(gone),
+            axis_assignment=axis_assignment,
+            pipeline=_fit_pipeline(plan.pipeline, self.mesh),
         )
 
     def __str__(self) -> str:
@@ -102,7 +105,7 @@ class ReorderAxes:
         return f"axes {' '.join(self.names)}"
 
 
-def _fitted(pipeline: PipelineSpec | None, mesh: Mesh) -> PipelineSpec | None:
+def _fit_pipeline(pipeline: PipelineSpec | None, mesh: Mesh) -> PipelineSpec | None:
     """With as many stages as its axis now has devices, without the boundaries if they are too many then; `None` if the axis is gone."""
     if pipeline is None or pipeline.axis not in mesh:
         return None

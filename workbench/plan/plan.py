@@ -17,11 +17,11 @@ from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.topology import verify_links
 from workbench.plan.legality import verify_layout, verify_pipeline
-from workbench.plan.verbs import Verbs
+from workbench.plan.verbs import PlanVerbs
 
 
 @dataclass(frozen=True, init=False)
-class Plan(Verbs):
+class Plan(PlanVerbs):
     """What to run and how it lies. A change is a new plan; nothing here executes.
 
     `hardware` is what it is planned for, if anything (`"TPU v5p 8x8x16"`), and `axis_assignment` which mesh axis runs over which of its
@@ -34,7 +34,7 @@ class Plan(Verbs):
     - The layout is legal for the program on the mesh (`legality.verify_layout`); the constructor raises `LayoutError` otherwise.
     - The pipeline's axis is of the mesh, with as many devices as stages, and splits nothing else; its micro-batches divide the batch of a
       training step; the constructor raises `PipelineError`. Whether the program has blocks at all, enough of them, and those that
-      boundaries name, is told by the edit that asks for them (`Verbs.apply`) where they are known, else by the report's notes.
+      boundaries name, is told by the edit that asks for them (`PlanVerbs.apply`) where they are known, else by the report's notes.
     """
 
     program: Program
@@ -60,7 +60,7 @@ class Plan(Verbs):
         if wiring is not None:
             _warn_of_wiring()
         if not isinstance(program, Program):
-            raise WorkbenchError(wrong_type("program", program, "a `Program`"), _programs_like(program))
+            raise WorkbenchError(wrong_type("program", program, "a `Program`"), _suggest_programs(program))
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "mesh", mesh if isinstance(mesh, Mesh) else Mesh(mesh))
         given = layout if isinstance(layout, Layout) else Layout(layout)
@@ -99,7 +99,7 @@ def _warn_of_wiring() -> None:
     warnings.warn("`wiring` of a plan is called `axis_assignment` now.", DeprecationWarning, stacklevel=3)
 
 
-def _programs_like(given: object) -> list[str]:
+def _suggest_programs(given: object) -> list[str]:
     """How one gets a program from what was given in its place."""
     if isinstance(given, str | Path):
         name = str(given)[:80]

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 TIERS = ("planned", "partitioned", "compiled")  # of a report
 
 
-class Verbs:
+class PlanVerbs:
     """What can be done with a plan; `Plan` inherits it."""
 
     __slots__ = ()
 
     def apply(self, edit: "Edit") -> "Plan":
         """The plan after one edit; raises a `WorkbenchError` and leaves this plan as it is if the result would be illegal."""
-        before = _plan(self)
+        before = _as_plan(self)
         after = edit.apply(before)
         if after.pipeline is not None:
             from workbench.pipeline.stage_partition import verify_change
@@ -47,7 +47,7 @@ class Verbs:
         """
         from workbench.recipes import find_recipe
 
-        return self.apply(find_recipe(name, axes).edit(_plan(self)))
+        return self.apply(find_recipe(name, axes).edit(_as_plan(self)))
 
     def report(self, tier: str = "planned") -> "Report":
         """What every device will hold, send and compute. `print` it.
@@ -62,7 +62,7 @@ class Verbs:
 
         if tier not in TIERS:
             raise WorkbenchError(*unknown_name("tier", tier, TIERS))
-        report = analyze(_plan(self), answer=None if tier == "planned" else self.partition())
+        report = analyze(_as_plan(self), answer=None if tier == "planned" else self.partition())
         return with_compiled(report, self.compile()) if tier == "compiled" else report
 
     def partition(self, hardware: Hardware | str | None = None) -> "Partitioned":
@@ -72,13 +72,13 @@ class Verbs:
         """
         from workbench.engine import partition_plan
 
-        return partition_plan(_plan(self), read_hardware(hardware))
+        return partition_plan(_as_plan(self), read_hardware(hardware))
 
     def run(self, steps: int = 20, on_progress: "Callable[[Any], None] | None" = None, **options: Any) -> "Measurement":
         """Run on the attached devices in a worker process and measure; options are those of `engine.run_plan`."""
         from workbench.engine import run_plan
 
-        return run_plan(_plan(self), steps=steps, on_progress=on_progress, **options)
+        return run_plan(_as_plan(self), steps=steps, on_progress=on_progress, **options)
 
     def compile(
         self, hardware: Hardware | str | None = None, on_progress: "Callable[[Any], None] | None" = None, **options: Any
@@ -89,7 +89,7 @@ class Verbs:
         """
         from workbench.engine import compile_plan
 
-        return compile_plan(_plan(self), read_hardware(hardware), on_progress=on_progress, **options)
+        return compile_plan(_as_plan(self), read_hardware(hardware), on_progress=on_progress, **options)
 
     def compare(self, hardware: Hardware | str | None = None, measurement: "Measurement | None" = None, **options: Any) -> "Comparison":
         """The report beside what the compiler makes of the plan, and beside what a run measured, if one is given.
@@ -99,14 +99,14 @@ class Verbs:
         from workbench.analysis.comparison import Comparison
         from workbench.plan.edits import SetHardware
 
-        plan = _plan(self) if hardware is None else SetHardware(read_hardware(hardware)).apply(_plan(self))
+        plan = _as_plan(self) if hardware is None else SetHardware(read_hardware(hardware)).apply(_as_plan(self))
         return Comparison(plan.report(), plan.compile(**options), measurement)
 
     def diff(self, other: "Plan") -> "PlanDiff":
         """What another plan decides otherwise, and what that costs or saves. `print` it."""
         from workbench.analysis.plan_diff import PlanDiff
 
-        if not isinstance(other, Verbs):
+        if not isinstance(other, PlanVerbs):
             raise WorkbenchError(wrong_type("other", other, "a `Plan`"), ['write `plan.diff(plan.recipe("megatron"))`, say'])
         return PlanDiff(self.report(), other.report())
 
@@ -114,18 +114,18 @@ class Verbs:
         """Write the plan document (`*.plan.json`); `workbench.load(path)` reads it."""
         from workbench.documents import save_plan
 
-        save_plan(_plan(self), path)
+        save_plan(_as_plan(self), path)
 
     def export(self) -> str:
         """A short JAX script that lays the same program out the same way."""
         from workbench.documents import export_script
 
-        return export_script(_plan(self))
+        return export_script(_as_plan(self))
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_of, pairs_text
+        from workbench.text.tables import html_text, pairs_text
 
-        plan = _plan(self)
+        plan = _as_plan(self)
         facts = [
             ("program", plan.program.name, f"{plan.program.reference or 'traced here'}"),
             ("mesh", str(plan.mesh), f"{plan.mesh.size:,} device{'s' * (plan.mesh.size != 1)}"),
@@ -133,9 +133,9 @@ class Verbs:
             *([("hardware", plan.hardware.name, "")] if plan.hardware else []),
             *([("pipeline", str(plan.pipeline), "")] if plan.pipeline else []),
         ]
-        return html_of(lambda: f"{plan.name}\n{pairs_text(facts)}")
+        return html_text(lambda: f"{plan.name}\n{pairs_text(facts)}")
 
 
-def _plan(verbs: Verbs) -> "Plan":
+def _as_plan(verbs: PlanVerbs) -> "Plan":
     """Nothing else inherits the verbs."""
     return cast("Plan", verbs)

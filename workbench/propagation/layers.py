@@ -13,7 +13,7 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 from workbench.core.program import Program
-from workbench.core.program_cache import kept_with_program
+from workbench.core.program_cache import cache_with_program
 from workbench.plan.plan import Plan
 from workbench.propagation.module.context import main_function, run_passes
 from workbench.propagation.module.operations import operations_below
@@ -74,7 +74,7 @@ class ShortenedProgram(NamedTuple):
         return ops
 
 
-@kept_with_program(350)
+@cache_with_program(350)
 def shorten_program(program: Program) -> ShortenedProgram | None:
     """A program without the layers that are like others; `None` if it has too few."""
     source, structure = load_prepared(program)

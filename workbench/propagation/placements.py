@@ -6,7 +6,7 @@ JAX takes an argument in one sharding, whole and closed, so the engine hands ove
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workbench.core.program_cache import kept_with_program
+from workbench.core.program_cache import cache_with_program
 from workbench.core.sharding import Sharding
 from workbench.plan.plan import Plan
 from workbench.propagation.collect import Propagated, partition
@@ -49,7 +49,7 @@ def result_placements(plan: Plan) -> dict[int, Sharding]:
     }
 
 
-@kept_with_program(50)
+@cache_with_program(50)
 def _propagate_placements(plan: Plan) -> tuple[tuple[Sharding, ...], tuple[Sharding, ...]]:
     partitioned = partition(plan)
     return read_argument_placements(plan, partitioned), tuple(map(Sharding, partitioned.results))

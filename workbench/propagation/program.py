@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 from workbench.core.program import Operation, Program, Reference, Step, verify_unique_dims
-from workbench.core.program_cache import kept_with_program
+from workbench.core.program_cache import cache_with_program
 from workbench.core.tensor import Tensor
 from workbench.propagation.module.attributes import dtype_name
 from workbench.propagation.module.calls import scope_in_call
@@ -59,7 +59,7 @@ def prepare_program(
     return Program(name, named, outputs, carried, operations, module_bytes(module), lowered, fingerprint, step, reference)
 
 
-@kept_with_program(1000)
+@cache_with_program(1000)
 def load_prepared(program: Program) -> Prepared:
     """The program's module and structure, parsed once."""
     parsed = parse_module(program.module)

@@ -9,7 +9,7 @@ from workbench.plan.plan import Plan
 from workbench.propagation.collect import Propagated
 from workbench.propagation.collectives import InsertedCollective, sent_bytes
 from workbench.propagation.edges import Edge, classify_edge
-from workbench.reports.reshard import Move, Reshard
+from workbench.reports.reshard import Reshard, ReshardCollective
 
 Seconds = Callable[[list[InsertedCollective]], list[float]]
 
@@ -59,7 +59,7 @@ def _make_reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:
     )
 
 
-def _make_move(plan: Plan, each: InsertedCollective, seconds: float) -> Move:
+def _make_move(plan: Plan, each: InsertedCollective, seconds: float) -> ReshardCollective:
     devices = math.prod(axis_size(axis, plan.mesh) for axis in each.axes)
     axes = tuple(dict.fromkeys(map(base_axis, each.axes)))
-    return Move(each.kind, axes, each.payload, sent_bytes(each.kind, each.payload, devices), seconds)
+    return ReshardCollective(each.kind, axes, each.payload, sent_bytes(each.kind, each.payload, devices), seconds)

@@ -6,7 +6,7 @@ from collections import Counter
 from jax.extend.mlir import ir
 
 from workbench.core.program import Program
-from workbench.core.program_cache import kept_with_program
+from workbench.core.program_cache import cache_with_program
 from workbench.core.source_annotations import ManualRegion, SourceAnnotations, SourceConstraint, SourceType
 from workbench.propagation.module.attributes import read_annotation, read_annotations
 from workbench.propagation.module.context import declared_mesh, main_function
@@ -14,7 +14,7 @@ from workbench.propagation.module.operations import axes_made_manual, operations
 from workbench.propagation.program import load_prepared
 
 
-@kept_with_program(5)
+@cache_with_program(5)
 def source_annotations(program: Program) -> SourceAnnotations:
     """What the traced function says of shardings by itself."""
     module, structure = load_prepared(program)
@@ -49,7 +49,7 @@ def _read_constraints(program: Program, ops: list[ir.Operation]) -> tuple[Source
         if op.name != "sdy.sharding_constraint":
             continue
         sharding = read_annotation(op.attributes["sharding"])
-        if sharding.named or any(dim is not None for dim in sharding.dims):
+        if sharding.named_axes or any(dim is not None for dim in sharding.dims):
             path = operation.path.removesuffix("/sharding_constraint") or operation.path
             found[SourceConstraint(path, operation.source, operation.shape, operation.dtype, sharding, operation.manual)] += 1
     return tuple(

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from workbench.core.program import Program
-from workbench.core.program_cache import kept_with_program
+from workbench.core.program_cache import cache_with_program
 from workbench.core.tensor import Role, Tensor
 from workbench.recipes.names import DIMS, DimUse, is_named, strip_affixes
 from workbench.recipes.products import UNNAMED, find_dots, find_weight_dots
 
 
-@kept_with_program(1)
+@cache_with_program(1)
 def batch_dim(program: Program) -> str | None:
     """The dimension of the examples: by name, else the one that leads the inputs and that no weight has."""
     inputs = [program.arguments[i] for i in program.inputs if program.arguments[i].dims]
@@ -22,7 +22,7 @@ def batch_dim(program: Program) -> str | None:
     return leads.most_common(1)[0][0] if leads else None
 
 
-@kept_with_program(1)
+@cache_with_program(1)
 def sequence_dims(program: Program) -> tuple[str, ...]:
     """The dimensions of the tokens, an encoder's and a decoder's, say: those so named of inputs; else those of inputs that scores have
     twice, as queries and as keys."""
@@ -33,7 +33,7 @@ def sequence_dims(program: Program) -> tuple[str, ...]:
     return named or tuple(dim for dim in inputs if dim in twice)
 
 
-@kept_with_program(1)
+@cache_with_program(1)
 def find_token_mixes(program: Program) -> tuple[int, ...]:
     """The ids of the forward products that mix tokens, softmax(q k) v: of two activations, a sum over tokens that leaves tokens."""
     batch, tokens = batch_dim(program), set(sequence_dims(program))
@@ -44,7 +44,7 @@ def find_token_mixes(program: Program) -> tuple[int, ...]:
     )
 
 
-@kept_with_program(1)
+@cache_with_program(1)
 def expert_dims(program: Program) -> tuple[str, ...]:
     """The dimensions of experts: each expert's own weights meet its own tokens, so both operands of a product and its result have them."""
     batch = batch_dim(program)
@@ -62,7 +62,7 @@ def expert_dims(program: Program) -> tuple[str, ...]:
     return named or tuple(used)
 
 
-@kept_with_program(1)
+@cache_with_program(1)
 def space_dims(program: Program) -> tuple[str, ...]:
     """The dimensions of inputs that convolutions run along, or that are named for space, the largest first."""
     from workbench.propagation import structure_of
@@ -80,7 +80,7 @@ def _sizes(tensor: Tensor) -> tuple[tuple[str, ...], tuple[int, ...]]:
     return tensor.dims, tensor.shape
 
 
-@kept_with_program(1)
+@cache_with_program(1)
 def width_dims(program: Program) -> tuple[str, ...]:
     """The dimensions of what flows between the blocks (`d_model`), the widest used first: made by some product with a weight and read by
     others, and not of hidden units."""
@@ -90,7 +90,7 @@ def width_dims(program: Program) -> tuple[str, ...]:
     return tuple(dim for dim, _ in read.most_common() if dim in made and dim not in hidden)
 
 
-@kept_with_program(1)
+@cache_with_program(1)
 def hidden_dims(program: Program) -> tuple[str, ...]:
     """The dimensions that tensor parallelism splits: heads, hidden units, vocabulary; at most one of them in a tensor.
 
@@ -139,7 +139,7 @@ def _find_by_use(program: Program, batch: str | None) -> Iterator[str]:
     yield from sorted(inside, key=lambda dim: -param_dims[dim])
 
 
-@kept_with_program(1)
+@cache_with_program(1)
 def stacked_dims(program: Program) -> frozenset[str]:
     """The dimensions along which the weights of scanned layers are stacked: weights have them, and no product."""
     used = {dim for each in find_dots(program) for side in (each.left, each.right, each.dims) for dim in side}

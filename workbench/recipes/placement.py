@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from workbench.core.paths import matches, template
 from workbench.core.program import Operation, Program
-from workbench.core.program_cache import kept_with_program
+from workbench.core.program_cache import cache_with_program
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
 from workbench.plan.edits import Constrain, Edit, Override, ShardDim
@@ -60,7 +60,7 @@ def _match_paths(pattern: str, by_template: Mapping[str, tuple[str, ...]]) -> tu
     return tuple(path for at, paths in by_template.items() if matches(pattern, at) for path in paths)
 
 
-@kept_with_program(2)
+@cache_with_program(2)
 def _by_template(program: Program) -> Mapping[str, tuple[str, ...]]:
     found = defaultdict[str, tuple[str, ...]](tuple)
     for each in program.arguments:
@@ -68,7 +68,7 @@ def _by_template(program: Program) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
-@kept_with_program(1)
+@cache_with_program(1)
 def _weight_paths(program: Program) -> frozenset[str]:
     return frozenset(template(each.path) for each in program.arguments if is_parameter(each))
 
@@ -122,7 +122,7 @@ def _candidate_patterns(program: Program, operation: Operation) -> Iterator[tupl
         yield f"{operation.source}/{primitive}", by_line[operation.source, primitive]
 
 
-@kept_with_program(25)
+@cache_with_program(25)
 def _dims_of_values(program: Program) -> tuple[dict[str, set[tuple[str, ...]]], dict[tuple[str, str], set[tuple[str, ...]]]]:
     """The dimensions of the values of each path, its layer numbers blotted out, and of each line and primitive of the forward pass."""
     by_path, by_line = defaultdict[str, set[tuple[str, ...]]](set), defaultdict[tuple[str, str], set[tuple[str, ...]]](set)

@@ -7,7 +7,7 @@ h [batch, seq, d_ff]      w2 [d_ff, d_model]       contracted: d_ff       made: 
 from typing import NamedTuple
 
 from workbench.core.program import Program
-from workbench.core.program_cache import kept_with_program
+from workbench.core.program_cache import cache_with_program
 from workbench.propagation import structure_of
 
 UNNAMED = "_"
@@ -48,7 +48,7 @@ class TracedDot(NamedTuple):
         return () if not weight else self.left if self.right == weight else self.right
 
 
-@kept_with_program(15)
+@cache_with_program(15)
 def find_dots(program: Program) -> tuple[TracedDot, ...]:
     """All products and convolutions with operands of known names, in order."""
     structure = structure_of(program)
@@ -75,7 +75,7 @@ def find_weight_dots(program: Program, batch: str | None) -> tuple[TracedDot, ..
     return tuple(each for each in find_dots(program) if each.is_forward and each.weight(batch))
 
 
-@kept_with_program(90)
+@cache_with_program(90)
 def with_floats(program: Program) -> frozenset[int]:
     """The ids of the operations that floating-point arguments have part in; random numbers and positions are made of whole ones alone."""
     structure, found = structure_of(program), set[int]()

@@ -78,13 +78,13 @@ class CompiledMemory:
     packed: int = 0
 
     @property
-    def held(self) -> int:
+    def arguments_and_outputs(self) -> int:
         """Arguments, and the results beside them."""
         return self.arguments + self.outputs - self.aliased
 
     @property
     def peak(self) -> int:
-        return self.held + self.temporary
+        return self.arguments_and_outputs + self.temporary
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,9 @@ class Compiled:
         return compiled_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_of
+        from workbench.text.tables import html_text
 
-        return html_of(lambda: str(self))
+        return html_text(lambda: str(self))
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Scheduled:
 
     - `target` and `compiler` as in `Compiled`; `kernels` a step; `kernel_seconds`: of those that the compiler will give an estimate of, as
       `cost.scheduled` foresees it;
-    - `no_room`: the compiler's words where the device has too little memory for it; else empty.
+    - `out_of_memory`: the compiler's words where the device has too little memory for it; else empty.
     """
 
     target: str
@@ -175,7 +175,7 @@ class Scheduled:
     memory: CompiledMemory
     kernels: int
     kernel_seconds: float
-    no_room: str = ""
+    out_of_memory: str = ""
 
     @property
     def compute_seconds(self) -> None:

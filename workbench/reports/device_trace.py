@@ -62,7 +62,7 @@ class TracedOperation:
     unwaited: float
 
     @property
-    def usual(self) -> float:
+    def usual_seconds(self) -> float:
         """Seconds a device and step if every execution took the median: what no other process's turn on a core disturbs."""
         return self.seconds * self.count
 
@@ -83,14 +83,15 @@ class Trace:
 
     - `seconds`: from the first start to the last end on any device; it is a step that was watched, and a little slower for it;
     - `operations`: over all devices, the heaviest first (`usual`); `devices`: one each;
-    - `events`: by device and start, whole devices from the first as far as `MOST_EVENTS` go; `cut` more were counted and left out.
+    - `events`: by device and start, whole devices from the first as far as `MOST_EVENTS` go; `events_left_out` more were counted and left
+      out.
     """
 
     seconds: float
     operations: tuple[TracedOperation, ...]
     devices: tuple[DeviceTime, ...]
     events: tuple[TraceEvent, ...]
-    cut: int = 0
+    events_left_out: int = 0
 
     @cached_property
     def kernels(self) -> tuple[TracedOperation, ...]:
@@ -107,38 +108,38 @@ class Trace:
         return tuple(each for each in self.events if each.device == device)
 
 
-def summarize(events: Iterable[TraceEvent], most: int = MOST_EVENTS) -> Trace:
+def summarize_trace(events: Iterable[TraceEvent], most: int = MOST_EVENTS) -> Trace:
     """A trace of a step's events: sums over all of them, and as many of them as are wanted."""
     ordered = sorted(events, key=lambda each: (each.device, each.start))
-    by_device = _grouped(ordered, lambda each: each.device)
-    kept = _kept(list(by_device.values()), most)
+    by_device = _group_events(ordered, lambda each: each.device)
+    selected = _select_events(list(by_device.values()), most)
     return Trace(
         seconds=max((each.stop for each in ordered), default=0.0) - min((each.start for each in ordered), default=0.0),
-        operations=tuple(sorted(_operations(ordered, len(by_device)), key=lambda each: -each.usual)),
-        devices=tuple(_device_time(device, own) for device, own in by_device.items()),
-        events=tuple(kept),
-        cut=len(ordered) - len(kept),
+        operations=tuple(sorted(_summarize_operations(ordered, len(by_device)), key=lambda each: -each.usual_seconds)),
+        devices=tuple(_device_time(device, group) for device, group in by_device.items()),
+        events=tuple(selected),
+        events_left_out=len(ordered) - len(selected),
     )
 
 
-def _kept(by_device: Sequence[Sequence[TraceEvent]], most: int) -> list[TraceEvent]:
+def _select_events(by_device: Sequence[Sequence[TraceEvent]], most: int) -> list[TraceEvent]:
     """Whole devices as far as they go; of the first alone its longest events if even that is too much."""
     first = by_device[0] if by_device else ()
     if len(first) > most:
         shortest = sorted((each.seconds for each in first), reverse=True)[most - 1]
         return [each for each in first if each.seconds >= shortest][:most]
-    kept: list[TraceEvent] = []
-    for own in by_device:
-        if len(kept) + len(own) > most:
+    selected: list[TraceEvent] = []
+    for group in by_device:
+        if len(selected) + len(group) > most:
             break
-        kept += own
-    return kept
+        selected += group
+    return selected
 
 
-def _operations(events: Sequence[TraceEvent], devices: int) -> Iterable[TracedOperation]:
-    for name, own in _grouped(events, lambda each: each.name).items():
-        first = own[0]
-        runs = [[each.seconds for each in run] for run in _grouped(own, lambda each: each.device).values()]
+def _summarize_operations(events: Sequence[TraceEvent], devices: int) -> Iterable[TracedOperation]:
+    for name, group in _group_events(events, lambda each: each.name).items():
+        first = group[0]
+        runs = [[each.seconds for each in run] for run in _group_events(group, lambda each: each.device).values()]
         yield TracedOperation(
             name,
             first.stream,
@@ -146,8 +147,8 @@ def _operations(events: Sequence[TraceEvent], devices: int) -> Iterable[TracedOp
             first.path,
             first.source,
             count=max(map(len, runs)),
-            seconds=median(each.seconds for each in own),
-            total=sum(each.seconds for each in own) / devices,
+            seconds=median(each.seconds for each in group),
+            total=sum(each.seconds for each in group) / devices,
             unwaited=median(map(min, zip(*runs, strict=False))),
         )
 
@@ -155,14 +156,14 @@ def _operations(events: Sequence[TraceEvent], devices: int) -> Iterable[TracedOp
 def _device_time(device: int, events: Sequence[TraceEvent]) -> DeviceTime:
     compute = [(each.start, each.stop) for each in events if not each.communicates]
     communication = [(each.start, each.stop) for each in events if each.communicates]
-    busy, sent = covered(compute), covered(communication)
-    return DeviceTime(device, busy, sent, min(covered(compute + communication) - busy, sent))
+    busy, sent = union_length(compute), union_length(communication)
+    return DeviceTime(device, busy, sent, min(union_length(compute + communication) - busy, sent))
 
 
-def covered(intervals: Iterable[Interval]) -> float:
+def union_length(intervals: Iterable[Interval]) -> float:
     """Length of the union of intervals.
 
-    >>> covered([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
+    >>> union_length([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
     4.0
     """
     length, end = 0.0, float("-inf")
@@ -172,7 +173,7 @@ def covered(intervals: Iterable[Interval]) -> float:
     return length
 
 
-def _grouped(events: Iterable[TraceEvent], key: Callable[[TraceEvent], K]) -> dict[K, list[TraceEvent]]:
+def _group_events(events: Iterable[TraceEvent], key: Callable[[TraceEvent], K]) -> dict[K, list[TraceEvent]]:
     """Events with equal keys together, in order of first appearance."""
     groups: dict[K, list[TraceEvent]] = {}
     for each in events:

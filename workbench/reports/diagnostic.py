@@ -6,9 +6,9 @@ from functools import cached_property
 
 from workbench.plan.edits import Edit
 
-NO_ROOM = "does not fit"
+DOES_NOT_FIT = "does not fit"
 """The kind of the diagnostic that a plan holds more than a device has."""
-UNKNOWN_TURNS = "unknown trip count"
+UNKNOWN_TRIP_COUNT = "unknown trip count"
 """The kind of the diagnostic that a loop runs as often as data say: what happens in it is counted once."""
 
 

@@ -37,7 +37,7 @@ class TaskTime(NamedTuple):
         return self.start + self.seconds
 
 
-def bubble_of(tasks: Iterable[TaskTime]) -> float:
+def bubble_share(tasks: Iterable[TaskTime]) -> float:
     """The share of the devices' time, from the first task to the end of the last but for updates, in which they do no task."""
     work = [task for task in tasks if task.kind != "update"]
     if not work:
@@ -93,8 +93,8 @@ class Measurement:
 
     @property
     def bubble(self) -> float:
-        """`bubble_of` the tasks."""
-        return bubble_of(self.tasks)
+        """`bubble_share` of the tasks."""
+        return bubble_share(self.tasks)
 
     @property
     def shards_agree(self) -> bool:
@@ -106,6 +106,6 @@ class Measurement:
         return measurement_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_of
+        from workbench.text.tables import html_text
 
-        return html_of(lambda: str(self))
+        return html_text(lambda: str(self))

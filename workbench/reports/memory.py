@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from workbench.core.tensor import Role
 
-STAYING = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.INPUT)
+ARGUMENT_ROLES = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.INPUT)
 """Roles of arguments; what a step computes has another."""
 
 
@@ -32,9 +32,9 @@ class Memory:
         return sum(self.by_role.values())
 
     @property
-    def held(self) -> int:
+    def argument_bytes(self) -> int:
         """Bytes of the arguments, which are there throughout, as they lie in the device's memory: on a TPU in whole tiles."""
-        return sum(self.by_role.get(role, 0) for role in STAYING)
+        return sum(self.by_role.get(role, 0) for role in ARGUMENT_ROLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,6 @@ class MemoryCurve:
     paths: tuple[str, ...]
     by_role: Mapping[Role, tuple[int, ...]]
 
-    def near(self, place: int) -> str:
+    def operation_near(self, position: int) -> str:
         """The operation at a place, or the last one before it: some places are of operations that came to nothing."""
-        return next((path for path in reversed(self.paths[: place + 1]) if path), "the start")
+        return next((path for path in reversed(self.paths[: position + 1]) if path), "the start")

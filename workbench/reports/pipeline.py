@@ -10,7 +10,7 @@ from workbench.core.schedules import PipelineShape, schedule_named
 from workbench.core.schedules.costs import Payload, StageCost, added
 from workbench.reports.simulated import SimulatedPipeline
 
-NOMINAL = "Without hardware a second stands for 10¹² operations: stages compare, and no more than that."
+NOMINAL_NOTE = "Without hardware a second stands for 10¹² operations: stages compare, and no more than that."
 
 
 class PlannedBlock(NamedTuple):
@@ -47,7 +47,8 @@ class VirtualStage:
 class PipelineReport:
     """A pipeline planned for hardware. `capacity` is what a device of it has, in bytes; `blocks` all that may be cut between.
 
-    `cut_at(starts)`: the same with pieces that begin at these blocks; `costs_at(starts)` what any pieces cost, as many as there are starts.
+    `partition_at(starts)`: the same with pieces that begin at these blocks; `costs_at(starts)` what any pieces cost, as many as there are
+    starts.
     """
 
     spec: PipelineSpec
@@ -55,20 +56,20 @@ class PipelineReport:
     simulated: SimulatedPipeline
     capacity: int = 0
     blocks: tuple[PlannedBlock, ...] = ()
-    cut_at: "Callable[[Sequence[int]], PipelineReport] | None" = field(default=None, compare=False, repr=False)
+    partition_at: "Callable[[Sequence[int]], PipelineReport] | None" = field(default=None, compare=False, repr=False)
     costs_at: Callable[[Sequence[int]], Sequence[StageCost]] | None = field(default=None, compare=False, repr=False)
-    make_close: Callable[[], SimulatedPipeline] | None = field(default=None, compare=False, repr=False)
+    make_exact_memory: Callable[[], SimulatedPipeline] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def exact_memory(self) -> SimulatedPipeline:
         """The step with the memory of each piece as one program, which is nearer to what is compiled than the sum of its blocks. Made when
         first asked for: a second or more."""
-        return self.make_close() if self.make_close else self.simulated
+        return self.make_exact_memory() if self.make_exact_memory else self.simulated
 
     @property
     def nominal(self) -> str:
         """What its seconds are where they are none of a device's: without hardware. Else empty."""
-        return "" if self.capacity else NOMINAL
+        return "" if self.capacity else NOMINAL_NOTE
 
     @property
     def seconds(self) -> float:
@@ -92,7 +93,7 @@ class PipelineReport:
     @cached_property
     def _mean(self) -> StageCost:
         """A piece of mean cost, with what it recomputes."""
-        costs = [piece.cost for piece in self.virtual_stages]
+        costs = [virtual_stage.cost for virtual_stage in self.virtual_stages]
         forward, backward_input, backward_weight = (
             sum(each) / len(costs)
             for each in zip(*((cost.forward, cost.backward_input, cost.backward_weight) for cost in costs), strict=True)
@@ -104,9 +105,9 @@ class PipelineReport:
     def traffic(self) -> Mapping[tuple[int, int], int]:
         """Bytes a step from the devices of one stage to those of another, activations one way and their gradients the other."""
         found: dict[tuple[int, int], int] = {}
-        for piece in self.virtual_stages:
-            for later, count in piece.cost.sends:
-                one, other = piece.device, later % self.spec.stages
+        for virtual_stage in self.virtual_stages:
+            for later, count in virtual_stage.cost.sends:
+                one, other = virtual_stage.device, later % self.spec.stages
                 for link in ((one, other), (other, one)) if one != other else ():
                     found[link] = found.get(link, 0) + count * self.spec.micro_batches
         return found
@@ -141,6 +142,6 @@ class PipelineReport:
         return pipeline_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_of
+        from workbench.text.tables import html_text
 
-        return html_of(lambda: str(self))
+        return html_text(lambda: str(self))

@@ -263,21 +263,23 @@ class Propagation:
         while axis_on_dim not in self.origins:
             propagation = self._arrivals[axis_on_dim]
             path.append(propagation)
-            axis_on_dim = self.held(propagation.source, propagation.source_dim, propagation.axis)
+            axis_on_dim = self.matching_axis(propagation.source, propagation.source_dim, propagation.axis)
         return self.origins[axis_on_dim], tuple(reversed(path))
 
-    def whose(self, axis_on_dim: AxisOnDim) -> Origin:
+    def origin_of(self, axis_on_dim: AxisOnDim) -> Origin:
         """The origin of an axis that is there."""
-        return self._whose[axis_on_dim]
+        return self._origins_by_axis[axis_on_dim]
 
     @cached_property
-    def _whose(self) -> Mapping[AxisOnDim, Origin]:
+    def _origins_by_axis(self) -> Mapping[AxisOnDim, Origin]:
         found = dict(self.origins)
         for propagation in self.axis_propagations:
-            found.setdefault(propagation.axis_on_dim, found[self.held(propagation.source, propagation.source_dim, propagation.axis)])
+            found.setdefault(
+                propagation.axis_on_dim, found[self.matching_axis(propagation.source, propagation.source_dim, propagation.axis)]
+            )
         return found
 
-    def held(self, value: int, dim: int, axis: str) -> AxisOnDim:
+    def matching_axis(self, value: int, dim: int, axis: str) -> AxisOnDim:
         """The axis a dimension of a value has of `axis`: itself, or one that is a part of it or that it is a part of (Shardy Y6)."""
         axes = self.values[value].sharding.dims[dim] or ()
         return AxisOnDim(value, dim, axis if axis in axes else next(each for each in axes if base_axis(each) == base_axis(axis)))

@@ -234,7 +234,7 @@ class Report:
         return self.details.as_run() or self
 
     @cached_property
-    def _cut(self) -> PipelineReport | None:
+    def _legal_pipeline(self) -> PipelineReport | None:
         try:
             return self.pipeline
         except WorkbenchError:
@@ -243,14 +243,14 @@ class Report:
     @property
     def peak(self) -> int:
         """Bytes of the fullest device at its worst moment: of a pipeline one of its fullest stage, else `memory.peak`, as all devices."""
-        return max(self._cut.simulated.peaks) if self._cut else self.memory.peak
+        return max(self._legal_pipeline.simulated.peaks) if self._legal_pipeline else self.memory.peak
 
     @property
     def seconds(self) -> float | None:
         """Of a step, of a pipeline if there is one; `None` without hardware."""
         if self.step_time is None:
             return None
-        return self._cut.seconds if self._cut else self.step_time.total
+        return self._legal_pipeline.seconds if self._legal_pipeline else self.step_time.total
 
     @cached_property
     def notes(self) -> tuple[Diagnostic, ...]:
@@ -273,9 +273,9 @@ class Report:
         return report_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_of
+        from workbench.text.tables import html_text
 
-        return html_of(lambda: str(self))
+        return html_text(lambda: str(self))
 
     def __repr__(self) -> str:
         return f"Report({self.plan!r})"

@@ -14,7 +14,7 @@ from workbench.core.sharding import Sharding
 from workbench.plan.edits import Edit
 
 REMATERIALISED = 8
-WAYS = {
+CLASS_TEXTS = {
     1: "stays",
     2: "within the groups of a shard_map",
     3: "permuted",
@@ -29,7 +29,7 @@ REMATERIALISATION = "involuntary full rematerialisation"
 """What XLA calls the last one, and the kind of the diagnostic that tells of it."""
 
 
-class Move(NamedTuple):
+class ReshardCollective(NamedTuple):
     """One collective of a resharding, for one execution; bytes and `seconds` as in `collective.Collective`, on one device."""
 
     kind: str
@@ -42,14 +42,14 @@ class Move(NamedTuple):
 class Remedy(NamedTuple):
     """An edit that has been tried: the plan is legal with it, and this resharding gone or cheaper.
 
-    Bytes a device and step: `sent`, what is still sent at this place; `saved`, what the whole step sends less; `held`, what a device holds
-    more at its peak, less where it is negative.
+    Bytes a device and step: `sent`, what is still sent at this place; `saved`, what the whole step sends less; `added_bytes`, what a device
+    holds more at its peak, less where it is negative.
     """
 
     edit: Edit
     sent: int
     saved: int
-    held: int
+    added_bytes: int
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Reshard:
     - `path`, `source`: of the value: its operation, or its argument, and the user's line that makes it; `reader`, `reader_source`: of what
       needs it otherwise;
     - `shape`, `dims`, `dtype`: of the whole value; `before` and `after` may hold sub-axes, which only propagation makes;
-    - `classes`: of the eight ways (`WAYS`); two where one follows the other;
+    - `classes`: of the eight ways (`CLASS_TEXTS`); two where one follows the other;
     - `moves`: the collectives of one execution, in order; none where each device keeps a part of what it has;
     - `temporary`: bytes on one device at the worst moment, operand and result of the largest move; in class 8 with the whole value.
     """
@@ -74,7 +74,7 @@ class Reshard:
     before: Sharding
     after: Sharding
     classes: tuple[int, ...]
-    moves: tuple[Move, ...]
+    moves: tuple[ReshardCollective, ...]
     temporary: int
     count: int
     is_argument: bool = False
@@ -108,7 +108,7 @@ class Reshard:
     @property
     def way(self) -> str:
         """Its classes in words."""
-        return ", then ".join(WAYS[each] for each in self.classes)
+        return ", then ".join(CLASS_TEXTS[each] for each in self.classes)
 
     @cached_property
     def remedies(self) -> tuple[Remedy, ...]:

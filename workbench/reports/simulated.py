@@ -105,7 +105,7 @@ class SimulatedPipeline:
 
     def in_flight(self, device: int) -> int:
         """The most micro-batches, of each of its stages, that a device keeps anything of at a time: from forward to the end of backward."""
-        steps = sorted(_flights(self.devices[device]))
+        steps = sorted(_in_flight_changes(self.devices[device]))
         most = count = 0
         for _, step in steps:
             count += step
@@ -119,10 +119,10 @@ class SimulatedPipeline:
         that is two tasks, what the first made for the second waits for it.
         """
         changes: dict[float, int] = {}
-        for time, count in _changes(self, device):
+        for time, count in _memory_changes(self, device):
             changes[time] = changes.get(time, 0) + count
-        own = [self.costs[stage] for stage in self.stages_of(device)]
-        bytes_now = sum(cost.resident + cost.batch_inputs * len(self.recomputed) for cost in own)
+        stage_costs = [self.costs[stage] for stage in self.stages_of(device)]
+        bytes_now = sum(cost.resident + cost.batch_inputs * len(self.recomputed) for cost in stage_costs)
         moments = [Moment(0.0, bytes_now)]
         for time in sorted(changes):
             bytes_now += changes[time]
@@ -133,20 +133,20 @@ class SimulatedPipeline:
         return tuple(moments)
 
     @cached_property
-    def dispatched(self) -> Mapping[Task, int]:
+    def dispatch_positions(self) -> Mapping[Task, int]:
         """The place of each task in the order of dispatch."""
         return dispatch_order(tuple(tuple(span.task for span in spans) for spans in self.devices), receives(self.costs))
 
     @cached_property
     def peaks(self) -> tuple[int, ...]:
         """Bytes of each device at its worst moment, that of the update included."""
-        return tuple(max(self._updating(device), *(each.bytes for each in self.memory(device))) for device in range(len(self.devices)))
+        return tuple(max(self._update_bytes(device), *(each.bytes for each in self.memory(device))) for device in range(len(self.devices)))
 
-    def _updating(self, device: int) -> int:
+    def _update_bytes(self, device: int) -> int:
         return sum(self.costs[stage].resident + self.costs[stage].borrowed_grads for stage in self.stages_of(device))
 
 
-def _flights(spans: Sequence[TaskSpan]) -> Iterator[tuple[float, int]]:
+def _in_flight_changes(spans: Sequence[TaskSpan]) -> Iterator[tuple[float, int]]:
     splits = any(span.task.kind is Kind.BACKWARD_WEIGHT for span in spans)
     for span in spans:
         if span.task.kind is Kind.FORWARD:
@@ -155,37 +155,37 @@ def _flights(spans: Sequence[TaskSpan]) -> Iterator[tuple[float, int]]:
             yield span.end, -1
 
 
-def _changes(simulated: SimulatedPipeline, device: int) -> Iterator[tuple[float, int]]:
+def _memory_changes(simulated: SimulatedPipeline, device: int) -> Iterator[tuple[float, int]]:
     """(time, bytes more or fewer); at one time all of them together."""
     starts = {}
     for span in simulated.devices[device]:
         kind, stage, i = span.task
         cost, recomputed = simulated.costs[stage], simulated.recomputed[i]
         starts[span.task] = span.start
-        before, during, after = _bytes_of(kind, cost, recomputed=recomputed)
+        before, during, after = _bytes_around_task(kind, cost, recomputed=recomputed)
         yield span.start, during - before
         yield span.end, after - during
-    yield from _waiting(simulated, device, starts)
+    yield from _arrival_changes(simulated, device, starts)
 
 
-def _bytes_of(kind: Kind, cost: StageCost, *, recomputed: bool) -> tuple[int, int, int]:
+def _bytes_around_task(kind: Kind, cost: StageCost, *, recomputed: bool) -> tuple[int, int, int]:
     """What a device has of a micro-batch before a task, while it runs and after it."""
-    kept, at_work = cost.residuals_of(recomputed=recomputed), cost.at_work_of(recomputed=recomputed)
+    residuals, at_work = cost.residuals_of(recomputed=recomputed), cost.at_work_of(recomputed=recomputed)
     match kind:
         case Kind.FORWARD:
-            return cost.batch_inputs, at_work.forward, kept
+            return cost.batch_inputs, at_work.forward, residuals
         case Kind.BACKWARD:
-            return kept, at_work.backward, 0
+            return residuals, at_work.backward, 0
     halves = cost.halves_of(recomputed=recomputed)
     if kind is Kind.BACKWARD_INPUT:
-        return kept, halves.input, halves.waiting
+        return residuals, halves.input, halves.waiting
     return halves.waiting, halves.weight, 0
 
 
-def _waiting(simulated: SimulatedPipeline, device: int, starts: Mapping[Task, float]) -> Iterator[tuple[float, int]]:
+def _arrival_changes(simulated: SimulatedPipeline, device: int, starts: Mapping[Task, float]) -> Iterator[tuple[float, int]]:
     """What arrived before the task that reads it began: it has its place from the first task on that is dispatched after the transfer."""
-    placed = simulated.dispatched
-    own = [(placed[span.task], span.start) for span in simulated.devices[device]]
+    positions = simulated.dispatch_positions
+    in_order = [(positions[span.task], span.start) for span in simulated.devices[device]]
     for arrival in simulated.arrivals:
         if arrival.stage % len(simulated.devices) != device:
             continue
@@ -194,8 +194,8 @@ def _waiting(simulated: SimulatedPipeline, device: int, starts: Mapping[Task, fl
             for kind in ((Kind.FORWARD,) if arrival.task.kind is Kind.FORWARD else (Kind.BACKWARD, Kind.BACKWARD_INPUT))
             if (task := Task(kind, arrival.stage, arrival.task.micro_batch)) in starts
         )
-        after = bisect(own, placed[arrival.task], key=lambda each: each[0])
-        there = own[after][1]
-        if starts[reader] > there:
-            yield there, arrival.bytes
+        after = bisect(in_order, positions[arrival.task], key=lambda each: each[0])
+        begin = in_order[after][1]
+        if starts[reader] > begin:
+            yield begin, arrival.bytes
             yield starts[reader], -arrival.bytes

@@ -36,7 +36,7 @@ def live_plans(namespace: Mapping[str, Any]) -> LivePlans:
     Its entries are texts: `plan`, `mesh`, `layout` and `memory` per device; and `names`, those of the variables.
     """
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for name, plan, memory in _found(namespace):
+    for name, plan, memory in _find_plans(namespace):
         key = (plan.name, str(plan.mesh), str(plan.layout))
         row = rows.setdefault(key, {"plan": plan.name, "names": [], "mesh": str(plan.mesh), "layout": str(plan.layout), "memory": ""})
         row["memory"] = row["memory"] or memory
@@ -45,24 +45,24 @@ def live_plans(namespace: Mapping[str, Any]) -> LivePlans:
     return LivePlans({**row, "layout": row["layout"] or "everything replicated"} for row in rows.values())
 
 
-def _found(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Plan, str]]:
+def _find_plans(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Plan, str]]:
     """Names, plans and the memory per device, boards first."""
-    for name, value in _own(namespace.items()):
+    for name, value in _own_values(namespace.items()):
         session = getattr(value, "session", value)  # of a board
         if isinstance(session, Session):
-            yield name, session.plan, _memory(session.report)
+            yield name, session.plan, _memory_text(session.report)
         elif isinstance(value, Report):
-            yield name, value.plan, _memory(value)
+            yield name, value.plan, _memory_text(value)
         elif isinstance(value, Plan):
             yield name, value, ""
     for board in tuple(boards):
-        yield "", board.session.plan, _memory(board.session.report)
+        yield "", board.session.plan, _memory_text(board.session.report)
 
 
-def _own(variables: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+def _own_values(variables: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """Values of this package, but for what IPython keeps under `_` and `_12`."""
     return [(name, value) for name, value in variables if not name.startswith("_") and type(value).__module__.startswith("workbench.")]
 
 
-def _memory(report: Report) -> str:
+def _memory_text(report: Report) -> str:
     return format_bytes(report.memory.peak)

@@ -52,33 +52,38 @@ class Session:
     """
 
     def __init__(self, plan: Plan, hardware: Hardware | None = None) -> None:
-        self._begin([HistoryNode(0, plan)], 0, {}, {}, hardware)
+        self._set_up([HistoryNode(0, plan)], 0, {}, {}, hardware)
 
     @classmethod
-    def restored(
+    def from_history(
         cls,
         nodes: Sequence[HistoryNode],
         now: int,
-        later: Mapping[int, int],
+        redo_children: Mapping[int, int],
         summaries: Mapping[int, ReportSummary],
         hardware: Hardware | None = None,
     ) -> "Session":
-        """A session whose `nodes`, number of the present `node`, `later` and `summaries` another one had; only its present plan is
+        """A session whose `nodes`, number of the present `node`, `redo_children` and `summaries` another one had; only its present plan is
         analysed.
 
-        Raises `WorkbenchError` for what is no history: numbers out of order, a parent that comes later, a `later` that is no child.
+        Raises `WorkbenchError` for what is no history: numbers out of order, a parent that comes later, a `redo_children` that is no child.
         """
-        _verify_history(nodes, now, later)
+        _verify_history(nodes, now, redo_children)
         session = cls.__new__(cls)
-        cls._begin(session, list(nodes), now, dict(later), dict(summaries), hardware)
+        cls._set_up(session, list(nodes), now, dict(redo_children), dict(summaries), hardware)
         return session
 
-    def _begin(
-        self, nodes: list[HistoryNode], now: int, later: dict[int, int], summaries: dict[int, ReportSummary], hardware: Hardware | None
+    def _set_up(
+        self,
+        nodes: list[HistoryNode],
+        now: int,
+        redo_children: dict[int, int],
+        summaries: dict[int, ReportSummary],
+        hardware: Hardware | None,
     ) -> None:
         self._hardware = hardware
         self._nodes, self._now = nodes, now
-        self._later = later
+        self._redo_children = redo_children
         self._reports: dict[int, Report] = {}  # least recently used first
         self._summaries = summaries
         self._answers: dict[int, Partitioned] = {}
@@ -112,9 +117,9 @@ class Session:
         return self._summaries
 
     @property
-    def later(self) -> Mapping[int, int]:
+    def redo_children(self) -> Mapping[int, int]:
         """To which of its children a plan was left last, by number: the way of `redo`."""
-        return self._later
+        return self._redo_children
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -124,7 +129,7 @@ class Session:
     @property
     def undone(self) -> Edit | None:
         """The edit that `redo` would make again."""
-        return self._nodes[self._later[self._now]].edit if self.can_redo else None
+        return self._nodes[self._redo_children[self._now]].edit if self.can_redo else None
 
     @property
     def can_undo(self) -> bool:
@@ -132,7 +137,7 @@ class Session:
 
     @property
     def can_redo(self) -> bool:
-        return self._now in self._later
+        return self._now in self._redo_children
 
     def hardware_of(self, plan: Plan) -> Hardware | None:
         """What a plan of the history is analysed for: its own hardware, else the session's."""
@@ -143,7 +148,7 @@ class Session:
         report = self.foresee(edit)
         self._foreseen = None
         node = HistoryNode(len(self._nodes), report.plan, self._now, edit)
-        self._keep(node.number, report)
+        self._store_report(node.number, report)
         self._nodes.append(node)
         return self.go(node.number)
 
@@ -160,56 +165,57 @@ class Session:
 
     def redo(self) -> Report:
         """Forward again, if an edit was undone."""
-        return self._move(self._later[self._now]) if self.can_redo else self._report
+        return self._move(self._redo_children[self._now]) if self.can_redo else self._report
 
     def go(self, number: int) -> Report:
         """To any plan of the history; `redo` then follows the branch it is on. Raises `WorkbenchError` if there is no such plan."""
-        self._later.update(pairwise(self._path(self._at(number).number)))
+        self._redo_children.update(pairwise(self._path(self._find_node(number).number)))
         return self._move(number)
 
     def name(self, number: int, name: str) -> None:
         """Give a plan of the history a name, or take it away with an empty one."""
-        self._nodes[number] = replace(self._at(number), name=" ".join(name.split())[:MOST_NAME])
-        self._tell()
+        self._nodes[number] = replace(self._find_node(number), name=" ".join(name.split())[:MOST_NAME])
+        self._notify()
 
     def pin(self, number: int, pinned: bool = True) -> None:
         """Mark a plan of the history as one to come back to."""
-        self._nodes[number] = replace(self._at(number), pinned=pinned)
-        self._tell()
+        self._nodes[number] = replace(self._find_node(number), pinned=pinned)
+        self._notify()
 
     def report_of(self, number: int) -> Report:
         """The report of any plan of the history; the last few are kept, another is made again."""
         report = self._reports.pop(number, None)
-        return self._keep(number, self._analyze_known(number) if report is None else report)
+        return self._store_report(number, self._analyze_known(number) if report is None else report)
 
-    def settle(self, number: int, answer: Partitioned) -> Report:
+    def use_partitioned(self, number: int, answer: Partitioned) -> Report:
         """The report of a plan anew, with what XLA's partitioner says of it; listeners are told where it is the present one."""
-        node = self._at(number)
+        node = self._find_node(number)
         known = self._reports.get(number)
         if known is not None and known.partitioned == answer:
             return known
         report = self._analyze(node.plan, answer, self._compiled.get(number))
         self._answers[number] = answer
-        return self._use(number, report)
+        return self._replace_report(number, report)
 
-    def settle_compiled(self, number: int, compiled: Compiled) -> Report:
-        """The report of a plan with the memory and kernel times that its hardware's compiler found; listeners are told as by `settle`."""
-        self._compiled[self._at(number).number] = compiled
-        return self._use(number, with_compiled(self.report_of(number), compiled))
+    def use_compiled(self, number: int, compiled: Compiled) -> Report:
+        """The report of a plan with the memory and kernel times that its hardware's compiler found; listeners are told as by
+        `use_partitioned`."""
+        self._compiled[self._find_node(number).number] = compiled
+        return self._replace_report(number, with_compiled(self.report_of(number), compiled))
 
-    def _use(self, number: int, report: Report) -> Report:
-        self._keep(number, report)
+    def _replace_report(self, number: int, report: Report) -> Report:
+        self._store_report(number, report)
         if number == self._now:
             self._report = report
-            self._tell()
+            self._notify()
         return report
 
-    def remember(self, number: int, answer: Partitioned) -> None:
+    def store_partitioned(self, number: int, answer: Partitioned) -> None:
         """Keep what XLA's partitioner says of a plan that is not the present one: it is analysed with it when somebody goes there."""
         if number == self._now:
-            self.settle(number, answer)
+            self.use_partitioned(number, answer)
             return
-        self._answers[self._at(number).number] = answer
+        self._answers[self._find_node(number).number] = answer
         self._reports.pop(number, None)
 
     def use_hardware(self, hardware: Hardware) -> Report:
@@ -235,10 +241,10 @@ class Session:
     def _move(self, number: int) -> Report:
         self._report = self.report_of(number)
         self._now = number
-        self._tell()
+        self._notify()
         return self._report
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in tuple(self._listeners):
             listener(self.plan, self._report)
 
@@ -249,44 +255,44 @@ class Session:
             path.append(parent)
         return path[::-1]
 
-    def _at(self, number: int) -> HistoryNode:
+    def _find_node(self, number: int) -> HistoryNode:
         if not 0 <= number < len(self._nodes):
             raise WorkbenchError(
                 f"There is no plan {number} in the history; it has 0 to {len(self._nodes) - 1}.", ["look at the history again"]
             )
         return self._nodes[number]
 
-    def _keep(self, number: int, report: Report) -> Report:
+    def _store_report(self, number: int, report: Report) -> Report:
         self._reports[number] = report
-        self._summaries[number] = _summary(report)
-        while len(self._reports) > KEPT_REPORTS or (len(self._reports) > 1 and self._kept_bytes > KEPT_BYTES):
+        self._summaries[number] = _summarize(report)
+        while len(self._reports) > KEPT_REPORTS or (len(self._reports) > 1 and self._stored_bytes > KEPT_BYTES):
             del self._reports[next(iter(self._reports))]
         return report
 
     @property
-    def _kept_bytes(self) -> int:
+    def _stored_bytes(self) -> int:
         return sum(_BYTES_PER_OPERATION * len(each.plan.program.operations) for each in self._reports.values())
 
     def _analyze_known(self, number: int) -> Report:
-        return self._analyze(self._at(number).plan, self._answers.get(number), self._compiled.get(number))
+        return self._analyze(self._find_node(number).plan, self._answers.get(number), self._compiled.get(number))
 
     def _analyze(self, plan: Plan, answer: Partitioned | None = None, compiled: Compiled | None = None) -> Report:
         begun = time.monotonic()
         report = analyze(plan, self.hardware_of(plan), answer)
         report = with_compiled(report, compiled) if compiled is not None else report
-        _summary(report)  # a report works out what it is asked
+        _summarize(report)  # a report works out what it is asked
         self.seconds = time.monotonic() - begun
         return report
 
 
-def _summary(report: Report) -> ReportSummary:
+def _summarize(report: Report) -> ReportSummary:
     return ReportSummary(report.memory.peak, report.sent, report.step_time.total if report.step_time else None)
 
 
-def _verify_history(nodes: Sequence[HistoryNode], now: int, later: Mapping[int, int]) -> None:
+def _verify_history(nodes: Sequence[HistoryNode], now: int, redo_children: Mapping[int, int]) -> None:
     roots = [node.parent is None for node in nodes]
     numbered = [node.number for node in nodes] == list(range(len(nodes)))
     older = all(node.parent is None or 0 <= node.parent < node.number for node in nodes)
-    ways = all(0 < child < len(nodes) and nodes[child].parent == number for number, child in later.items())
+    ways = all(0 < child < len(nodes) and nodes[child].parent == number for number, child in redo_children.items())
     if not (numbered and older and ways and roots.count(True) == 1 and 0 <= now < len(nodes)):
         raise WorkbenchError("These plans are no history: each but the first is made of one before it.", ["begin with one plan"])

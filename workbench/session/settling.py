@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from workbench.core.error_text import failure_words
+from workbench.core.error_text import describe_error
 from workbench.errors import PartitionError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
@@ -22,13 +22,13 @@ from workbench.session.session import Session
 Work = Callable[[], None]
 Defer = Callable[[Work], None]
 
-PATIENCE = 2.0
+MOST_QUESTION_SECONDS = 2.0
 """Seconds that a question may run although a newer one waits: its answer is kept for undo. An older one is cancelled."""
-PAUSE, REST = 0.05, 0.35
+ASK_DELAY, ANALYZE_DELAY = 0.05, 0.35
 """Seconds that a plan stands before it is asked about, and before it is analysed anew: of edits in quick succession, or a walk through the
 history, only the last is, and the next drop of a quick hand finds nobody at work."""
-PIPELINED = "A plan with a pipeline stays planned: its stages are programs of their own, which XLA's partitioner is not asked about."
-ONE_DEVICE = "One device sends nothing, so there is nothing for XLA's partitioner to say."
+PIPELINED_REASON = "A plan with a pipeline stays planned: its stages are programs of their own, which XLA's partitioner is not asked about."
+ONE_DEVICE_REASON = "One device sends nothing, so there is nothing for XLA's partitioner to say."
 
 
 class Partitioner(Protocol):
@@ -99,14 +99,14 @@ class Settler:
         self._session, self._partitioner = session, partitioner
         self._defer, self._is_idle, self._on_change, self._clock, self._call_later = defer, is_idle, on_change, clock, call_later
         self._question: _PendingQuestion | None = None
-        self._timed: _PendingQuestion | None = None  # that a timer looks at again
-        self._given_up: _PendingQuestion | None = None
-        self._failed: tuple[_Subject, str] | None = None
+        self._timed_question: _PendingQuestion | None = None  # that a timer looks at again
+        self._given_up_question: _PendingQuestion | None = None
+        self._failure: tuple[_Subject, str] | None = None
         self._is_closed = False
-        self._seen: Report | None = None
+        self._last_report: Report | None = None
         self._moved_at = 0.0
-        self._stop_listening = session.listen(self._hear_move)
-        self._hear_move(session.plan, session.report)
+        self._stop_listening = session.listen(self._on_move)
+        self._on_move(session.plan, session.report)
 
     @property
     def settling_state(self) -> SettlingState:
@@ -126,90 +126,90 @@ class Settler:
 
     def _reason(self) -> str:
         """Why the present figures stay planned; empty if they need not."""
-        if reason := stays_planned(self._session.plan):
+        if reason := why_planned(self._session.plan):
             return reason
-        return self._failed[1] if self._failed and self._failed[0] == self._subject() else ""
+        return self._failure[1] if self._failure and self._failure[0] == self._subject() else ""
 
     def _subject(self) -> _Subject:
         return _Subject(self._session.node.number, self._session.hardware_of(self._session.plan))
 
-    def _hear_move(self, _plan: Plan, report: Report) -> None:
+    def _on_move(self, _plan: Plan, report: Report) -> None:
         """The question waits until what moved the session is done and shown, and a little longer."""
-        if report is not self._seen:  # else a plan was named or pinned
-            self._seen, self._failed, self._moved_at = report, None, self._clock()
+        if report is not self._last_report:  # else a plan was named or pinned
+            self._last_report, self._failure, self._moved_at = report, None, self._clock()
             if self.settling_state.is_settling:
-                self._call_later(PAUSE, partial(self._defer, partial(self._ask_about, report)))
+                self._call_later(ASK_DELAY, partial(self._defer, partial(self._ask_about, report)))
 
     def _ask_about(self, report: Report) -> None:
-        if report is self._seen:
-            self._ask()
+        if report is self._last_report:
+            self._ask_if_needed()
 
-    def _ask(self) -> None:
+    def _ask_if_needed(self) -> None:
         """About the present plan, unless that is known or one is being asked; an old question about another plan is given up."""
         if self._is_closed or not self.settling_state.is_settling:
             return
-        subject, asked = self._subject(), self._question
-        if asked is None:
-            self._begin(subject)
-        elif asked.subject != subject and asked.answer.done():  # its answer waited for the hand to rest
-            self._hear_answer(asked)
-        elif asked.subject != subject:
-            self._overtake(asked)
+        subject, pending = self._subject(), self._question
+        if pending is None:
+            self._begin_question(subject)
+        elif pending.subject != subject and pending.answer.done():  # its answer waited for the hand to rest
+            self._on_answer(pending)
+        elif pending.subject != subject:
+            self._give_up_if_old(pending)
 
-    def _begin(self, subject: _Subject) -> None:
+    def _begin_question(self, subject: _Subject) -> None:
         try:
             answer = self._partitioner.ask(self._session.plan, subject.hardware)
         except Exception as error:  # noqa: BLE001 - the planned figures stand, whatever broke
-            self._fail(subject, error)
+            self._record_failure(subject, error)
             return
         self._question = question = _PendingQuestion(subject, answer, self._clock())
-        answer.add_done_callback(lambda _: self._defer(partial(self._hear_answer, question)))
+        answer.add_done_callback(lambda _: self._defer(partial(self._on_answer, question)))
 
-    def _overtake(self, asked: _PendingQuestion) -> None:
+    def _give_up_if_old(self, pending: _PendingQuestion) -> None:
         """Its answer is of use for undo, so it may go on for a moment."""
-        left = asked.begun + PATIENCE - self._clock()
+        left = pending.begun + MOST_QUESTION_SECONDS - self._clock()
         if left <= 0:
-            self._given_up = asked
-            self._partitioner.cancel(asked.answer)
-        elif self._timed is not asked:
-            self._timed = asked
-            self._call_later(left, partial(self._defer, self._ask))
+            self._given_up_question = pending
+            self._partitioner.cancel(pending.answer)
+        elif self._timed_question is not pending:
+            self._timed_question = pending
+            self._call_later(left, partial(self._defer, self._ask_if_needed))
 
-    def _hear_answer(self, question: _PendingQuestion, *, has_rested: bool = False) -> None:
+    def _on_answer(self, question: _PendingQuestion, *, has_rested: bool = False) -> None:
         if self._is_closed or question is not self._question:
             return
-        if question.subject == self._subject() and (seconds := self._wait(has_rested=has_rested)) > 0:
-            self._call_later(seconds, partial(self._defer, partial(self._hear_answer, question, has_rested=True)))
+        if question.subject == self._subject() and (seconds := self._seconds_to_wait(has_rested=has_rested)) > 0:
+            self._call_later(seconds, partial(self._defer, partial(self._on_answer, question, has_rested=True)))
             return
         self._question = None
         try:
-            self._use(question.subject, question.answer.result())
+            self._use_answer(question.subject, question.answer.result())
         except Exception as error:  # noqa: BLE001 - the planned figures stand, whatever broke
-            if question is not self._given_up:  # else it is asked again where somebody went back to it
-                self._fail(question.subject, error)
-        self._ask()
+            if question is not self._given_up_question:  # else it is asked again where somebody went back to it
+                self._record_failure(question.subject, error)
+        self._ask_if_needed()
 
-    def _wait(self, *, has_rested: bool) -> float:
+    def _seconds_to_wait(self, *, has_rested: bool) -> float:
         """Seconds for which the hand goes first: until it has rested, and while a gesture waits or is about to come."""
-        left = 0.0 if has_rested else self._moved_at + REST - self._clock()
-        return left if left > 0 or self._is_idle() else PAUSE
+        left = 0.0 if has_rested else self._moved_at + ANALYZE_DELAY - self._clock()
+        return left if left > 0 or self._is_idle() else ASK_DELAY
 
-    def _use(self, subject: _Subject, answer: Partitioned) -> None:
+    def _use_answer(self, subject: _Subject, answer: Partitioned) -> None:
         """Analyse the present plan anew; of another one the answer is kept."""
         if subject == self._subject():
-            self._session.settle(subject.number, answer)
+            self._session.use_partitioned(subject.number, answer)
         elif self._session.hardware_of(self._session.nodes[subject.number].plan) == subject.hardware:
-            self._session.remember(subject.number, answer)
+            self._session.store_partitioned(subject.number, answer)
 
-    def _fail(self, subject: _Subject, error: Exception) -> None:
+    def _record_failure(self, subject: _Subject, error: Exception) -> None:
         if subject == self._subject():
-            self._failed = subject, _reason_of(error)
+            self._failure = subject, _reason_of(error)
             self._on_change()
 
 
 def settled_report(plan: Plan) -> tuple[Report, str]:
     """The report that a plan settles to, for whoever waits; where that is the planned one, also why."""
-    if reason := stays_planned(plan):
+    if reason := why_planned(plan):
         return plan.report(), reason
     try:
         return plan.report("partitioned"), ""
@@ -217,12 +217,12 @@ def settled_report(plan: Plan) -> tuple[Report, str]:
         return plan.report(), error.message
 
 
-def stays_planned(plan: Plan) -> str:
+def why_planned(plan: Plan) -> str:
     """Why there is nothing to ask XLA's partitioner about a plan; empty if there is."""
     if plan.pipeline is not None:
-        return PIPELINED
+        return PIPELINED_REASON
     is_tpu = plan.hardware is not None and plan.hardware.chip.platform == "tpu"  # whose compiler says what it holds, too
-    return ONE_DEVICE if plan.mesh.size == 1 and not is_tpu else ""
+    return ONE_DEVICE_REASON if plan.mesh.size == 1 and not is_tpu else ""
 
 
 def is_settled(before: Report, now: Report) -> bool:
@@ -241,4 +241,4 @@ def _figures_of(report: Report) -> tuple[object, ...]:
 
 
 def _reason_of(error: Exception) -> str:
-    return error.message if isinstance(error, WorkbenchError) else f"XLA's partitioner could not be asked: {failure_words(error)}"
+    return error.message if isinstance(error, WorkbenchError) else f"XLA's partitioner could not be asked: {describe_error(error)}"

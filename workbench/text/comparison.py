@@ -6,16 +6,16 @@ from workbench.analysis.comparison import ComparedFigure, Comparison
 from workbench.analysis.differences import ALL_CAUSES, Cause, Difference
 from workbench.analysis.kernel_differences import KERNEL_CAUSES, KernelDifference
 from workbench.analysis.memory_differences import MEMORY_CAUSES, MemoryDifference
-from workbench.text.tables import axes_text, grouped, table_text, tail_text, wrapped
+from workbench.text.tables import axes_text, group_items, table_text, tail_text, wrap_text
 from workbench.units import format_bytes, format_figure, format_seconds
 
-_MOST = 16  # differences in one table
+_MOST_ROWS = 16  # differences in one table
 
 
 def comparison_text(comparison: Comparison) -> str:
     """What was predicted beside what the compiler and the devices say."""
     sections = [
-        wrapped(_head(comparison)),
+        wrap_text(_head(comparison)),
         _figures(comparison),
         _stages(comparison),
         _memory(comparison),
@@ -41,7 +41,7 @@ def _figures(comparison: Comparison) -> str:
     rows = []
     for each in comparison.figures:
         tiers = (each.predicted, each.compiled, each.measured)
-        rows.append((each.name, *(_cell(each, tier) for tier in tiers), each.verdict))
+        rows.append((each.name, *(_cell_text(each, tier) for tier in tiers), each.verdict))
     return table_text(["per device", "predicted>", "compiled>", "measured>", "prediction is>"], rows) if rows else ""
 
 
@@ -60,7 +60,7 @@ def _stages(comparison: Comparison) -> str:
     return table_text(columns, rows) if rows else ""
 
 
-def _cell(figure: ComparedFigure, value: float | None) -> str:
+def _cell_text(figure: ComparedFigure, value: float | None) -> str:
     return "-" if value is None else format_figure(value, figure.unit)
 
 
@@ -68,21 +68,21 @@ def _memory(comparison: Comparison) -> str:
     found = comparison.memory_differences
     if not found:
         return ""
-    rows = [(each.cause.name, each.scope, format_bytes(each.predicted), format_bytes(each.compiled)) for each in found[:_MOST]]
+    rows = [(each.cause.name, each.scope, format_bytes(each.predicted), format_bytes(each.compiled)) for each in found[:_MOST_ROWS]]
     table = table_text(["cause", "scope", "predicted>", "compiled>"], rows)
-    return _explained("Where the peaks differ, and why", table, MEMORY_CAUSES, found)
+    return _explain_causes("Where the peaks differ, and why", table, MEMORY_CAUSES, found)
 
 
 def _kernels(comparison: Comparison) -> str:
     found = comparison.kernel_differences
     if not found:
         return ""
-    rows = [(each.cause.name, each.scope, each.work, *map(_or_none, (each.predicted, each.compiled))) for each in found[:_MOST]]
+    rows = [(each.cause.name, each.scope, each.work, *map(_seconds_text, (each.predicted, each.compiled))) for each in found[:_MOST_ROWS]]
     table = table_text(["cause", "scope", "work", "predicted>", "compiled>"], rows)
-    return _explained("Where the kernels differ, and why", table, KERNEL_CAUSES, found)
+    return _explain_causes("Where the kernels differ, and why", table, KERNEL_CAUSES, found)
 
 
-def _or_none(seconds: float) -> str:
+def _seconds_text(seconds: float) -> str:
     return format_seconds(seconds) if seconds else "-"
 
 
@@ -100,23 +100,25 @@ def _differences(comparison: Comparison) -> str:
     found = comparison.differences
     if not found:
         return "The compiled program sends what the plan says, collective by collective."
-    rows = [_difference(group) for group in grouped(found, lambda each: (each.cause, each.axes, each.kind, each.path, each.source))]
-    more = f"\n  and {len(rows) - _MOST} more" if len(rows) > _MOST else ""
-    table = table_text(["cause", "mesh axis", "class", "predicted>", "compiled>", "where", "line"], rows[:_MOST])
+    rows = [_difference_row(group) for group in group_items(found, lambda each: (each.cause, each.axes, each.kind, each.path, each.source))]
+    more = f"\n  and {len(rows) - _MOST_ROWS} more" if len(rows) > _MOST_ROWS else ""
+    table = table_text(["cause", "mesh axis", "class", "predicted>", "compiled>", "where", "line"], rows[:_MOST_ROWS])
     same = all(each.predicted == each.compiled for each in found)
     head = "The compiled program sends what the plan says, byte for byte, in another form" if same else "Where they differ, and why"
-    return _explained(head, table + more, ALL_CAUSES, found)
+    return _explain_causes(head, table + more, ALL_CAUSES, found)
 
 
-def _difference(group: list[Difference]) -> tuple[str, ...]:
+def _difference_row(group: list[Difference]) -> tuple[str, ...]:
     first = group[0]
     predicted, compiled = sum(each.predicted for each in group), sum(each.compiled for each in group)
     where, line = tail_text(first.path, 40), tail_text(first.source, 20)
     return (first.cause.name, axes_text(first.axes), first.kind, format_bytes(predicted), format_bytes(compiled), where, line)
 
 
-def _explained(head: str, table: str, causes: tuple[Cause, ...], found: Iterable[Difference | MemoryDifference | KernelDifference]) -> str:
+def _explain_causes(
+    head: str, table: str, causes: tuple[Cause, ...], found: Iterable[Difference | MemoryDifference | KernelDifference]
+) -> str:
     """A table of differences under its head, and what the causes in it mean."""
     named = {each.cause for each in found}
-    legend = (wrapped(f"{cause.name}: {cause.text}.", first="  ", indent="    ") for cause in causes if cause in named)
+    legend = (wrap_text(f"{cause.name}: {cause.text}.", first="  ", indent="    ") for cause in causes if cause in named)
     return f"{head}\n\n{table}\n\n" + "\n".join(legend)

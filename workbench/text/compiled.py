@@ -3,21 +3,21 @@
 from collections.abc import Iterator, Sequence
 
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel
-from workbench.text.tables import axes_text, grouped, pairs_text, table_text, tail_text, wrapped
+from workbench.text.tables import axes_text, group_items, pairs_text, table_text, tail_text, wrap_text
 from workbench.units import format_bytes, format_count, format_seconds
 
-_MOST = 12  # rows of one table
+_MOST_ROWS = 12  # rows of one table
 
 
 def compiled_text(compiled: Compiled) -> str:
     """What the compiler of the target made of a plan."""
     when = "read from disk, compiled before" if compiled.from_cache else "compiled"
     sections = [
-        wrapped(f"For {compiled.target} by {compiled.compiler}, {when} in {format_seconds(compiled.compile_seconds)}"),
+        wrap_text(f"For {compiled.target} by {compiled.compiler}, {when} in {format_seconds(compiled.compile_seconds)}"),
         f"A device of stage {compiled.fullest}, the fullest:" if compiled.stages else "",
         pairs_text(_figures(compiled)),
         _stages(compiled),
-        _rematerialised(compiled),
+        _rematerialised_text(compiled),
         _collectives(compiled.collectives),
         _kernels(compiled),
         _at_peak(compiled),
@@ -25,10 +25,10 @@ def compiled_text(compiled: Compiled) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def _rematerialised(compiled: Compiled) -> str:
+def _rematerialised_text(compiled: Compiled) -> str:
     """What the partitioner warned of."""
     lines = [
-        wrapped(f"- {each.path or each.name}: {each.shape} from {each.before} to {each.after}", indent="    ", first="  ")
+        wrap_text(f"- {each.path or each.name}: {each.shape} from {each.before} to {each.after}", indent="    ", first="  ")
         for each in compiled.rematerialised
     ]
     return "\n".join(["Gathered whole, as the compiler warns (involuntary full rematerialization)\n", *lines]) if lines else ""
@@ -85,15 +85,15 @@ def _figures(compiled: Compiled) -> Iterator[tuple[str, str, str]]:
 def _collectives(collectives: Sequence[CompiledCollective]) -> str:
     """One row for each set of mesh axes and kind; pieces under what they are a part of."""
     rows = []
-    for group in grouped(collectives, lambda each: (each.axes, each.part_of or each.kind)):
+    for group in group_items(collectives, lambda each: (each.axes, each.part_of or each.kind)):
         pieces = sum(each.count * each.pieces for each in group if each.part_of)
-        apart = sum(each.total_payload for each in group if each.overlaps)
+        overlapped = sum(each.total_payload for each in group if each.overlaps)
         total = sum(each.total_payload for each in group)
         notes = []
         if pieces:
             notes.append(f"{format_count(pieces)} permutes are its pieces")
-        if apart:
-            notes.append(f"{apart / total:.0%} beside other work")
+        if overlapped:
+            notes.append(f"{overlapped / total:.0%} beside other work")
         rows.append(
             (
                 axes_text(group[0].axes),
@@ -111,7 +111,7 @@ def _kernels(compiled: Compiled) -> str:
     total = compiled.compute_seconds
     if not total:
         return ""
-    groups = grouped([each for each in compiled.kernels if each.seconds], lambda each: each.path or each.kind)
+    groups = group_items([each for each in compiled.kernels if each.seconds], lambda each: each.path or each.kind)
     groups.sort(key=_seconds, reverse=True)
     rows = [
         (
@@ -121,9 +121,9 @@ def _kernels(compiled: Compiled) -> str:
             f"{_seconds(group) / total:.1%}",
             format_count(sum(each.flops * each.count for each in group), "FLOP"),
         )
-        for group in groups[:_MOST]
+        for group in groups[:_MOST_ROWS]
     ]
-    more = f"\n and {len(groups) - _MOST} more" if len(groups) > _MOST else ""
+    more = f"\n and {len(groups) - _MOST_ROWS} more" if len(groups) > _MOST_ROWS else ""
     return table_text(["operation", "line", "time>", "of it>", "arithmetic>"], rows) + more
 
 
@@ -134,7 +134,7 @@ def _seconds(group: Sequence[CompiledKernel]) -> float:
 def _at_peak(compiled: Compiled) -> str:
     if not compiled.alive_at_peak:
         return ""
-    groups = grouped(compiled.alive_at_peak, lambda each: each[0])
+    groups = group_items(compiled.alive_at_peak, lambda each: each[0])
     groups.sort(key=lambda group: -sum(count for _, count in group))
-    rows = [(tail_text(group[0][0]), str(len(group)), format_bytes(sum(count for _, count in group))) for group in groups[:_MOST]]
+    rows = [(tail_text(group[0][0]), str(len(group)), format_bytes(sum(count for _, count in group))) for group in groups[:_MOST_ROWS]]
     return f"Largest temporaries at the peak\n\n{table_text(['made by', 'buffers>', 'bytes>'], rows)}"

@@ -15,20 +15,20 @@ _COLUMNS = 48
 def measurement_text(measured: FleetMeasurement) -> str:
     """What a run prints."""
     devices = measured.schedule.devices
-    title = f"{_models(len(measured.names))} on {_devices(devices)} ({measured.device_kind}), {measured.policy}"
+    title = f"{_models_text(len(measured.names))} on {_devices_text(devices)} ({measured.device_kind}), {measured.policy}"
     if not measured.schedule.placed:
-        return "\n\n".join([title, _nothing_left(measured), losses_text(measured)])
+        return "\n\n".join([title, _nothing_left_text(measured), losses_text(measured)])
     sections = [
         title,
         pairs_text(measurement_figures(measured)),
-        f"predicted from {ways_note(measured.jobs)}\n\n{ways_text(measured.jobs, devices, lower_bound(measured.jobs, devices))}",
+        f"predicted from {timing_note(measured.jobs)}\n\n{strategies_text(measured.jobs, devices, lower_bound(measured.jobs, devices))}",
         schedules_text({"predicted": measured.predicted, "measured": measured.schedule}, measured.names),
         losses_text(measured),
     ]
     return "\n\n".join(sections)
 
 
-def _nothing_left(measured: FleetMeasurement) -> str:
+def _nothing_left_text(measured: FleetMeasurement) -> str:
     return (
         f"All models are done already: trained in an earlier run, {measured.resumed:,} units, which their checkpoints hold.\n"
         "To train them on, give more mini-batches or epochs; to train them anew, give another folder."
@@ -64,20 +64,20 @@ def simulation_text(times: FleetTimes, devices: int, schedules: Mapping[str, Fle
     ]
     shown = next(iter(schedules))
     sections = [
-        f"{_models(len(names))} on {_devices(devices)}, simulated from {ways_note(times.jobs)} ({times.device_kind})",
+        f"{_models_text(len(names))} on {_devices_text(devices)}, simulated from {timing_note(times.jobs)} ({times.device_kind})",
         table_text(["policy", "makespan>", "over bound>", "devices busy>", "decisions>"], rows),
-        ways_text(times.jobs, devices, bound),
+        strategies_text(times.jobs, devices, bound),
         schedules_text({shown: schedules[shown]}, names),
         shards_text(times),
     ]
     return "\n\n".join(sections)
 
 
-def ways_note(jobs: Sequence[Job]) -> str:
+def timing_note(jobs: Sequence[Job]) -> str:
     return f"{sum(len(each.units) for each in jobs)} units timed alone and together"
 
 
-def ways_text(jobs: Sequence[Job], devices: int, bound: float) -> str:
+def strategies_text(jobs: Sequence[Job], devices: int, bound: float) -> str:
     """The lower bound and the other strategies, in seconds and as multiples of it."""
     listed = list_bound(jobs, devices)
     rows = [
@@ -122,27 +122,27 @@ def losses_text(measured: FleetMeasurement) -> str:
     for number, (name, shards) in enumerate(zip(measured.names, measured.shards, strict=True)):
         losses = measured.losses[name]
         ends = [f"{losses[0]:.4g}", f"{losses[-1]:.4g}"] if losses else ["", ""]
-        rows.append((name, str(shards), str(len(losses)), *ends, _finished(measured, number), _remark(measured, name)))
+        rows.append((name, str(shards), str(len(losses)), *ends, _finish_text(measured, number), _remark_text(measured, name)))
     columns = ["model~", "shards>", "mini-batches>", "first loss>", "last loss>", "finished>", "remark~"]
     if not any(row[-1] for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     return table_text(columns, rows)
 
 
-def _finished(measured: FleetMeasurement, number: int) -> str:
+def _finish_text(measured: FleetMeasurement, number: int) -> str:
     if measured.names[number] in measured.failed:
         return "never"
     ran = any(each.model == number for each in measured.schedule.placed)
     return format_seconds(measured.schedule.finish_time(number)) if ran else "before"
 
 
-def _remark(measured: FleetMeasurement, name: str) -> str:
+def _remark_text(measured: FleetMeasurement, name: str) -> str:
     """Why a model ended early, and from where on its loss says nothing."""
     losses = measured.losses[name]
     wrong = [at for at, loss in enumerate(losses) if not isfinite(loss)][:1]
     on = " on" if wrong and not isfinite(losses[-1]) else ""
-    said = [f"loss {losses[at]:g} {'from' if on else 'at'} mini-batch {at + 1}{on}" for at in wrong]
-    return "; ".join([*said, *([measured.ended[name]] if name in measured.ended else [])])
+    remarks = [f"loss {losses[at]:g} {'from' if on else 'at'} mini-batch {at + 1}{on}" for at in wrong]
+    return "; ".join([*remarks, *([measured.ended[name]] if name in measured.ended else [])])
 
 
 def shards_text(times: FleetTimes) -> str:
@@ -153,9 +153,9 @@ def shards_text(times: FleetTimes) -> str:
     return table_text(["model~", "shards>", "units>", "a mini-batch>", "in all>"], rows)
 
 
-def _models(count: int) -> str:
+def _models_text(count: int) -> str:
     return f"{count} model{'s' * (count != 1)}"
 
 
-def _devices(count: int) -> str:
+def _devices_text(count: int) -> str:
     return f"{count} device{'s' * (count != 1)}"

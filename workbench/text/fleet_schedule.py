@@ -17,17 +17,17 @@ def schedule_text(schedule: FleetSchedule, names: Sequence[str], width: int = 72
     0 | a c c c b b
     1 | b b a a a c
     """
-    marks = _marks(names)
+    marks = _choose_letters(names)
     step = schedule.makespan / width or 1.0
     rows = []
     for device in range(schedule.devices):
-        turns = sorted((each for each in schedule.placed if each.device == device), key=lambda each: each.start)
-        starts = [each.start for each in turns]
+        units = sorted((each for each in schedule.placed if each.device == device), key=lambda each: each.start)
+        starts = [each.start for each in units]
         cells = []
         for column in range(width):
             at = (column + 0.5) * step
-            place = bisect_right(starts, at) - 1
-            running = turns[place] if place >= 0 and at < turns[place].end else None
+            index = bisect_right(starts, at) - 1
+            running = units[index] if index >= 0 and at < units[index].end else None
             cells.append("." if running is None else "x" if running.lost else marks[running.model])
         rows.append(f"{device:>{len(str(schedule.devices - 1))}} | {' '.join(cells)}")
     return "\n".join(rows)
@@ -39,15 +39,15 @@ def legend_text(names: Sequence[str]) -> str:
     >>> legend_text(["fit-8", "fit-16"])
     'a fit-8 · b fit-16'
     """
-    marks = _marks(names)
+    marks = _choose_letters(names)
     if marks == [each[:1] for each in names]:
         return ""
     legend = [f"{mark} {name}" for mark, name in zip(marks, names, strict=True)][:_MOST_NAMED]
-    left = len(names) - len(legend)
-    return " · ".join([*legend, *([f"and so on for {left:,} more in their order"] if left else [])])
+    remaining = len(names) - len(legend)
+    return " · ".join([*legend, *([f"and so on for {remaining:,} more in their order"] if remaining else [])])
 
 
-def _marks(names: Sequence[str]) -> list[str]:
+def _choose_letters(names: Sequence[str]) -> list[str]:
     """A letter a model: its first one if no other has it, else letters and figures in order."""
     firsts = [name[:1] for name in names]
     if len(set(firsts)) == len(firsts):

@@ -6,7 +6,7 @@ from math import isfinite
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment import AxisAssignment
-from workbench.hardware.catalogue import Catalogue, Entry, parse_hardware
+from workbench.hardware.catalogue import Catalogue, CatalogueEntry, parse_hardware
 from workbench.hardware.hardware import AxisTopology, Hardware
 from workbench.hardware.topology import PhysicalSpan, axis_assignment_error, physical_spans
 from workbench.text.tables import pairs_text, table_text
@@ -28,8 +28,8 @@ def catalogue_text(catalogue: Catalogue) -> str:
                 device,
                 format_count(chip.peak("bfloat16"), "FLOP/s"),
                 format_bytes(chip.memory),
-                _rate(chip.memory_bandwidth),
-                _rate(links[0].link.bandwidth),
+                _rate_text(chip.memory_bandwidth),
+                _rate_text(links[0].link.bandwidth),
                 entry.example,
             )
         )
@@ -53,24 +53,24 @@ def axis_assignment_text(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAs
     if axis_assignment_error(mesh, hardware, axis_assignment):
         return ""
     routes = physical_spans(mesh, hardware, axis_assignment)
-    return " · ".join(f"{name} over {' and '.join(map(physical_span_of, routes[name]))}" for name, size in mesh.axes if size > 1)
+    return " · ".join(f"{name} over {' and '.join(map(physical_span_text, routes[name]))}" for name, size in mesh.axes if size > 1)
 
 
-def physical_span_of(physical_span: PhysicalSpan) -> str:
+def physical_span_text(physical_span: PhysicalSpan) -> str:
     axis = physical_span.physical
     closed = axis.shape is AxisTopology.RING and physical_span.size * physical_span.stride == axis.size
     shape = axis.shape if closed or axis.shape is AxisTopology.SWITCH else AxisTopology.LINE
-    apart = f", {physical_span.stride} apart" if physical_span.stride > 1 and axis.shape is not AxisTopology.SWITCH else ""
-    return f"{axis.name} ({physical_span.size}, {_SHAPES[shape]}{apart})"
+    stride_text = f", {physical_span.stride} apart" if physical_span.stride > 1 and axis.shape is not AxisTopology.SWITCH else ""
+    return f"{axis.name} ({physical_span.size}, {_SHAPES[shape]}{stride_text})"
 
 
-def entry_text(entry: Entry) -> str:
+def entry_text(entry: CatalogueEntry) -> str:
     """Every number of a kind of device, of one device, and its source."""
     note = f", {entry.devices} on a chip; rates are of one device, sources speak of the chip" if entry.devices > 1 else ""
     return f"{entry.name}, one device as JAX counts them{note}\n\n{pairs_text(_figures(entry))}"
 
 
-def _figures(entry: Entry) -> Iterable[tuple[str, str, str]]:
+def _figures(entry: CatalogueEntry) -> Iterable[tuple[str, str, str]]:
     chip = entry.chip
     sources = dict(chip.sources)
     peaks = " · ".join(f"{dtype} {format_count(rate, 'FLOP/s')}" for dtype, rate in chip.flops.items())
@@ -78,30 +78,37 @@ def _figures(entry: Entry) -> Iterable[tuple[str, str, str]]:
     figures = {
         "vector": format_count(chip.vector_flops, "FLOP/s"),
         "memory": format_bytes(chip.memory),
-        "memory_bandwidth": _rate(chip.memory_bandwidth),
+        "memory_bandwidth": _rate_text(chip.memory_bandwidth),
         "launch": format_seconds(chip.launch),
         "host_memory": format_bytes(chip.host_memory),
-        "host_bandwidth": _rate(chip.host_bandwidth),
+        "host_bandwidth": _rate_text(chip.host_bandwidth),
         "matmul_tile": "×".join(map(str, chip.matmul_tile)) or "-",
         **({"sweep": f"{format_count(chip.sweep, 'elements')}/s"} if isfinite(chip.sweep) else {}),
     }
     for name, figure in figures.items():
         yield name.replace("_", " "), figure, sources.pop(name, "")
-    reached = " · ".join(f"{work} {share:.0%}" for work, share in chip.efficiency.items()) or "100%"
-    yield "efficiency", "", f"{reached}. {sources.pop('efficiency', '')}"
+    efficiencies = " · ".join(f"{work} {share:.0%}" for work, share in chip.efficiency.items()) or "100%"
+    yield "efficiency", "", f"{efficiencies}. {sources.pop('efficiency', '')}"
     for axis in entry.links:
-        yield axis.name, f"{_rate(axis.bandwidth)}, {format_seconds(axis.latency)}", sources.pop(axis.name, "")
+        yield axis.name, f"{_rate_text(axis.bandwidth)}, {format_seconds(axis.latency)}", sources.pop(axis.name, "")
     for name, source in sources.items():
         yield name.replace("_", " "), "", source
 
 
 def _axes_text(hardware: Hardware) -> str:
     rows = [
-        (axis.name, f"{axis.size:,}", _SHAPES[axis.shape], axis.link.name, _rate(axis.link.bandwidth), format_seconds(axis.link.latency))
+        (
+            axis.name,
+            f"{axis.size:,}",
+            _SHAPES[axis.shape],
+            axis.link.name,
+            _rate_text(axis.link.bandwidth),
+            format_seconds(axis.link.latency),
+        )
         for axis in hardware.axes
     ]
     return table_text(["physical axis", "devices>", "joined as", "by", "in one direction>", "a hop>"], rows)
 
 
-def _rate(rate: float) -> str:
+def _rate_text(rate: float) -> str:
     return format_count(rate, "B/s")

@@ -11,7 +11,7 @@ from workbench.units import format_bytes, format_seconds
 
 COLUMNS = 96  # of the chart
 _FILL = {Kind.FORWARD: "-", Kind.BACKWARD: "=", Kind.BACKWARD_INPUT: "=", Kind.BACKWARD_WEIGHT: "~"}
-_AGAIN, _UPDATE, _IDLE = "+", "u", "."
+_RECOMPUTED, _UPDATE, _IDLE = "+", "u", "."
 
 
 def pipeline_text(report: PipelineReport) -> str:
@@ -20,13 +20,13 @@ def pipeline_text(report: PipelineReport) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def headline(report: PipelineReport, time: StepTime | None) -> Iterator[tuple[str, str, str]]:
+def headline_figures(report: PipelineReport, time: StepTime | None) -> Iterator[tuple[str, str, str]]:
     """Memory, step time and utilisation of a pipelined plan; `time` is what the planner says of the program whole on the same devices."""
     step, stages = report.simulated, report.spec.stages
     fullest = max(range(stages), key=lambda device: step.peaks[device])
-    held = sum(step.costs[stage].resident for stage in step.stages_of(fullest))
+    resident = sum(step.costs[stage].resident for stage in step.stages_of(fullest))
     peak = step.peaks[fullest]
-    parts = f"held {format_bytes(held)} · of micro-batches {format_bytes(peak - held)}"
+    parts = f"held {format_bytes(resident)} · of micro-batches {format_bytes(peak - resident)}"
     yield "memory per device", format_bytes(peak), f"stage {fullest}, the fullest: {parts}"
     if report.capacity:
         share = peak / report.capacity
@@ -51,7 +51,7 @@ def _figures(report: PipelineReport) -> Iterator[tuple[str, str, str]]:
     least = "" if report.least_bubble is None else f"{report.least_bubble:.1%} with equal stages and free transfers"
     yield "bubble", f"{step.bubble:.1%}", least
     yield "balance of the stages", f"{report.balance:.1%}", "mean over most working time"
-    yield "fullest device", format_bytes(max(step.peaks)), _capacity(report)
+    yield "fullest device", format_bytes(max(step.peaks)), _capacity_text(report)
     sent = sum(report.traffic.values())
     pairs = len(report.traffic)
     yield "sent between stages", format_bytes(sent), f"a step, over {pairs} link{'s' * (pairs != 1)}" if pairs else "a step"
@@ -60,7 +60,7 @@ def _figures(report: PipelineReport) -> Iterator[tuple[str, str, str]]:
     yield "critical path", f"{len(path)} tasks", f"of {len(step.spans)}, on {len(stages)} of {spec.stages} stages"
 
 
-def _capacity(report: PipelineReport) -> str:
+def _capacity_text(report: PipelineReport) -> str:
     if not report.capacity:
         return ""
     share = max(report.simulated.peaks) / report.capacity
@@ -70,19 +70,19 @@ def _capacity(report: PipelineReport) -> str:
 def _stages(report: PipelineReport) -> str:
     """A row a piece; what a device has for all its pieces stands with the first."""
     step, rows = report.simulated, []
-    for piece in report.virtual_stages:
-        cost, first = piece.cost, piece.number == piece.device
+    for virtual_stage in report.virtual_stages:
+        cost, first = virtual_stage.cost, virtual_stage.number == virtual_stage.device
         rows.append(
             (
-                f"{piece.device}{chr(39) * (piece.number // report.spec.stages)}",
-                tail_text(piece.name),
+                f"{virtual_stage.device}{chr(39) * (virtual_stage.number // report.spec.stages)}",
+                tail_text(virtual_stage.name),
                 format_seconds(cost.forward),
                 format_seconds(cost.backward),
                 format_bytes(sum(count for _, count in cost.sends)),
                 format_bytes(cost.resident),
-                f"{step.idle(piece.device):.1%}" if first else "",
-                str(step.in_flight(piece.device)) if first else "",
-                format_bytes(step.peaks[piece.device]) if first else "",
+                f"{step.idle(virtual_stage.device):.1%}" if first else "",
+                str(step.in_flight(virtual_stage.device)) if first else "",
+                format_bytes(step.peaks[virtual_stage.device]) if first else "",
             )
         )
     heads = ["stage", "blocks", "forward>", "backward>", "sends>", "holds>", "idle>", "in flight>", "peak>"]
@@ -96,26 +96,26 @@ def gantt_text(step: SimulatedPipeline, columns: int = COLUMNS) -> str:
     for device, spans in enumerate(step.devices):
         cells = [_IDLE] * columns
         for span in spans:
-            _draw(cells, span, scale, len(step.devices))
+            _draw_task(cells, span, scale, len(step.devices))
         begin, end = (round(moment * scale) for moment in step.update_span(device))
         cells[begin:end] = _UPDATE * (end - begin)
         rows.append(f"  {device:>3}  {''.join(cells)[:columns]}")
-    legend = _legend(step)
+    legend = _legend_text(step)
     return "\n".join((f"The step, {format_seconds(step.seconds)} from left to right\n", *rows, f"\n  {legend}"))
 
 
-def _draw(cells: list[str], span: TaskSpan, scale: float, devices: int) -> None:
+def _draw_task(cells: list[str], span: TaskSpan, scale: float, devices: int) -> None:
     """Label and fill, as much as there is room for; of the shortest tasks a letter, or nothing."""
     begin, end = round(span.start * scale), round(span.end * scale)
     again = min(round((span.start + span.recompute) * scale), end)
     room = end - begin
-    text = _AGAIN * (again - begin) + _FILL[span.task.kind] * (end - again)
+    text = _RECOMPUTED * (again - begin) + _FILL[span.task.kind] * (end - again)
     label = span.task.label(devices)
     label = label if len(label) < room else label[:1]
     cells[begin:end] = (label + text[len(label) :])[:room]
 
 
-def _legend(step: SimulatedPipeline) -> str:
+def _legend_text(step: SimulatedPipeline) -> str:
     kinds: Sequence[Kind] = sorted({span.task.kind for span in step.spans})
     words = {
         Kind.FORWARD: "F- forward",

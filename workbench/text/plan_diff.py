@@ -1,11 +1,11 @@
 """Two plans side by side as text: what was decided otherwise, the figures with their change, traffic by mesh axis, what lies otherwise."""
 
 from workbench.analysis.plan_diff import Change, FigureChange, PlanDiff, PlanSetting
-from workbench.text.tables import axes_text, table_text, tail_text, wrapped
+from workbench.text.tables import axes_text, table_text, tail_text, wrap_text
 from workbench.units import format_bytes, format_figure
 
-MOST = 24  # rows of one table
-NOTHING = {
+MOST_ROWS = 24  # rows of one table
+UNSET_TEXTS = {
     "rule": "whole",
     "override": "by the rules",
     "constraint": "free",
@@ -22,7 +22,7 @@ NOTHING = {
 
 def plan_diff_text(diff: PlanDiff) -> str:
     """Empty tables are left out; equal plans are one sentence."""
-    head = [wrapped(f"{mark} {report.plan}") for mark, report in (("A", diff.before), ("B", diff.after))]
+    head = [wrap_text(f"{mark} {report.plan}") for mark, report in (("A", diff.before), ("B", diff.after))]
     if not diff.changes:
         return "\n".join([*head, "", "The two plans decide everything alike."])
     sections = ["\n".join(head), _changes(diff), _figures(diff), _traffic(diff), _placements(diff)]
@@ -32,7 +32,7 @@ def plan_diff_text(diff: PlanDiff) -> str:
 def decided_text(kind: str, decided: PlanSetting) -> str:
     """`data+model`, `[data, -]`, `8`, `TPU v5e 4x4`; `whole`, `none` and their like where a plan says nothing."""
     if decided is None:
-        return NOTHING.get(kind, "-")
+        return UNSET_TEXTS.get(kind, "-")
     if isinstance(decided, tuple):
         return (" " if kind == "axis order" else "+").join(decided)
     return str(decided)
@@ -69,7 +69,7 @@ def share_text(ratio: float) -> str:
 
 def _changes(diff: PlanDiff) -> str:
     rows = [(each.kind, each.subject, decided_text(each.kind, each.before), decided_text(each.kind, each.after)) for each in diff.changes]
-    return table_text(["decided otherwise", "", "A~", "B~"], rows[:MOST]) + _more(len(rows))
+    return table_text(["decided otherwise", "", "A~", "B~"], rows[:MOST_ROWS]) + _more_text(len(rows))
 
 
 def _figures(diff: PlanDiff) -> str:
@@ -89,9 +89,9 @@ def _traffic(diff: PlanDiff) -> str:
             format_bytes(each.after),
             delta_text(FigureChange("", "bytes", each.before, each.after)),
         )
-        for each in changed[:MOST]
+        for each in changed[:MOST_ROWS]
     ]
-    return table_text(["mesh axis", "collective", "payload of A>", "of B>", "B is>"], rows) + _more(len(changed))
+    return table_text(["mesh axis", "collective", "payload of A>", "of B>", "B is>"], rows) + _more_text(len(changed))
 
 
 def _placements(diff: PlanDiff) -> str:
@@ -103,12 +103,12 @@ def _placements(diff: PlanDiff) -> str:
             format_bytes(each.bytes_before),
             format_bytes(each.bytes_after),
         )
-        for each in diff.placements[:MOST]
+        for each in diff.placements[:MOST_ROWS]
     ]
     if not rows:
         return ""
-    return table_text(["lies otherwise", "A", "B", "bytes of A>", "of B>"], rows) + _more(len(diff.placements))
+    return table_text(["lies otherwise", "A", "B", "bytes of A>", "of B>"], rows) + _more_text(len(diff.placements))
 
 
-def _more(count: int) -> str:
-    return f"\n  and {count - MOST} more" if count > MOST else ""
+def _more_text(count: int) -> str:
+    return f"\n  and {count - MOST_ROWS} more" if count > MOST_ROWS else ""

@@ -27,7 +27,7 @@ from workbench.reports.propagation import (
     ShardedValue,
 )
 from workbench.reports.report import Report
-from workbench.text.tables import wrapped
+from workbench.text.tables import wrap_text
 
 MOST_VALUES = 4  # of one pattern
 _FIRST, _LAST = 3, 2  # steps of a long path that are told
@@ -40,8 +40,8 @@ def explanation_text(report: Report, value: str, dim: int | str | None = None) -
     if not value:
         return conflicts_text(report)
     replay = report.propagation
-    groups = alike(replay, replay.find(value))
-    explanation = ["\n".join(_value_lines(replay, numbers, asked_dims(replay.values[numbers[0]], dim))) for numbers in groups[:MOST_VALUES]]
+    groups = group_alike(replay, replay.find(value))
+    explanation = ["\n".join(_value_lines(replay, numbers, find_dims(replay.values[numbers[0]], dim))) for numbers in groups[:MOST_VALUES]]
     if len(groups) > MOST_VALUES:
         others = list(dict.fromkeys(accepted_name(replay.values[each[0]], value) for each in groups[MOST_VALUES:]))
         shown = ", ".join(f"`{each}`" for each in others[:MOST_VALUES])
@@ -49,17 +49,17 @@ def explanation_text(report: Report, value: str, dim: int | str | None = None) -
     return "\n\n".join(explanation)
 
 
-def accepted_name(sharded_value: ShardedValue, asked: str) -> str:
+def accepted_name(sharded_value: ShardedValue, pattern: str) -> str:
     """What tells a value from others that the same words name, as it may be asked for: its path, or its line with it."""
     by_line = sharded_value.role == "value" and sharded_value.source and not sharded_value.path.startswith("grad/")
     return (
         f"{sharded_value.source}/{sharded_value.path}"
-        if by_line and (sharded_value.path == asked or not is_line(asked))
+        if by_line and (sharded_value.path == pattern or not is_line(pattern))
         else sharded_value.path
     )
 
 
-def alike(replay: Propagation, numbers: Sequence[int]) -> list[tuple[int, ...]]:
+def group_alike(replay: Propagation, numbers: Sequence[int]) -> list[tuple[int, ...]]:
     """Values of repeated layers, or of one path, that lie alike, together; the first of each stands for all."""
     groups: dict[object, list[int]] = {}
     for number in numbers:
@@ -79,7 +79,7 @@ def alike(replay: Propagation, numbers: Sequence[int]) -> list[tuple[int, ...]]:
     return found or [tuple(numbers)]
 
 
-def asked_dims(sharded_value: ShardedValue, dim: int | str | None) -> tuple[int, ...]:
+def find_dims(sharded_value: ShardedValue, dim: int | str | None) -> tuple[int, ...]:
     """The dimensions that are asked about, by place or name. Raises `PropagationError` if there is none."""
     every = tuple(range(len(sharded_value.shape)))
     if dim is None:
@@ -109,7 +109,7 @@ def _value_lines(replay: Propagation, numbers: tuple[int, ...], dims: tuple[int,
             yield "    nobody wanted to split it"
         yield from (f"    lost: {rejection_text(replay, rejected)}" for rejected in lost[:_MOST_REJECTIONS])
         if len(lost) > _MOST_REJECTIONS:
-            yield f"    and {counted(len(lost) - _MOST_REJECTIONS, 'more wish', 'more wishes')} that lost"
+            yield f"    and {count_text(len(lost) - _MOST_REJECTIONS, 'more wish', 'more wishes')} that lost"
 
 
 def _axis_lines(replay: Propagation, explanation: Explanation) -> Iterator[str]:
@@ -131,9 +131,9 @@ def _others_text(explanation: Explanation) -> str:
     for origin in explanation.others:
         if str(origin) != str(explanation.origin):
             places.setdefault(origin.statement or origin.kind, {})[str(origin)] = None
-    each = [next(iter(same)) + (f" and {counted(len(same) - 1, 'other place')}" if len(same) > 1 else "") for same in places.values()]
+    each = [next(iter(same)) + (f" and {count_text(len(same) - 1, 'other place')}" if len(same) > 1 else "") for same in places.values()]
     return " or ".join(each[:_MOST_OTHERS]) + (
-        f" or {counted(len(each) - _MOST_OTHERS, 'other statement')}" if len(each) > _MOST_OTHERS else ""
+        f" or {count_text(len(each) - _MOST_OTHERS, 'other statement')}" if len(each) > _MOST_OTHERS else ""
     )
 
 
@@ -193,10 +193,10 @@ def rejection_text(replay: Propagation, rejected: RejectedAxis) -> str:
     """Whose axis it was, and what stood in its way."""
     line = f" ({rejected.line})" if rejected.line else ""
     over = " ".join(dict.fromkeys(word for word in (rejected.kind, rejected.over) if word))
-    return f"`{rejected.wanted.axis}`, {rejected.origin}, over {over}{line}: {_reason(replay, rejected)}"
+    return f"`{rejected.wanted.axis}`, {rejected.origin}, over {over}{line}: {_reason_text(replay, rejected)}"
 
 
-def _reason(replay: Propagation, rejected: RejectedAxis) -> str:
+def _reason_text(replay: Propagation, rejected: RejectedAxis) -> str:
     rival, axis = rejected.rival, rejected.wanted.axis
     where = _place_text(replay, rival.value, rival.dim) if rival else ""
     by = f", by {rejected.rival_origin}" if rejected.rival_origin and rival and rival.axis else ""
@@ -208,7 +208,7 @@ def _reason(replay: Propagation, rejected: RejectedAxis) -> str:
     if rejected.reason == ORDER:
         return f"{rival.axis if rival else 'another axis'} is there, and major axes must agree{by}{first}"
     if rejected.reason == CLOSED:
-        return f"the dimension is closed {_closed_by(rejected.rival_origin)}"
+        return f"the dimension is closed {_closed_by_text(rejected.rival_origin)}"
     texts = {
         REPLICATED: f"the tensor keeps {axis} out",
         HELD_UP: f"{where} stands against it in the same operation{by}",
@@ -219,7 +219,7 @@ def _reason(replay: Propagation, rejected: RejectedAxis) -> str:
     return texts[rejected.reason]
 
 
-def _closed_by(origin: Origin | None) -> str:
+def _closed_by_text(origin: Origin | None) -> str:
     if origin is None:
         return "there"
     if origin.kind in ("argument", "result"):
@@ -238,12 +238,12 @@ def _priority_text(rejected: RejectedAxis) -> str:
 
 def conflict_text(replay: Propagation, conflict: Conflict) -> str:
     """Both sides, and where they met first."""
-    places = counted(len(conflict.rejections), "place")
+    places = count_text(len(conflict.rejections), "place")
     rejected = conflict.first
     at = _place_text(replay, rejected.wanted.value, rejected.wanted.dim)
     return (
         f"{conflict.winner} against {conflict.loser}, {conflict.reason}, in {places}; first at {at}: "
-        f"`{rejected.wanted.axis}` lost, for {_reason(replay, rejected)}"
+        f"`{rejected.wanted.axis}` lost, for {_reason_text(replay, rejected)}"
     )
 
 
@@ -251,20 +251,20 @@ def conflicts_text(report: Report) -> str:
     """All conflicts, each with the edits that would decide it the other way; those are tried, which takes a moment each."""
     replay = report.propagation
     if not replay.conflicts:
-        return f"No conflict: in {counted(len(replay.steps), 'step')} every axis went as far as it was wanted."
+        return f"No conflict: in {count_text(len(replay.steps), 'step')} every axis went as far as it was wanted."
     explanation = []
     for conflict in replay.conflicts:
         edits = resolving_edits(report, conflict)
         ways = " · ".join(map(str, edits)) or "only a change of the function, or of the mesh"
         explanation.append(
-            "\n".join([wrapped(conflict_text(replay, conflict)), wrapped(f"to decide it the other way: {ways}", "    ", "  ")])
+            "\n".join([wrap_text(conflict_text(replay, conflict)), wrap_text(f"to decide it the other way: {ways}", "    ", "  ")])
         )
     return "\n\n".join(explanation)
 
 
-def counted(count: int, one: str, many: str = "") -> str:
+def count_text(count: int, one: str, many: str = "") -> str:
     """
-    >>> counted(1, "place"), counted(1200, "place"), counted(2, "more wish", "more wishes")
+    >>> count_text(1, "place"), count_text(1200, "place"), count_text(2, "more wish", "more wishes")
     ('1 place', '1,200 places', '2 more wishes')
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -14,11 +14,11 @@ from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 from workbench.text.hardware import axis_assignment_text
-from workbench.text.pipeline import headline
+from workbench.text.pipeline import headline_figures
 from workbench.text.reshard import padding_text, reshards_text
 from workbench.text.run import measurement_text
 from workbench.text.source_annotations import source_annotations_text
-from workbench.text.tables import WIDTH, axes_text, dims_text, grouped, pairs_text, shape_text, table_text, tail_text, wrapped
+from workbench.text.tables import WIDTH, axes_text, dims_text, group_items, pairs_text, shape_text, table_text, tail_text, wrap_text
 from workbench.units import format_bytes, format_count, format_range, format_seconds
 
 LARGEST = 12  # collectives shown one by one
@@ -31,7 +31,7 @@ def report_text(report: Report) -> str:
     title = plan.name if plan.name == plan.program.name else f"{plan.name} ({plan.program.name})"
     laid_out = "; ".join(filter(None, (str(plan.layout) or "everything replicated", plan.program.traced_with)))
     where = f"{report.mesh} ({devices})" if report.mesh.axes else report.mesh.description
-    head = wrapped(f"{title} on {where}, {laid_out}")
+    head = wrap_text(f"{title} on {where}, {laid_out}")
     sections = [
         head,
         pairs_text(_figures(report)),
@@ -57,7 +57,7 @@ def _pipeline(report: Report) -> str:
     return f"({remark} of the program whole, on the devices of one stage.)\n\n{planned}"
 
 
-def _planned(report: Report) -> PipelineReport | None:
+def _find_pipeline(report: Report) -> PipelineReport | None:
     try:
         return report.pipeline
     except PipelineError:
@@ -66,11 +66,11 @@ def _planned(report: Report) -> PipelineReport | None:
 
 def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     memory, flops, time = report.memory, report.flops, report.step_time
-    planned = _planned(report)
+    planned = _find_pipeline(report)
     stages = planned.spec.stages if planned else 1
     duplication = flops.duplication / (report.plan.pipeline.stages if report.plan.pipeline else 1)
     ranges = ranges_of(report)
-    yield from headline(planned, time) if planned else _memory_figures(memory, ranges.get(MEMORY))
+    yield from headline_figures(planned, time) if planned else _memory_figures(memory, ranges.get(MEMORY))
     if memory.host:
         moved = f"offloaded; {format_bytes(report.host_traffic)} a step go there and back"
         yield "host memory per device", format_bytes(memory.host), moved
@@ -79,10 +79,10 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
         sent[each.axes] = sent.get(each.axes, 0) + each.total_sent
     yield (
         "sent per device and step",
-        _within(report.sent, ranges.get(SENT), format_bytes),
+        _figure_with_range(report.sent, ranges.get(SENT), format_bytes),
         " · ".join(f"{axes_text(axes)} {format_bytes(n)}" for axes, n in sent.items()),
     )
-    yield "tier of what is sent", "compiled" if report.is_scheduled else report.prediction.tier, _whose(report)
+    yield "tier of what is sent", "compiled" if report.is_scheduled else report.prediction.tier, _tier_source_text(report)
     if report.compiled is not None:
         what, does = ("memory and kernels", "compiles") if report.is_compiled else ("memory", "schedules")
         yield f"tier of {what}", "compiled", f"as {report.compiled.compiler} {does} it for {report.compiled.target}"
@@ -102,20 +102,20 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
         yield "devices used", f"{report.mesh.size:,} of {plan.hardware.size:,}", f"the other {idle:,} of {plan.hardware} are idle"
 
 
-def _whose(report: Report) -> str:
+def _tier_source_text(report: Report) -> str:
     if report.partitioned is None:
         return "as Shardy places it, at once"
     return f"as {report.partitioned.compiler} {'schedules' if report.is_scheduled else 'partitions'} it"
 
 
-def _within(value: float, found: Range | None, show: Callable[[float], str]) -> str:
+def _figure_with_range(value: float, found: Range | None, show: Callable[[float], str]) -> str:
     """A figure, and where nine of ten true ones lie, if that is known."""
     return show(value) if found is None else f"{show(value)} ({format_range(found.low, found.high, show)})"
 
 
 def _memory_figures(memory: Memory, found: Range | None) -> Iterable[tuple[str, str, str]]:
     roles = [f"{role} {format_bytes(count)}" for role, count in memory.by_role.items() if count]
-    yield "memory per device", _within(memory.peak, found, format_bytes), " · ".join(roles)
+    yield "memory per device", _figure_with_range(memory.peak, found, format_bytes), " · ".join(roles)
     if memory.capacity:
         share = memory.peak / memory.capacity
         yield "of a device's", format_bytes(memory.capacity), f"{share:.0%}: " + ("fits" if memory.fits else "too much")
@@ -129,7 +129,7 @@ def _time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, st
         "starting kernels": time.launch,
     }
     shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts.items())
-    yield "step time, predicted", _within(time.total, found, format_seconds), f"{shown}, on {time.hardware}"
+    yield "step time, predicted", _figure_with_range(time.total, found, format_seconds), f"{shown}, on {time.hardware}"
     if time.communication:
         yield "communication hidden", format_seconds(time.hidden), f"behind computation, of {format_seconds(time.communication)} in all"
     if time.mfu:
@@ -146,7 +146,7 @@ def _arguments(placements: Sequence[Placement]) -> str:
     """One row for all layers that lie alike, and one for all optimiser state that lies as its parameters do."""
     shown, followers = _split_followers(placements)
     rows = []
-    for group in grouped(shown, lambda each: (template(each.tensor.path), each.tensor.shape, each.tensor.dims, each.sharding)):
+    for group in group_items(shown, lambda each: (template(each.tensor.path), each.tensor.shape, each.tensor.dims, each.sharding)):
         tensor, first = group[0].tensor, group[0]
         rows.append(
             (
@@ -184,15 +184,15 @@ def _collectives(report: Report) -> str:
     if not collectives:
         return f"{'Shardy inserts' if report.partitioned is None else 'The partitioner makes'} no collective."
     totals = []
-    for group in grouped(collectives, lambda each: (each.axes, each.kind)):
+    for group in group_items(collectives, lambda each: (each.axes, each.kind)):
         counts = (sum(each.count for each in group), sum(each.total_payload for each in group), sum(each.total_sent for each in group))
         totals.append((axes_text(group[0].axes), group[0].kind, f"{counts[0]:,}", format_bytes(counts[1]), format_bytes(counts[2])))
     text = table_text(["mesh axis", "collective", "times a step>", "payload per device>", "sent per device>"], totals)
-    return f"Sent between devices, by mesh axis\n\n{text}\n\n{_largest(collectives)}"
+    return f"Sent between devices, by mesh axis\n\n{text}\n\n{_largest_text(collectives)}"
 
 
-def _largest(collectives: Sequence[Collective]) -> str:
-    groups = grouped(collectives, lambda each: (each.kind, each.axes, each.payload, template(each.path), each.source))
+def _largest_text(collectives: Sequence[Collective]) -> str:
+    groups = group_items(collectives, lambda each: (each.kind, each.axes, each.payload, template(each.path), each.source))
     groups.sort(key=lambda group: -sum(each.total_sent for each in group))
     rows = []
     for group in groups[:LARGEST]:
@@ -213,7 +213,7 @@ def _diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
     lines = []
     for each in diagnostics:
         mend = f" Mend it: {' · '.join(str(edit) for edit in each.edits)}." if each.edits else ""
-        lines.append(wrapped(f"- {each.subject}: {each.message}{mend}", indent="    ", first="  "))
+        lines.append(wrap_text(f"- {each.subject}: {each.message}{mend}", indent="    ", first="  "))
     return "To mind\n\n" + "\n".join(lines)
 
 

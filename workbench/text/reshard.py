@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from workbench.core.paths import template
 from workbench.reports.padding import Padding
 from workbench.reports.reshard import Reshard
-from workbench.text.tables import axes_text, grouped, table_text, tail_text
+from workbench.text.tables import axes_text, group_items, table_text, tail_text
 from workbench.units import format_bytes, format_count
 
 LARGEST = 8  # rows shown
@@ -16,7 +16,9 @@ def reshards_text(reshards: Sequence[Reshard]) -> str:
     sending = [each for each in reshards if not each.is_free]
     if not sending:
         return ""
-    groups = grouped(sending, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape, each.classes))
+    groups = group_items(
+        sending, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape, each.classes)
+    )
     groups.sort(key=lambda group: (not group[0].rematerialises, -sum(each.sent for each in group)))
     rows = []
     for group in groups[:LARGEST]:
@@ -44,7 +46,7 @@ def padding_text(paddings: Sequence[Padding]) -> str:
     """Dimensions that do not divide, one row for each of a kind; empty where all do."""
     if not paddings:
         return ""
-    groups = grouped(paddings, lambda each: (each.dim, each.size, each.axes))
+    groups = group_items(paddings, lambda each: (each.dim, each.size, each.axes))
     rows = []
     for group in groups[:LARGEST]:
         first = group[0]

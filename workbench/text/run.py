@@ -7,12 +7,12 @@ from statistics import mean
 from workbench.reports.device_trace import Trace, TracedOperation
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
-from workbench.text.tables import axes_text, grouped, pairs_text, shape_text, table_text, tail_text, wrapped
+from workbench.text.tables import axes_text, group_items, pairs_text, shape_text, table_text, tail_text, wrap_text
 from workbench.units import format_bytes, format_seconds
 
-_MOST = 12  # rows of one table
-_TENTHS = 10  # steps from which a tenth of them is one
-_SHARED = (
+_MOST_ROWS = 12  # rows of one table
+_LEAST_FOR_TENTHS = 10  # steps from which a tenth of them is one
+_SHARED_CORES_NOTE = (
     "These devices share the cores of one machine: while one computes another waits, and its waiting is counted as communication where "
     "it stands in a collective."
 )
@@ -27,13 +27,13 @@ def measurement_text(measurement: Measurement, report: Report | None = None) -> 
         + f", compiled in {format_seconds(measurement.compile_seconds)}"
     )
     sections = [
-        wrapped(head),
+        wrap_text(head),
         pairs_text(_figures(measurement, report)),
-        _compiled(measurement, report),
-        _wrong_shards(measurement),
+        _compiled_text(measurement, report),
+        _wrong_shards_text(measurement),
         trace_text(measurement.trace, report) if measurement.trace else "",
-        wrapped(_SHARED) if measurement.trace and measurement.device_kind == "cpu" else "",
-        wrapped(f"Not profiled: {measurement.why_untraced}.") if measurement.why_untraced else "",
+        wrap_text(_SHARED_CORES_NOTE) if measurement.trace and measurement.device_kind == "cpu" else "",
+        wrap_text(f"Not profiled: {measurement.why_untraced}.") if measurement.why_untraced else "",
     ]
     return "\n\n".join(section for section in sections if section)
 
@@ -41,10 +41,10 @@ def measurement_text(measurement: Measurement, report: Report | None = None) -> 
 def trace_text(trace: Trace, report: Report | None = None) -> str:
     """Where a watched step's time went: collectives by mesh axis and kind beside the plan's, and the heaviest operations."""
     sections = [
-        f"One step watched by the profiler\n\n{pairs_text(_watched(trace))}",
+        f"One step watched by the profiler\n\n{pairs_text(_trace_figures(trace))}",
         _traced_collectives(trace, report),
-        _heaviest("Collectives", trace.collectives),
-        _heaviest("Kernels", trace.kernels),
+        _heaviest_text("Collectives", trace.collectives),
+        _heaviest_text("Kernels", trace.kernels),
     ]
     return "\n\n".join(section for section in sections if section)
 
@@ -53,7 +53,7 @@ def _figures(measurement: Measurement, report: Report | None) -> Iterable[tuple[
     predicted = measurement.predicted_seconds
     ratio = "" if not predicted else f"{measurement.median_seconds / predicted:.2f} × that"
     beside = "" if not predicted else f"predicted here {format_seconds(predicted)}, {ratio}"
-    yield "step time, median", format_seconds(measurement.median_seconds), " · ".join(filter(None, [_spread(measurement), beside]))
+    yield "step time, median", format_seconds(measurement.median_seconds), " · ".join(filter(None, [_spread_text(measurement), beside]))
     if measurement.losses:
         yield "loss", f"{measurement.losses[-1]:.4f}", f"from {measurement.losses[0]:.4f} in the first step"
     planned = "" if report is None else f"planned {format_bytes(report.peak)}"
@@ -75,12 +75,12 @@ def _figures(measurement: Measurement, report: Report | None) -> Iterable[tuple[
         )
 
 
-def _spread(measurement: Measurement) -> str:
+def _spread_text(measurement: Measurement) -> str:
     """Between which times the steps lie, but for the fastest and slowest tenth; of fewer than ten steps no tenth is left out."""
     seconds = measurement.step_seconds
     if len(seconds) == 1:
         return "one step"
-    few = len(seconds) < _TENTHS
+    few = len(seconds) < _LEAST_FOR_TENTHS
     first, last = (min(seconds), max(seconds)) if few else measurement.spread_seconds
     return f"{'' if few else '8 of 10 steps '}between {format_seconds(first)} and {format_seconds(last)}"
 
@@ -93,7 +93,7 @@ def _error_text(error: float, *, is_pipelined: bool) -> tuple[str, str]:
     return f"{error:.1e}", f"against {against}, relative to the largest magnitude"
 
 
-def _compiled(measurement: Measurement, report: Report | None) -> str:
+def _compiled_text(measurement: Measurement, report: Report | None) -> str:
     """Payload by mesh axis and kind, compiled beside planned."""
     planned = _planned_payload(report) if report is not None else {}
     keys = sorted({*measurement.compiled, *planned})
@@ -117,16 +117,16 @@ def _planned_payload(report: Report) -> Mapping[tuple[tuple[str, ...], str], int
     return max((dict(planned.payload(device)) for device in range(spec.stages)), key=lambda each: sum(each.values()))
 
 
-def _wrong_shards(measurement: Measurement) -> str:
+def _wrong_shards_text(measurement: Measurement) -> str:
     wrong = [check for check in measurement.shards if not check.agrees]
     if not wrong:
         return ""
-    rows = [(tail_text(check.path), shape_text(check.predicted), shape_text(check.actual)) for check in wrong[:_MOST]]
-    more = f"\n  and {len(wrong) - _MOST} more" if len(wrong) > _MOST else ""
+    rows = [(tail_text(check.path), shape_text(check.predicted), shape_text(check.actual)) for check in wrong[:_MOST_ROWS]]
+    more = f"\n  and {len(wrong) - _MOST_ROWS} more" if len(wrong) > _MOST_ROWS else ""
     return "Shards that are not as planned\n\n" + table_text(["path", "planned>", "held>"], rows) + more
 
 
-def _watched(trace: Trace) -> Iterator[tuple[str, str, str]]:
+def _trace_figures(trace: Trace) -> Iterator[tuple[str, str, str]]:
     """Sums over the step on a device: the mean of the devices, and the least and the most."""
     devices = f"{len(trace.devices)} device" + "s" * (len(trace.devices) != 1)
     yield "whole step", format_seconds(trace.seconds), f"from the first start to the last end on {devices}"
@@ -142,15 +142,15 @@ def _watched(trace: Trace) -> Iterator[tuple[str, str, str]]:
 
 def _traced_collectives(trace: Trace, report: Report | None) -> str:
     """Measured with what was waited for, measured without, and predicted, by mesh axis and kind."""
-    measured = {(own[0].stream, own[0].kind): own for own in grouped(trace.collectives, lambda each: (each.stream, each.kind))}
+    measured = {(group[0].stream, group[0].kind): group for group in group_items(trace.collectives, lambda each: (each.stream, each.kind))}
     predicted = _predicted_seconds(report)
     rows = []
     for key in sorted({*measured, *predicted}):
-        own = measured.get(key, [])
-        found = (sum(each.usual for each in own), sum(each.unwaited * each.count for each in own)) if own else (None, None)
+        group = measured.get(key, [])
+        found = (sum(each.usual_seconds for each in group), sum(each.unwaited * each.count for each in group)) if group else (None, None)
         seconds = (*found, predicted.get(key))
         cells = ["-" if each is None else format_seconds(each) for each in (seconds if report is not None else seconds[:2])]
-        rows.append((key[0], key[1], f"{sum(each.count for each in own):,}", *cells))
+        rows.append((key[0], key[1], f"{sum(each.count for each in group):,}", *cells))
     columns = ["mesh axis", "collective", "times a step>", "measured>", "without waiting>", *(["predicted>"] if report is not None else [])]
     return table_text(columns, rows) if rows else ""
 
@@ -164,22 +164,22 @@ def _predicted_seconds(report: Report | None) -> dict[tuple[str, str], float]:
     return sums
 
 
-def _heaviest(title: str, operations: Sequence[TracedOperation]) -> str:
+def _heaviest_text(title: str, operations: Sequence[TracedOperation]) -> str:
     rows = [
         (
             each.name,
             each.kind if each.kind not in each.name else "",
             f"{each.count:,} × {format_seconds(each.seconds)}",
-            format_seconds(each.usual),
+            format_seconds(each.usual_seconds),
             tail_text(each.path),
             tail_text(each.source, 24),
         )
-        for each in operations[:_MOST]
+        for each in operations[:_MOST_ROWS]
     ]
     if not rows:
         return ""
-    rest = operations[_MOST:]
-    more = f"\n  and {len(rest)} smaller ones, {format_seconds(sum(each.usual for each in rest))} together" if rest else ""
+    rest = operations[_MOST_ROWS:]
+    more = f"\n  and {len(rest)} smaller ones, {format_seconds(sum(each.usual_seconds for each in rest))} together" if rest else ""
     return (
         f"{title}, the heaviest\n\n" + table_text(["instruction", "kind", "times × median>", "a step>", "operation", "source"], rows) + more
     )

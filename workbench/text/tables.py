@@ -1,6 +1,6 @@
 """Tables of at most 120 columns, without colour, the same for the same values; and the small texts that stand in them.
 
-The same texts can be had as HTML for a notebook: `html_of(lambda: str(report))`. Then a table is written as one, between two marks.
+The same texts can be had as HTML for a notebook: `html_text(lambda: str(report))`. Then a table is written as one, between two marks.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -39,8 +39,8 @@ def table_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
         table.add_column(column.rstrip(">~"), justify=justify, no_wrap=not column.endswith("~"), overflow="fold")
     for row in rows:
-        table.add_row(*(_literal(cell) for cell in row))
-    return _rendered(table)
+        table.add_row(*(_literal_text(cell) for cell in row))
+    return _render_text(table)
 
 
 def pairs_text(pairs: Iterable[tuple[str, str, str]]) -> str:
@@ -59,14 +59,14 @@ def pairs_text(pairs: Iterable[tuple[str, str, str]]) -> str:
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
     for row in pairs:
-        table.add_row(*(_literal(cell) for cell in row))
-    return _rendered(table)
+        table.add_row(*(_literal_text(cell) for cell in row))
+    return _render_text(table)
 
 
-def html_of(write: Callable[[], str]) -> str:
+def html_text(write: Callable[[], str]) -> str:
     """What `write` returns, with its tables as HTML: what a notebook shows of a report.
 
-    >>> html_of(lambda: f"a < b{table_text(['axis'], [['data']])}").count("<table")
+    >>> html_text(lambda: f"a < b{table_text(['axis'], [['data']])}").count("<table")
     1
     """
     token = _as_html.set(True)
@@ -75,7 +75,7 @@ def html_of(write: Callable[[], str]) -> str:
     finally:
         _as_html.reset(token)
     paragraph = '<p style="white-space:pre-line;margin:8px 0 4px">'
-    shown = [part if place % 2 else part.strip() and f"{paragraph}{escape(part.strip())}</p>" for place, part in enumerate(parts)]
+    shown = [part if index % 2 else part.strip() and f"{paragraph}{escape(part.strip())}</p>" for index, part in enumerate(parts)]
     return f'<div style="font:13px/1.5 system-ui,sans-serif;max-width:1100px;overflow-x:auto">{"".join(shown)}</div>'
 
 
@@ -111,7 +111,7 @@ def tail_text(path: str, length: int = 48) -> str:
     return path if len(path) <= length else "…" + path[1 - length :]
 
 
-def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+def group_items(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     """Items with equal keys together, in order of first appearance."""
     groups: dict[Hashable, list[T]] = {}
     for item in items:
@@ -119,7 +119,7 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     return list(groups.values())
 
 
-def wrapped(text: str, indent: str = "  ", first: str = "") -> str:
+def wrap_text(text: str, indent: str = "  ", first: str = "") -> str:
     if _as_html.get():
         return f"{first.strip()} {text}".strip()
     import textwrap
@@ -127,14 +127,14 @@ def wrapped(text: str, indent: str = "  ", first: str = "") -> str:
     return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _literal(cell: str) -> "Text":
+def _literal_text(cell: str) -> "Text":
     """A cell as it stands: `[data, -]` is no markup."""
     from rich.text import Text
 
     return Text(cell)
 
 
-def _rendered(renderable: object) -> str:
+def _render_text(renderable: object) -> str:
     from rich.console import Console
 
     console = Console(

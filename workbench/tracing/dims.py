@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from workbench.core.paths import matching
+from workbench.core.paths import match_patterns
 from workbench.core.tensor import verify_dim_name
 from workbench.errors import DimensionError, unknown_name, wrong_type
 
@@ -27,7 +27,7 @@ def user_names(dims: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, .
             [f'write {{"{path}": "{" ".join(["batch", *"_" * (len(shape) - 1)])}"}}' for path, shape in list(shapes.items())[-1:] if shape],
         )
     patterns = dict(_flatten("", dims or {}))
-    of_path = matching(patterns, shapes)
+    of_path = match_patterns(patterns, shapes)
     fitted = {pattern for fitting in of_path.values() for pattern in fitting}
     for pattern in patterns:
         if pattern not in fitted:

@@ -48,7 +48,7 @@ def _alive(report: Report, place: int | None) -> tuple[Alive, ...]:
 def _title(report: Report, place: int | None) -> str:
     alive, curve = sum(each.bytes for each in _alive(report, place)), report.memory_curve
     held = report.memory.peak if place is None else sum(counts[place] for counts in curve.by_role.values())
-    moment = "the peak of a step" if place is None else curve.near(place)
+    moment = "the peak of a step" if place is None else curve.operation_near(place)
     beside = f", and {format_bytes(alive - held)} on the chip" if alive - held > 0.001 * held else ""
     return f"{report.plan.name} on {report.mesh.description}: what one device holds at {moment}, {format_bytes(held)}{beside}"
 

@@ -71,7 +71,7 @@ def _charts(report: Report, compiled: Compiled | None) -> tuple[_Chart, ...]:
 
 def _compiled_chart(compiled: Compiled) -> _Chart:
     """Arguments and results stay; the compiler's temporaries come and go."""
-    stays = compiled.memory.held
+    stays = compiled.memory.arguments_and_outputs
     values = tuple((stays, count) for _, count in compiled.alive)
     alive = tuple((count, tail_text(path, 60)) for path, count in compiled.alive_at_peak)
     names = tuple(name for name, _ in compiled.alive)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workbench.core.schedules.tasks import Kind, Task
-from workbench.reports.measurement import TaskTime, bubble_of
+from workbench.reports.measurement import TaskTime, bubble_share
 from workbench.reports.simulated import Moment, SimulatedPipeline
 from workbench.text.pipeline import gantt_text
 from workbench.units import format_bytes, format_seconds
@@ -54,7 +54,7 @@ def pipeline(step: SimulatedPipeline, tasks: Sequence[TaskTime] = (), *, memory:
     text = gantt_text(step)
     if tasks:
         lasted = max(task.end for task in tasks)
-        caption = f"measured: {format_seconds(lasted)}, {bubble_of(tasks):.0%} idle"
+        caption = f"measured: {format_seconds(lasted)}, {bubble_share(tasks):.0%} idle"
         y = _draw_part(marks, caption, _measured_boxes(tasks, devices), devices, lasted, head, y)
         text += f"\n\n{caption}"
     marks += _key({box.kind for box in _simulated_boxes(step)}, again=any(span.recompute for span in step.spans), head=head, y=y)

@@ -9,7 +9,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding
 from workbench.reports.propagation import ACROSS, BACKWARD, FORWARD, Propagation
 from workbench.reports.report import Report
-from workbench.text.propagation import counted, value_name
+from workbench.text.propagation import count_text, value_name
 from workbench.text.tables import table_text
 from workbench.visualize.draw.drawing import Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import TEXT, axes_colour
@@ -51,7 +51,7 @@ def propagation_text(report: Report) -> str:
 def _title(report: Report) -> str:
     steps = len(report.propagation.steps)
     shown = f", the first {MOST_STEPS} here" if steps > MOST_STEPS else ""
-    return f"{report.plan.name} on {report.mesh.description}: its shardings spread in {counted(steps, 'step')}{shown}"
+    return f"{report.plan.name} on {report.mesh.description}: its shardings spread in {count_text(steps, 'step')}{shown}"
 
 
 def _heads(replay: Propagation) -> list[str]:

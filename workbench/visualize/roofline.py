@@ -188,7 +188,7 @@ def _roofs(chip: Chip, ceilings: Sequence[_Ceiling], across: _Scale, up: _Scale)
     yield Polyline(((across(left), up(slope * left)), (across(top / slope), up(top))), STEP[1], 2.0)
     middle = math.sqrt(left * top / slope)
     yield Label(across(middle) + 12, up(slope * middle) + 16, f"memory {format_count(slope, 'B/s')}", colour=STEP[1], bold=True)
-    if (ahead := chip.reached("operands")) > 1.02:
+    if (ahead := chip.efficiency_of("operands")) > 1.02:
         yield Polyline(((across(left), up(slope * ahead * left)), (across(top / slope / ahead), up(top))), STEP[1], 1.0, dashed=True)
         text = f"operands of products, read ahead: {format_count(slope * ahead, 'B/s')}"
         high = math.sqrt(middle * top / slope)

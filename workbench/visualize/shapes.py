@@ -9,7 +9,7 @@ from workbench.core.tensor import Role, itemsize
 from workbench.cost.tiles import tiled_bytes
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
-from workbench.text.tables import dims_text, grouped, shape_text, table_text, tail_text
+from workbench.text.tables import dims_text, group_items, shape_text, table_text, tail_text
 from workbench.units import format_bytes
 from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import ROLES, TEXT, axis_colour
@@ -54,7 +54,7 @@ def shapes_text(report: Report) -> str:
 
 def _rows(report: Report) -> tuple[_ArgumentRow, ...]:
     tile = report.plan.hardware.chip.array_tile if report.plan.hardware else ()
-    groups = grouped(
+    groups = group_items(
         report.arguments,
         lambda each: (template(each.tensor.path), each.tensor.shape, each.tensor.dtype, each.tensor.dims, each.sharding),
     )

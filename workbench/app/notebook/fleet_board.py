@@ -6,7 +6,7 @@ from pathlib import Path
 from workbench.app.notebook.cell import BoardCell
 from workbench.app.notebook.fleet_snapshot import fleet_html
 from workbench.app.runners.worker_fleet_runner import WorkerFleetRunner
-from workbench.documents import fleet_of, read_allowed
+from workbench.documents import read_allowed, resolve_fleet
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.widgets.fleet.runner import FleetRunner
@@ -36,7 +36,7 @@ class FleetBoard(BoardCell):
         allow: str | Iterable[str] = (),
     ) -> None:
         view = FleetView(
-            fleet_of(fleet, allow),
+            resolve_fleet(fleet, allow),
             runner or WorkerFleetRunner(),
             times,
             path="" if isinstance(fleet, Fleet) else str(fleet),

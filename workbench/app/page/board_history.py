@@ -10,7 +10,7 @@ from workbench.core.program import Program
 from workbench.documents import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
-from workbench.session.journal import Journal, find_journal, restore
+from workbench.session.journal import Journal, find_journal, restore_session
 from workbench.session.journal.folder import journal_path
 from workbench.session.session import Session
 
@@ -55,7 +55,9 @@ class BoardHistory:
         if self.source == self.board_id:
             resumed = Journal.resume(self.folder, self.board_id, parse)
             return RestoredSession(resumed.session, resumed.journal, resumed.problem)
-        restored = restore(journal_path(self.folder, self.source), parse)  # somebody watches that board: this is another one from now on
+        restored = restore_session(
+            journal_path(self.folder, self.source), parse
+        )  # somebody watches that board: this is another one from now on
         return RestoredSession(restored.session, Journal.begin(self.folder, self.board_id, restored.session), restored.problem)
 
 

@@ -14,7 +14,7 @@ from workbench.app.page.serve import LOOPBACK, TITLE, listen, template_of
 from workbench.app.page.visit import failure_text
 from workbench.app.page.window import part_text
 from workbench.app.runners.worker_fleet_runner import WorkerFleetRunner
-from workbench.documents import fleet_of, read_allowed
+from workbench.documents import read_allowed, resolve_fleet
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.measured import FleetTimes
 from workbench.widgets.board.board import at_once
@@ -73,7 +73,7 @@ def serve_fleet(
     people; `allow` as of `documents.load_fleet`. Where it listens, and what comes back, is as with `serve`.
     """
     view = FleetView(
-        fleet_of(fleet, allow),
+        resolve_fleet(fleet, allow),
         runner or WorkerFleetRunner(),
         times,
         path=path if isinstance(fleet, Fleet) else str(fleet),

@@ -9,7 +9,7 @@ from workbench.app.page.board_history import BoardHistory
 from workbench.app.page.earlier_boards import Unsaved, offer_boards, parse_board_ids
 from workbench.app.page.plan_file import PlanFile
 from workbench.app.page.window import VisitorWindow, part_text
-from workbench.core.error_text import failure_words, without_folders
+from workbench.core.error_text import describe_error, strip_folders
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import OpenPlan
@@ -246,6 +246,6 @@ class LabVisit(Visit):
 def failure_text(error: Exception) -> str:
     """What went wrong, in words; what is no `WorkbenchError` also goes to the log."""
     if isinstance(error, WorkbenchError):
-        return without_folders(str(error))
+        return strip_folders(str(error))
     _log.error("The page could not be made", exc_info=error)
-    return failure_words(error)
+    return describe_error(error)

@@ -15,7 +15,7 @@ from workbench.app.runners.job_queue import JobQueue
 from workbench.engine import shared_worker
 from workbench.engine.worker.job_payload import jax_settings, sendable
 from workbench.errors import EngineError, WorkbenchError
-from workbench.session.journal import is_board_id, journal_folder, new_board_id, prune
+from workbench.session.journal import is_board_id, journal_folder, new_board_id, prune_journals
 
 MOST = 200
 """Boards at once. Each takes some 150 MiB of its own."""
@@ -41,7 +41,7 @@ class Boards:
         self._first = threading.Thread(target=self._refill, daemon=True, name="spare board")
         self._first.start()
         threading.Thread(target=self._watch, daemon=True, name="boards").start()
-        threading.Thread(target=prune, args=(journal_folder(),), daemon=True, name="journals").start()
+        threading.Thread(target=prune_journals, args=(journal_folder(),), daemon=True, name="journals").start()
 
     def open(self, query: Mapping[str, str], screen: Screen) -> ServedBoard | None:
         """The board that an address asks for, shown on a page: the one that is live under its name, or another; `None` if there are too

@@ -18,7 +18,7 @@ from workbench.errors import PartitionError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned
-from workbench.session.settling import PATIENCE
+from workbench.session.settling import MOST_QUESTION_SECONDS
 
 Send = Callable[[Mapping[str, Any]], None]
 
@@ -88,7 +88,7 @@ class Questions:
         """`{"partition": n, ...}` or `{"overtaken": n}`, on one thread."""
         if "overtaken" in message:
             if (answer := self._pending.pop(message["overtaken"], None)) is not None:
-                self._worker.cancel(answer, after=PATIENCE)
+                self._worker.cancel(answer, after=MOST_QUESTION_SECONDS)
             return
         number = message["partition"]
         self._pending = {each: pending for each, pending in self._pending.items() if not pending.done()}
@@ -98,7 +98,7 @@ class Questions:
     def give_up(self) -> None:
         """The process is gone."""
         while self._pending:
-            self._worker.cancel(self._pending.popitem()[1], after=PATIENCE)
+            self._worker.cancel(self._pending.popitem()[1], after=MOST_QUESTION_SECONDS)
 
     def _pass_on(self, number: int, done: Future[Partitioned]) -> None:
         self._send({"partition": number, "answer": base64.b64encode(pickle.dumps(_outcome(done))).decode()})

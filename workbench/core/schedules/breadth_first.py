@@ -22,7 +22,7 @@ def order(device: int, shape: PipelineShape) -> Iterator[Task]:
                 yield Task(kind, chunk * shape.devices + device, micro_batch)
 
 
-def kept(_: int, shape: PipelineShape) -> int:
+def count_in_flight(_: int, shape: PipelineShape) -> int:
     return shape.micro_batches * shape.chunks
 
 
@@ -31,6 +31,6 @@ SCHEDULE = Schedule(
     "All micro-batches through one chunk, then the next: weights gathered once a chunk.",
     order,
     fill_and_drain,
-    kept,
+    count_in_flight,
     loops=True,
 )

@@ -23,10 +23,16 @@ def order(device: int, shape: PipelineShape) -> Iterator[Task]:
         yield Task(Kind.BACKWARD, stage, micro_batch)
 
 
-def kept(_: int, shape: PipelineShape) -> int:
+def count_in_flight(_: int, shape: PipelineShape) -> int:
     return shape.micro_batches * shape.chunks
 
 
 SCHEDULE = Schedule(
-    "circular", "Fill and drain, each micro-batch several times round the devices.", order, fill_and_drain, kept, loops=True, spmd=True
+    "circular",
+    "Fill and drain, each micro-batch several times round the devices.",
+    order,
+    fill_and_drain,
+    count_in_flight,
+    loops=True,
+    spmd=True,
 )

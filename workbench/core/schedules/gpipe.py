@@ -22,8 +22,8 @@ def order(device: int, shape: PipelineShape) -> Iterator[Task]:
         yield Task(Kind.BACKWARD, device, micro_batch)
 
 
-def kept(_: int, shape: PipelineShape) -> int:
+def count_in_flight(_: int, shape: PipelineShape) -> int:
     return shape.micro_batches
 
 
-SCHEDULE = Schedule("gpipe", "All forwards, then all backwards.", order, fill_and_drain, kept, spmd=True)
+SCHEDULE = Schedule("gpipe", "All forwards, then all backwards.", order, fill_and_drain, count_in_flight, spmd=True)

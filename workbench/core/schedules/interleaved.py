@@ -17,8 +17,8 @@ from workbench.core.schedules.tasks import Kind, Task
 
 
 def order(device: int, shape: PipelineShape) -> Iterator[Task]:
-    total, warmup = shape.micro_batches * shape.chunks, kept(device, shape) - 1
-    forward, backward = (list(_turns(device, shape, kind)) for kind in (Kind.FORWARD, Kind.BACKWARD))
+    total, warmup = shape.micro_batches * shape.chunks, count_in_flight(device, shape) - 1
+    forward, backward = (list(_iterate_rounds(device, shape, kind)) for kind in (Kind.FORWARD, Kind.BACKWARD))
     yield from forward[:warmup]
     for i in range(total - warmup):
         yield forward[warmup + i]
@@ -26,14 +26,14 @@ def order(device: int, shape: PipelineShape) -> Iterator[Task]:
     yield from backward[total - warmup :]
 
 
-def kept(device: int, shape: PipelineShape) -> int:
+def count_in_flight(device: int, shape: PipelineShape) -> int:
     """The forwards before the first backward, that of the first round on the last chunk, is done."""
     last = shape.devices - device - 1  # devices behind this one
     ahead = 2 * last + (shape.chunks - 1) * shape.devices if shape.chunks > 1 else last
     return min(ahead + 1, shape.micro_batches * shape.chunks)
 
 
-def _turns(device: int, shape: PipelineShape, kind: Kind) -> Iterator[Task]:
+def _iterate_rounds(device: int, shape: PipelineShape, kind: Kind) -> Iterator[Task]:
     """Rounds of p micro-batches, chunk by chunk."""
     p, chunks = shape.devices, range(shape.chunks)
     for first in range(0, shape.micro_batches, p):
@@ -47,7 +47,7 @@ SCHEDULE = Schedule(
     "One forward, one backward over several chunks a device: a shorter bubble.",
     order,
     fill_and_drain,
-    kept,
+    count_in_flight,
     loops=True,
     whole_rounds=True,
 )

@@ -27,8 +27,10 @@ def order(device: int, shape: PipelineShape) -> Iterator[Task]:
         yield Task(Kind.BACKWARD, device, i)
 
 
-def kept(device: int, shape: PipelineShape) -> int:
+def count_in_flight(device: int, shape: PipelineShape) -> int:
     return min(shape.devices - device, shape.micro_batches)
 
 
-SCHEDULE = Schedule("1f1b", "One forward, one backward: as long as GPipe, keeping p micro-batches at most.", order, fill_and_drain, kept)
+SCHEDULE = Schedule(
+    "1f1b", "One forward, one backward: as long as GPipe, keeping p micro-batches at most.", order, fill_and_drain, count_in_flight
+)

@@ -40,10 +40,15 @@ def idle(shape: PipelineShape, cost: StageCost) -> float | None:
     return (shape.devices - 1) * (cost.forward + cost.backward_input - cost.backward_weight)
 
 
-def kept(_: int, shape: PipelineShape) -> int:
+def count_in_flight(_: int, shape: PipelineShape) -> int:
     return min(shape.devices, shape.micro_batches)
 
 
 SCHEDULE = Schedule(
-    "zero_bubble", "One forward, one backward; weight gradients fill the bubble (ZB-H1).", order, idle, kept, splits_backward=True
+    "zero_bubble",
+    "One forward, one backward; weight gradients fill the bubble (ZB-H1).",
+    order,
+    idle,
+    count_in_flight,
+    splits_backward=True,
 )

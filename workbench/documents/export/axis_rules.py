@@ -6,13 +6,13 @@ unseen.
 
 from collections.abc import Iterator
 
-from workbench.documents.export.spec_text import comment_text, literal, plain_text, unsaid
+from workbench.documents.export.spec_text import comment_text, literal, other_statements, plain_text
 from workbench.plan.plan import Plan
 
 
 def export_axis_rules(plan: Plan) -> str:
     """A Python module with `LOGICAL_AXIS_RULES`, for `flax.linen.logical_axis_rules`; a dimension kept whole is `None`."""
-    rules = [f"    ({literal(dim)}, {_entry(plan.layout.rule(dim))})," for dim in plan.program.dims]
+    rules = [f"    ({literal(dim)}, {_axes_text(plan.layout.rule(dim))})," for dim in plan.program.dims]
     mesh = f"jax.make_mesh({literal(plan.mesh.sizes)}, {literal(plan.mesh.names)})"
     return "\n".join(
         [
@@ -25,7 +25,7 @@ def export_axis_rules(plan: Plan) -> str:
             "LOGICAL_AXIS_RULES = (",
             *rules,
             ")",
-            *_left_out(plan),
+            *_left_out_lines(plan),
             "",
         ]
     )
@@ -33,29 +33,29 @@ def export_axis_rules(plan: Plan) -> str:
 
 def export_maxtext_rules(plan: Plan) -> str:
     """The same as YAML, as MaxText's `base.yml` and its `custom_mesh_and_rule` files have them; a dimension kept whole is left out."""
-    rules = [f"  [{next(_quoted((dim,)))}, [{', '.join(_quoted(axes))}]]," for dim, axes in plan.layout.rules]
+    rules = [f"  [{next(_quote_names((dim,)))}, [{', '.join(_quote_names(axes))}]]," for dim, axes in plan.layout.rules]
     return "\n".join(
         [
             comment_text(f"Logical axis rules of {plan.name}, mesh {plan.mesh}.", indent=1),
-            f"mesh_axes: [{', '.join(_quoted(plan.mesh.names))}]",
+            f"mesh_axes: [{', '.join(_quote_names(plan.mesh.names))}]",
             *(["logical_axis_rules: [", *rules, "]"] if rules else ["logical_axis_rules: []"]),
-            *_left_out(plan),
+            *_left_out_lines(plan),
             "",
         ]
     )
 
 
-def _entry(axes: tuple[str, ...]) -> str:
+def _axes_text(axes: tuple[str, ...]) -> str:
     return literal(axes[0] if len(axes) == 1 else axes or None)
 
 
-def _quoted(names: tuple[str, ...]) -> Iterator[str]:
+def _quote_names(names: tuple[str, ...]) -> Iterator[str]:
     """In YAML's single quotes."""
     return ("'" + name.replace("'", "''") + "'" for name in names)
 
 
-def _left_out(plan: Plan) -> list[str]:
-    besides = [f"{pattern}={sharding}" for pattern, sharding in plan.layout.overrides] + unsaid(plan.layout)
+def _left_out_lines(plan: Plan) -> list[str]:
+    besides = [f"{pattern}={sharding}" for pattern, sharding in plan.layout.overrides] + other_statements(plan.layout)
     if not besides:
         return []
     return [

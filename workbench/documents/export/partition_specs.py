@@ -1,6 +1,6 @@
 """A plan as a `PartitionSpec` for every argument: a module of its own that knows JAX alone, and gives a pytree for a tree of its paths."""
 
-from workbench.documents.export.spec_text import comment_text, folded_shardings, literal, plain_text, spec_text, unsaid
+from workbench.documents.export.spec_text import comment_text, folded_shardings, literal, other_statements, plain_text, spec_text
 from workbench.plan.plan import Plan
 
 _LOOKUP = '''
@@ -25,7 +25,7 @@ def named_shardings(mesh, tree, root):
 def export_partition_specs(plan: Plan) -> str:
     """A Python module: `SPECS` by path, and `partition_specs(tree, root)`, which needs no workbench. Other statements stand as comments."""
     lines = [f"    {literal(path)}: {spec_text(sharding)}," for path, sharding in folded_shardings(plan).items()]
-    constraints = [comment_text(each) for each in unsaid(plan.layout)]
+    constraints = [comment_text(each) for each in other_statements(plan.layout)]
     mesh = f"jax.make_mesh({literal(plan.mesh.sizes)}, {literal(plan.mesh.names)})"
     sections = [
         f'"""Where each argument of {plain_text(plan.name)} lies, for {mesh}."""',

@@ -35,10 +35,10 @@ def _head(plan: Plan) -> str:
     devices = f"{plan.mesh.size} devices" if plan.mesh.size > 1 else "1 device"
     layout = textwrap.indent("\n".join(str(plan.layout).split("; ")) or "everything replicated", "    ")
     title = f"{plain_text(plan.name)} on {devices}, mesh {plan.mesh}, laid out as"
-    return f'"""{title}\n\n{plain_text(layout)}\n{_unpipelined(plan)}\nWritten by the sharding workbench.\n"""\n'
+    return f'"""{title}\n\n{plain_text(layout)}\n{_pipeline_note(plan)}\nWritten by the sharding workbench.\n"""\n'
 
 
-def _unpipelined(plan: Plan) -> str:
+def _pipeline_note(plan: Plan) -> str:
     """What a script of `jit` alone leaves out."""
     if plan.pipeline is None:
         return ""
@@ -52,22 +52,24 @@ the whole step, on every place of mesh axis `{spec.axis}` the same. With it, the
 def _imports(plan: Plan, reference: Reference) -> str:
     module, colon, function = reference.target.partition(":")
     constrained = bool(plan.layout.constraints)
-    own = not plan.layout.is_plain
-    nouns = [type(each).__name__ for each in _variant(plan).values()] + (["Plan"] if own else ["Sharding"] * constrained)
-    house = [
-        *([f"from workbench import {', '.join(sorted(nouns))}"] if nouns else []),
+    needs_plan = not plan.layout.is_plain
+    class_names = [type(each).__name__ for each in _variant_settings(plan).values()] + (
+        ["Plan"] if needs_plan else ["Sharding"] * constrained
+    )
+    workbench_imports = [
+        *([f"from workbench import {', '.join(sorted(class_names))}"] if class_names else []),
         *([] if colon else ["from workbench.models import build"]),
-        *(["from workbench.engine import argument_specs", "from workbench.propagation import write_layout"] if own else []),
-        f"from workbench.tracing import {'constrain, ' if constrained and not own else ''}template",
+        *(["from workbench.engine import argument_specs", "from workbench.propagation import write_layout"] if needs_plan else []),
+        f"from workbench.tracing import {'constrain, ' if constrained and not needs_plan else ''}template",
     ]
-    lines = ["import jax", "from jax.sharding import AxisType, NamedSharding, PartitionSpec as P", "", *house]
+    lines = ["import jax", "from jax.sharding import AxisType, NamedSharding, PartitionSpec as P", "", *workbench_imports]
     return "\n".join(lines + (["", f"from {module} import {function}"] if colon else [])) + "\n"
 
 
 def _setup(plan: Plan, reference: Reference) -> str:
     _, colon, function = reference.target.partition(":")
     positional = [] if colon else [literal(reference.target)]
-    arguments = ", ".join([*positional, *_keywords(reference.arguments)])
+    arguments = ", ".join([*positional, *_keyword_arguments(reference.arguments)])
     virtual = 1 < plan.mesh.size <= MAX_VIRTUAL_DEVICES
     lines = [
         *(
@@ -76,27 +78,27 @@ def _setup(plan: Plan, reference: Reference) -> str:
             else []
         ),
         f"program = {function if colon else 'build'}({arguments})",
-        *([f"program = program.variant({_parsed(_variant(plan))})"] if _variant(plan) else []),
+        *([f"program = program.variant({_variant_arguments(_variant_settings(plan))})"] if _variant_settings(plan) else []),
         f"mesh = jax.make_mesh({literal(plan.mesh.sizes)}, {literal(plan.mesh.names)}, axis_types={_auto_axes(len(plan.mesh.axes))})",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _variant(plan: Plan) -> dict[str, Remat | Precision]:
+def _variant_settings(plan: Plan) -> dict[str, Remat | Precision]:
     """What the program was traced with, where that is not what it says itself."""
     traced: dict[str, Remat | Precision] = {"remat": plan.program.remat, "precision": plan.program.precision}
     return {name: each for name, each in traced.items() if each not in (AS_TRACED, AS_WRITTEN)}
 
 
-def _parsed(nouns: Mapping[str, Remat | Precision]) -> str:
-    return ", ".join(f"{name}={type(each).__name__}.parse({literal(str(each))})" for name, each in nouns.items())
+def _variant_arguments(settings: Mapping[str, Remat | Precision]) -> str:
+    return ", ".join(f"{name}={type(each).__name__}.parse({literal(str(each))})" for name, each in settings.items())
 
 
 def _auto_axes(count: int) -> str:
     return f"(AxisType.Auto,) * {count}"
 
 
-def _keywords(arguments: Mapping[str, Any]) -> list[str]:
+def _keyword_arguments(arguments: Mapping[str, Any]) -> list[str]:
     if all(key.isidentifier() for key in arguments):
         return [f"{key}={literal(value)}" for key, value in arguments.items()]
     return [f"**{dict(arguments)!r}"]
@@ -119,10 +121,10 @@ def _shardings(plan: Plan) -> str:
 
 def _results(plan: Plan) -> list[str]:
     carried = dict(plan.program.carried)
-    own = {i: sharding for i, sharding in result_placements(plan).items() if i not in carried}
-    if not own:
+    placements = {i: sharding for i, sharding in result_placements(plan).items() if i not in carried}
+    if not placements:
         return ["results = tuple(arguments[carried[i]] if i in carried else None for i in range(len(program.results)))"]
-    entries = ", ".join(f"{i}: NamedSharding(mesh, {spec_text(sharding)})" for i, sharding in own.items())
+    entries = ", ".join(f"{i}: NamedSharding(mesh, {spec_text(sharding)})" for i, sharding in placements.items())
     return [
         f"placed = {{{entries}}}  # results that are not carried on, and lie as the plan says",
         "results = tuple(arguments[carried[i]] if i in carried else placed.get(i) for i in range(len(program.results)))",
@@ -133,8 +135,8 @@ def _state(plan: Plan) -> str:
     step = plan.program.step
     call = "program.step.call"
     lines = []
-    own = not plan.layout.is_plain
-    if own:
+    needs_plan = not plan.layout.is_plain
+    if needs_plan:
         call = "lambda *values: program.step.call(*values)"
     elif plan.layout.constraints:
         entries = [f"    ({literal(pattern)}, Sharding.parse({literal(str(sharding))}))," for pattern, sharding in plan.layout.constraints]
@@ -144,7 +146,7 @@ def _state(plan: Plan) -> str:
         "step = jax.jit(",
         f"    {call}, in_shardings=arguments, out_shardings=results, donate_argnums=tuple(carried.values())",
         ")",
-        *(_written(plan) if own else []),
+        *(_write_layout_lines(plan) if needs_plan else []),
         "",
         "values = [None] * len(program.arguments)",
     ]
@@ -162,7 +164,7 @@ def _state(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _written(plan: Plan) -> list[str]:
+def _write_layout_lines(plan: Plan) -> list[str]:
     """JAX has no words for priorities, open arguments, explicit replication, partial sums, groups and barriers; the compiler reads them off
     the lowered module."""
     return [

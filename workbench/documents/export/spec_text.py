@@ -31,11 +31,11 @@ def spec_text(sharding: Sharding) -> str:
     return f"P({', '.join(entries)})"
 
 
-def unsaid(layout: Layout) -> list[str]:
+def other_statements(layout: Layout) -> list[str]:
     """The statements that a placement of arguments alone leaves out: constraints, priorities, groups and barriers."""
-    rounds = [f"{dim}:{axes_text(axes, layout.priority(dim))}" for dim, axes in layout.rules if layout.priority(dim)]
+    priorities = [f"{dim}:{axes_text(axes, layout.priority(dim))}" for dim, axes in layout.rules if layout.priority(dim)]
     others = layout.updated(rules=(), overrides=(), priorities=())
-    return [*others.statements, *rounds]
+    return [*others.statements, *priorities]
 
 
 def literal(value: object) -> str:

@@ -5,13 +5,13 @@ from typing import Any
 
 from workbench.reports.propagation import AxisPropagation, Conflict, Origin, Propagation, RejectedAxis
 from workbench.reports.report import Report
-from workbench.text.propagation import MOST_VALUES, alike, rejection_text
+from workbench.text.propagation import MOST_VALUES, group_alike, rejection_text
 
 
 def explanation_record(report: Report, value: str) -> list[dict[str, Any]]:
     """One entry for each value that a path or pattern names, alike ones together; what `Report.explain` tells."""
     replay = report.propagation
-    return [_value_record(replay, numbers) for numbers in alike(replay, replay.find(value))[:MOST_VALUES]]
+    return [_value_record(replay, numbers) for numbers in group_alike(replay, replay.find(value))[:MOST_VALUES]]
 
 
 def _value_record(replay: Propagation, numbers: tuple[int, ...]) -> dict[str, Any]:

@@ -31,8 +31,8 @@ def fleet_record(measured: FleetMeasurement) -> dict[str, Any]:
         "resumed": measured.resumed,
         "ended": dict(measured.ended),
         "failed": list(measured.failed),
-        "placed": _placed(measured.schedule),
-        "predicted_placed": _placed(measured.predicted),
+        "placed": _placement_rows(measured.schedule),
+        "predicted_placed": _placement_rows(measured.predicted),
     }
 
 
@@ -47,9 +47,9 @@ def simulation_record(times: FleetTimes, devices: int, schedules: Mapping[str, F
         "strategies": {each.name: each.seconds for each in strategies(times.jobs, devices)},
         "shards": {job.name: shards for job, shards in zip(times.jobs, times.shards, strict=True)},
         "seconds": {each.name: each.seconds for each in times.jobs},
-        "placed": {name: _placed(each) for name, each in schedules.items()},
+        "placed": {name: _placement_rows(each) for name, each in schedules.items()},
     }
 
 
-def _placed(schedule: FleetSchedule) -> list[list[Any]]:
+def _placement_rows(schedule: FleetSchedule) -> list[list[Any]]:
     return [[each.model, each.unit, each.device, each.start, each.end, each.lost] for each in schedule.placed]

@@ -28,9 +28,9 @@ def report_record(report: Report) -> dict[str, Any]:
         "layout": str(report.plan.layout),
         "hardware": report.plan.hardware and str(report.plan.hardware),
         "axis_assignment": _axis_assignment(report),
-        "own_annotations": _own(report),
+        "own_annotations": _annotations_record(report),
         "pipeline": report.plan.pipeline and str(report.plan.pipeline),
-        "pipeline_step": _pipeline_step(report),
+        "pipeline_step": _pipeline_step_record(report),
         "remat": str(report.plan.program.remat),
         "precision": str(report.plan.program.precision),
         "memory": {
@@ -73,7 +73,7 @@ def report_record(report: Report) -> dict[str, Any]:
     }
 
 
-def _pipeline_step(report: Report) -> dict[str, Any] | None:
+def _pipeline_step_record(report: Report) -> dict[str, Any] | None:
     """The figures of the pipeline; the other ones of its plan are of the program whole, on the devices of one stage."""
     try:
         planned = report.pipeline
@@ -125,16 +125,18 @@ def _trace_record(trace: Trace) -> dict[str, Any]:
         "seconds": trace.seconds,
         "devices": [asdict(each) for each in trace.devices],
         "operations": [asdict(each) for each in trace.operations],
-        "events": len(trace.events) + trace.cut,
+        "events": len(trace.events) + trace.events_left_out,
     }
 
 
-def _own(report: Report) -> dict[str, Any]:
+def _annotations_record(report: Report) -> dict[str, Any]:
     """What the function itself lays out, shardings in text."""
-    own = report.source_annotations
-    constraints = [{**asdict(each), "sharding": str(each.sharding)} for each in own.constraints]
-    regions = [{**asdict(each), "incoming": [*map(str, each.incoming)], "outgoing": [*map(str, each.outgoing)]} for each in own.regions]
-    return {"types": {each.path: str(each.sharding) for each in own.types}, "constraints": constraints, "regions": regions}
+    annotations = report.source_annotations
+    constraints = [{**asdict(each), "sharding": str(each.sharding)} for each in annotations.constraints]
+    regions = [
+        {**asdict(each), "incoming": [*map(str, each.incoming)], "outgoing": [*map(str, each.outgoing)]} for each in annotations.regions
+    ]
+    return {"types": {each.path: str(each.sharding) for each in annotations.types}, "constraints": constraints, "regions": regions}
 
 
 def _axis_assignment(report: Report) -> str | None:

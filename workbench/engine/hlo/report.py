@@ -75,4 +75,4 @@ def _estimate_temporaries(memory: CompiledMemory) -> int:
     """
     if not memory.stated_peak:
         return memory.stated
-    return min(memory.stated, max(memory.stated_peak - memory.held, memory.stated // 2))
+    return min(memory.stated, max(memory.stated_peak - memory.arguments_and_outputs, memory.stated // 2))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workbench.core.micro_batches import splits_of
+from workbench.core.micro_batches import plan_input_splits
 from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
 from workbench.engine.mpmd.step import MpmdStep
@@ -83,7 +83,7 @@ def state_registers(step: MpmdStep) -> list[tuple[tuple[str, int, int], int, int
 
 def run_reference_step(program: Program, micro_batches: int) -> tuple[Any, Sequence[Any]]:
     """Loss and state after one step from the start of training: each micro-batch after the other through the whole loss."""
-    splits = splits_of(program, micro_batches)
+    splits = plan_input_splits(program, micro_batches)
     leaves = [micro_batch_leaves(leaf, split, micro_batches) for leaf, split in zip(program.step.feed(0), splits, strict=True)]
     given = jax.tree.map(jnp.asarray, program.step.given)
     state = jax.jit(program.step.initialize)(jax.random.key(0), given)

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from workbench.core.micro_batches import splits_of
+from workbench.core.micro_batches import plan_input_splits
 from workbench.engine.mpmd.buffer_slots import BufferSlots, Instruction, run_instructions
 from workbench.engine.mpmd.instructions import Compilation, instructions_of
 from workbench.engine.mpmd.stages import Sample, Stages, compile_stages
@@ -50,7 +50,7 @@ class MpmdStep:
         """Put the micro-batches of step number `step` into their registers, each device's part sent to it alone."""
         program, count = self.plan.program, self.compilation.micro_batches
         leaves = program.step.feed(step)
-        splits = splits_of(program, count)
+        splits = plan_input_splits(program, count)
         numbers, parts, places = [], [], []
         for leaf_number, (leaf, split) in enumerate(zip(leaves, splits, strict=True)):
             users = self.stages.users_of_batch(leaf_number)

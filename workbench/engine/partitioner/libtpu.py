@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from workbench.core.error_text import process_end_words
+from workbench.core.error_text import process_end_text
 from workbench.engine.compile.targets import ABSENT_TPU, CLOCKS, has_compiler
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
@@ -81,4 +81,4 @@ class _Process:
         if self._process.poll() is None:
             self._process.kill()
         status = self._process.wait()
-        return process_end_words(status)
+        return process_end_text(status)

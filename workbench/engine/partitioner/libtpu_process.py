@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from workbench.core.error_text import process_end_words
+from workbench.core.error_text import process_end_text
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 
@@ -90,7 +90,7 @@ def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
         return None if refusal.get("unknown") else ("refused", refusal["message"], tuple(refusal["ways_out"]))
     if status == 0:
         return "refused", f"XLA:TPU wrote no program of {plan.name}.", _STANDS
-    how = process_end_words(status)
+    how = process_end_text(status)
     return "refused", f"XLA:TPU ended {how} while it was asked about {plan.name}.", ("change the layout back", *_STANDS)
 
 

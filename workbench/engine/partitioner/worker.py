@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from typing import NamedTuple
 
-from workbench.core.error_text import process_end_words
+from workbench.core.error_text import process_end_text
 from workbench.engine.partitioner.libtpu import OF_LIBTPU, OF_PARTITIONER
 from workbench.engine.partitioner.warm_process import WarmProcess, WarmProcessEnded
 from workbench.errors import PartitionError
@@ -238,7 +238,7 @@ def _finish(answer: Future[Partitioned], outcome: Partitioned | PartitionError) 
 def _process_end_error(name: str, ended: WarmProcessEnded) -> PartitionError:
     """In the user's terms: what happened, and that nothing is lost."""
     status = ended.status
-    how = process_end_words(status)
+    how = process_end_text(status)
     check_line = next((line for line in ended.last_words.splitlines() if "Check failed" in line or line.startswith("F0")), "") or next(
         iter(ended.last_words.splitlines()[-1:]), ""
     )

@@ -26,7 +26,7 @@ from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.reports.run_events import Progress, RunListener, StepDone
 from workbench.spmd.executable import module_of
-from workbench.units import whole_number
+from workbench.units import read_whole_number
 
 
 def execute(
@@ -39,7 +39,7 @@ def execute(
     and gets the same losses, and the trace of its own devices.
     Raises `EngineError`: too few devices, not enough memory, a user function that fails.
     """
-    steps, warmup = whole_number("steps", steps, EngineError), whole_number("warmup", warmup, EngineError, least=0)
+    steps, warmup = read_whole_number("steps", steps, EngineError), read_whole_number("warmup", warmup, EngineError, least=0)
     stage = _RunStage(on_event or (lambda _: None))
     try:
         if plan.pipeline is not None and plan.pipeline.engine == "mpmd":

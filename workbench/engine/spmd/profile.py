@@ -21,7 +21,7 @@ from workbench.core.mesh import Mesh
 from workbench.engine.hlo.op_names import path_of
 from workbench.engine.hlo.source_lines import SourceLines
 from workbench.engine.spmd.compiled_step import CompiledStep
-from workbench.reports.device_trace import Trace, TraceEvent, summarize
+from workbench.reports.device_trace import Trace, TraceEvent, summarize_trace
 from workbench.reports.timeline import COMPUTE
 from workbench.spmd.collectives import kind_of
 from workbench.spmd.executable import module_of
@@ -101,10 +101,10 @@ def read_trace(folder: str, step: CompiledStep) -> Trace:
     """The step in the newest file below `folder`."""
     files = sorted(Path(folder).rglob("*.xplane.pb"), key=lambda path: path.stat().st_mtime)
     if not files:
-        return summarize(())
+        return summarize_trace(())
     module = module_of(step.compiled)
     raw = raw_events(jax.profiler.ProfileData.from_file(str(files[-1])), module.name)
-    return summarize(_to_trace_events(raw, read_instructions(module, step.plan.mesh), _device_positions(step.mesh)))
+    return summarize_trace(_to_trace_events(raw, read_instructions(module, step.plan.mesh), _device_positions(step.mesh)))
 
 
 def raw_events(data: Any, module: str) -> list[RawEvent]:

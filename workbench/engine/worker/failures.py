@@ -4,7 +4,7 @@ import re
 import signal
 import traceback
 
-from workbench.core.error_text import process_end_words
+from workbench.core.error_text import process_end_text
 from workbench.core.program import Program
 from workbench.engine.worker.job_payload import WorkerJob
 from workbench.errors import EngineError, WorkbenchError
@@ -116,7 +116,7 @@ def death(job: WorkerJob, stage: str, return_code: int, last_words: str) -> Engi
             f"hand{_sharing(job)}",
             (_again(job), *_more_room(job)),
         )
-    how = process_end_words(return_code)
+    how = process_end_text(return_code)
     said = f" Its last words: {words}" if (words := _last_line(last_words)) else ""
     return EngineError(
         f"The worker process of {name} died while {stage}, {how}.{said}",

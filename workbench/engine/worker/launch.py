@@ -17,7 +17,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import RunListener
-from workbench.units import whole_number
+from workbench.units import read_whole_number
 
 
 def run_plan(
@@ -46,7 +46,7 @@ def start_run(
     (`workbench.reports.run_events`). `time_limit` is in seconds, compilation included. Raises `EngineError` if the plan's functions cannot
     be sent, or if steps or seconds are no such numbers.
     """
-    steps = whole_number("steps", steps, EngineError)
+    steps = read_whole_number("steps", steps, EngineError)
     job = WorkerJob("run", "run", plan, {"steps": steps, "check": check, "profile": profile})
     return Handle(job, on_event, time_limit)
 

@@ -17,7 +17,7 @@ from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet_commands import FleetCommand
 from workbench.multimodel.training_events import TimingDone, TrainingDone
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone
-from workbench.units import seconds_above_zero
+from workbench.units import read_positive_seconds
 
 Listener = Callable[[Any], None]  # of the events of one kind of job
 Result = TypeVar("Result")
@@ -31,7 +31,7 @@ class Handle(Generic[Result]):
     """
 
     def __init__(self, job: WorkerJob, tell: Listener | None = None, time_limit: float | None = None) -> None:
-        time_limit = None if time_limit is None else seconds_above_zero("time_limit", time_limit, EngineError)
+        time_limit = None if time_limit is None else read_positive_seconds("time_limit", time_limit, EngineError)
         self._job = job
         self._tell = tell or (lambda _: None)
         self._stage = "starting"

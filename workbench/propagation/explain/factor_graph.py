@@ -15,8 +15,8 @@ from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
 from workbench.core.program import Program
-from workbench.core.program_cache import kept_with_program
-from workbench.core.sharding import SubAxis, axis_size, sub_axis
+from workbench.core.program_cache import cache_with_program
+from workbench.core.sharding import SubAxis, axis_size, parse_sub_axis
 from workbench.propagation.explain.origins import RecordedPropagation, Slot
 from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.context import main_function
@@ -70,7 +70,7 @@ class _Rule(NamedTuple):
     blocked: frozenset[str]
 
 
-@kept_with_program(120)
+@cache_with_program(120)
 def _read_rules(program: Program) -> dict[int, _Rule]:
     """The sharding rule of every operation of a program that has one."""
     source: Prepared = load_prepared(program)
@@ -243,5 +243,5 @@ def project_axes(dims: Dims, mapping: Factors, sizes: Mapping[str, int], mesh: M
 
 
 def _split_axis(axis: str, part: int, mesh: Mesh) -> tuple[str, str]:
-    base, pre_size, size = sub_axis(axis) or SubAxis(axis, 1, mesh[axis])
+    base, pre_size, size = parse_sub_axis(axis) or SubAxis(axis, 1, mesh[axis])
     return str(SubAxis(base, pre_size, part)), str(SubAxis(base, pre_size * part, size // part))

@@ -11,7 +11,7 @@ from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
-from workbench.core.sharding import axis_size, base_axis, overlap
+from workbench.core.sharding import axes_overlap, axis_size, base_axis
 from workbench.plan.plan import Plan
 from workbench.propagation.explain.factor_graph import FactorGraph, OperationFactors, project_axes
 from workbench.propagation.explain.origin_resolver import OriginResolver
@@ -120,11 +120,11 @@ class Rejections:
             if giver == position or operation.values[giver] == value or same == len(theirs):
                 continue
             wanted_axis = theirs[same]
-            if any(overlap(wanted_axis, each) for each in self._dims_of(value)[dim]):
+            if any(axes_overlap(wanted_axis, each) for each in self._dims_of(value)[dim]):
                 continue  # it is there, in another part of a dimension that several factors share
             at = self._axis_on_giver(operation, giver, factor, wanted_axis)
             obstacle = self._find_obstacle(operation, axes, (position, giver), (dim, factor), same, theirs)
-            origin = replay.whose(at)
+            origin = replay.origin_of(at)
             rival_origin = self._rival_origin(replay, obstacle.rival) if obstacle.rival else None
             over, line = self._name_and_line(operation)
             yield RejectedAxis(
@@ -132,7 +132,7 @@ class Rejections:
             )
 
     def _rival_origin(self, replay: Propagation, rival: AxisOnDim) -> Origin | None:
-        return replay.whose(rival) if rival.axis else self._resolver.find_origin(rival)
+        return replay.origin_of(rival) if rival.axis else self._resolver.find_origin(rival)
 
     def _axis_on_giver(self, operation: OperationFactors, giver: int, factor: str, wanted_axis: str) -> AxisOnDim:
         """The axis as the giver has it, whole where only a part of it was wanted."""
@@ -140,7 +140,7 @@ class Rejections:
         for dim, factors in enumerate(operation.mappings[giver]):
             if factor in factors:
                 for axis in self._dims_of(value)[dim]:
-                    if overlap(axis, wanted_axis):
+                    if axes_overlap(axis, wanted_axis):
                         return AxisOnDim(value, dim, axis)
         raise LookupError(f"{wanted_axis} is not on factor {factor} of value {value}")
 
@@ -185,7 +185,7 @@ class Rejections:
         mine = {each for factors in operation.mappings[position] for each in factors} - {factor}
         for other, each in enumerate(axes):
             for rival in mine & each.keys():
-                if operation.values[other] != operation.values[position] and any(overlap(wanted_axis, axis) for axis in each[rival]):
+                if operation.values[other] != operation.values[position] and any(axes_overlap(wanted_axis, axis) for axis in each[rival]):
                     return self._axis_on_giver(operation, other, rival, wanted_axis)
         return None
 
@@ -196,14 +196,16 @@ class Rejections:
         final_sharding = self._recorded.final_shardings.get(value)
         if final_sharding is None:
             return None
-        if any(overlap(wanted_axis, each) for each in final_sharding.replicated):
+        if any(axes_overlap(wanted_axis, each) for each in final_sharding.replicated):
             return _Obstacle(REPLICATED, AxisOnDim(value, dim, ""))
         for other_dim, dim_axes in enumerate(final_sharding.dims):
             for axis in dim_axes:
-                if other_dim != dim and overlap(axis, wanted_axis):
+                if other_dim != dim and axes_overlap(axis, wanted_axis):
                     return _Obstacle(USED, AxisOnDim(value, other_dim, axis))
         if len(mine) > same:
-            return _Obstacle(ORDER, next(AxisOnDim(value, dim, each) for each in final_sharding.dims[dim] if overlap(each, mine[same])))
+            return _Obstacle(
+                ORDER, next(AxisOnDim(value, dim, each) for each in final_sharding.dims[dim] if axes_overlap(each, mine[same]))
+            )
         return _Obstacle(CLOSED, AxisOnDim(value, dim, "")) if final_sharding.closed[dim] else None
 
     def _has_differences(self, number: int) -> bool:

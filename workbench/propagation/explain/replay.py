@@ -8,7 +8,7 @@ dimension than the one it came along, the tensor that has it on the right one is
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
-from workbench.core.sharding import Sharding, overlap
+from workbench.core.sharding import Sharding, axes_overlap
 from workbench.plan.plan import Plan
 from workbench.propagation.explain.factor_graph import GROUP, RETURN, FactorGraph, OperationFactors, build_factor_graph
 from workbench.propagation.explain.origin_resolver import OriginResolver
@@ -189,7 +189,7 @@ class _AxisPropagations:
                 return AxisOnDim(value, dim, record.axis)
         for dim, axes in enumerate(final_sharding.dims if final_sharding else ()):
             for axis in axes:
-                if overlap(axis, record.axis):
+                if axes_overlap(axis, record.axis):
                     return AxisOnDim(value, dim, axis)
         return None
 
@@ -207,7 +207,7 @@ class _AxisPropagations:
                 if factors.isdisjoint(operation.mappings[position][dim]):
                     continue
                 for axis in axes:
-                    is_it = axis == axis_on_dim.axis or overlap(axis, axis_on_dim.axis)
+                    is_it = axis == axis_on_dim.axis or axes_overlap(axis, axis_on_dim.axis)
                     if is_it and self._arrivals.get(AxisOnDim(value, dim, axis), record.step) < record.step:
                         return value, dim, Slot(position >= operation.operands, position)
         return None

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from workbench.core.mesh import Mesh
-from workbench.core.sharding import axis_size, overlap
+from workbench.core.sharding import axes_overlap, axis_size
 from workbench.propagation.module.attributes import Dims
 from workbench.propagation.structure.dot_dims import LEFT, RESULT, RIGHT, DotDim, DotDims
 
@@ -202,4 +202,4 @@ def _is_mixed(axes: Axes, along: Axes) -> bool:
 
 
 def _has_overlap(axes: Axes, others: Axes) -> bool:
-    return any(overlap(one, other) for one in axes for other in others)
+    return any(axes_overlap(one, other) for one in axes for other in others)

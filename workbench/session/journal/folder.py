@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import DocumentError
-from workbench.session.journal.lines import JournalLine, whole_lines
-from workbench.session.journal.state import document_of
+from workbench.session.journal.lines import JournalLine, parse_lines
+from workbench.session.journal.state import read_document
 
 ENDING = ".journal.jsonl"
 KEEP_BYTES = 256 << 20
@@ -39,8 +39,8 @@ class JournalEntry:
 
 def journal_folder() -> Path:
     """`$WORKBENCH_STATE`, else the user's own state folder."""
-    if own := os.environ.get("WORKBENCH_STATE"):
-        return Path(own)
+    if chosen := os.environ.get("WORKBENCH_STATE"):
+        return Path(chosen)
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sharding-workbench" / "boards"
 
 
@@ -57,11 +57,11 @@ def is_board_id(text: str) -> bool:
 def journal_path(folder: Path, board_id: str) -> Path:
     """Raises `DocumentError` for what is no id."""
     if not is_board_id(board_id):
-        raise no_journal(board_id)
+        raise no_journal_error(board_id)
     return folder / f"{board_id}{ENDING}"
 
 
-def no_journal(board_id: str) -> DocumentError:
+def no_journal_error(board_id: str) -> DocumentError:
     return DocumentError(
         f"There is no board `{board_id[:64]}` to take up again: nothing was changed on it, or it is longer ago than boards are kept.",
         ["begin a new board: open the page without `board=` in the address"],
@@ -70,31 +70,31 @@ def no_journal(board_id: str) -> DocumentError:
 
 def list_journals(folder: Path, most: int = MOST_LISTED) -> list[JournalEntry]:
     """The boards of a folder that can be taken up again, the last changed first; damaged ones as far as they hold."""
-    newest = sorted(((status.st_mtime, path) for path in _journals(folder) if (status := _status(path))), reverse=True)[:most]
-    return [entry for _, path in newest if (entry := _entry(path))]
+    newest = sorted(((status.st_mtime, path) for path in _list_paths(folder) if (status := _read_status(path))), reverse=True)[:most]
+    return [entry for _, path in newest if (entry := _read_entry(path))]
 
 
 def find_journal(folder: Path, board_id: str) -> JournalEntry | None:
     """The entry of one board, if it can be taken up again."""
-    return _entry(journal_path(folder, board_id)) if is_board_id(board_id) else None
+    return _read_entry(journal_path(folder, board_id)) if is_board_id(board_id) else None
 
 
-def prune(folder: Path, keep_bytes: int = KEEP_BYTES, keep_days: float = KEEP_DAYS) -> list[str]:
+def prune_journals(folder: Path, keep_bytes: int = KEEP_BYTES, keep_days: float = KEEP_DAYS) -> list[str]:
     """Remove journals that were not changed for `keep_days`, then the oldest until the rest takes `keep_bytes`; returns their ids.
 
     One that a process writes is left alone.
     """
-    aged = sorted(((status.st_mtime, status.st_size, path) for path in _journals(folder) if (status := _status(path))), reverse=True)
-    removed, held, oldest = [], 0, time.time() - keep_days * _DAY
+    aged = sorted(((status.st_mtime, status.st_size, path) for path in _list_paths(folder) if (status := _read_status(path))), reverse=True)
+    removed, total, oldest = [], 0, time.time() - keep_days * _DAY
     for changed, size, path in aged:
-        held += size
-        if (changed < oldest or held > keep_bytes) and _remove(path):
-            held -= size
+        total += size
+        if (changed < oldest or total > keep_bytes) and _remove_journal(path):
+            total -= size
             removed.append(path.name.removesuffix(ENDING))
     return removed
 
 
-def open_held(path: Path, *, create: bool = False) -> int | None:
+def open_locked(path: Path, *, create: bool = False) -> int | None:
     """The file, open to append and locked for this process; `None` if another one has it. Raises `OSError`.
 
     The operating system keeps the lock (`flock`) and ends it with the process. Where there is none (Windows, some network drives) it is
@@ -102,7 +102,7 @@ def open_held(path: Path, *, create: bool = False) -> int | None:
     """
     file = os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
     try:
-        if _lock(file) and _is_still(file, path):
+        if _try_lock(file) and _is_same_file(file, path):
             return file
     except BaseException:
         os.close(file)
@@ -111,7 +111,7 @@ def open_held(path: Path, *, create: bool = False) -> int | None:
     return None
 
 
-def _lock(file: int) -> bool:
+def _try_lock(file: int) -> bool:
     """`False` where another has it."""
     try:
         import fcntl
@@ -124,15 +124,15 @@ def _lock(file: int) -> bool:
     return True
 
 
-def _is_still(file: int, path: Path) -> bool:
+def _is_same_file(file: int, path: Path) -> bool:
     """Whether the file was not removed between opening and locking it."""
-    there, mine = path.stat(), os.fstat(file)
-    return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+    on_disk, opened = path.stat(), os.fstat(file)
+    return (on_disk.st_dev, on_disk.st_ino) == (opened.st_dev, opened.st_ino)
 
 
-def _remove(path: Path) -> bool:
+def _remove_journal(path: Path) -> bool:
     with suppress(OSError):
-        file = open_held(path)
+        file = open_locked(path)
         if file is not None:
             try:
                 path.unlink()
@@ -143,12 +143,12 @@ def _remove(path: Path) -> bool:
     return False
 
 
-def _journals(folder: Path) -> Iterator[Path]:
+def _list_paths(folder: Path) -> Iterator[Path]:
     with suppress(OSError):
         yield from folder.glob(f"*{ENDING}")
 
 
-def _status(path: Path) -> os.stat_result | None:
+def _read_status(path: Path) -> os.stat_result | None:
     with suppress(OSError):
         return path.stat()
     return None
@@ -157,15 +157,15 @@ def _status(path: Path) -> os.stat_result | None:
 def read_lines(path: Path) -> tuple[bytes, list[JournalLine]]:
     """The content of a journal and its whole lines; of a file that is longer than any journal, none. Raises `OSError`."""
     content = path.read_bytes() if path.stat().st_size <= MOST_BYTES else b""
-    return content, whole_lines(content)
+    return content, parse_lines(content)
 
 
-def _entry(path: Path) -> JournalEntry | None:
+def _read_entry(path: Path) -> JournalEntry | None:
     try:
         _, lines = read_lines(path)
         rows = [row for line in lines for row in line.record.get("nodes", ())]
         now = next((line.record["now"] for line in reversed(lines) if "now" in line.record), 0)
-        name = str(json.loads(document_of(rows[now]))["name"])
+        name = str(json.loads(read_document(rows[now]))["name"])
         edit = next((str(row["edit"]) for row in reversed(rows) if "edit" in row), "")
         return JournalEntry(path.name.removesuffix(ENDING), name, len(rows), edit, path.stat().st_mtime)
     except (OSError, LookupError, TypeError, ValueError, AttributeError):

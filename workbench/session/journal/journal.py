@@ -18,18 +18,18 @@ from workbench.errors import DocumentError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.session.journal.folder import MOST_BYTES, journal_path, new_board_id, no_journal, open_held, read_lines
+from workbench.session.journal.folder import MOST_BYTES, journal_path, new_board_id, no_journal_error, open_locked, read_lines
 from workbench.session.journal.lines import is_torn, line_bytes
-from workbench.session.journal.state import NOTHING, History, Parse, record_between, sharing_programs
+from workbench.session.journal.state import EMPTY_HISTORY, History, Parse, record_between, share_programs
 from workbench.session.session import Session
 
 FORMAT, VERSION = "sharding-workbench.journal", 1
-SYNC = 1.0
+SYNC_DELAY = 1.0
 """Seconds a change may wait for the disk."""
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredJournal:
     """What a journal holds: the session as it was; what could not be read, in words, or nothing; and the good part of the file.
 
     `is_whole` if all that was written could be read.
@@ -43,7 +43,7 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class ResumedJournal:
     """A session taken up again and the journal it goes on in, which is another one than asked for where another process has that.
 
     `problem` says in words what could not be read, or is empty.
@@ -66,10 +66,10 @@ class Journal:
         self._path, self._session = journal_path(folder, board_id), session
         self._file: int | None = None
         self._is_closed = False
-        self._written, self._chain, self._end = NOTHING, 0, 0
+        self._written, self._chain, self._end = EMPTY_HISTORY, 0, 0
         self._lock, self._disk = threading.Lock(), threading.RLock()  # taken in the other order; no edit waits for the disk
         self._syncing: threading.Timer | None = None
-        self._stop_listening = session.listen(self._hear)
+        self._stop_listening = session.listen(self._on_change)
 
     @classmethod
     def begin(cls, folder: Path, board_id: str, session: Session) -> "Journal":
@@ -79,29 +79,29 @@ class Journal:
         return journal
 
     @classmethod
-    def resume(cls, folder: Path, board_id: str, parse: Parse = parse_plan, hardware: Hardware | None = None) -> Resumed:
+    def resume(cls, folder: Path, board_id: str, parse: Parse = parse_plan, hardware: Hardware | None = None) -> ResumedJournal:
         """Take up a board where it was; `parse` reads plan documents, and may refuse some.
 
         Raises `DocumentError` if there is no such journal or nothing in it can be read, and the errors of `parse` for its first plan.
         """
         path = journal_path(folder, board_id)
         try:
-            file = open_held(path)
+            file = open_locked(path)
         except FileNotFoundError:
-            raise no_journal(board_id) from None
+            raise no_journal_error(board_id) from None
         except OSError:  # of a folder that is read only, the journal is read and not written
             file = None
         try:
-            restored = restore(path, parse, hardware)
+            restored = restore_session(path, parse, hardware)
         except BaseException:
             if file is not None:
                 os.close(file)
             raise
         if file is None:
-            return Resumed(restored.session, cls.fork(folder, restored.session), restored.problem)
+            return ResumedJournal(restored.session, cls.fork(folder, restored.session), restored.problem)
         journal = cls(folder, board_id, restored.session)
-        journal._take(file, restored)
-        return Resumed(restored.session, journal, restored.problem)
+        journal._continue_file(file, restored)
+        return ResumedJournal(restored.session, journal, restored.problem)
 
     @classmethod
     def fork(cls, folder: Path, session: Session) -> "Journal":
@@ -112,7 +112,7 @@ class Journal:
         """Keep what is new; what cannot be kept is said in `problem`."""
         with self._lock:
             try:
-                self._append(History.of(self._session))
+                self._append(History.from_session(self._session))
             except DocumentError as error:
                 self.problem = f"The history of this board is not kept. {error.message}"
             except OSError as error:
@@ -141,7 +141,7 @@ class Journal:
                     os.close(self._file)
                 self._file, self._is_closed = None, True
 
-    def _hear(self, _plan: Plan, _report: Report) -> None:
+    def _on_change(self, _plan: Plan, _report: Report) -> None:
         self.write()
 
     def _append(self, history: History) -> None:
@@ -155,15 +155,15 @@ class Journal:
         if self._end + len(lines) > MOST_BYTES:
             raise DocumentError(f"It has grown to {self._end:,} bytes, and at most {MOST_BYTES:,} are kept of one board.")
         if self._file is None:
-            self._file = _created(self._path)
+            self._file = _create_file(self._path)
         _write_whole(self._file, lines, self._end)
         self._written, self._chain, self._end = history, chain, self._end + len(lines)
         self._sync_soon()
 
-    def _take(self, file: int, restored: Restored) -> None:
+    def _continue_file(self, file: int, restored: RestoredJournal) -> None:
         """Go on where the good part of a file ends; if there was more than a torn line after it, all of it is kept aside."""
         self._file, self._chain, self._end = file, restored.chain, restored.end
-        self._written = History.of(self._session)
+        self._written = History.from_session(self._session)
         with suppress(OSError):
             if not restored.is_whole:
                 shutil.copyfile(self._path, self._path.with_suffix(".damaged"))
@@ -172,12 +172,12 @@ class Journal:
 
     def _sync_soon(self) -> None:
         if self._syncing is None:
-            self._syncing = threading.Timer(SYNC, self.sync)
+            self._syncing = threading.Timer(SYNC_DELAY, self.sync)
             self._syncing.daemon = True
             self._syncing.start()
 
 
-def restore(path: Path, parse: Parse = parse_plan, hardware: Hardware | None = None) -> Restored:
+def restore_session(path: Path, parse: Parse = parse_plan, hardware: Hardware | None = None) -> RestoredJournal:
     """The session of a journal, up to the first line that is damaged or names a plan that cannot be read any more.
 
     Only its present plan is analysed. Raises `DocumentError` if there is nothing in it, and the errors of `parse` for its first plan.
@@ -191,11 +191,11 @@ def restore(path: Path, parse: Parse = parse_plan, hardware: Hardware | None = N
             f"There is nothing in `{path}` that could be taken up again: it is damaged from its start.", ["begin a new board"]
         )
     _verify_version(lines[0].record, path)
-    parse_shared = sharing_programs(parse)
-    history, last, problem = NOTHING, lines[0], ""
+    parse_shared = share_programs(parse)
+    history, last, problem = EMPTY_HISTORY, lines[0], ""
     for line in lines[1:]:
         try:
-            history, last = history.after(line.record, parse_shared), line
+            history, last = history.with_record(line.record, parse_shared), line
         except WorkbenchError as error:
             if not history.nodes:
                 raise
@@ -208,7 +208,7 @@ def restore(path: Path, parse: Parse = parse_plan, hardware: Hardware | None = N
     if not is_whole:
         count = f"the first {len(history.nodes)} plans" if len(history.nodes) > 1 else "the first plan"
         problem = f"Of the history of this board, {count} could be restored. {problem or 'What follows in its file is damaged.'}"
-    return Restored(history.session(hardware), problem, is_whole, last.chain, last.end)
+    return RestoredJournal(history.session(hardware), problem, is_whole, last.chain, last.end)
 
 
 def _verify_version(header: Mapping[str, object], path: Path) -> None:
@@ -221,9 +221,9 @@ def _is_worth_keeping(history: History) -> bool:
     return len(history.nodes) > 1 or bool(history.nodes[0].name) or history.nodes[0].pinned
 
 
-def _created(path: Path) -> int:
+def _create_file(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    file = open_held(path, create=True)
+    file = open_locked(path, create=True)
     if file is None:
         raise FileExistsError(None, "another process has this board")
     with suppress(OSError):

@@ -33,12 +33,12 @@ def line_bytes(record: Record, chain: int) -> tuple[bytes, int]:
     return b'{"crc":"%08x","record":%s}\n' % (chain, body), chain
 
 
-def whole_lines(content: bytes) -> list[JournalLine]:
+def parse_lines(content: bytes) -> list[JournalLine]:
     """The lines up to the first that is torn or damaged.
 
     >>> first, chain = line_bytes({"now": 0}, 0)
     >>> second, _ = line_bytes({"now": 1}, chain)
-    >>> [line.record["now"] for line in whole_lines(first + second)], whole_lines(second), len(whole_lines(first + second[:-1]))
+    >>> [line.record["now"] for line in parse_lines(first + second)], parse_lines(second), len(parse_lines(first + second[:-1]))
     ([0, 1], [], 1)
     """
     lines: list[JournalLine] = []

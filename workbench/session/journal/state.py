@@ -22,7 +22,7 @@ from workbench.session.session import HistoryNode, ReportSummary, Session
 
 MOST_DOCUMENT = 1 << 24
 """Characters of one plan."""
-LONG = 2000  # characters from which a document is compressed
+COMPRESSED_FROM = 2000  # characters from which a document is compressed
 
 Parse = Callable[[str], Plan]
 
@@ -47,24 +47,24 @@ class History:
 
     nodes: tuple[HistoryNode, ...]
     now: int
-    later: Mapping[int, int]
+    redo_children: Mapping[int, int]
     summaries: Mapping[int, ReportSummary]
 
     @classmethod
-    def of(cls, session: Session) -> "History":
-        return cls(session.nodes, session.node.number, dict(session.later), dict(session.summaries))
+    def from_session(cls, session: Session) -> "History":
+        return cls(session.nodes, session.node.number, dict(session.redo_children), dict(session.summaries))
 
-    def after(self, record: Record, parse: Parse) -> "History":
+    def with_record(self, record: Record, parse: Parse) -> "History":
         """With what a record says; errors are those of `parse`, and `LookupError`, `TypeError` or `ValueError` for what is no record."""
         nodes = list(self.nodes)
         for row in record.get("nodes", ()):
-            nodes.append(_node(len(nodes), row, parse))
+            nodes.append(_read_node(len(nodes), row, parse))
         for number, name, pinned in record.get("marks", ()):
             nodes[number] = replace(nodes[number], name=str(name), pinned=bool(pinned))
-        later = {int(number): int(child) for number, child in record.get("later", {}).items()}
+        redo_children = {int(number): int(child) for number, child in record.get("later", {}).items()}
         summaries = {int(number): ReportSummary(*summary) for number, summary in record.get("glances", {}).items()}
-        kept = {} if record.get("anew") else self.summaries
-        return History(tuple(nodes), int(record.get("now", self.now)), {**self.later, **later}, {**kept, **summaries})
+        earlier = {} if record.get("anew") else self.summaries
+        return History(tuple(nodes), int(record.get("now", self.now)), {**self.redo_children, **redo_children}, {**earlier, **summaries})
 
     def session(self, hardware: Hardware | None = None) -> Session:
         """A session with this history; raises `WorkbenchError` if it is none.
@@ -75,10 +75,10 @@ class History:
             number: each if hardware or self.nodes[number].plan.hardware else each._replace(seconds=None)
             for number, each in self.summaries.items()
         }
-        return Session.restored(self.nodes, self.now, self.later, summaries, hardware)
+        return Session.from_history(self.nodes, self.now, self.redo_children, summaries, hardware)
 
 
-NOTHING = History((), 0, {}, {})
+EMPTY_HISTORY = History((), 0, {}, {})
 
 
 def record_between(before: History, now: History) -> Record:
@@ -92,17 +92,17 @@ def record_between(before: History, now: History) -> Record:
     anew = not before.summaries.keys() <= now.summaries.keys()
     summaries = {number: list(each) for number, each in now.summaries.items() if anew or before.summaries.get(number) != each}
     record: dict[str, Any] = {
-        "nodes": [_row(node, now.nodes[0].plan.program) for node in now.nodes[known:]],
+        "nodes": [_node_record(node, now.nodes[0].plan.program) for node in now.nodes[known:]],
         "marks": marks,
-        "later": {str(number): child for number, child in now.later.items() if before.later.get(number) != child},
+        "later": {str(number): child for number, child in now.redo_children.items() if before.redo_children.get(number) != child},
         "glances": {str(number): each for number, each in summaries.items()},
         "anew": anew,
     }
-    moved = {"now": now.now} if now.now != before.now or not before.nodes else {}
-    return {**{key: value for key, value in record.items() if value}, **moved}
+    position = {"now": now.now} if now.now != before.now or not before.nodes else {}
+    return {**{key: value for key, value in record.items() if value}, **position}
 
 
-def sharing_programs(parse: Parse) -> Parse:
+def share_programs(parse: Parse) -> Parse:
     """`parse`, but documents of one program share it: tracing it takes a thousand times as long as the rest."""
     known: dict[str, Plan] = {}
 
@@ -124,7 +124,7 @@ def sharing_programs(parse: Parse) -> Parse:
     return parse_shared
 
 
-def document_of(row: Record) -> str:
+def read_document(row: Record) -> str:
     """The plan document of a plan's row. Raises `ValueError`, or `LookupError`, if there is none."""
     if "plan" in row:
         return str(row["plan"])
@@ -138,16 +138,16 @@ def document_of(row: Record) -> str:
     return text.decode()
 
 
-def _row(node: HistoryNode, first: Program) -> Record:
+def _node_record(node: HistoryNode, first: Program) -> Record:
     """Plans may be of the program that the board began with, though nothing names it."""
     text = dump_plan(node.plan, first)
     if len(text) > MOST_DOCUMENT:
         raise DocumentError(f"`{node.plan.name}` has a document of {len(text):,} characters; the history keeps at most {MOST_DOCUMENT:,}.")
-    kept = {"plan": text} if len(text) < LONG else {"packed": base64.b64encode(zlib.compress(text.encode())).decode()}
-    return {**kept, **({} if node.edit is None else {"parent": node.parent, "edit": str(node.edit)})}
+    document = {"plan": text} if len(text) < COMPRESSED_FROM else {"packed": base64.b64encode(zlib.compress(text.encode())).decode()}
+    return {**document, **({} if node.edit is None else {"parent": node.parent, "edit": str(node.edit)})}
 
 
-def _node(number: int, row: Record, parse: Parse) -> HistoryNode:
-    plan = parse(document_of(row))
+def _read_node(number: int, row: Record, parse: Parse) -> HistoryNode:
+    plan = parse(read_document(row))
     edit: Edit | None = RecordedEdit(str(row["edit"]), plan) if "edit" in row else None
     return HistoryNode(number, plan, row.get("parent"), edit)

@@ -5,7 +5,7 @@ from typing import Any
 
 from jax.extend import core as jex_core
 
-from workbench.core.program import Program, Removed
+from workbench.core.program import Program, RemovedValue
 from workbench.propagation import readable_path
 from workbench.propagation.module.location import is_library, short_line
 
@@ -13,10 +13,10 @@ _DEAD = "no result depends on it, so JAX leaves it out"
 _PRUNED = "it decides nothing about sharding, so the planner lets its neighbours stand for it"
 
 
-def removed_values(jaxpr: Any, program: Program) -> tuple[Removed, ...]:
+def removed_values(jaxpr: Any, program: Program) -> tuple[RemovedValue, ...]:
     """The values of a traced function that are not among the program's operations, in order of appearance."""
     present = {op.path for op in program.operations}
-    found: dict[tuple[str, str], Removed] = {}
+    found: dict[tuple[str, str], RemovedValue] = {}
     for path, source, is_live in _walk_values(jaxpr, ""):
         if path not in present:
             ways_out = (
@@ -24,7 +24,7 @@ def removed_values(jaxpr: Any, program: Program) -> tuple[Removed, ...]:
                 if is_live
                 else ("return what depends on it", "take the statement away")
             )
-            found.setdefault((path, source), Removed(path, source, _PRUNED if is_live else _DEAD, ways_out))
+            found.setdefault((path, source), RemovedValue(path, source, _PRUNED if is_live else _DEAD, ways_out))
     return tuple(found.values())
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from workbench.core.program_cache import kept_with_owner
+from workbench.core.program_cache import cache_with_owner
 from workbench.errors import PipelineError
 from workbench.tracing.stage_partition.block_programs import block_tasks
 from workbench.tracing.stage_partition.network import Network
@@ -46,7 +46,7 @@ class HomogeneousLayers:
         return self.partition.virtual_stages[-1]
 
 
-@kept_with_owner
+@cache_with_owner
 def homogeneous_layers(network: Network) -> HomogeneousLayers:
     """The longest run of equal layers. Raises `PipelineError` where there is none, or its layers do not hand on what they are given."""
     begin, end = _find_longest_run(network)

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workbench.core.micro_batches import Split, splits_of
+from workbench.core.micro_batches import Split, plan_input_splits
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.errors import PipelineError
@@ -29,7 +29,7 @@ def spmd_loss(program: Program, spec: PipelineSpec, place_on_stages: PlaceOnStag
     Raises `PipelineError` for a program without equal layers, or whose layers the pieces do not divide.
     """
     run = find_layers(program, spec)
-    splits = splits_of(program, spec.micro_batches)
+    splits = plan_input_splits(program, spec.micro_batches)
 
     def loss(params: Any, batch: Any) -> Any:
         param_slices = _ParamSlices(run, jax.tree.leaves(params), spec.micro_batches)

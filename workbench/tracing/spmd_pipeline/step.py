@@ -9,12 +9,12 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 from workbench.core.mesh import Mesh
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
-from workbench.core.program_cache import kept_with_program
+from workbench.core.program_cache import cache_with_program
 from workbench.tracing.spmd_pipeline.loss import spmd_loss
 from workbench.tracing.training import with_loss, with_traced_loss
 
 
-@kept_with_program(700)
+@cache_with_program(700)
 def trace_spmd_step(program: Program, spec: PipelineSpec, mesh: Mesh) -> Program:
     """The program of the pipelined step. Raises `PipelineError` where the layers cannot be pipelined so."""
     abstract = AbstractMesh(tuple(size for _, size in mesh.axes), mesh.names, axis_types=(AxisType.Auto,) * len(mesh.names))

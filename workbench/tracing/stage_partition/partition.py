@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from workbench.core.micro_batches import batch_dim, splits_of
+from workbench.core.micro_batches import batch_dim, plan_input_splits
 from workbench.core.program import Program
 from workbench.core.program_cache import CACHE
 from workbench.core.tensor import Role
@@ -43,7 +43,7 @@ def _trace_network(program: Program, micro_batches: int) -> Network:
     params = [each for each in program.arguments if each.role is Role.PARAMETER]
     specs = [_spec(each) for each in params]
     inputs = [program.arguments[i] for i in program.inputs]
-    splits = splits_of(program, micro_batches)
+    splits = plan_input_splits(program, micro_batches)
     batch = [micro_batch_spec(_spec(each), split, micro_batches) for each, split in zip(inputs, splits, strict=True)]
     trees = jax.tree.unflatten(training.params, specs), jax.tree.unflatten(training.batch, batch)
     network = _flatten_loss(

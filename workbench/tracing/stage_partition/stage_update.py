@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jax.extend import core as jax_core
 
-from workbench.core.paths import parameter_of
+from workbench.core.paths import find_parameter
 from workbench.core.program import Program, Training
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
@@ -153,7 +153,7 @@ def _locate_state(program: Program, partition: StagePartition, owned: Sequence[i
         if path in known:
             places.append((known[path], None))
         else:
-            leaf_path = parameter_of(stacked, layers)
+            leaf_path = find_parameter(stacked, layers)
             assert leaf_path is not None, "a slice is of a parameter that is here"
             places.append((known[stacked], layers[leaf_path][int(number)]))
     return tuple(places)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from workbench.core.error_text import failure_words
+from workbench.core.error_text import describe_error
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
@@ -122,7 +122,7 @@ class Board:
             self._refusal = Refusal(error, zone_of(message), asked_hardware(message))
         except Exception as error:  # noqa: BLE001 - the page must answer, whatever broke
             _log.exception("The gesture %r failed", dict(message))
-            failure = WorkbenchError(f"The workbench itself failed: {failure_words(error)}")
+            failure = WorkbenchError(f"The workbench itself failed: {describe_error(error)}")
             self._refusal = Refusal(failure, zone_of(message), asked_hardware(message))
         except KeyboardInterrupt:  # of the kernel: the hand that waits for the answer must have one
             self._refusal = Refusal(WorkbenchError("It was interrupted before it was done."), zone_of(message))
@@ -258,7 +258,7 @@ class Board:
     def _settle_compiled(self) -> None:
         """What was found for the present plan is its memory and kernel times from now on."""
         if (found := self._jobs.compiling.of(self.session.plan)) is not None and self.session.plan.hardware is not None:
-            self.session.settle_compiled(self.session.node.number, found.compiled)
+            self.session.use_compiled(self.session.node.number, found.compiled)
 
     def _calibrate(self, measured: Measurement | None) -> None:
         """A run calibrates the devices: from then on step times are predicted for them, unless the plan names others."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from workbench.core.paths import matches
 from workbench.core.paths import template as _template
 from workbench.core.program import Program
-from workbench.core.program_cache import kept_with_program
+from workbench.core.program_cache import cache_with_program
 
 template = lru_cache(maxsize=1 << 16)(_template)
 
@@ -74,7 +74,7 @@ def pattern_of(subject: str, paths: Iterable[str]) -> str:
     return f"/{subject}" if any(matches(subject, path) and not is_named(subject, path) for path in paths) else subject
 
 
-@kept_with_program(5)
+@cache_with_program(5)
 def alike_arguments(program: Program) -> tuple[tuple[int, ...], ...]:
     """The arguments of a program by kind, repeated layers together, in order of appearance. No layout changes it."""
     alike: dict[tuple[object, ...], list[int]] = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware.catalogue import Entry, Node, default_catalogue, parse_hardware
+from workbench.hardware.catalogue import CatalogueEntry, Node, default_catalogue, parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.topology import axis_assignment_error
 from workbench.plan.plan import Plan
@@ -77,7 +77,7 @@ def shape_of(hardware: Hardware) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def shapes_for(entry: Entry, mesh: Mesh) -> tuple[str, ...]:
+def shapes_for(entry: CatalogueEntry, mesh: Mesh) -> tuple[str, ...]:
     """Hardware of this kind that a mesh fills, as a person writes it, the most compact first; the next larger ones if it fills none."""
     for size in (mesh.size * times for times in range(1, 33)):
         found = [text for text in dict.fromkeys(_shapes(entry, size)) if axis_assignment_error(mesh, parse_hardware(text)) is None]
@@ -86,7 +86,7 @@ def shapes_for(entry: Entry, mesh: Mesh) -> tuple[str, ...]:
     return ()
 
 
-def _shapes(entry: Entry, size: int) -> Iterator[str]:
+def _shapes(entry: CatalogueEntry, size: int) -> Iterator[str]:
     """All of this kind with so many devices: one slice or node before several, cubes before long ones."""
     network = entry.network
     if isinstance(network, Node):
@@ -113,7 +113,7 @@ def _sides(chips: int, rank: int, least: int = 1) -> Iterator[tuple[int, ...]]:
             yield from ((side, *others) for others in _sides(chips // side, rank - 1, side))
 
 
-def _whole(entry: Entry, shape: str) -> str:
+def _whole(entry: CatalogueEntry, shape: str) -> str:
     """The shape with the chip's name in it; what is no shape is taken for the whole."""
     if isinstance(entry.network, Node):
         if match := _NODES.fullmatch(shape):
@@ -130,7 +130,7 @@ def _whole(entry: Entry, shape: str) -> str:
         raise HardwareError(f"`{shape[:80]}` is no shape of {entry.name}.", [f'write "{example}"', f'"{several}"']) from error
 
 
-def _node_text(entry: Entry, devices: int, count: int) -> str:
+def _node_text(entry: CatalogueEntry, devices: int, count: int) -> str:
     return f"{count} nodes of {devices} {entry.name}" if count > 1 else f"{devices} {entry.name}"
 
 

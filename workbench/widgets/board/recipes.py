@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from workbench.core.error_text import failure_words
+from workbench.core.error_text import describe_error
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
@@ -41,7 +41,7 @@ class RecipesPanel:
             rows = list_recipes(plan, self._given(plan))
         except Exception as error:  # noqa: BLE001 - a list that fails is no reason to lose the tables
             _log.exception("The recipes failed")
-            return {"rows": [], "problem": f"The recipes could not be listed: {failure_words(error)}"}
+            return {"rows": [], "problem": f"The recipes could not be listed: {describe_error(error)}"}
         return {"rows": [self._row(row, plan, colours) for row in rows], "problem": ""}
 
     def _given(self, plan: Plan) -> dict[str, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from workbench.core.program import Program
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
-from workbench.reports.diagnostic import NO_ROOM, Diagnostic
+from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
 from workbench.reports.report import Report
 from workbench.session.settling import SettlingState
 from workbench.widgets.board.annotating import rule_items
@@ -41,7 +41,7 @@ TABS = (
     ("propagation", "Propagation"),
     ("notes", "Notes"),
 )
-URGENT = (NO_ROOM, "cannot be cut")
+URGENT = (DOES_NOT_FIT, "cannot be cut")
 """Kinds of diagnostics that stand over the board, not in the notes alone."""
 
 

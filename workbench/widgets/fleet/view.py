@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from workbench.core.error_text import failure_words
-from workbench.documents import fleet_of
+from workbench.core.error_text import describe_error
+from workbench.documents import resolve_fleet
 from workbench.errors import FleetError, WorkbenchError
 from workbench.multimodel import policy_named
 from workbench.multimodel.fleet import Fleet, FleetModel
@@ -125,7 +125,7 @@ class FleetView:
                 self._refuse(error, message)
             except Exception as error:  # noqa: BLE001 - the page must answer, whatever broke
                 _log.exception("The gesture %r failed", dict(message))
-                self._refuse(WorkbenchError(f"The workbench itself failed: {failure_words(error)}"), message)
+                self._refuse(WorkbenchError(f"The workbench itself failed: {describe_error(error)}"), message)
             self._show("board")
 
     def _do(self, message: Message) -> None:
@@ -154,7 +154,7 @@ class FleetView:
                 on(controls.TimeUnitsGesture, lambda _: self._work.time(self.fleet)),
                 on(controls.CancelTimingGesture, lambda _: self._work.cancel_timing()),
                 on(controls.StopModelGesture, lambda gesture: self._work.send(StopModel(gesture.value))),
-                on(controls.RereadGesture, lambda _: self._take(fleet_of(self._path, self._allow).models)),
+                on(controls.RereadGesture, lambda _: self._take(resolve_fleet(self._path, self._allow).models)),
                 on(controls.LeaveGesture, lambda gesture: self._work.send(RemoveDevice(_number(gesture.value, "device", least=0)))),
                 on(controls.ReturnGesture, lambda gesture: self._work.send(ReturnDevice(_number(gesture.value, "device", least=0)))),
                 on(RefreshGesture, lambda _: None),  # an answer is all that is wanted

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from workbench.core.pipeline_spec import MOST, PipelineSpec
+from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec
 from workbench.core.schedules import schedule_named
 from workbench.errors import PipelineError, unknown_name
 from workbench.pipeline.balance import balance, bucket_rule
@@ -46,7 +46,7 @@ def preview_boundary(gesture: TryBoundaryGesture, plan: Plan, report: Report) ->
     planned = require_pipeline(report)
     spec, _ = _boundary(gesture.value, plan, report)
     paths = [block.path for block in planned.blocks]
-    return planned.cut_at([paths.index(path) for path in spec.boundaries]) if planned.cut_at else None
+    return planned.partition_at([paths.index(path) for path in spec.boundaries]) if planned.partition_at else None
 
 
 def _verify_pipeline(plan: Plan) -> None:
@@ -73,8 +73,8 @@ def _changes(kind: type[StageGesture], change: Callable[[str, Plan, Report], Cha
 
 
 def _parse_count(text: str, what: str) -> int:
-    if not re.fullmatch(r"\d{1,6}", text) or not 1 <= int(text) <= MOST:
-        raise PipelineError(f"`{text[:40]}` is no number of {what}.", [f"take a whole number from 1 to {MOST:,}"])
+    if not re.fullmatch(r"\d{1,6}", text) or not 1 <= int(text) <= MOST_OF_EACH:
+        raise PipelineError(f"`{text[:40]}` is no number of {what}.", [f"take a whole number from 1 to {MOST_OF_EACH:,}"])
     return int(text)
 
 

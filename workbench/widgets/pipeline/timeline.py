@@ -9,7 +9,7 @@ from math import floor, log10
 from typing import Any
 
 from workbench.core.schedules.tasks import Kind
-from workbench.reports.measurement import TaskTime, bubble_of
+from workbench.reports.measurement import TaskTime, bubble_share
 from workbench.reports.pipeline import PipelineReport
 from workbench.text.pipeline import gantt_text
 from workbench.units import format_bytes, format_seconds
@@ -104,7 +104,7 @@ def _difference(planned: PipelineReport, tasks: Sequence[TaskTime], end: float) 
     kinds = "; ".join(_kind_difference(kind, planned, tasks) for kind in Kind if any(task.kind == kind for task in tasks))
     return (
         f"Measured {format_seconds(end)}, predicted {format_seconds(step.seconds)}{ratio}. "
-        f"Bubble measured {bubble_of(tasks):.1%}, predicted {step.bubble:.1%}. "
+        f"Bubble measured {bubble_share(tasks):.1%}, predicted {step.bubble:.1%}. "
         f"A task takes, measured and predicted: {kinds}."
     )
 

@@ -6,7 +6,7 @@ from workbench.analysis.comparison import ComparedFigure, Comparison
 from workbench.analysis.differences import ALL_CAUSES, Cause, Difference
 from workbench.analysis.kernel_differences import KERNEL_CAUSES
 from workbench.analysis.memory_differences import MEMORY_CAUSES
-from workbench.text.tables import grouped
+from workbench.text.tables import group_items
 from workbench.units import format_figure
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
@@ -142,7 +142,7 @@ def _differences(comparison: Comparison, paint: Paint) -> list[Block]:
     found = comparison.differences
     if not found:
         return [note_block("The compiled program sends what the plan says, collective by collective.")]
-    groups = grouped(found, lambda each: (each.cause, each.axes, each.kind, each.path, each.source))
+    groups = group_items(found, lambda each: (each.cause, each.axes, each.kind, each.path, each.source))
     columns = (
         Column("cause"),
         Column("mesh axes"),

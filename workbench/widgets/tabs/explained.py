@@ -18,7 +18,7 @@ from workbench.reports.propagation import (
     ShardedValue,
 )
 from workbench.reports.report import Report
-from workbench.text.propagation import axis_propagation_text, counted, rejection_text
+from workbench.text.propagation import axis_propagation_text, count_text, rejection_text
 from workbench.widgets.board.background_queries import BackgroundQueries, asked
 from workbench.widgets.board.folding import is_named
 from workbench.widgets.gestures.gesture import TABLES, Gesture
@@ -100,7 +100,7 @@ def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...
 
 
 def _origin_text(explanation: Explanation) -> str:
-    way = f", in {counted(len(explanation.path), 'step')}" if explanation.path else ", put there by hand"
+    way = f", in {count_text(len(explanation.path), 'step')}" if explanation.path else ", put there by hand"
     return f"`{explanation.axis_on_dim.axis}` from {explanation.origin}{way}"
 
 
@@ -108,13 +108,13 @@ def _lead(explanation: Explanation) -> Iterator[str]:
     axis, path = explanation.axis_on_dim.axis, explanation.path
     if path:
         last = f"{path[-1].direction} over {path[-1].kind}"
-        yield f"`{axis}` is from {explanation.origin}. It came in {counted(len(path), 'step')}, the last one {last}."
+        yield f"`{axis}` is from {explanation.origin}. It came in {count_text(len(path), 'step')}, the last one {last}."
     else:
         yield f"`{axis}` was put there by hand: {explanation.origin}."
     base = base_axis(axis)
     same = sum(each.statement == explanation.origin.statement for each in explanation.others)
     if same:
-        yield f"The same statement could bring it from {counted(same, 'other place')}."
+        yield f"The same statement could bring it from {count_text(same, 'other place')}."
     if named := list(dict.fromkeys(_statement(each) for each in explanation.others if each.statement != explanation.origin.statement)):
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         yield f"Without that statement, {base} could still come from {', '.join(named[:_NAMED])}{more}."
@@ -182,7 +182,7 @@ def rejection_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint,
                 resolving_cell(report, rejected, background),
             )
         )
-    note = f"and {counted(len(lost) - MOST_REJECTIONS, 'more wish', 'more wishes')} that lost" if len(lost) > MOST_REJECTIONS else ""
+    note = f"and {count_text(len(lost) - MOST_REJECTIONS, 'more wish', 'more wishes')} that lost" if len(lost) > MOST_REJECTIONS else ""
     return [block("What lost there", _REJECTION_COLUMNS, rows, note)]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from workbench.core.sharding import Sharding
 from workbench.reports.padding import Padding
 from workbench.reports.report import Report
-from workbench.text.tables import grouped
+from workbench.text.tables import group_items
 from workbench.units import format_count
 from workbench.widgets.tabs.blocks import Block, Column, Paint, Row, block, byte_cell, rest_text, row
 
@@ -17,7 +17,7 @@ def padding_blocks(report: Report, paint: Paint) -> Iterator[Block]:
     """One row for each dimension of one size on the same axes, the most wasteful first; nothing where every dimension divides."""
     if not report.padding:
         return
-    groups = grouped(report.padding, lambda each: (each.dim, each.size, each.axes))
+    groups = group_items(report.padding, lambda each: (each.dim, each.size, each.axes))
     groups.sort(key=lambda group: -sum(each.wasted_bytes * each.count for each in group))
     columns = (
         Column("padded"),

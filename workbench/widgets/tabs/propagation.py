@@ -13,7 +13,7 @@ from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.propagation import AxisPropagation, Conflict, Propagation, ShardedValue
 from workbench.reports.report import Report
-from workbench.text.propagation import counted, rejection_text
+from workbench.text.propagation import count_text, rejection_text
 from workbench.visualize.propagation_graph import lay_out_rows, propagation_graph
 from workbench.widgets.board.background_queries import BackgroundQueries, asked
 from workbench.widgets.board.folding import folded, template
@@ -109,10 +109,10 @@ def waiting_block(text: str) -> Block:
 def _slider(replay: Propagation, step: int, last: int, placed: int, paint: Paint, conflicts: Sequence[Conflict]) -> Block:
     moves = replay.steps[step - 1].axis_propagations if step else ()
     statements = {origin.statement or origin.kind for origin in replay.origins.values()}
-    by_hand = f"By hand, before the first step: {counted(len(statements), 'statement')} on {counted(placed, 'value')}"
+    by_hand = f"By hand, before the first step: {count_text(len(statements), 'statement')} on {count_text(placed, 'value')}"
     lines = [_line(replay, move, paint) for move in moves[:MOST_LINES]]
     step_text = f"step {step} of {last:,}, {move_line(replay, moves[0])}" if moves else by_hand
-    more = f"and {counted(len(moves) - MOST_LINES, 'place')} more at once" if len(moves) > MOST_LINES else ""
+    more = f"and {count_text(len(moves) - MOST_LINES, 'place')} more at once" if len(moves) > MOST_LINES else ""
     state = {
         "step": step,
         "last": last,
@@ -121,7 +121,7 @@ def _slider(replay: Propagation, step: int, last: int, placed: int, paint: Paint
         "more": more if moves else "",
         "start": "" if moves else by_hand + ".",
         "said": step_text.replace("`", ""),
-        "conflicts": counted(len(conflicts), "conflict") if conflicts else "",
+        "conflicts": count_text(len(conflicts), "conflict") if conflicts else "",
     }
     return {**note_block("" if last else "Nothing spreads from there."), "replay": state}
 
@@ -239,7 +239,7 @@ def _conflict_row(
         edits = buttons_cell(act("Try edits", WeighGesture(key), title="Each is tried, which takes a moment"))
     rejected = conflict.first
     where = place_cell(replay.values[rejected.wanted.value], rejected.wanted.dim)["path"]
-    places = f" and {counted(len(conflict.rejections) - 1, 'more place')}" if len(conflict.rejections) > 1 else ""
+    places = f" and {count_text(len(conflict.rejections) - 1, 'more place')}" if len(conflict.rejections) > 1 else ""
     why = rejection_text(replay, rejected).partition(": ")[2]
     return row(
         key,
@@ -253,7 +253,7 @@ def _conflict_row(
 def _fewest(report: Report, chosen: Replay, background: BackgroundQueries | None) -> Block:
     """The fewest statements beside the present ones."""
     title, plan = "Minimal annotations", report.plan
-    count = counted(len(plan.layout.statements), "statement")
+    count = count_text(len(plan.layout.statements), "statement")
     if chosen.fewest is not plan:
         ask = buttons_cell(act("Find the fewest statements", FewestGesture()))
         text = {"text": f"{count} now. Which of them are needed for every value to lie as it does?", "wrap": True}
@@ -271,10 +271,10 @@ def _fewest_block(title: str, report: Report, found: MinimalLayout) -> Block:
     now, fewest = report.plan.layout.statements, found.layout.statements
     proof = "no choice of rules needs fewer." if found.is_fewest else "leaving any of them out changes something."
     if len(fewest) >= len(now):
-        return block(title, (), [], f"{counted(len(now), 'statement')} now, and that is the fewest found: {proof}")
+        return block(title, (), [], f"{count_text(len(now), 'statement')} now, and that is the fewest found: {proof}")
     rows = list(_statement_rows(now, found))
     rows.append(row("apply", "", "", "", buttons_cell(edit_button(found.edit, f"Make these {len(fewest)} the layout"))))
-    sentence = f"{counted(len(fewest), 'statement')} in place of {len(now)} lay {found.placed:,} values as they lie now"
+    sentence = f"{count_text(len(fewest), 'statement')} in place of {len(now)} lay {found.placed:,} values as they lie now"
     return block(title, _FEWEST, rows, f"{sentence}; {proof}")
 
 

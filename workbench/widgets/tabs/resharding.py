@@ -9,8 +9,8 @@ from workbench.core.paths import template
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.reports.report import Report
-from workbench.reports.reshard import REMATERIALISATION, WAYS, Move, Remedy, Reshard
-from workbench.text.tables import grouped
+from workbench.reports.reshard import CLASS_TEXTS, REMATERIALISATION, Remedy, Reshard, ReshardCollective
+from workbench.text.tables import group_items
 from workbench.units import format_bytes
 from workbench.widgets.board.background_queries import BackgroundQueries, asked
 from workbench.widgets.board.comparison_state import ComparisonState
@@ -52,7 +52,9 @@ def key_of(each: Reshard) -> str:
 
 
 def _sending(report: Report, sending: list[Reshard], paint: Paint) -> Block:
-    groups = grouped(sending, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape, each.classes))
+    groups = group_items(
+        sending, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape, each.classes)
+    )
     timed = report.step_time is not None
     groups.sort(key=lambda group: (not group[0].rematerialises, -sum(each.seconds or each.sent for each in group)))
     columns = (
@@ -113,10 +115,10 @@ def _ends(group: list[Reshard], paint: Paint) -> tuple[Cell, Cell]:
 
 
 def _ways_cell(each: Reshard) -> Cell:
-    return {"terms": [WAYS[number] for number in each.classes], "tone": "bad" if each.rematerialises else ""}
+    return {"terms": [CLASS_TEXTS[number] for number in each.classes], "tone": "bad" if each.rematerialises else ""}
 
 
-def _move(move: Move, paint: Paint) -> Cell:
+def _move(move: ReshardCollective, paint: Paint) -> Cell:
     return {**paint.axes(move.axes), "lead": move.kind, "title": f"{move.payload:,} bytes of payload on one device, one execution"}
 
 
@@ -133,7 +135,11 @@ def _remedies(report: Report, each: Reshard) -> Cell:
 def _remedy(remedy: Remedy) -> dict[str, str]:
     """An edit with what it saves of the step, and what it costs at the peak."""
     note = f"{_change(-remedy.saved)} a step" if remedy.saved else "less here, as much in all"
-    held = {"held": f"{_change(remedy.held)} at the peak", "held_tone": "warn" if remedy.held > 0 else "good"} if remedy.held else {}
+    held = (
+        {"held": f"{_change(remedy.added_bytes)} at the peak", "held_tone": "warn" if remedy.added_bytes > 0 else "good"}
+        if remedy.added_bytes
+        else {}
+    )
     title = f"Tried: {format_bytes(remedy.sent)} are still sent at this place."
     return {"edit": str(remedy.edit), "note": note, "tone": "good" if remedy.saved else "muted", "title": title, **held}
 
@@ -171,7 +177,7 @@ def _warning_blocks(report: Report, comparison_state: ComparisonState | None) ->
 def _free(free: list[Reshard], paint: Paint) -> Iterator[Block]:
     if not free:
         return
-    groups = grouped(free, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape))
+    groups = group_items(free, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape))
     columns = (Column("only sliced → needed by"), Column("lies → needed"))
     rows = [row(key_of(group[0]), *_ends(group, paint), subject=_path(group)) for group in groups[:MOST_FREE]]
     yield block("Free: each device keeps a part of what it has", columns, rows, rest_text(len(groups), MOST_FREE))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.core.error_text import failure_words
+from workbench.core.error_text import describe_error
 from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import TaskTime
 from workbench.reports.pipeline import PipelineReport
@@ -73,7 +73,7 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
 
 def failed_state(tab: str, error: Exception) -> dict[str, Any]:
     """In place of a tab that could not be made."""
-    failure_text = f"This view could not be made: {failure_words(error)}. The others still work; undo brings back what was here."
+    failure_text = f"This view could not be made: {describe_error(error)}. The others still work; undo brings back what was here."
     return {"tab": tab, "search": None, "blocks": [note_block(failure_text)]}
 
 
