@@ -15,12 +15,12 @@ from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progres
 from workbench.widgets.run.curves import MOST_POINTS, curve
 from workbench.widgets.run.jobs import Jobs
 from workbench.widgets.run.live import MOST_KEPT, Live
-from workbench.widgets.run.messages import MOST_MESSAGES, log_state, noted
+from workbench.widgets.run.messages import MOST_MESSAGES, append_message, log_state
 from workbench.widgets.run.run_panel import INVITATION, STALE, run_state
 
 
 def begun(session) -> Live:
-    return Live().begun(session.report, 4, {"data": 0, "model": 1}, now=10.0)
+    return Live().begin(session.report, 4, {"data": 0, "model": 1}, now=10.0)
 
 
 def ended(session, **changes) -> Live:
@@ -68,7 +68,7 @@ def test_the_log_tells_each_stage_once_with_its_second(session):
 def test_a_log_keeps_its_last_lines():
     log = ()
     for line in range(MOST_MESSAGES + 5):
-        log = noted(log, line, f"line {line}")
+        log = append_message(log, line, f"line {line}")
     assert (len(log), log[-1].text) == (MOST_MESSAGES, f"line {MOST_MESSAGES + 4}")
     assert len({each["key"] for each in log_state(log)}) == MOST_MESSAGES
 
@@ -104,7 +104,7 @@ def test_a_result_stays_with_its_plan_and_is_stale_beside_another(session):
     second = first.apply(ShardDim("hidden", ("model",)))
     beside = run_state(live, second)
     assert (beside["stale"], beside["message"], beside["of"]) == (True, STALE, str(first))
-    live = live.begun(second.report(), 3, {}).after(RunDone(measurement(second, losses=(9.0, 8.0))))
+    live = live.begin(second.report(), 3, {}).after(RunDone(measurement(second, losses=(9.0, 8.0))))
     back = run_state(live, first)
     assert (back["stale"], back["phase"]) == (False, "done")
     assert {fact["label"]: fact["text"] for fact in back["facts"]}["loss"] == "5 → 3"
@@ -117,8 +117,8 @@ def test_an_error_of_one_plan_says_so_beside_another_and_not_beside_one_that_ran
     assert run_state(failed, session.plan)["message"] == "out of memory"
     state = run_state(failed, other)
     assert (state["message"], state["of"]) == ("out of memory", str(session.plan))
-    ran = Live().begun(other.report(), 3, {}).after(RunDone(measurement(other)))
-    failed = ran.begun(session.report, 3, {}).after(Failed("out of memory"))
+    ran = Live().begin(other.report(), 3, {}).after(RunDone(measurement(other)))
+    failed = ran.begin(session.report, 3, {}).after(Failed("out of memory"))
     state = run_state(failed, other)
     assert (state["message"], state["of"], state["phase"]) == ("", "", "done")
 
@@ -131,7 +131,7 @@ def test_so_many_results_are_kept_and_one_for_each_plan(session):
     live = ended(session)
     for size in (2, 4, 8, 16, 2, 4, 8, 16, 32, 64, 128, 256, 512):
         plan = Plan(session.plan.program, f"data:{size}") if size <= 16 else Plan(session.plan.program, f"data:2 spare:{size}")
-        live = live.begun(plan.report(), 3, {}).after(RunDone(measurement(plan)))
+        live = live.begin(plan.report(), 3, {}).after(RunDone(measurement(plan)))
     assert len(live.ran) == MOST_KEPT
     assert len({str(each.plan) for each in live.ran}) == MOST_KEPT
     assert live.of(session.plan) is None

@@ -92,14 +92,14 @@ def test_a_place_beyond_the_end_of_another_plan_is_its_peak():
 def test_a_scope_opens_and_closes_from_those_that_are_open_at_first():
     report = step_report()
     first = choose_open_scopes(GRAPH)
-    opened = Views().expanded("loss", report)
+    opened = Views().toggle_scope("loss", report)
     assert opened.opened == first | {"loss"}
-    assert opened.expanded("loss", report).opened == first
+    assert opened.toggle_scope("loss", report).opened == first
 
 
 def test_a_scope_that_the_graph_does_not_have_is_refused():
     with pytest.raises(WorkbenchError, match="The graph has no scope `nowhere`"):
-        Views().expanded("nowhere", step_report())
+        Views().toggle_scope("nowhere", step_report())
 
 
 def test_what_was_compiled_stands_beside_what_was_predicted():

@@ -157,8 +157,8 @@ def test_a_late_answer_is_told_when_it_is_there_and_one_of_another_report_never(
     go.set()
     assert told.wait(10)
     assert background.ask(report, "slow", slow) == "done"
-    assert background.known(report) == {"slow": "done"}
-    assert background.known(mlp_report()) == {}
+    assert background.answers_of(report) == {"slow": "done"}
+    assert background.answers_of(mlp_report()) == {}
 
 
 def test_what_goes_wrong_aside_is_told_to_who_asked(report):

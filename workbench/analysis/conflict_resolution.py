@@ -45,24 +45,24 @@ def _named_alike(values: Sequence[ShardedValue], sharded_value: ShardedValue) ->
 
 def _candidates(plan: Plan, replay: Propagation, conflict: Conflict) -> Iterator[Edit]:
     winner, loser = conflict.winner, conflict.loser
-    if (dim := _ruled(plan.layout, winner)) and (other := _ruled(plan.layout, loser)) and dim != other:
+    if (dim := _dim_of_rule(plan.layout, winner)) and (other := _dim_of_rule(plan.layout, loser)) and dim != other:
         yield Prioritize(dim, plan.layout.priority(other) + 1)
         if plan.layout.priority(dim):
             yield Prioritize(other, plan.layout.priority(dim) - 1)
-    yield from _constrained(replay, conflict.first)
+    yield from _constraint_edits(replay, conflict.first)
     yield from _without(plan.layout, replay, winner)
 
 
-def _ruled(layout: Layout, origin: Origin) -> str:
+def _dim_of_rule(layout: Layout, origin: Origin) -> str:
     """The dimension whose rule an origin is."""
     dim = origin.statement.partition(":")[0]
     return dim if origin.kind in ("argument", "result") and "=" not in origin.statement and layout.rule(dim) else ""
 
 
-def _constrained(replay: Propagation, rejected: RejectedAxis) -> Iterator[Edit]:
+def _constraint_edits(replay: Propagation, rejected: RejectedAxis) -> Iterator[Edit]:
     """The value as the loser wants it in this dimension: an intermediate one with its other dimensions left to propagation."""
     sharded_value = replay.values[rejected.wanted.value]
-    axes = _wanted(replay, rejected)
+    axes = _axes_of_giver(replay, rejected)
     if sharded_value.role == "argument" and not any(":" in axis for axis in axes):
         kept = (tuple(axis for axis in each or () if axis not in axes) for each in sharded_value.sharding.dims)
         yield Override(sharded_value.path, Sharding(tuple(axes if dim == rejected.wanted.dim else each for dim, each in enumerate(kept))))
@@ -71,7 +71,7 @@ def _constrained(replay: Propagation, rejected: RejectedAxis) -> Iterator[Edit]:
         yield Constrain(f"/{sharded_value.path}", Sharding(dims))
 
 
-def _wanted(replay: Propagation, rejected: RejectedAxis) -> tuple[str, ...]:
+def _axes_of_giver(replay: Propagation, rejected: RejectedAxis) -> tuple[str, ...]:
     """The giver's axes down to the one that lost."""
     held = replay.values[rejected.giver.value].sharding.dims[rejected.giver.dim] or ()
     place = held.index(rejected.giver.axis) if rejected.giver.axis in held else 0
@@ -82,7 +82,7 @@ def _without(layout: Layout, replay: Propagation, winner: Origin) -> Iterator[Ed
     """The winner's axis taken out of its statement: for its own tensor, then everywhere."""
     axis = base_axis(winner.axis) if winner.axis else ""
     sharded_value = replay.values[winner.axis_on_dim.value]
-    if (dim := _ruled(layout, winner)) and winner.kind == "argument":
+    if (dim := _dim_of_rule(layout, winner)) and winner.kind == "argument":
         yield Override(winner.path, _less(Sharding(tuple(layout.rule(each) for each in sharded_value.dims)), winner.axis_on_dim, axis))
     if dim:
         yield ShardDim(dim, tuple(each for each in layout.rule(dim) if each != axis))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from workbench.core.paths import find_parameter
 from workbench.core.program_cache import cache_with_owner, cache_with_program
-from workbench.core.schedules.costs import AtWork, Halves, Payload, StageCost, added
+from workbench.core.schedules.costs import AtWork, Halves, Payload, StageCost, sum_payloads
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import collective_seconds
@@ -95,8 +95,8 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
             batch_inputs=ledger.batch_inputs(stage),
             borrowed_grads=ledger.borrowed_grads(stage) + reduced_grads,
             sent_update=sent,
-            sent_forward=added(each.sent_forward for each in stage_blocks),
-            sent_both=added(each.sent_both for each in stage_blocks),
+            sent_forward=sum_payloads(each.sent_forward for each in stage_blocks),
+            sent_both=sum_payloads(each.sent_both for each in stage_blocks),
         )
         at_work = ledger.at_work(cost, stage_blocks)
         found.append(replace(cost, at_work=at_work, halves=ledger.halves(stage, a, b, replace(cost, at_work=at_work))))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import PipelineShape, schedule_named
-from workbench.core.schedules.costs import Payload, StageCost, added
+from workbench.core.schedules.costs import Payload, StageCost, sum_payloads
 from workbench.reports.simulated import SimulatedPipeline
 
 NOMINAL_NOTE = "Without hardware a second stands for 10¹² operations: stages compare, and no more than that."
@@ -119,7 +119,7 @@ class PipelineReport:
         parts = [(step.costs[stage].sent_both, len(step.recomputed)) for stage in step.stages_of(device)]
         parts += [(step.costs[stage].sent_forward, again) for stage in step.stages_of(device)]
         parts += [(step.costs[stage].sent_update, 1) for stage in step.stages_of(device)]
-        return added(added([payload], times) for payload, times in parts if times)
+        return sum_payloads(sum_payloads([payload], times) for payload, times in parts if times)
 
     @property
     def fullest(self) -> int:

@@ -55,9 +55,8 @@ class BoardHistory:
         if self.source == self.board_id:
             resumed = Journal.resume(self.folder, self.board_id, parse)
             return RestoredSession(resumed.session, resumed.journal, resumed.problem)
-        restored = restore_session(
-            journal_path(self.folder, self.source), parse
-        )  # somebody watches that board: this is another one from now on
+        # somebody watches that board: this is another one from now on
+        restored = restore_session(journal_path(self.folder, self.source), parse)
         return RestoredSession(restored.session, Journal.begin(self.folder, self.board_id, restored.session), restored.problem)
 
 

@@ -43,7 +43,7 @@ class QueuedHandle:
         self._waited = self._begun = self._cancelled = self._ended = False
         self._inner: RunHandle | None = None
         self._ticket: Ticket | None = None
-        ticket = slots.enter(kind, self._moved)
+        ticket = slots.enter(kind, self._advance_in_queue)
         with self._lock:
             self._ticket = ticket
             ended = self._ended
@@ -59,7 +59,7 @@ class QueuedHandle:
         elif not begun:
             self._hear(Cancelled())
 
-    def _moved(self, ahead: int) -> None:
+    def _advance_in_queue(self, ahead: int) -> None:
         if ahead:
             self._waited = True
             self._hear(Waiting(ahead))
@@ -77,7 +77,7 @@ class QueuedHandle:
         try:
             inner = self._begin(self._hear)
         except BaseException as error:
-            self._hear(_failed(error))
+            self._hear(_failure_event(error))
             if not isinstance(error, Exception):  # an interrupt of the kernel
                 raise
             return
@@ -109,7 +109,7 @@ class QueuedHandle:
             ticket.leave()
 
 
-def _failed(error: BaseException) -> Failed:
+def _failure_event(error: BaseException) -> Failed:
     if isinstance(error, WorkbenchError):
         return Failed.of(error)
     _log.error("A job could not be started", exc_info=error)

@@ -111,10 +111,10 @@ class StageCost:
         return self.forward + self.backward
 
 
-def added(payloads: Iterable[Payload], times: int = 1) -> Payload:
+def sum_payloads(payloads: Iterable[Payload], times: int = 1) -> Payload:
     """Several together, `times` over.
 
-    >>> added([(((("data",), "all-reduce"), 2),)] * 2, times=3)
+    >>> sum_payloads([(((("data",), "all-reduce"), 2),)] * 2, times=3)
     (((('data',), 'all-reduce'), 12),)
     """
     sums: dict[tuple[tuple[str, ...], str], int] = {}

@@ -109,7 +109,7 @@ def _compile(
         return replace(_read_today(key, *known, plan, target), target=target.name), partial(module_text, known[1])
     with stages.stage("compiling"):
         start, said = time.perf_counter(), stderr_offset()
-        executable, packed = _compiled(step, options, target)
+        executable, packed = _compile_and_read_memory(step, options, target)
         seconds = time.perf_counter() - start
     with stages.stage("reading"):
         serialized = serialize_module(executable)
@@ -129,7 +129,7 @@ def _compile(
     return compiled, executable.as_text
 
 
-def _compiled(step: Any, options: Mapping[str, str | bool | int | float], target: Target) -> tuple[Any, PackedMemory | None]:
+def _compile_and_read_memory(step: Any, options: Mapping[str, str | bool | int | float], target: Target) -> tuple[Any, PackedMemory | None]:
     """The executable, and of libtpu how it packed memory: what it states of that counts what packing wastes twice."""
     if not target.compiler.startswith("libtpu") or "xla_dump_to" in options:
         return step.compile(compiler_options=dict(options) or None), None

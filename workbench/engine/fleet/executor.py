@@ -135,7 +135,7 @@ class FleetExecutor:
         jax.block_until_ready(results)
         placed = self._note(device, turn, turn.began, time.perf_counter())
         returned = back.submit(self._transfers.take_back, device, turn, written, placed)
-        returned.add_done_callback(self._noticed)
+        returned.add_done_callback(self._fail_if_lost)
         if not self.double_buffer:
             returned.result()
         return turn.following
@@ -181,7 +181,7 @@ class FleetExecutor:
             model_run.job = model_run.job.with_unit_seconds(turn.index % len(model_run.job.units), end - begin)
         return placed
 
-    def _noticed(self, returned: "Future[None]") -> None:
+    def _fail_if_lost(self, returned: "Future[None]") -> None:
         error = returned.exception()
         if error is not None:
             self.scheduler.fail(error)

@@ -91,7 +91,7 @@ class FleetRun:
         self.devices = _open_devices(fleet, train=train)
         self.executor = FleetExecutor(self.devices, policy_named(fleet.policy), double_buffer=fleet.double_buffer, tell=self._tell)
         self.compile_seconds = 0.0
-        self.cuts = self._cut(fleet.models, train=train)
+        self.cuts = self._partition_models(fleet.models, train=train)
         self._tell_stage("timing the units")
         profile = profile_units(self.cuts, fleet, self.devices)
         self.jobs = [profile.job(each) for each in self.cuts]
@@ -127,7 +127,7 @@ class FleetRun:
         """
         verify_names([*(each.model.name for each in self.model_runs), model.name])
         self.executor.membership.verify_goes_on(model.name)
-        (cut,) = self._cut([model])
+        (cut,) = self._partition_models([model])
         self._tell_stage(f"timing the units of `{model.name}`", model.name)
         alone = self.fleet.updated(folder=None, spill="host", double_buffer=False)
         with self.executor.membership.room(0, max(each.peak_bytes for each in cut.compiled[0])):
@@ -201,7 +201,7 @@ class FleetRun:
             found.setdefault(network.parameter_paths[leaf], []).append(np.asarray(model_run.store.get(("piece", number))))
         return {path: pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for path, pieces in found.items()}
 
-    def _cut(self, models: Sequence[FleetModel], *, train: bool = True) -> list[PartitionedModel]:
+    def _partition_models(self, models: Sequence[FleetModel], *, train: bool = True) -> list[PartitionedModel]:
         """Where their shards begin, and their units on each device that there is to train on. Checkpoints that cannot be gone on from are
         refused before anything is compiled for them."""
         devices = self.devices if train else self.devices[:1]

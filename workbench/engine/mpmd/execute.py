@@ -52,7 +52,7 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, ch
     enter("running", 0.5)
     values = step.begin()
     step.feed(values, 0)
-    seconds, losses = _timed(step, values, steps, tell)
+    seconds, losses = _time_steps(step, values, steps, tell)
     device_peak = _device_peak(step)
     enter("measuring tasks", 0.8)
     tasks = measure_tasks(step, values, WATCHED if min(seconds, default=0.0) < 1 else 1) if watch else ()
@@ -78,7 +78,7 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, ch
         compiled=_payload(step),
         compiled_peak=max(compiled_peaks(step)),
         device_peak=device_peak,
-        predicted_seconds=_predicted(step, hardware),
+        predicted_seconds=_predict_seconds(step, hardware),
         hardware=hardware,
         max_error=max_error,
         tasks=tasks,
@@ -86,7 +86,7 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, ch
     )
 
 
-def _predicted(step: MpmdStep, hardware: Hardware) -> float:
+def _predict_seconds(step: MpmdStep, hardware: Hardware) -> float:
     """Of a step of this cut on the devices as calibrated."""
     costs = partition_costs(staged_program(step.plan.updated(hardware=hardware, axis_assignment=None)), step.stages.partition.starts)
     return simulate(step.stages.spec, costs).seconds
@@ -96,7 +96,7 @@ def plan_stages(step: MpmdStep) -> int:
     return step.stages.spec.stages
 
 
-def _timed(step: MpmdStep, values: list[Any], steps: int, tell: RunListener) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _time_steps(step: MpmdStep, values: list[Any], steps: int, tell: RunListener) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Seconds and losses of each step from the start of training."""
     seconds: list[float] = []
     losses: list[float] = []

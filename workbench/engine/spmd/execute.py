@@ -76,11 +76,11 @@ def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, 
     del arguments
     stage.enter("running", 0.5)
     arguments = step.arguments(0)
-    seconds, losses = _timed(step, arguments, steps, stage.tell)
+    seconds, losses = _time_steps(step, arguments, steps, stage.tell)
     device_peak = _device_peak(step.mesh)
-    trace, why_untraced = _watched(step, arguments, stage) if watch else (None, "")
+    trace, why_untraced = _profile_step(step, arguments, stage) if watch else (None, "")
     del arguments
-    max_error = _checked(step, given, stage) if check else None
+    max_error = _check_against_one_device(step, given, stage) if check else None
     stage.enter("calibrating", 0.9)
     hardware = calibrate(tuple(step.mesh.devices.flat))
     return Measurement(
@@ -94,7 +94,7 @@ def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, 
         compiled=payload_by_axis_and_kind(collectives_of(module_of(step.compiled), plan.mesh)),
         compiled_peak=read_memory_analysis(step.compiled.memory_analysis(), on_tpu=step.mesh.devices.flat[0].platform == "tpu").peak,
         device_peak=device_peak,
-        predicted_seconds=_predicted(given, hardware),
+        predicted_seconds=_predict_seconds(given, hardware),
         hardware=hardware,
         max_error=max_error,
         trace=trace,
@@ -102,12 +102,12 @@ def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, 
     )
 
 
-def _predicted(plan: Plan, hardware: Hardware) -> float | None:
+def _predict_seconds(plan: Plan, hardware: Hardware) -> float | None:
     time = analyze(plan.updated(hardware=hardware, axis_assignment=None)).as_run.step_time
     return None if time is None else time.total
 
 
-def _watched(step: CompiledStep, arguments: list[jax.Array], stage: _RunStage) -> tuple[Trace | None, str]:
+def _profile_step(step: CompiledStep, arguments: list[jax.Array], stage: _RunStage) -> tuple[Trace | None, str]:
     stage.enter("profiling", 0.8)
     trace, why_not = profiled(step, arguments)
     if why_not:
@@ -115,7 +115,7 @@ def _watched(step: CompiledStep, arguments: list[jax.Array], stage: _RunStage) -
     return trace, why_not
 
 
-def _checked(step: CompiledStep, given: Plan, stage: _RunStage) -> float | None:
+def _check_against_one_device(step: CompiledStep, given: Plan, stage: _RunStage) -> float | None:
     stage.enter("checking against one device", 0.85)
     if given.pipeline is None:
         max_error, reason = largest_error(step, step.arguments(0))
@@ -136,7 +136,9 @@ def _warm_up(step: CompiledStep, arguments: list[jax.Array], count: int) -> tupl
     return results
 
 
-def _timed(step: CompiledStep, arguments: list[jax.Array], steps: int, tell: RunListener) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _time_steps(
+    step: CompiledStep, arguments: list[jax.Array], steps: int, tell: RunListener
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Seconds and losses of each step from the start of training, whose `arguments` become those of its end.
 
     The clock of a step stops when every result is there; by then the next batch has been fed.

@@ -49,7 +49,7 @@ class LineCodec(Generic[Message]):
             raise EngineError(*unknown_name(self.noun, str(kind), self.kinds))
         hints = _hints(self.kinds[kind])
         if record.keys() != hints.keys():
-            raise EngineError(f"The {self.noun} `{kind}` has the fields {_listed(hints)}; there came {_listed(record)}.")
+            raise EngineError(f"The {self.noun} `{kind}` has the fields {_list_names(hints)}; there came {_list_names(record)}.")
         message: Message = self.kinds[kind](**{name: _coder(hint).decode(record[name]) for name, hint in hints.items()})
         return message
 
@@ -80,7 +80,7 @@ def _object(line: str | bytes, noun: str) -> dict[str, Any]:
     return record
 
 
-def _listed(names: Mapping[str, Any]) -> str:
+def _list_names(names: Mapping[str, Any]) -> str:
     return ", ".join(f"`{each}`" for each in names) or "none"
 
 
@@ -99,15 +99,15 @@ def _coder(hint: Any) -> _Coder:
     if get_origin(hint) is tuple:
         return _tuple_of(get_args(hint)[0])
     if hint in _PICKLED:
-        return _Coder(_pickled, _unpickled)
+        return _Coder(_to_pickle_text, _from_pickle_text)
     if is_dataclass(hint):
         return _record(hint)
     if issubclass(hint, Enum):
         return _Coder(lambda value: value.value, hint)
-    return _Coder(lambda value: value, lambda value: _verified(value, hint))
+    return _Coder(lambda value: value, lambda value: _verify_scalar(value, hint))
 
 
-def _verified(value: Any, expected: type) -> Any:
+def _verify_scalar(value: Any, expected: type) -> Any:
     if type(value) not in _SCALARS[expected]:
         raise EngineError(wrong_type("value", value, f"of type `{expected.__name__}`"))
     return value
@@ -122,7 +122,7 @@ def _one_of(hints: tuple[Any, ...]) -> _Coder:
         known = {each.__name__: each for each in rest}
         inner = _Coder(
             lambda value: [name := type(value).__name__, *_coder(known[name]).encode(value)],
-            lambda value: _coder(_named(value[0], known)).decode(value[1:]),
+            lambda value: _coder(_find_record(value[0], known)).decode(value[1:]),
         )
     return _Coder(
         lambda value: None if value is None else inner.encode(value),
@@ -130,7 +130,7 @@ def _one_of(hints: tuple[Any, ...]) -> _Coder:
     )
 
 
-def _named(name: str, known: Mapping[str, Any]) -> Any:
+def _find_record(name: str, known: Mapping[str, Any]) -> Any:
     if name not in known:
         raise EngineError(*unknown_name("record", str(name), known))
     return known[name]
@@ -151,9 +151,9 @@ def _record(record: Any) -> _Coder:
     )
 
 
-def _pickled(value: Any) -> str:
+def _to_pickle_text(value: Any) -> str:
     return base64.b64encode(pickle.dumps(value)).decode()
 
 
-def _unpickled(text: str) -> Any:
+def _from_pickle_text(text: str) -> Any:
     return pickle.loads(base64.b64decode(text))  # noqa: S301 - our own worker wrote it

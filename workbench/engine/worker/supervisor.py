@@ -101,7 +101,7 @@ class Handle(Generic[Result]):
         if self._was_waiting:  # whoever had one at hand has the next one, too
             with suppress(EngineError):
                 STANDBY.prepare(self._environment, self._job.kind)
-        self._tell(self._ending())
+        self._tell(self._ending_event())
 
     def _send(self, job_payload: bytes) -> None:
         """The pipe stays open: the worker takes its closing for our death, and ends."""
@@ -141,7 +141,7 @@ class Handle(Generic[Result]):
         self._stderr.seek(0)
         return death(self._job, self._stage, return_code, self._stderr.read().decode(errors="replace"))
 
-    def _ending(self) -> WorkerEvent:
+    def _ending_event(self) -> WorkerEvent:
         if self._done is not None:
             return self._done
         assert self._error is not None

@@ -10,7 +10,7 @@ from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.plan.statement_edits import GroupValues, SetBarrier, UngroupValues
 from workbench.reports.report import Report
-from workbench.widgets.board.gesture_target import GestureTarget, held
+from workbench.widgets.board.gesture_target import GestureTarget, resolve_target
 from workbench.widgets.board.marks import is_at
 from workbench.widgets.board.tensor_edits import place_of, unless_empty
 from workbench.widgets.gestures.annotation import (
@@ -35,8 +35,8 @@ def barrier_at(plan: Plan, thing: GestureTarget) -> tuple[str, str]:
 
 def open_edit(gesture: OpenGesture, plan: Plan, report: Report) -> Edit:
     """Open to further axes, or closed on those it has."""
-    thing = held(gesture, plan, report)
-    return thing.edit(_opened(thing, place_of(gesture, thing), is_open=gesture.open))
+    thing = resolve_target(gesture, plan, report)
+    return thing.edit(_set_open(thing, place_of(gesture, thing), is_open=gesture.open))
 
 
 def keep_out_edit(gesture: KeepOutGesture, thing: GestureTarget) -> Edit:
@@ -47,16 +47,16 @@ def keep_out_edit(gesture: KeepOutGesture, thing: GestureTarget) -> Edit:
 
 
 def _round(gesture: RoundGesture, plan: Plan, report: Report) -> Edit:
-    thing = held(gesture, plan, report)
+    thing = resolve_target(gesture, plan, report)
     return thing.edit(_with_priority(thing.given, place_of(gesture, thing), gesture.priority))
 
 
 def _group(gesture: GroupGesture, plan: Plan, report: Report) -> Edit:
-    return GroupValues((held(gesture, plan, report).place, _other_place(gesture.name, plan)))
+    return GroupValues((resolve_target(gesture, plan, report).place, _other_place(gesture.name, plan)))
 
 
 def _barrier(gesture: BarrierGesture, plan: Plan, report: Report) -> Edit:
-    return SetBarrier(barrier_at(plan, held(gesture, plan, report))[0], gesture.allows or None)
+    return SetBarrier(barrier_at(plan, resolve_target(gesture, plan, report))[0], gesture.allows or None)
 
 
 def _ungroup(gesture: UngroupGesture, plan: Plan, _report: Report) -> Edit:
@@ -67,7 +67,7 @@ def _ungroup(gesture: UngroupGesture, plan: Plan, _report: Report) -> Edit:
     return UngroupValues(found)
 
 
-def _opened(thing: GestureTarget, place: int, *, is_open: bool) -> Sharding | None:
+def _set_open(thing: GestureTarget, place: int, *, is_open: bool) -> Sharding | None:
     """Open to further axes, or closed on those it has; a dimension without axes left to propagation, or kept whole."""
     axes, given = thing.given.dims[place], thing.given
     if not axes:
@@ -81,9 +81,9 @@ def _with_priority(given: Sharding, place: int, priority: int) -> Sharding:
     return replace(given, priorities=(*now[:place], priority, *now[place + 1 :]))
 
 
-def _unreduced(gesture: UnreducedGesture, plan: Plan, report: Report) -> Edit:
+def _edit_partial_sum(gesture: UnreducedGesture, plan: Plan, report: Report) -> Edit:
     """The sum over an axis left to do, or done again. What is left to propagation is closed as it lies: open, it asks for the whole."""
-    thing, axis = held(gesture, plan, report), gesture.axis
+    thing, axis = resolve_target(gesture, plan, report), gesture.axis
     if not thing.is_value:
         raise LayoutError(
             f"`{thing.subject}` cannot be a partial sum over `{axis}`: {BETWEEN_STEPS}.",
@@ -96,8 +96,8 @@ def _unreduced(gesture: UnreducedGesture, plan: Plan, report: Report) -> Edit:
     place = next((place for place, axes in enumerate(dims) if axis in axes), None)
     if place is not None:
         raise LayoutError(
-            f"`{thing.subject}` has `{thing.called(place)}` on mesh axis `{axis}`: a device has a part of it there, not a part of a sum.",
-            [f"leave `{thing.called(place)}` whole first", "choose an axis that none of its dimensions lies on"],
+            f"`{thing.subject}` has `{thing.dim_name(place)}` on mesh axis `{axis}`: a device has a part of it there, not a part of a sum.",
+            [f"leave `{thing.dim_name(place)}` whole first", "choose an axis that none of its dimensions lies on"],
         )
     kept = tuple(each for each in thing.given.replicated if each != axis)
     return thing.edit(Sharding(dims, replicated=kept, unreduced=(*others, axis)))
@@ -114,8 +114,8 @@ ANNOTATION_EDITS: dict[Kind, EditMaker] = dict(
     [
         means(OpenGesture, open_edit),
         means(RoundGesture, _round),
-        means(KeepOutGesture, lambda gesture, plan, report: keep_out_edit(gesture, held(gesture, plan, report))),
-        means(UnreducedGesture, _unreduced),
+        means(KeepOutGesture, lambda gesture, plan, report: keep_out_edit(gesture, resolve_target(gesture, plan, report))),
+        means(UnreducedGesture, _edit_partial_sum),
         means(GroupGesture, _group),
         means(BarrierGesture, _barrier),
         means(UngroupGesture, _ungroup),

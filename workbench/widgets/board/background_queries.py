@@ -54,7 +54,7 @@ class BackgroundQueries:
             raise found
         return found
 
-    def known(self, report: Report) -> dict[str, Any]:
+    def answers_of(self, report: Report) -> dict[str, Any]:
         """All that is answered of a report."""
         with self._lock:
             return dict(self._answers) if self._report is report else {}
@@ -100,6 +100,8 @@ class BackgroundQueries:
             return True
 
 
-def asked(background: BackgroundQueries | None, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
+def compute_in_background(
+    background: BackgroundQueries | None, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE
+) -> T | None:
     """Worked out aside, or, where there is nobody to wait, at once."""
     return work() if background is None else background.ask(report, name, work, patience)

@@ -17,7 +17,7 @@ from workbench.session.session import Session
 from workbench.session.settling import Partitioner, Settler, changes_figures, is_settled
 from workbench.widgets.board.answers import Answers
 from workbench.widgets.board.background_queries import BackgroundQueries
-from workbench.widgets.board.drag import taken
+from workbench.widgets.board.drag import drag_options
 from workbench.widgets.board.edit_table import EDITS, changes_nothing, edit_of
 from workbench.widgets.board.figure_history import FigureHistory
 from workbench.widgets.board.files import Files
@@ -80,7 +80,7 @@ class Board:
         self._handlers = self._make_handlers()
         self._know()
         self._seen = session.report
-        self._stop_listening = session.listen(self._moved)
+        self._stop_listening = session.listen(self._follow_session)
         self._show("board", "table", "live")
 
     @property
@@ -224,7 +224,7 @@ class Board:
             self.session.apply(edit)
 
     def _take(self, gesture: TakeGesture) -> None:
-        self._taken = taken(gesture, self.session.plan, self.session.report)
+        self._taken = drag_options(gesture, self.session.plan, self.session.report)
 
     def _try_edits(self, gesture: TryEditsGesture) -> None:
         try_edits(gesture.key, self.session.report.prediction, self._background)
@@ -239,9 +239,9 @@ class Board:
 
     def _locking(self, defer: Defer) -> Defer:
         """`defer` for work that is done with the board's lock held."""
-        return lambda work: defer(lambda: self._locked(work))
+        return lambda work: defer(lambda: self._do_locked(work))
 
-    def _locked(self, work: Callable[[], None]) -> None:
+    def _do_locked(self, work: Callable[[], None]) -> None:
         with self._lock:
             work()
 
@@ -269,7 +269,7 @@ class Board:
         """Set the present report against what was compiled and measured."""
         self._figures.learn(self.session.report, self._jobs)
 
-    def _moved(self, plan: Plan, report: Report) -> None:
+    def _follow_session(self, plan: Plan, report: Report) -> None:
         with self._lock:
             if is_settled(self._seen, report):
                 self._show_settled(report)

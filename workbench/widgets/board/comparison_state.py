@@ -23,25 +23,27 @@ def comparison_state(report: Report, compiling: Compiling, live: Live, before: C
 
     The comparison of `before` is taken again where it is the same one: what it has worked out is kept.
     """
-    found, run = compiling.of(report.plan), _measured(live, report.plan)
+    found, run = compiling.of(report.plan), _find_measurement(live, report.plan)
     if found or run:
-        return _kept(before, ComparisonState(Comparison(report.prediction, found and found.compiled, run)))
+        return _reuse_comparison(before, ComparisonState(Comparison(report.prediction, found and found.compiled, run)))
     if compiling.found:
         old = compiling.found[0]
-        return _kept(before, ComparisonState(Comparison(old.report, old.compiled, _measured(live, old.report.plan)), stale=True))
-    last = live.shown(report.plan)
-    if last and last.report and (run := _measured(live, last.report.plan)):
-        return _kept(before, ComparisonState(Comparison(last.report, None, run), stale=True))
+        return _reuse_comparison(
+            before, ComparisonState(Comparison(old.report, old.compiled, _find_measurement(live, old.report.plan)), stale=True)
+        )
+    last = live.run_to_show(report.plan)
+    if last and last.report and (run := _find_measurement(live, last.report.plan)):
+        return _reuse_comparison(before, ComparisonState(Comparison(last.report, None, run), stale=True))
     return None
 
 
-def _kept(before: ComparisonState | None, new: ComparisonState) -> ComparisonState:
+def _reuse_comparison(before: ComparisonState | None, new: ComparisonState) -> ComparisonState:
     old, now = before and before.comparison, new.comparison
     same = old and old.report is now.report and old.compiled is now.compiled and old.measurement is now.measurement
     return new._replace(comparison=old) if old and same else new
 
 
-def _measured(live: Live, plan: Plan) -> Measurement | None:
+def _find_measurement(live: Live, plan: Plan) -> Measurement | None:
     """What the run of a plan measured, if it was on devices like the plan's."""
     ran = live.of(plan)
     return ran.measurement if ran and ran.measurement and on_these_devices(plan, ran.measurement) else None

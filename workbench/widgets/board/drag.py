@@ -6,8 +6,8 @@ from typing import Any
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.widgets.board.annotating import annotation_items, rule_items
-from workbench.widgets.board.drops import WHOLE, brief_reason, dropped_axes, thinned
-from workbench.widgets.board.gesture_target import GestureTarget, held
+from workbench.widgets.board.drops import WHOLE, brief_reason, dropped_axes, one_of_each_kind
+from workbench.widgets.board.gesture_target import GestureTarget, resolve_target
 from workbench.widgets.board.menus import dim_menu, heading, item
 from workbench.widgets.board.tensor_edits import drop_error, place_of
 from workbench.widgets.board.value_menu import value_menu
@@ -20,16 +20,16 @@ Judge = Callable[[tuple[str, ...]], str | None]
 NO_RULE = "it has no name of the program, and so no rule"
 
 
-def taken(gesture: TakeGesture, plan: Plan, report: Report) -> dict[str, Any]:
+def drag_options(gesture: TakeGesture, plan: Plan, report: Report) -> dict[str, Any]:
     """`illegal` by zone: for a drop that edits the rule, and for one that is of this tensor alone; and the menu, unless it is dragged.
 
     Without a `place` the gesture is about all of a value, of a line or of a box, and there is the menu alone.
     """
-    thing = held(gesture, plan, report)
+    thing = resolve_target(gesture, plan, report)
     if gesture.place is None:
         return {"key": gesture.key, "illegal": {}, "menu": list(value_menu(plan, report, thing))}
     place, source = place_of(gesture, thing), WHOLE if gesture.source is None else gesture.source
-    name, program = thing.dims[place], thinned(plan)
+    name, program = thing.dims[place], one_of_each_kind(plan)
     named = name in plan.program.dims
 
     def by_rule(axes: tuple[str, ...]) -> str | None:
@@ -39,7 +39,7 @@ def taken(gesture: TakeGesture, plan: Plan, report: Report) -> dict[str, Any]:
         return drop_error(thing, dict(plan.mesh.axes), place, axes)
 
     def beside() -> Iterator[dict[str, Any]]:
-        yield from annotation_items(plan, report, thing, place, thing.called(place))
+        yield from annotation_items(plan, report, thing, place, thing.dim_name(place))
         yield from _questions(thing, place)
 
     ruled = plan.layout.rule(name) if named else ()
@@ -72,13 +72,13 @@ def _rule_items(plan: Plan, name: str, axes: tuple[str, ...], judge: Judge) -> l
 def _questions(thing: GestureTarget, place: int) -> Iterator[dict[str, Any]]:
     """Where each axis of the dimension comes from."""
     for axis in thing.axes[place]:
-        yield item(f"Why is {thing.called(place)} on {axis}?", WhyGesture(f"axis {thing.kind} {place} {axis} {thing.subject}"))
+        yield item(f"Why is {thing.dim_name(place)} on {axis}?", WhyGesture(f"axis {thing.kind} {place} {axis} {thing.subject}"))
 
 
 def _own_items(mesh: tuple[str, ...], thing: GestureTarget, place: int, judge: Judge) -> Iterator[dict[str, Any]]:
     """The same, for this tensor alone; and all of it whole, or by the rules again."""
     by_itself = thing.kind != TENSOR  # propagation lays it, where nothing is said
-    name = thing.called(place)
+    name = thing.dim_name(place)
     here = thing.address(place, WHOLE)
     axes = thing.axes[place]
     yield heading("Constrain this value" if thing.is_value else "Annotate this result" if thing.kind == RESULT else f"Only {thing.subject}")

@@ -61,7 +61,7 @@ def brief_reason(plan: Plan, judge: Program, dim: str, axes: tuple[str, ...]) ->
     return brief_fault(found[1], found[0], dim) if found else None
 
 
-def thinned(plan: Plan) -> Program:
+def one_of_each_kind(plan: Plan) -> Program:
     """The program with one argument of each kind, for judging drops: alike layers are judged once."""
     kinds: dict[object, Tensor] = {}
     for tensor in plan.program.arguments:

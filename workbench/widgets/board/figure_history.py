@@ -24,7 +24,7 @@ class FigureHistory:
         """Set the present report against what was compiled and measured."""
         live = jobs.live
         self.comparison_state = comparison_state(report, jobs.compiling, live, self.comparison_state)
-        ran, own = live.shown(report.plan), live.of(report.plan)
+        ran, own = live.run_to_show(report.plan), live.of(report.plan)
         found = figures(report, self.comparison_state, ran.measurement if ran else None, stale=own is None)
         self.now = self._by_tier[report.tier] = found
 

@@ -30,7 +30,7 @@ def figures(
         *_time(report.step_time),
         _memory(report),
         *_utilisation(report.step_time),
-        _sent(report),
+        _sent_figure(report),
         _flops(report),
         _duplication(report),
     ]
@@ -38,7 +38,7 @@ def figures(
         found = pipeline_figures(report, found)
         comparison_state = None  # it is of the whole program, not of its stages
     if measurement is not None:
-        found.append(_measured(measurement, stale=stale))
+        found.append(_measured_figure(measurement, stale=stale))
     ranges = ranges_of(report)
     tiered = (replace(figure, tier=tier_of(figure.key, report), range=_range_text(figure, ranges)) for figure in found)
     return tuple(replace(figure, tiers=tuple(_tiers(figure, comparison_state))) for figure in tiered)
@@ -135,7 +135,7 @@ def memory_parts(report: Report, whole: int = 0) -> tuple[dict[str, Any], ...]:
     )
 
 
-def _sent(report: Report) -> Figure:
+def _sent_figure(report: Report) -> Figure:
     counts = Counter[str]()
     for each in report.collectives:
         counts[each.kind] += each.count
@@ -165,7 +165,7 @@ def _duplication(report: Report) -> Figure:
     return Figure("duplication", "Duplication", report.flops.duplication, _multiple, title, "1.00× is none")
 
 
-def _measured(measurement: Measurement, *, stale: bool) -> Figure:
+def _measured_figure(measurement: Measurement, *, stale: bool) -> Figure:
     where = f"{measurement.devices} × {measurement.device_kind}"
     return Figure(
         "measured",

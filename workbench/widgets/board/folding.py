@@ -20,12 +20,12 @@ class Folded(NamedTuple):
     label: str
 
 
-def folded(paths: Sequence[str]) -> Folded:
+def fold_paths(paths: Sequence[str]) -> Folded:
     """One name for paths of one template.
 
-    >>> folded(["mu/0/layers/0/w1", "mu/0/layers/1/w1", "mu/0/layers/3/w1"])
+    >>> fold_paths(["mu/0/layers/0/w1", "mu/0/layers/1/w1", "mu/0/layers/3/w1"])
     Folded(subject='mu/0/layers/*/w1', label='mu/0/layers[0..1,3]/w1')
-    >>> folded(["params/w1"])
+    >>> fold_paths(["params/w1"])
     Folded(subject='params/w1', label='params/w1')
     """
     if len(paths) == 1:

@@ -62,7 +62,7 @@ class GestureTarget:
             return Constrain(self.own, None) if self.is_value else Override(self.own, None)
         return Constrain(self.pattern, sharding) if self.is_value else Override(self.pattern, sharding)
 
-    def called(self, place: int) -> str:
+    def dim_name(self, place: int) -> str:
         """A dimension as a person reads it."""
         return self.dims[place] if self.dims[place] not in ("", "_") else f"dimension {place + 1}"
 
@@ -77,7 +77,7 @@ class GestureTarget:
         return replace(self.given, replicated=kept, unreduced=left).with_dim(place, axes)
 
 
-def held(gesture: TensorGesture, plan: Plan, report: Report) -> GestureTarget:
+def resolve_target(gesture: TensorGesture, plan: Plan, report: Report) -> GestureTarget:
     """What the gesture names; raises `LayoutError` if this plan has nothing of that name."""
     what, find, names = _KINDS.get(gesture.of, _KINDS[TENSOR])
     found = find(gesture.path, gesture.rank, plan, report)
@@ -91,7 +91,7 @@ def _held_tensor(subject: str, _rank: object, plan: Plan, report: Report) -> Ges
     if not found:
         return None
     given = plan.layout.sharding(found[0].tensor)
-    return _placed(TENSOR, subject, found, given, plan)
+    return _target_of_placement(TENSOR, subject, found, given, plan)
 
 
 def _held_result(subject: str, _rank: object, plan: Plan, report: Report) -> GestureTarget | None:
@@ -99,10 +99,10 @@ def _held_result(subject: str, _rank: object, plan: Plan, report: Report) -> Ges
     if not found:
         return None
     given = plan.layout.override(found[0].tensor.path) or Sharding((None,) * len(found[0].tensor.shape))
-    return _placed(RESULT, subject, found, given, plan)
+    return _target_of_placement(RESULT, subject, found, given, plan)
 
 
-def _placed(kind: str, subject: str, found: Sequence[Placement], given: Sharding, plan: Plan) -> GestureTarget:
+def _target_of_placement(kind: str, subject: str, found: Sequence[Placement], given: Sharding, plan: Plan) -> GestureTarget:
     """An override names arguments and results alike, so its pattern must name nothing else of either; what is carried on has none."""
     tensor, carried = found[0].tensor, dict(plan.program.carried)
     results = (each for number, each in enumerate(plan.program.results) if number not in carried)
@@ -119,7 +119,7 @@ def _held_value(subject: str, rank: object, plan: Plan, report: Report) -> Gestu
         return None
     own = constraint_on(plan.layout, found[0].path, len(found[0].shape), found[0].source)
     pattern = pattern_of(subject, {each.path for each in report.values})
-    return _valued(VALUE, subject, pattern, own, found, plan)
+    return _target_of_value(VALUE, subject, pattern, own, found, plan)
 
 
 def _held_line(subject: str, rank: object, plan: Plan, report: Report) -> GestureTarget | None:
@@ -128,7 +128,7 @@ def _held_line(subject: str, rank: object, plan: Plan, report: Report) -> Gestur
     if not found:
         return None
     own = subject if any(at == subject and len(each.dims) == len(found[0].shape) for at, each in plan.layout.constraints) else ""
-    line = _valued(LINE, subject, subject, own, found, plan)
+    line = _target_of_value(LINE, subject, subject, own, found, plan)
     alike = {each.dims for each in found}
     return replace(
         line,
@@ -142,7 +142,7 @@ def values_of_line(report: Report, line: str, rank: object) -> list[Value]:
     return [each for each in report.values if each.source == line and selects(line, each.path, each.source) and len(each.shape) == rank]
 
 
-def _valued(kind: str, subject: str, pattern: str, own: str, found: Sequence[Value], plan: Plan) -> GestureTarget:
+def _target_of_value(kind: str, subject: str, pattern: str, own: str, found: Sequence[Value], plan: Plan) -> GestureTarget:
     first = found[0]
     axes = tuple(tuple(dict.fromkeys(map(base_axis, dim or ()))) for dim in first.sharding.dims)
     given = dict(plan.layout.constraints)[own] if own else Sharding((None,) * len(axes))

@@ -38,13 +38,13 @@ class RecipesPanel:
             return None
         plan = self._session.plan
         try:
-            rows = list_recipes(plan, self._given(plan))
+            rows = list_recipes(plan, self._valid_choices(plan))
         except Exception as error:  # noqa: BLE001 - a list that fails is no reason to lose the tables
             _log.exception("The recipes failed")
             return {"rows": [], "problem": f"The recipes could not be listed: {describe_error(error)}"}
         return {"rows": [self._row(row, plan, colours) for row in rows], "problem": ""}
 
-    def _given(self, plan: Plan) -> dict[str, tuple[str, ...]]:
+    def _valid_choices(self, plan: Plan) -> dict[str, tuple[str, ...]]:
         """The choices that the mesh still has."""
         return {name: axes for name, axes in self._chosen.items() if all(axis in plan.mesh for axis in axes)}
 
@@ -56,7 +56,7 @@ class RecipesPanel:
         for what is not there."""
         plan, name, place, axis = self._session.plan, gesture.name, gesture.place, gesture.axis
         find_recipe(name)
-        row = next(row for row in list_recipes(plan, self._given(plan)) if row.name == name)
+        row = next(row for row in list_recipes(plan, self._valid_choices(plan)) if row.name == name)
         if place not in range(min(len(row.axes) + 1, row.most_axes)) or axis not in plan.mesh:
             raise WorkbenchError(f"`{axis}` cannot be an axis of that recipe.", ["choose an axis of the mesh"])
         axes = [*row.axes, ""][: max(len(row.axes), place + 1)]
@@ -77,7 +77,7 @@ class RecipesPanel:
             "edits": list(row.edits),
             "reason": row.reason,
             "ways_out": list(row.ways_out),
-            "given": list(self._given(plan).get(row.name, ())),
+            "given": list(self._valid_choices(plan).get(row.name, ())),
             "axes": [_axis(row.axes[place] if place < len(row.axes) else "", options, colours) for place in range(places)],
         }
 

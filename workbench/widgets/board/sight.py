@@ -41,7 +41,7 @@ class Sight:
                 on(StepGesture, lambda gesture: self._replay(self.replay.at(gesture.step))),
                 on(WeighGesture, lambda gesture: self._replay(self.replay.weighing(gesture.conflict))),
                 on(FewestGesture, lambda _: self._replay(self.replay.seeking(self._session.plan))),
-                on(ExpandGesture, lambda gesture: self._view(self.views.expanded(gesture.scope, self._session.report.prediction))),
+                on(ExpandGesture, lambda gesture: self._view(self.views.toggle_scope(gesture.scope, self._session.report.prediction))),
                 on(MomentGesture, lambda gesture: self._view(self.views.at(gesture.place, self._session.report.prediction))),
                 on(TryBoundaryGesture, self._try_boundary),
             ]

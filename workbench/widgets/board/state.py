@@ -17,7 +17,7 @@ from workbench.reports.report import Report
 from workbench.session.settling import SettlingState
 from workbench.widgets.board.annotating import rule_items
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.drops import brief_reason, illegal_drops, thinned
+from workbench.widgets.board.drops import brief_reason, illegal_drops, one_of_each_kind
 from workbench.widgets.board.figure import Figure
 from workbench.widgets.board.figures import figure_states, figures
 from workbench.widgets.board.hardware import hardware_state
@@ -86,7 +86,7 @@ def board_state(
     return {
         "name": plan.name,
         "mesh": " × ".join(f"{name}:{size}" for name, size in plan.mesh.axes) or "no mesh axes",
-        "devices": _counted(plan.mesh.size, "device"),
+        "devices": _count_text(plan.mesh.size, "device"),
         "count": device_count(plan),
         "layout": str(plan.layout) or "everything replicated",
         "undo": f"Undo {session.edits[-1]}" if session.can_undo else None,
@@ -112,8 +112,8 @@ def device_count(plan: Plan) -> dict[str, str]:
     size, room = plan.mesh.size, plan.hardware.size if plan.hardware else 0
     product = f"{' × '.join(map(str, plan.mesh.sizes))} = " if len(plan.mesh.sizes) > 1 else ""
     if not room:
-        return {"text": f"{product}{_counted(size, 'device')}", "tone": "", "title": "Choose hardware to see how many there are."}
-    text = f"{product}{size:,} of {_counted(room, 'device')}"
+        return {"text": f"{product}{_count_text(size, 'device')}", "tone": "", "title": "Choose hardware to see how many there are."}
+    text = f"{product}{size:,} of {_count_text(room, 'device')}"
     if size > room:
         return {"text": f"{text}: {size - room:,} too many for {plan.hardware}", "tone": "bad", "title": "Make an axis smaller."}
     if size < room:
@@ -128,7 +128,7 @@ def axis_colours(plan: Plan) -> dict[str, int]:
 
 def _zones(plan: Plan) -> Iterator[dict[str, Any]]:
     """The unsharded zone, then one for each mesh axis."""
-    judge = thinned(plan)
+    judge = one_of_each_kind(plan)
     whole = [dim for dim in plan.program.dims if not plan.layout.rule(dim)]
     yield {
         "axis": "",
@@ -166,7 +166,7 @@ def _chip(plan: Plan, judge: Program, dim: str, source: str) -> dict[str, Any]:
         "size": shown if parts == 1 else f"{shown} → {_sizes(tuple(-(-size // parts) for size in sizes))}",
         "order": f"{axes.index(source) + 1}" if len(axes) > 1 else "",
         "carried": str(carried),
-        "title": f"{dim}: {', '.join(map(str, sizes))} · in {_counted(carried, 'tensor')}"
+        "title": f"{dim}: {', '.join(map(str, sizes))} · in {_count_text(carried, 'tensor')}"
         + (f" · on {' then '.join(axes)}" if axes else ""),
         "illegal": dict(illegal_drops(plan, judge, dim, source)),
         "marks": [priority_mark(plan.layout.priority(dim))] if plan.layout.priority(dim) else [],
@@ -197,5 +197,5 @@ def _sizes(sizes: tuple[int, ...]) -> str:
     return str(sizes[0]) if len(sizes) == 1 else f"{min(sizes)}…{max(sizes)}"
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -38,7 +38,7 @@ def _answer(report: Report, question: str, live: Live, paint: Paint, background:
     """The answer to a question, given anew of each plan."""
     if not question:
         return None
-    ran = live.shown(report.plan)
+    ran = live.run_to_show(report.plan)
     try:
         return why(question, report.prediction, paint, ran.measurement if ran else None, background)
     except Exception:  # noqa: BLE001 - a question without an answer is no reason to lose the tables

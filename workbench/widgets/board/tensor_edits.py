@@ -9,7 +9,7 @@ from workbench.plan.plan import Plan
 from workbench.plan.sharding_faults import AxisTwice, Fault, sharding_faults
 from workbench.reports.report import Report
 from workbench.widgets.board.drops import dropped_axes
-from workbench.widgets.board.gesture_target import GestureTarget, held
+from workbench.widgets.board.gesture_target import GestureTarget, resolve_target
 from workbench.widgets.gestures.one_tensor import ByRulesGesture, OpenDimGesture, OwnGesture, OwnWholeGesture, TensorGesture
 from workbench.widgets.gestures.table import EditMaker, Kind, means
 from workbench.widgets.tabs.tensors import TENSOR
@@ -17,7 +17,7 @@ from workbench.widgets.tabs.tensors import TENSOR
 
 def _own(gesture: OwnGesture, plan: Plan, report: Report) -> Edit:
     """A dimension of one tensor dropped on an axis: of that tensor alone."""
-    thing = held(gesture, plan, report)
+    thing = resolve_target(gesture, plan, report)
     place = place_of(gesture, thing)
     axes = dropped_axes(thing.axes[place], gesture.source or "", gesture.target, add=gesture.add)
     return thing.edit(thing.with_dim(place, axes))
@@ -25,13 +25,13 @@ def _own(gesture: OwnGesture, plan: Plan, report: Report) -> Edit:
 
 def _own_whole(gesture: OwnWholeGesture, plan: Plan, report: Report) -> Edit:
     """Explicitly whole on every device."""
-    thing = held(gesture, plan, report)
+    thing = resolve_target(gesture, plan, report)
     return thing.edit(Sharding.whole(len(thing.dims)))
 
 
 def _open_dim(gesture: OpenDimGesture, plan: Plan, report: Report) -> Edit:
     """A dimension left to propagation; the constraint of a value goes with the last dimension of which it says anything."""
-    thing = held(gesture, plan, report)
+    thing = resolve_target(gesture, plan, report)
     return thing.edit(unless_empty(thing, thing.with_dim(place_of(gesture, thing), None)))
 
 
@@ -43,7 +43,7 @@ def unless_empty(thing: GestureTarget, sharding: Sharding) -> Sharding | None:
 
 def _by_rules(gesture: ByRulesGesture, plan: Plan, report: Report) -> Edit:
     """As the rules or propagation place it."""
-    thing = held(gesture, plan, report)
+    thing = resolve_target(gesture, plan, report)
     if not thing.own:
         by = "the rules" if thing.kind == TENSOR else "propagation"
         raise LayoutError(f"`{thing.subject}` lies by {by} already.", ["drop one of its dimensions with “only this tensor” chosen"])

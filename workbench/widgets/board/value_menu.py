@@ -22,7 +22,7 @@ def value_menu(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[dic
     yield heading(_title(thing))
     for place in range(len(thing.dims)):
         named = thing.dims[place] not in ("", "_")
-        yield choices(f"{thing.called(place)} {'' if named else '= '}{thing.shape[place]:,}", list(_options(plan, thing, place)))
+        yield choices(f"{thing.dim_name(place)} {'' if named else '= '}{thing.shape[place]:,}", list(_options(plan, thing, place)))
     yield heading("All of it")
     yield from whole_items(plan, report, thing)
     yield item("Replicate it: whole on every device", OwnWholeGesture(**thing.address()))
@@ -68,4 +68,4 @@ def _questions(thing: GestureTarget) -> Iterator[dict[str, Any]]:
     for place, axes in enumerate(thing.axes):
         for axis in axes:
             of = f"axis {thing.kind} {place} {axis} {thing.subject}"
-            yield item(f"Why is {thing.called(place)} on {axis}?", WhyGesture(of))
+            yield item(f"Why is {thing.dim_name(place)} on {axis}?", WhyGesture(of))

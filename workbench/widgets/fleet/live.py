@@ -21,7 +21,7 @@ from workbench.multimodel.training_events import (
 )
 from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.units import format_seconds
-from workbench.widgets.run.messages import Log, noted
+from workbench.widgets.run.messages import Log, append_message
 
 DONE_BEFORE = "All models are done already, in an earlier run."
 PREPARED = {"cutting": "cut", "compiling": "compiled"}  # what a model is called once it is another one's turn
@@ -109,7 +109,7 @@ class FleetLive:
     log: Log = ()
 
     @classmethod
-    def begun(cls, fleet: Fleet, now: float) -> "FleetLive":
+    def begin(cls, fleet: Fleet, now: float) -> "FleetLive":
         models = {each.name: ModelLive(each.name, each.mini_batches * each.epochs) for each in fleet.models}
         return cls(fleet, "running", "starting", started=now, now=now, models=models)
 
@@ -131,11 +131,11 @@ class FleetLive:
                 self._prepare(model, stage)
                 self._note(stage)
             case SchedulePredicted():
-                self._scheduled(event)
+                self._begin_schedule(event)
             case UnitDone():
                 self._unit(event)
             case ModelFailed():
-                self._failed(event)
+                self._fail_model(event)
             case CheckpointNotice(message=message):
                 self._note(message, "warn")
             case CommandDone():
@@ -147,7 +147,7 @@ class FleetLive:
             case Failed():
                 self._end("error", event.text, "bad")
             case Cancelled():
-                self._end("cancelled", self._kept(), "warn")
+                self._end("cancelled", self._cancellation_text(), "warn")
 
     def _prepare(self, name: str, stage: str) -> None:
         """One model after the other is cut, and then compiled."""
@@ -157,7 +157,7 @@ class FleetLive:
         if name in self.models:
             self.models[name].preparing = "cutting" if stage.startswith("cutting") else "compiling"
 
-    def _scheduled(self, event: SchedulePredicted) -> None:
+    def _begin_schedule(self, event: SchedulePredicted) -> None:
         self.devices, self.scheduled = event.devices, True
         spared = dict(zip(event.names, event.resumed_units, strict=False))
         counts = dict(zip(event.names, event.unit_counts, strict=False))
@@ -181,21 +181,21 @@ class FleetLive:
             self._loss(model, event.loss, event.placed.unit // model.length)
         if model.done >= model.of and not model.failed:
             model.stopping = model.stopping and not event.ended  # what its loss has ended stays so in the next run
-            self._note(f"`{model.name}` {self._ending(model, event.ended)}", "good")
+            self._note(f"`{model.name}` {self._ending_text(model, event.ended)}", "good")
 
     def _loss(self, model: ModelLive, loss: float, at: int) -> None:
         if model.sound and not isfinite(loss):
             self._note(f"`{model.name}`: the loss of mini-batch {at + 1:,} is {loss:g}", "bad")
         model.hear(loss, at)
 
-    def _ending(self, model: ModelLive, ended: str = "") -> str:
+    def _ending_text(self, model: ModelLive, ended: str = "") -> str:
         return f"has {ended}" if ended else f"is {model.state(running=True)}{self.warning(model)}"
 
     def warning(self, model: ModelLive) -> str:
         """What a hand that has stopped a model may not expect: its checkpoint knows nothing of it."""
         return "; Run goes on with it" if model.goes_on and self.fleet and self.fleet.folder else ""
 
-    def _failed(self, event: ModelFailed) -> None:
+    def _fail_model(self, event: ModelFailed) -> None:
         model = self.models[event.model]
         model.failed, model.of = True, event.of
         self._note(event.message, "bad")
@@ -205,7 +205,7 @@ class FleetLive:
             case AddModel(model=name):
                 self._note(f"`{name}` joins")
             case StopModel(model=name):
-                self._stopped(self.models[name], event.of)
+                self._stop_model(self.models[name], event.of)
             case RemoveDevice(device=number):
                 self.away = self.away | {number}
                 self._note(f"device {number} takes no further unit")
@@ -213,9 +213,9 @@ class FleetLive:
                 self.away = self.away - {number}
                 self._note(f"device {number} is back")
 
-    def _stopped(self, model: ModelLive, of: int | None) -> None:
+    def _stop_model(self, model: ModelLive, of: int | None) -> None:
         model.stopping, model.of = True, model.of if of is None else of
-        ends = self._ending(model) if model.ended else "ends with the mini-batch it is in"
+        ends = self._ending_text(model) if model.ended else "ends with the mini-batch it is in"
         self._note(f"`{model.name}` {ends}")
 
     def _command_refused(self, event: CommandRefused) -> None:
@@ -245,13 +245,13 @@ class FleetLive:
         self.phase, self.message = phase, message
         self._note(message, tone)
 
-    def _kept(self) -> str:
+    def _cancellation_text(self) -> str:
         folder = self.fleet.folder if self.fleet else None
         kept = f"Run goes on from the checkpoint in {folder}." if folder else "The fleet names no folder for checkpoints: Run begins anew."
         return f"Cancelled. {kept}"
 
     def _note(self, text: str, tone: str = "") -> None:
-        self.log = noted(self.log, self.now - self.started, text, tone)
+        self.log = append_message(self.log, self.now - self.started, text, tone)
 
 
 def _row(placed: ScheduledUnit) -> Row:

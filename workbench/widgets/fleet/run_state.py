@@ -29,7 +29,7 @@ def run_state(live: FleetLive, *, can_run: bool) -> dict[str, Any]:
         "away": sorted(live.away),
         "facts": facts_state(live.measurement) if live.measurement and live.measurement.schedule.placed else [],
         "log": [{**each, "text": plain(each["text"])} for each in log_state(live.log)],
-        "said": _said(live),
+        "said": _announcement(live),
     }
 
 
@@ -49,7 +49,7 @@ def model_state(model: ModelLive, *, running: bool, warning: str = "") -> dict[s
 
 def losses_state(live: FleetLive) -> dict[str, Any] | None:
     """A line a model over its mini-batches, all to one scale, in a box of 100 x 100, y downwards; `None` before there are any."""
-    kept = {each.name: _thinned([(at, loss) for at, loss in each.losses if isfinite(loss)]) for each in live.models.values()}
+    kept = {each.name: _thin_out([(at, loss) for at, loss in each.losses if isfinite(loss)]) for each in live.models.values()}
     points = [point for each in kept.values() for point in each]
     if not points:
         return None
@@ -85,7 +85,7 @@ def _loss(loss: float) -> str:
     return f"{loss:.4g}" if isfinite(loss) else "not a number"
 
 
-def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+def _thin_out(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
     stride = -(-len(points) // MOST_POINTS) or 1
     kept = points[::stride]
     return kept if not points or kept[-1] == points[-1] else [*kept, points[-1]]
@@ -120,7 +120,7 @@ def timing_state(timing: Timing, *, can_time: bool) -> dict[str, Any]:
     return {"phase": timing.phase, "stage": plain(timing.stage), "message": timing.message, "can_time": can_time}
 
 
-def _said(live: FleetLive) -> str:
+def _announcement(live: FleetLive) -> str:
     """What a screen reader says of it; each ending once."""
     if live.running:
         return "The models are training." if live.measured else f"The run is {plain(live.stage)}."

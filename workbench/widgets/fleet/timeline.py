@@ -40,7 +40,7 @@ def timeline_state(seen: FleetForecast, ran: FleetLive | None = None) -> dict[st
         "models": models,
         "tasks": _text(_tasks(schedule, len(models))),
         "far": False,
-        "difference": _sliced(schedule),
+        "difference": _slices_note(schedule),
         "about": f"Shard units of {len(models)} models, {title}: predicted {format_seconds(schedule.makespan)}.",
         "note": "",
         "text": schedules_text(schedules, names),
@@ -53,7 +53,7 @@ def measured_state(live: FleetLive) -> dict[str, Any]:
     if len(live.measured) > MOST_UNITS:
         spans = ((row[0], row[1], row[2], row[3], row[4]) for row in live.measured)
         return {"measured": _text(slices(spans, lasted, live.devices, len(live.models))), "lasted": lasted}
-    return {"measured": f"[{','.join(map(_measured, live.measured))}]", "lasted": lasted}
+    return {"measured": f"[{','.join(map(_measured_text, live.measured))}]", "lasted": lasted}
 
 
 def expected_state(rest: FleetSchedule | None, models: int) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _tasks(schedule: FleetSchedule, models: int, most: int | None = None) -> lis
     return slices(spans, schedule.makespan, schedule.devices, models, most)
 
 
-def _sliced(schedule: FleetSchedule) -> str:
+def _slices_note(schedule: FleetSchedule) -> str:
     units = len(schedule.placed)
     said = f"{units:,} units: in each slice of time the height of a colour is the model's share of the device."
     return said if units > MOST_UNITS else ""
@@ -80,7 +80,7 @@ def _schedule(rows: Sequence[Row], devices: int) -> FleetSchedule:
     return FleetSchedule(devices, tuple(placed))
 
 
-def _measured(row: Row) -> str:
+def _measured_text(row: Row) -> str:
     """To the tenth of a microsecond."""
     model, unit, device, start, end, *lost = row
     return f"[{device},{start:.7f},{end:.7f},{model},{unit},{start:.7f},{int(any(lost))}]"

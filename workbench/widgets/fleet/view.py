@@ -75,13 +75,13 @@ class FleetView:
         self.fleet, self._title, self._path, self._allow = fleet, title or fleet.name, path, allow
         self._watchers: list[Watcher] = []
         self._lock = threading.RLock()
-        self._work = FleetWork(runner, self._happened)
+        self._work = FleetWork(runner, self._receive_news)
         self._work.timed = (times.for_models(fleet.models),) if times else ()
         self._answers, self._handlers = Answers(), self._make_handlers()
         self._refusal: dict[str, Any] | None = None
         self._asked: dict[str, str] = {}
-        self._forecast = LiveForecast(self._lock, self._arrived)
-        self._expectation = Expectation(lambda: self._happened("expected"))
+        self._forecast = LiveForecast(self._lock, self._show_forecast)
+        self._expectation = Expectation(lambda: self._receive_news("expected"))
         self.parts: dict[Part, dict[str, Any]] = {}
         self._predict(fleet, patient=True)
         self._show(*PARTS)
@@ -201,7 +201,7 @@ class FleetView:
         self._forecast.predict(fleet, self._work.timed, self._work.attached, patient=patient)
         self.fleet = fleet
 
-    def _arrived(self, whole: bool) -> None:
+    def _show_forecast(self, whole: bool) -> None:
         self._show(*(("board", "table") if whole else ("board",)))
 
     @property
@@ -209,7 +209,7 @@ class FleetView:
         """What is predicted of the fleet; `None` where it does not fit."""
         return self._forecast.seen
 
-    def _happened(self, news: News) -> None:
+    def _receive_news(self, news: News) -> None:
         """From whichever thread: units ran, a run began or ended, a timing moved."""
         with self._lock:
             if news == "times":
@@ -265,7 +265,7 @@ class FleetView:
             "models": models_state(self.fleet, seen),
             "ways": ways_state(seen, measured) if seen else [],
             "command": command_text(self.fleet, self._path) if self._path else "",
-            "said": self._said(),
+            "said": self._announcement(),
             "answer": self._answers.last,
             "told": self._answers.revision,
         }
@@ -276,7 +276,7 @@ class FleetView:
         work, stale = self._work, self.seen is None or self.seen.source != "timed"
         return work.can_run and not work.timing.running and not work.live.running and stale
 
-    def _said(self) -> str:
+    def _announcement(self) -> str:
         if self._refusal:
             return str(self._refusal["message"])
         return f"Makespan {format_seconds(self.seen.schedule.makespan)}." if self.seen else ""

@@ -76,7 +76,7 @@ class FleetWork:
             if self.live.running or self._runner is None:
                 return
             self.cancel_timing()
-            live = self.live = FleetLive.begun(fleet, time.monotonic())
+            live = self.live = FleetLive.begin(fleet, time.monotonic())
         self._changed("run")
         try:
             self._run = self._runner.train(fleet, lambda event: self._receive(live, event))
@@ -91,9 +91,9 @@ class FleetWork:
             timing = self.timing = Timing("running", "starting")
         self._changed("timing")
         try:
-            self._timer = self._runner.time(fleet, lambda event: self._timer_said(timing, fleet, event))
+            self._timer = self._runner.time(fleet, lambda event: self._receive_timing_event(timing, fleet, event))
         except WorkbenchError as error:
-            self._timer_said(timing, fleet, Failed.of(error))
+            self._receive_timing_event(timing, fleet, Failed.of(error))
 
     def send(self, command: FleetCommand) -> None:
         """Tell the training something; nothing happens where there is none."""
@@ -130,7 +130,7 @@ class FleetWork:
             before = live.fleet
             live.hear(event, time.monotonic())
             other: News = "fleet" if live.running and live.fleet is not before else "run"
-            times = self._scheduled(live, event.times) if isinstance(event, SchedulePredicted) else None
+            times = self._take_times(live, event.times) if isinstance(event, SchedulePredicted) else None
             self.timed = self.timed if times is None else (times, *self.timed)
             soon = live.running and isinstance(event, UnitDone | Progress)
             wait = self._shown + _EVERY + _PER_UNIT * len(live.measured) - time.monotonic()
@@ -140,7 +140,7 @@ class FleetWork:
             self._shown = time.monotonic()
         self._changed("times" if times else "unit" if soon else other)
 
-    def _scheduled(self, live: FleetLive, times: FleetTimes) -> FleetTimes:
+    def _take_times(self, live: FleetLive, times: FleetTimes) -> FleetTimes:
         """The times that a run brings, and how many devices it has, where it was planned for another number."""
         if live.fleet is None:
             return times
@@ -163,7 +163,7 @@ class FleetWork:
             self._shown = time.monotonic()
         self._changed("unit")
 
-    def _timer_said(self, timing: Timing, fleet: Fleet, event: TrainingEvent) -> None:
+    def _receive_timing_event(self, timing: Timing, fleet: Fleet, event: TrainingEvent) -> None:
         with self.lock:
             if not timing.running:
                 return

@@ -5,7 +5,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any, get_type_hints
 
 from workbench.errors import LayoutError, unknown_name
-from workbench.widgets.gestures.fields import Reader, needed
+from workbench.widgets.gestures.fields import Reader, required_text
 from workbench.widgets.gestures.gesture import TABLES, EditGesture, Gesture, Message
 from workbench.widgets.gestures.members import ALL_GESTURES, BOARD_GESTURES
 from workbench.widgets.gestures.target_hardware import HARDWARE_ZONE, HardwareGesture
@@ -18,7 +18,7 @@ MOST_FIELDS, MOST_ENTRIES, MOST_LETTERS = 24, 64, 2_000
 def read_gesture(message: Message, members: Members = BOARD_GESTURES) -> Gesture:
     """The gesture of a message; raises `WorkbenchError` for one that no page sends."""
     verify_gesture(message)
-    verb = needed()(message.get("verb"), "verb", message)
+    verb = required_text()(message.get("verb"), "verb", message)
     kind = kind_of(message, members)
     if kind is None:
         edits = dict.fromkeys(each.verb for each in members if issubclass(each, EditGesture))
@@ -46,7 +46,7 @@ def verify_gesture(message: Message) -> None:
     if len(message) > MOST_FIELDS:
         raise LayoutError(f"The gesture has {len(message):,} fields; {MOST_FIELDS} are the most.", ["reload the page"])
     for name, value in message.items():
-        kind, size = _measured(value)
+        kind, size = _measure_field(value)
         most = MOST_ENTRIES if kind == "entries" else MOST_LETTERS
         if size > most and (message.get("verb"), name) != ("open_file", "text"):
             raise LayoutError(f"`{str(name)[:40]}` of the gesture has {size:,} {kind}; {most:,} are the most.", ["reload the page"])
@@ -79,7 +79,7 @@ def _readers(kind: type[Gesture]) -> tuple[tuple[Field[Any], Reader], ...]:
     return tuple((each, hints[each.name].__metadata__[0]) for each in fields(kind))
 
 
-def _measured(value: object) -> tuple[str, int]:
+def _measure_field(value: object) -> tuple[str, int]:
     """What a field has many of, and how many: entries of a list, else letters."""
     if isinstance(value, list | Mapping):
         inner = max((len(str(each)[: MOST_LETTERS + 1]) for each in value), default=0)

@@ -13,7 +13,7 @@ Reader = Callable[[Any, str, Mapping[str, Any]], Any]
 MOST_PATH = 1000  # characters of a path that a gesture may name
 
 
-def needed(most: int | None = None) -> Reader:
+def required_text(most: int | None = None) -> Reader:
     """A text without which the gesture means nothing, without spaces around it."""
 
     def read(value: Any, name: str, _message: Mapping[str, Any]) -> str:
@@ -83,9 +83,9 @@ def _string_or(other: str | None) -> Reader:
     return lambda value, _name, _message: value if isinstance(value, str) else other
 
 
-Needed = Annotated[str, needed()]
-Needed200 = Annotated[str, needed(200)]
-Needed400 = Annotated[str, needed(400)]
+Needed = Annotated[str, required_text()]
+Needed200 = Annotated[str, required_text(200)]
+Needed400 = Annotated[str, required_text(400)]
 Text = Annotated[str, text()]
 Text20 = Annotated[str, text(20)]
 Text40 = Annotated[str, text(40)]

@@ -25,8 +25,8 @@ Task = list[float]
 def timeline_state(planned: PipelineReport, tasks: Sequence[TaskTime] = ()) -> dict[str, Any]:
     """Of a planned pipeline, with the tasks that a run of the same plan measured."""
     step = planned.simulated
-    predicted = _predicted(planned)
-    measured = _measured(tasks)
+    predicted = _predicted_tasks(planned)
+    measured = _measured_tasks(tasks)
     end = max((task[2] for task in measured), default=0.0)
     drawn = len(predicted) + len(measured) <= MOST_TASKS
     kinds = sorted({int(task[3]) for task in (*predicted, *measured)})
@@ -53,7 +53,7 @@ def timeline_state(planned: PipelineReport, tasks: Sequence[TaskTime] = ()) -> d
     }
 
 
-def _predicted(planned: PipelineReport) -> list[Task]:
+def _predicted_tasks(planned: PipelineReport) -> list[Task]:
     step = planned.simulated
     found = [
         [
@@ -76,7 +76,7 @@ def _short(seconds: float, whole: float) -> float:
     return round(seconds, 6 - floor(log10(whole))) if whole > 0 else seconds
 
 
-def _measured(tasks: Sequence[TaskTime]) -> list[Task]:
+def _measured_tasks(tasks: Sequence[TaskTime]) -> list[Task]:
     """From the first one's start on."""
     begin = min((task.start for task in tasks), default=0.0)
     whole = max((task.end for task in tasks), default=0.0)

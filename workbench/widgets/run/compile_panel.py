@@ -37,7 +37,7 @@ def compile_state(compiling: Compiling, comparison_state: ComparisonState | None
         "facts": _facts(comparison, comparison.compiled) if comparison and comparison.compiled else [],
         "of": str(compiling.report.plan) if strayed and compiling.report else str(comparison.report.plan) if comparison and stale else "",
         "log": log_state(compiling.log),
-        "said": _said(compiling),
+        "said": _announcement(compiling),
     }
 
 
@@ -49,7 +49,7 @@ def _message(compiling: Compiling, plan: Plan, *, stale: bool, mine: bool) -> st
     return INVITATION.format(target=_target(plan)) if compiling.of(plan) is None and not compiling.running else ""
 
 
-def _said(compiling: Compiling) -> str:
+def _announcement(compiling: Compiling) -> str:
     """What a screen reader says of it; each stage and each ending once, and nothing of what nobody asked for."""
     if compiling.unasked:
         return ""

@@ -7,7 +7,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.report import Report
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunEvent, Waiting
-from workbench.widgets.run.messages import Log, noted, waiting_text
+from workbench.widgets.run.messages import Log, append_message, waiting_text
 
 MOST_KEPT = 8
 
@@ -45,9 +45,9 @@ class Compiling:
     def running(self) -> bool:
         return self.phase == "running"
 
-    def begun(self, report: Report, now: float, *, unasked: bool = False) -> "Compiling":
+    def begin(self, report: Report, now: float, *, unasked: bool = False) -> "Compiling":
         """A new compilation; what was found before stays."""
-        log = noted((), 0.0, f"{report.plan} for {report.plan.hardware or 'the attached devices'}")
+        log = append_message((), 0.0, f"{report.plan} for {report.plan.hardware or 'the attached devices'}")
         return Compiling("running", report, "starting", started=now, turn=now, now=now, unasked=unasked, log=log, found=self.found)
 
     def after(self, event: RunEvent, now: float) -> "Compiling":
@@ -60,7 +60,7 @@ class Compiling:
             case Progress(stage=stage, fraction=fraction):
                 return replace(following.noting(stage), stage=stage, fraction=fraction)
             case CompileDone(compiled=compiled) if self.report:
-                return following.finished(FinishedCompilation(self.report, compiled))
+                return following.finish(FinishedCompilation(self.report, compiled))
             case Failed():
                 return replace(following.noting(event.text, "bad"), phase="error", message=event.text)
             case Cancelled() if self.unasked:
@@ -69,14 +69,14 @@ class Compiling:
                 return replace(following.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
         return following
 
-    def finished(self, new: FinishedCompilation) -> "Compiling":
+    def finish(self, new: FinishedCompilation) -> "Compiling":
         """With what was found; it takes the place of what was found for the same plan before."""
         others = tuple(each for each in self.found if each.report.plan != new.report.plan)
         following = self.noting("done: from the cache" if new.compiled.from_cache else "done", "good")
         return replace(following, phase="done", fraction=1.0, found=(new, *others)[:MOST_KEPT])
 
     def noting(self, text: str, tone: str = "") -> "Compiling":
-        return replace(self, log=noted(self.log, self.now - self.started, text, tone))
+        return replace(self, log=append_message(self.log, self.now - self.started, text, tone))
 
     def of(self, plan: Plan) -> FinishedCompilation | None:
         """What was found for a plan."""

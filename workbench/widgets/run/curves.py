@@ -16,7 +16,7 @@ def curve(label: str, values: tuple[float, ...], show: Callable[[float], str], *
     finite = [(step, value) for step, value in enumerate(values, 1) if isfinite(value)]
     if len(finite) < 2:
         return None
-    kept = _thinned(finite)
+    kept = _thin_out(finite)
     low, high = min(value for _, value in kept), max(value for _, value in kept)
     first, last = kept[0][0], kept[-1][0]
     span = high - low or 1.0
@@ -35,7 +35,7 @@ def curve(label: str, values: tuple[float, ...], show: Callable[[float], str], *
     }
 
 
-def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+def _thin_out(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
     """At most `MOST_POINTS` and the last one: a curve in a box 300 pixels wide needs no more."""
     stride = -(-len(points) // MOST_POINTS)
     kept = points[::stride]

@@ -48,13 +48,13 @@ class Jobs:
         try:
             count = whole_number(steps, "number of steps", most=MOST_STEPS)
         except WorkbenchError as error:
-            self._show_run(self.live.refused(report, str(error)))
+            self._show_run(self.live.refuse(report, str(error)))
             return
-        self._show_run(self.live.begun(report, count, colours, time.monotonic()))
+        self._show_run(self.live.begin(report, count, colours, time.monotonic()))
         try:
-            self._run = self._runner.start(report.plan, count, lambda event: self._hear(lambda: self._run_said(event)))
+            self._run = self._runner.start(report.plan, count, lambda event: self._hear(lambda: self._receive_run_event(event)))
         except WorkbenchError as error:
-            self._run_said(Failed.of(error))
+            self._receive_run_event(Failed.of(error))
 
     def refuses(self, plan: Plan) -> str:
         """Why a plan cannot be compiled, as far as that is known without trying; empty if it may be."""
@@ -78,14 +78,14 @@ class Jobs:
         if self._runner is None or self.compiling.running:
             self.compiling = replace(self.compiling, unasked=self.compiling.unasked and unasked)
             return
-        self.compiling = self.compiling.begun(report, time.monotonic(), unasked=unasked)
+        self.compiling = self.compiling.begin(report, time.monotonic(), unasked=unasked)
         self._changed("")
         try:
             self._compilation = self._runner.compile(
-                report.plan, lambda event: self._hear(lambda: self._compiler_said(event)), behind=unasked
+                report.plan, lambda event: self._hear(lambda: self._receive_compile_event(event)), behind=unasked
             )
         except WorkbenchError as error:
-            self._compiler_said(Failed.of(error))
+            self._receive_compile_event(Failed.of(error))
 
     def cancel_run(self) -> None:
         if self._run is not None and self.live.running:
@@ -108,7 +108,7 @@ class Jobs:
     def _take(self) -> None:
         self._pending.popleft()()
 
-    def _run_said(self, event: RunEvent) -> None:
+    def _receive_run_event(self, event: RunEvent) -> None:
         """Steps come faster than eyes: they are shown ten times a second, all else at once."""
         if not self.live.running:
             return
@@ -121,7 +121,7 @@ class Jobs:
         self.live, self._shown = live, time.monotonic()
         self._changed("" if live.running else "run")
 
-    def _compiler_said(self, event: RunEvent) -> None:
+    def _receive_compile_event(self, event: RunEvent) -> None:
         if self.compiling.running:
             self.compiling = self.compiling.after(event, time.monotonic())
             self._changed("" if self.compiling.running else "compilation")

@@ -7,7 +7,7 @@ from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.reports.run_events import Cancelled, Failed, Progress, RunDone, RunEvent, StepDone, Waiting
 from workbench.units import format_seconds
-from workbench.widgets.run.messages import Log, noted, waiting_text
+from workbench.widgets.run.messages import Log, append_message, waiting_text
 
 MOST_STEPS = 10_000
 MOST_KEPT = 8
@@ -47,9 +47,9 @@ class Live:
     def plan(self) -> Plan | None:
         return self.report.plan if self.report else None
 
-    def begun(self, report: Report, steps: int, colours: dict[str, int], now: float = 0.0) -> "Live":
+    def begin(self, report: Report, steps: int, colours: dict[str, int], now: float = 0.0) -> "Live":
         """A new run; those before are kept."""
-        log = noted((), 0.0, f"{steps} steps of {report.plan}")
+        log = append_message((), 0.0, f"{steps} steps of {report.plan}")
         return Live(
             "running",
             steps,
@@ -63,7 +63,7 @@ class Live:
             ran=self.ran,
         )
 
-    def refused(self, report: Report, message: str) -> "Live":
+    def refuse(self, report: Report, message: str) -> "Live":
         """What was asked for cannot be run."""
         return Live("error", self.steps, message=message, report=report, ran=self.ran)
 
@@ -77,9 +77,9 @@ class Live:
             case Progress(stage=stage, fraction=fraction):
                 return replace(following.noting(stage), stage=stage, fraction=fraction)
             case StepDone():
-                return following.stepped(event)
+                return following.record_step(event)
             case RunDone(measurement=measurement):
-                return following.finished(measurement)
+                return following.finish(measurement)
             case Failed():
                 return replace(following.noting(event.text, "bad"), phase="error", message=event.text)
             case Cancelled():
@@ -90,20 +90,20 @@ class Live:
         """The finished run of a plan."""
         return next((each for each in self.ran if each.plan and same_step(each.plan, plan)), None)
 
-    def shown(self, plan: Plan) -> "Live | None":
+    def run_to_show(self, plan: Plan) -> "Live | None":
         """The finished run of a plan, or else the last one of all."""
         return self.of(plan) or (self.ran[0] if self.ran else None)
 
     def noting(self, text: str, tone: str = "") -> "Live":
-        return replace(self, log=noted(self.log, self.now - self.started, text, tone))
+        return replace(self, log=append_message(self.log, self.now - self.started, text, tone))
 
-    def stepped(self, event: StepDone) -> "Live":
+    def record_step(self, event: StepDone) -> "Live":
         losses = self.losses if event.loss is None else (*self.losses, event.loss)
         following = self.noting(f"first step: {format_seconds(event.seconds)}") if event.step == 1 else self
         stage, fraction = f"step {event.step} of {event.of}", event.step / max(event.of, 1)
         return replace(following, stage=stage, fraction=fraction, seconds=(*self.seconds, event.seconds), losses=losses)
 
-    def finished(self, measured: Measurement) -> "Live":
+    def finish(self, measured: Measurement) -> "Live":
         following = self.noting(measured.why_untraced, "warn") if measured.why_untraced else self
         following = following.noting(
             f"done: {format_seconds(measured.median_seconds)} a step (median of {len(measured.step_seconds)})", "good"

@@ -16,7 +16,7 @@ class Message(NamedTuple):
 Log = tuple[Message, ...]
 
 
-def noted(log: Log, seconds: float, text: str, tone: str = "") -> Log:
+def append_message(log: Log, seconds: float, text: str, tone: str = "") -> Log:
     """The log with one line more; a stage that is told again every second is noted once."""
     if log and log[-1].text == text:
         return log

@@ -25,7 +25,7 @@ STALE = "Run before the last edit, of another plan:"
 
 def run_state(live: Live, plan: Plan, *, can_run: bool = True) -> dict[str, Any]:
     """What is told of `plan`: what happens now, else the result of its own last run, else that of the last run of all; JSON only."""
-    own, ran = live.of(plan), live.shown(plan)
+    own, ran = live.of(plan), live.run_to_show(plan)
     current = live if live.running or own is None or live.plan is None or same_step(live.plan, plan) else own
     mine = current.plan is None or same_step(current.plan, plan)
     strayed = bool(current.message) and not mine  # it failed after the plan was edited: that must be seen, and of which plan
@@ -49,11 +49,11 @@ def run_state(live: Live, plan: Plan, *, can_run: bool = True) -> dict[str, Any]
         else [],
         "log": log_state(current.log),
         "traced": bool(own and own.measurement and own.measurement.trace),
-        "said": _said(live),
+        "said": _announcement(live),
     }
 
 
-def _said(live: Live) -> str:
+def _announcement(live: Live) -> str:
     """What a screen reader says of it; each ending once."""
     if live.running:
         return f"The run is {live.stage}." if not live.seconds else ""

@@ -19,7 +19,7 @@ from workbench.reports.propagation import (
 )
 from workbench.reports.report import Report
 from workbench.text.propagation import axis_propagation_text, count_text, rejection_text
-from workbench.widgets.board.background_queries import BackgroundQueries, asked
+from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.board.folding import is_named
 from workbench.widgets.gestures.gesture import TABLES, Gesture
 from workbench.widgets.gestures.looking import WhyGesture
@@ -39,7 +39,7 @@ Answer = tuple[str, list[str], list[Block]]
 
 def replay_of(report: Report, background: BackgroundQueries | None) -> Propagation | None:
     """How the shardings spread; `None` while that is worked out."""
-    return asked(background, report, "propagation", lambda: report.propagation)
+    return compute_in_background(background, report, "propagation", lambda: report.propagation)
 
 
 def replay_or_failure(report: Report, background: BackgroundQueries | None) -> tuple[Propagation | None, list[Block]]:
@@ -195,7 +195,7 @@ def resolving_cell(report: Report, rejected: RejectedAxis, background: Backgroun
 def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries | None) -> Cell:
     """As `resolving_cell`, of a conflict."""
     name = f"decide {conflict.first.wanted} {conflict.first.giver}"
-    edits = asked(background, report, name, lambda: resolving_edits(report, conflict), patience=0.0)
+    edits = compute_in_background(background, report, name, lambda: resolving_edits(report, conflict), patience=0.0)
     if edits is None:
         return {"text": "trying…", "tone": "muted"}
     return (

@@ -46,10 +46,10 @@ class HistoryPanel:
         return dict(
             [
                 on(HistoryGesture, self._show),
-                on(GoGesture, lambda gesture: session.go(self._found(gesture.number))),
-                on(NamePlanGesture, lambda gesture: session.name(self._found(gesture.number), gesture.name)),
-                on(PinGesture, lambda gesture: session.pin(self._found(gesture.number), gesture.pinned)),
-                on(ComparePlansGesture, lambda gesture: self._pick(self._found(gesture.number))),
+                on(GoGesture, lambda gesture: session.go(self._verify_number(gesture.number))),
+                on(NamePlanGesture, lambda gesture: session.name(self._verify_number(gesture.number), gesture.name)),
+                on(PinGesture, lambda gesture: session.pin(self._verify_number(gesture.number), gesture.pinned)),
+                on(ComparePlansGesture, lambda gesture: self._pick(self._verify_number(gesture.number))),
                 on(SwapPlansGesture, self._swap),
                 on(StopComparingGesture, self._stop_comparing),
             ]
@@ -79,7 +79,7 @@ class HistoryPanel:
     def _stop_comparing(self, _gesture: StopComparingGesture) -> None:
         self._first = self._second = None
 
-    def _found(self, number: int) -> int:
+    def _verify_number(self, number: int) -> int:
         if not 0 <= number < len(self._session.nodes):
             raise WorkbenchError("That plan is not in the history.", ["look at the history again"])
         return number

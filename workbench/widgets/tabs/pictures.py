@@ -38,7 +38,7 @@ class Views:
         place = _place(place_text, report)
         return replace(self, place=None if place == self.place else place)
 
-    def expanded(self, scope: str, report: Report) -> "Views":
+    def toggle_scope(self, scope: str, report: Report) -> "Views":
         """Open or close a scope. Raises `WorkbenchError` for one that is not there."""
         if scope not in scopes_of(report.graph):
             raise WorkbenchError(f"The graph has no scope `{scope[:80]}`.", ["open one that it shows"])

@@ -15,8 +15,8 @@ from workbench.reports.propagation import AxisPropagation, Conflict, Propagation
 from workbench.reports.report import Report
 from workbench.text.propagation import count_text, rejection_text
 from workbench.visualize.propagation_graph import lay_out_rows, propagation_graph
-from workbench.widgets.board.background_queries import BackgroundQueries, asked
-from workbench.widgets.board.folding import folded, template
+from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
+from workbench.widgets.board.folding import fold_paths, template
 from workbench.widgets.gestures.looking import ExpandGesture, FewestGesture, WeighGesture
 from workbench.widgets.gestures.repairs import DecideGesture
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row
@@ -95,7 +95,7 @@ def replay_blocks(
 
 def find_suggested_edit(gesture: DecideGesture, report: Report, background: BackgroundQueries) -> Edit:
     """An edit that was found for the present plan, named by its text; raises `LayoutError` for any other."""
-    found = find_edit(gesture.edit, report, background.known)
+    found = find_edit(gesture.edit, report, background.answers_of)
     if found is None:
         raise LayoutError(f"`{gesture.edit[:80]}` was found for another plan.", ["look at the conflicts again"])
     return found
@@ -184,7 +184,7 @@ def _site_row(
 ) -> Row:
     site, sharding = replay.values[group[0]], shardings[group[0]]
     newest = max(since.get(number, 0) for number in group)
-    path = folded(list(dict.fromkeys(replay.values[number].path for number in group))).label
+    path = fold_paths(list(dict.fromkeys(replay.values[number].path for number in group))).label
     label = f"result {path}" if site.role == "result" and not path.startswith("result") else path
     many = f"×{len(group)}" if len(group) > 1 else ""
     text: Cell = {"text": f"{newest:,}" if newest else "by hand", "tone": "strong" if newest == step and step else ""}
@@ -205,7 +205,9 @@ def _site_row(
 
 def _picture(report: Report, step: int, background: BackgroundQueries | None, opened: frozenset[str] | None) -> Block:
     """The graph as far as the step. Its rows are laid out once, aside: that takes longest."""
-    graph_rows = asked(background, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: lay_out_rows(report, opened))
+    graph_rows = compute_in_background(
+        background, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: lay_out_rows(report, opened)
+    )
     if graph_rows is None:
         return {**waiting_block("Reading the graph."), "title": "On the graph"}
     shown = picture_block(propagation_graph(report, step, graph_rows), name="propagation", opens=Opens(ExpandGesture, "scope"))
@@ -225,7 +227,7 @@ def _conflicts(report: Report, replay: Propagation, chosen: Replay, background: 
 
 def _find_conflicts(report: Report, replay: Propagation, background: BackgroundQueries | None) -> tuple[Conflict, ...] | None:
     """The conflicts; `None` while they are looked for."""
-    return asked(background, report, "conflicts", lambda: replay.conflicts)
+    return compute_in_background(background, report, "conflicts", lambda: replay.conflicts)
 
 
 def _conflict_row(
@@ -259,7 +261,7 @@ def _fewest(report: Report, chosen: Replay, background: BackgroundQueries | None
         text = {"text": f"{count} now. Which of them are needed for every value to lie as it does?", "wrap": True}
         return block(title, (Column(""), Column("")), [row("ask", text, ask)])
     try:
-        found = asked(background, report, "fewest", lambda: minimal_annotations(plan))
+        found = compute_in_background(background, report, "fewest", lambda: minimal_annotations(plan))
     except WorkbenchError as error:
         return block(title, (), [], str(error))
     if found is None:

@@ -12,7 +12,7 @@ from workbench.reports.report import Report
 from workbench.reports.reshard import CLASS_TEXTS, REMATERIALISATION, Remedy, Reshard, ReshardCollective
 from workbench.text.tables import group_items
 from workbench.units import format_bytes
-from workbench.widgets.board.background_queries import BackgroundQueries, asked
+from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
 from workbench.widgets.tabs.padding import padding_blocks
@@ -37,7 +37,7 @@ def try_edits(key: str, report: Report, background: BackgroundQueries | None = N
     found = next((each for each in report.reshards if key_of(each) == key), None)
     if found is None:
         raise WorkbenchError("The plan reshards nothing there any more.", ["look at the table again"])
-    asked(background, report, f"remedies {key}", lambda: found.remedies)
+    compute_in_background(background, report, f"remedies {key}", lambda: found.remedies)
 
 
 def list_tried_edits(report: Report) -> Iterator[Edit]:

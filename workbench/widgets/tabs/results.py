@@ -8,7 +8,7 @@ from workbench.core.paths import matches
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.units import format_bytes
-from workbench.widgets.board.folding import folded, template
+from workbench.widgets.board.folding import fold_paths, template
 from workbench.widgets.tabs.blocks import Paint, Row, dtype_cell, row
 from workbench.widgets.tabs.tensors import chips, has_words, shape_text
 
@@ -47,7 +47,7 @@ def _note(report: Report, found: Collection[Placement]) -> str:
 
 def _row(layout: Layout, members: list[Placement], paint: Paint) -> Row:
     first, tensor, count = members[0], members[0].tensor, len(members)
-    subject, label = folded([each.tensor.path for each in members])
+    subject, label = fold_paths([each.tensor.path for each in members])
     own = next((f"override {pattern}" for pattern, _ in reversed(layout.overrides) if matches(pattern, tensor.path)), "")
     given = layout.override(tensor.path)
     dims_cell: dict[str, Any] = chips(RESULT, subject, tensor.dims, tensor.shape, first.sharding.dims, paint, own, given)

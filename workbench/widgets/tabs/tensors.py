@@ -12,7 +12,7 @@ from workbench.core.tensor import Role, Tensor
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.units import format_bytes
-from workbench.widgets.board.folding import alike_arguments, folded, stacked_layers
+from workbench.widgets.board.folding import alike_arguments, fold_paths, stacked_layers
 from workbench.widgets.board.marks import marks_of, tags_of
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, dtype_cell, note_block, rest_text, row
 
@@ -74,7 +74,7 @@ def groups_of(report: Report, words: Collection[str] = ()) -> Iterator[Group]:
             if not words or has_words(placed, words):
                 by_sharding.setdefault(placed.sharding, []).append(placed)
         for members in by_sharding.values():
-            subject, label = folded([placed.tensor.path for placed in members])
+            subject, label = fold_paths([placed.tensor.path for placed in members])
             first = members[0].tensor
             yield Group(
                 tuple(members), subject, (stacked_layers(first.path, first.dims, first.shape) if first.role in STATE else "") or label

@@ -7,7 +7,7 @@ from workbench.core.layout import Layout
 from workbench.core.selectors import selects
 from workbench.reports.placement import Value
 from workbench.reports.report import Report
-from workbench.widgets.board.folding import folded, is_named, template
+from workbench.widgets.board.folding import fold_paths, is_named, template
 from workbench.widgets.board.marks import tags_of
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, dtype_cell, note_block, rest_text, row
 from workbench.widgets.tabs.tensors import VALUE, argument_blocks, chips, shape_text
@@ -65,7 +65,7 @@ def alike_values(values: Iterable[Value], words: Collection[str] = ()) -> Iterat
             kind = (template(value.path), value.kind, value.dtype, value.shape, value.dims, value.sharding, value.source)
             groups.setdefault(kind, []).append(value)
     for members in groups.values():
-        subject, label = folded(list(dict.fromkeys(value.path for value in members)))
+        subject, label = fold_paths(list(dict.fromkeys(value.path for value in members)))
         yield Alike(members[0], subject, label, sum(value.count for value in members))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from workbench.widgets.board.folding import folded, template
+from workbench.widgets.board.folding import fold_paths, template
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Row, block, rest_text, row
 
 MOST_ROWS = 40
@@ -57,7 +57,7 @@ def _merge_alike(parts: Iterable[Contribution]) -> Iterator[tuple[Contribution, 
         alike.setdefault(f"{template(part.path)} {part.source} {part.shade} {part.notes}", []).append(part)
     for members in alike.values():
         first = members[0]
-        subject, label = folded(list(dict.fromkeys(each.path for each in members)))
+        subject, label = fold_paths(list(dict.fromkeys(each.path for each in members)))
         yield (
             Contribution(
                 label, sum(each.amount for each in members), first.source, first.shade, first.notes, sum(each.count for each in members)
