@@ -28,7 +28,7 @@ def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
     try:
         planned = report.pipeline
     except WorkbenchError as error:
-        return (_uncut(report.plan, spec_of(report.plan), error), *report.diagnostics)
+        return (_diagnose_no_partition(report.plan, spec_of(report.plan), error), *report.diagnostics)
     if planned is None:
         return report.diagnostics
     plan = report.plan
@@ -43,7 +43,7 @@ def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
     return (*found, *_diagnose_recomputation(planned.spec), *others)
 
 
-def _uncut(plan: Plan, spec: PipelineSpec, error: WorkbenchError) -> Diagnostic:
+def _diagnose_no_partition(plan: Plan, spec: PipelineSpec, error: WorkbenchError) -> Diagnostic:
     """Why the program cannot be cut as its pipeline says, with what can be."""
     edits: list[Edit] = [SetPipeline(replace(spec, boundaries=()), "boundaries by balance")] if spec.boundaries else []
     try:
@@ -51,7 +51,7 @@ def _uncut(plan: Plan, spec: PipelineSpec, error: WorkbenchError) -> Diagnostic:
         edits += [ResizeAxis(spec.axis, most)] if 1 <= most < spec.stages else []
     except WorkbenchError:
         pass  # it cannot be traced, and nothing of its pipeline can be mended
-    edits = [*(edit for edit in edits if _can_be_cut(plan, edit)), SetPipeline(None, "no pipeline")]
+    edits = [*(edit for edit in edits if _can_be_partitioned(plan, edit)), SetPipeline(None, "no pipeline")]
     return Diagnostic("cannot be cut", "pipeline", error.message, tuple(edits))
 
 
@@ -64,7 +64,7 @@ def _diagnose_unequal_layers(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnos
         yield Diagnostic("not in step", "pipeline", error.message, (SetPipeline(replace(spec, engine="mpmd"), "a program for each stage"),))
 
 
-def _can_be_cut(plan: Plan, edit: Edit) -> bool:
+def _can_be_partitioned(plan: Plan, edit: Edit) -> bool:
     try:
         after = plan.apply(edit)
         verify_partition(after.program, spec_of(after))
@@ -111,7 +111,7 @@ def _diagnose_one_chunk(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
     message = f"With `chunks:1` schedule `{spec.schedule}` is `{alike}`: it gains by several pieces of the network on each stage."
     two = _try_replace(spec, chunks=2, boundaries=())
     edits = [SetPipeline(each, "2 chunks a stage") for each in (two,) if each is not None]
-    edits = [edit for edit in edits if _can_be_cut(plan, edit)]
+    edits = [edit for edit in edits if _can_be_partitioned(plan, edit)]
     if not edits:
         most = len(program_blocks(plan.program, spec.micro_batches))
         why = f"make micro_batches a multiple of {spec.stages}" if two is None else f"there are {most} blocks, and two chunks need "

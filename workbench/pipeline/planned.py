@@ -21,10 +21,10 @@ def pipeline_report(plan: Plan) -> PipelineReport:
     Without hardware seconds are nominal (`block_cost.NOMINAL`) and transfers take none: pieces compare, and no more than that.
     """
     staged = staged_program(plan)
-    return _cut_at(staged, plan_starts(staged))
+    return _report_of_partition(staged, plan_starts(staged))
 
 
-def _cut_at(staged: StagedProgram, starts: Sequence[int]) -> PipelineReport:
+def _report_of_partition(staged: StagedProgram, starts: Sequence[int]) -> PipelineReport:
     plan, spec, paths = staged.plan, staged.spec, staged.network.paths
     costs = partition_costs(staged, starts)
     bounds = (0, *starts, len(paths))
@@ -36,7 +36,9 @@ def _cut_at(staged: StagedProgram, starts: Sequence[int]) -> PipelineReport:
     blocks = tuple(_list_blocks(staged))
     step = simulate(spec, costs, transfer_of(plan))
     exact_memory = partial(_simulate_exact_memory, staged, tuple(starts), costs)
-    return PipelineReport(spec, pieces, step, capacity, blocks, partial(_cut_at, staged), partial(partition_costs, staged), exact_memory)
+    return PipelineReport(
+        spec, pieces, step, capacity, blocks, partial(_report_of_partition, staged), partial(partition_costs, staged), exact_memory
+    )
 
 
 def _simulate_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> SimulatedPipeline:

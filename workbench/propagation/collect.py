@@ -104,7 +104,7 @@ class _Collector:
             if inserted:
                 self._collect_inserted(inserted, index, region)
                 inserted = []
-            if record.windows is not None and self._is_cut(record):
+            if record.windows is not None and self._is_sharded_along_windows(record):
                 self._reshards += self._halos.reshards(op, index, region, record.windows)
             if record.work.flops:
                 self._flops[index] = self._local_flops(op, index)
@@ -112,7 +112,7 @@ class _Collector:
                 self._collect_regions(op, index, shardings)
         self._collect_inserted(inserted, len(ops) - 1, region)
 
-    def _is_cut(self, record: Op) -> bool:
+    def _is_sharded_along_windows(self, record: Op) -> bool:
         """Whether an operation may read across a cut, by a glance at where values lie: most lie whole where windows are."""
         return any(any(self._dims[value] or ()) for value in (*record.operands[:2], record.results[0]))
 
