@@ -73,7 +73,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before a fixture starts one
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    worker_process.ProcessGroup = ProcessGroup if item.get_closest_marker("cold") else WarmGroup  # type: ignore[misc]
+    worker_process.ProcessGroup = ProcessGroup if item.get_closest_marker("cold") else WarmGroup
 
 
 def pytest_report_header(config: pytest.Config) -> str:

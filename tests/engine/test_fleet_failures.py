@@ -9,7 +9,7 @@ from tests.engine.test_fleet import fleet, is_as_alone
 from tests.engine.test_unit_scheduler import ended
 from workbench.engine.fleet.train import FleetRun
 
-pytestmark = [pytest.mark.compile, pytest.mark.worker]
+pytestmark = pytest.mark.compile
 
 GONE = jax.errors.JaxRuntimeError("INTERNAL: the device fell off the bus")
 

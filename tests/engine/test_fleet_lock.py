@@ -11,7 +11,7 @@ from workbench.engine.fleet.lock import LOCK, hold_folder
 from workbench.engine.fleet.train import FleetRun
 from workbench.errors import FleetError
 
-pytestmark = [pytest.mark.compile, pytest.mark.worker]
+pytestmark = pytest.mark.compile
 
 HOLDING = """
 import sys, time

@@ -16,7 +16,7 @@ from workbench.errors import FleetError
 from workbench.multimodel import ScheduledUnit
 from workbench.multimodel.fleet import Fleet, FleetModel
 
-pytestmark = [pytest.mark.compile, pytest.mark.worker]
+pytestmark = pytest.mark.compile
 
 
 def test_every_unit_has_its_seconds_and_nothing_is_left_in_the_folder(tmp_path):

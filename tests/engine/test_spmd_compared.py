@@ -1,7 +1,10 @@
 """What is predicted of a pipeline in step is of the program that runs: collectives and memory as compiled on eight CPU devices."""
 
+import functools
+
 import pytest
 
+from tests.support.choosing import parametrize_drawn
 from workbench.analysis.comparison import Comparison
 from workbench.engine.compile.compilation import compile_here
 from workbench.models.gpt import gpt
@@ -17,9 +20,18 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module", params=CASES, ids=[case[0] for case in CASES])
-def comparison(request) -> Comparison:
-    pipeline, mesh, layout = request.param
+def pytest_generate_tests(metafunc):
+    """One of them in every run, the same for all tests."""
+    parametrize_drawn(metafunc, "case", CASES, lambda _: (), lambda case: case[0])
+
+
+@pytest.fixture
+def comparison(case) -> Comparison:
+    return compared(*case)
+
+
+@functools.cache
+def compared(pipeline: str, mesh: str, layout: str) -> Comparison:
     plan = Plan(gpt.build(layers=4, seq=32, batch=8), mesh, layout, pipeline=f"{pipeline} engine:spmd")
     return Comparison(plan.report(), compile_here(plan, keep=False))
 

@@ -1,6 +1,5 @@
 """What a device of each stage holds at its worst moment, as planned for whole pieces: within a tenth of what is compiled."""
 
-import jax
 import pytest
 
 from workbench.engine.mpmd.memory import compiled_peaks, resting_bytes
@@ -23,14 +22,6 @@ CASES = [  # model, layers, mesh, layout, pipeline
     ("unet", None, "stage:4", "", "stages:4 micro_batches:2 schedule:zero_bubble"),
     ("unet", None, "stage:4", "", "stages:4 micro_batches:2 schedule:gpipe remat:never"),
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_code_generation():
-    """LLVM's effort halved: of what is compiled here only the buffers are looked at, which it does not change."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.mark.third

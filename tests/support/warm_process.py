@@ -39,7 +39,7 @@ def main(descriptor: int) -> None:
 def _forked(connection: socket.socket) -> tuple[Told, Sequence[int]] | None:
     """In each worker, what it is told and its descriptors; in the warm process nothing, when it ends."""
     while True:
-        told, descriptors, *_ = socket.recv_fds(connection, 1 << 16, 5)
+        told, descriptors, *_ = socket.recv_fds(connection, 1 << 18, 5)
         _reap()
         if not told:
             return None
@@ -71,7 +71,7 @@ def _look_after(child: int, own: Sequence[int], speaking: int) -> None:
         assert ended is not None
         connection.send(str(ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status).encode())
         connection.recv(1)
-    os.waitpid(child, 0)
+        os.waitpid(child, 0)
     os._exit(0)
 
 

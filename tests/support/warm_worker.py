@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from tests.support.warm_process import Told
@@ -26,7 +27,7 @@ class WarmGroup(ProcessGroup):
 
     def _start(self, command: Sequence[str], **options: Any) -> Any:
         self._fork = None
-        if _WORKER not in command or not shared_start().fits(options["env"]):
+        if sys.platform != "linux" or _WORKER not in command or not shared_start().fits(options["env"]):
             return super()._start(command, **options)
         self._fork = shared_start().fork(command[-1], **options)
         return self._fork
@@ -41,8 +42,8 @@ class WarmStart:
     """The warm process as the tests hold it; it ends with them."""
 
     def __init__(self) -> None:
-        path = os.pathsep.join(each or os.getcwd() for each in sys.path)  # noqa: PTH109 - as for a worker
-        self._environment = {**os.environ, "PYTHONPATH": path}
+        self.path = os.pathsep.join(each or str(Path.cwd()) for each in sys.path)  # as `job_payload` has it
+        self._environment = {**os.environ, "PYTHONPATH": self.path}
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-P", "-m", "tests.support.warm_process", str(theirs.fileno())]
         with theirs:
@@ -59,7 +60,7 @@ class WarmStart:
     def fork(self, kind: str, *, stdin: int, stderr: IO[bytes], pass_fds: Sequence[int], env: Mapping[str, str]) -> "Fork":
         """A worker that waits for a job of this kind, or of any, with a pipe on standard input."""
         assert stdin == subprocess.PIPE
-        told = pickle.dumps(tuple(Told(kind, os.getcwd(), dict(env))))  # noqa: PTH109
+        told = pickle.dumps(tuple(Told(kind, str(Path.cwd()), dict(env))))
         read, write = os.pipe()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, os.fdopen(read, "rb"):
@@ -81,8 +82,11 @@ class Fork:
             self.returncode = int(self._connection.recv(64))
 
     def wait(self) -> int:
+        """Reaped, too."""
         self.wait_until_ended()
-        self._connection.close()
+        with self._connection:
+            self._connection.send(b"reap")
+            self._connection.recv(1)  # its end
         assert self.returncode is not None
         return self.returncode
 
