@@ -150,7 +150,7 @@ def _piece_cost(row: Row, stage: Stage) -> StageCost:
     chunks = row.spec.chunks
     seconds = _seconds(stage.micro_batch) / chunks
     held, passing = _stage_bytes(row, stage)
-    return StageCost(seconds / 3, seconds / 3, seconds / 3, held // chunks, stage.residuals // chunks, passing)
+    return StageCost(seconds / 3, seconds / 3, seconds / 3, held // chunks, stage.kept // chunks, passing)
 
 
 def _seconds(one: Report) -> float:
@@ -173,7 +173,7 @@ def _stage_bytes(row: Row, stage: Stage) -> tuple[int, int]:
     state = sum(each.local_bytes for each in stage.update.arguments if each.tensor.role is Role.OPTIMIZER_STATE)
     held = arguments + state + (_dummies(one) if row.dummies else 0)
     deferred = {f"{each.path} (all-reduce)" for each in one.collectives if _is_deferred(each)}
-    passing = one.memory.peak - arguments - stage.residuals - sum(each.bytes for each in one.alive if each.path in deferred)
+    passing = one.memory.peak - arguments - stage.kept - sum(each.bytes for each in one.alive if each.path in deferred)
     return held, passing
 
 

@@ -215,7 +215,7 @@ def test_a_damaged_checkpoint_is_told_and_the_run_ends_with_the_same_parameters(
 @pytest.mark.parametrize("folder", [False, True], ids=["host", "checkpoint"])
 def test_pinned_memory_changes_no_result(monkeypatch, tmp_path, folder):
     place = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
-    monkeypatch.setattr("workbench.engine.fleet.train.pinned_place", lambda _: place)
+    monkeypatch.setattr("workbench.engine.fleet.train.pinned_sharding", lambda _: place)
     run = FleetRun(fleet("sgd", "momentum", devices=2, folder=tmp_path if folder else None))
     measured = run.run()
     assert {run.model_runs[0].store.get(("piece", 0)).sharding.memory_kind} == {"pinned_host"}

@@ -28,7 +28,7 @@ def plan() -> Plan:
 def compiled(plan, tmp_path_factory) -> Compiled:
     EVENTS.clear()
     file = tmp_path_factory.mktemp("hlo") / "stages.hlo"
-    found = compile_here(plan, lambda event: EVENTS.append(event["stage"]), keep=False, hlo_file=str(file))
+    found = compile_here(plan, lambda event: EVENTS.append(event.stage), keep=False, hlo_file=str(file))
     assert file.read_text().count("ENTRY") >= 6  # forward, the halves of backward and the update of each stage
     return found
 

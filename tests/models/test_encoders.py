@@ -110,13 +110,13 @@ def test_widening_a_volume_is_the_transposed_convolution():
     x, w = jax.random.normal(keys[0], (2, 3, 4, 5, 6)), jax.random.normal(keys[1], (2, 2, 2, 6, 7))
     expected = jax.lax.conv_transpose(x, w, (2, 2, 2), "VALID", dimension_numbers=("NDHWC", "DHWIO", "NDHWC"), transpose_kernel=False)
     # The windows of `conv_transpose` are turned round.
-    np.testing.assert_allclose(unet._widened({"w": w[::-1, ::-1, ::-1]}, x), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(unet._upsample({"w": w[::-1, ::-1, ::-1]}, x), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_pooling_is_the_maximum_of_windows_that_do_not_overlap():
     x = jax.random.normal(jax.random.key(0), (2, 4, 6, 8, 3))
     window = (1, 2, 2, 2, 1)
-    np.testing.assert_array_equal(unet._pooled(x), jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, window, "VALID"))
+    np.testing.assert_array_equal(unet._max_pool(x), jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, window, "VALID"))
 
 
 @pytest.mark.parametrize(("norm", "over"), [(layer_norm, (3,)), (batch_norm, (0, 1, 2)), (instance_norm, (1, 2))])

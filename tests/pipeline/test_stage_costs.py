@@ -134,7 +134,7 @@ def test_a_skip_is_sent_to_the_stage_that_reads_it():
     program = pipelines.skips()
     plan = Plan(program, "stage:4", pipeline="stages:4 micro_batches:2")
     names = network_of(program, 2).paths
-    costs = staged.costs_of_cut(staged_program(plan), [names.index(path) for path in ("down/1", "up/0", "up/1")])
+    costs = staged.partition_costs(staged_program(plan), [names.index(path) for path in ("down/1", "up/0", "up/1")])
     assert [cost.sends for cost in costs] == [((1, 64), (3, 64)), ((2, 64),), ((3, 64),), ()]
 
 

@@ -20,4 +20,4 @@ def taken(message: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, A
     """What a hand is shown that takes a chip."""
     gesture = read_gesture({"verb": "take", **message})
     assert isinstance(gesture, TakeGesture)
-    return drag.taken(gesture, plan, report)
+    return drag.drag_options(gesture, plan, report)

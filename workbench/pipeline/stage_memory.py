@@ -23,13 +23,15 @@ from workbench.tracing.stage_partition.stages import partition_network
 def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> tuple[StageCost, ...]:
     """The costs of these pieces with their bytes as of whole pieces."""
     spec, stage = staged.spec, make_stage_context(staged)
-    param_slices = _param_slices(stage, staged.network, starts)
+    virtual_stages = _virtual_stages(stage, staged.network, starts)
     modes = {spec.recomputes(i) for i in range(spec.micro_batches)}
-    return tuple(_replace_memory(cost, param_slice, stage, spec, modes) for cost, param_slice in zip(costs, param_slices, strict=True))
+    return tuple(
+        _replace_memory(cost, virtual_stage, stage, spec, modes) for cost, virtual_stage in zip(costs, virtual_stages, strict=True)
+    )
 
 
 @cache_with_program(1500)
-def _param_slices(stage: StageContext, network: Network, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
+def _virtual_stages(stage: StageContext, network: Network, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
     """Each piece as a program of its own; of those that are alike the first stands for all."""
     del stage  # it says whose the pieces are, and for whom they are kept
     partition = partition_network(network, starts)
@@ -38,21 +40,21 @@ def _param_slices(stage: StageContext, network: Network, starts: tuple[int, ...]
     return tuple(first.setdefault(each.structural_key, each) for each in whole)
 
 
-def _replace_memory(cost: StageCost, param_slice: BlockTasks, stage: StageContext, spec: PipelineSpec, modes: set[bool]) -> StageCost:
+def _replace_memory(cost: StageCost, virtual_stage: BlockTasks, stage: StageContext, spec: PipelineSpec, modes: set[bool]) -> StageCost:
     """What a schedule has no task for stays as it was."""
     at_work = [cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)]
     halves = [cost.halves_of(recomputed=False), cost.halves_of(recomputed=True)]
     staying = [cost.residuals, cost.input_activations]
     for recompute in modes:
         forward, backward = (
-            _forward_bytes(param_slice, stage, recompute=recompute),
-            _backward_bytes(param_slice, stage, recompute=recompute),
+            _forward_bytes(virtual_stage, stage, recompute=recompute),
+            _backward_bytes(virtual_stage, stage, recompute=recompute),
         )
         at_work[recompute] = AtWork(forward.whole, backward.whole)
         staying[recompute] = backward.staying
         if schedule_named(spec.schedule).splits_backward:
-            halves[recompute], staying[recompute] = _halves(param_slice, stage, recompute=recompute)
-    fed = sum(size for path, size in _forward_bytes(param_slice, stage, recompute=True).read if not path.startswith("entering/"))
+            halves[recompute], staying[recompute] = _halves(virtual_stage, stage, recompute=recompute)
+    fed = sum(size for path, size in _forward_bytes(virtual_stage, stage, recompute=True).read if not path.startswith("input_activations/"))
     return replace(
         cost,
         residuals=staying[False],
@@ -64,21 +66,21 @@ def _replace_memory(cost: StageCost, param_slice: BlockTasks, stage: StageContex
 
 
 @cache_with_owner
-def _forward_bytes(param_slice: BlockTasks, stage: StageContext, *, recompute: bool) -> TaskBytes:
-    return task_bytes(param_slice.forward_program if recompute else param_slice.keeping_program, stage)
+def _forward_bytes(virtual_stage: BlockTasks, stage: StageContext, *, recompute: bool) -> TaskBytes:
+    return task_bytes(virtual_stage.forward_program if recompute else virtual_stage.keeping_program, stage)
 
 
 @cache_with_owner
-def _backward_bytes(param_slice: BlockTasks, stage: StageContext, *, recompute: bool) -> TaskBytes:
-    return task_bytes(param_slice.backward_program(stage.parts, recompute=recompute, add_separately=stage.adds_separately), stage)
+def _backward_bytes(virtual_stage: BlockTasks, stage: StageContext, *, recompute: bool) -> TaskBytes:
+    return task_bytes(virtual_stage.backward_program(stage.parts, recompute=recompute, add_separately=stage.adds_separately), stage)
 
 
 @cache_with_owner
-def _halves(param_slice: BlockTasks, stage: StageContext, *, recompute: bool) -> tuple[Halves, int]:
+def _halves(virtual_stage: BlockTasks, stage: StageContext, *, recompute: bool) -> tuple[Halves, int]:
     """With what stays from the forward pass to the first of them."""
     first, second = (
         _half_bytes(each, stage)
-        for each in param_slice.half_programs(stage.parts, recompute=recompute, add_separately=stage.adds_separately)
+        for each in virtual_stage.half_programs(stage.parts, recompute=recompute, add_separately=stage.adds_separately)
     )
     read = dict(first.read)
     only_second = {path: size for path, size in second.read if path not in read and not path.startswith("pending/")}
