@@ -1,4 +1,4 @@
-"""A warm process that runs Shardy's recording passes for this one, which it may crash without harm: one, started when first asked."""
+"""A warm process that runs Shardy's recording passes for this one, so that a crash does no harm; started on first use."""
 
 import atexit
 import functools

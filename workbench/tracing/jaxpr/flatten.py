@@ -1,8 +1,7 @@
 """A traced loss as one flat list of equations: calls inlined, a scanned stack of layers unrolled, each layer with weights of its own.
 
 A scan over layers takes its weights stacked, `[layers, ...]`. To partition between two layers, the argument is replaced by *parameter
-slices*, one `[1, ...]` for each iteration; a cast on the way to the scan is applied to each. A scan over anything but parameters stays a
-loop.
+slices*, one `[1, ...]` for each iteration; a cast on the way to the scan is applied to each. A scan over anything else stays a loop.
 Equations are moved and renamed, never evaluated: named scopes and source lines stay, a layer's under its number.
 """
 
