@@ -11,9 +11,9 @@ Rules = tuple[tuple[str, tuple[str, ...]], ...]
 Entries = tuple[tuple[str, Sharding], ...]
 
 MOST_STATEMENTS = 1_000
-"""Of a layout. Each pattern is tried on every argument or value of a program; the largest layouts written so far have some dozens."""
+"""Statements of a layout. Each pattern is tried on every argument or value of a program; the largest layouts so far have some dozens."""
 MOST_LETTERS = 500
-"""Of a pattern or a place; the longest paths of models have about a hundred."""
+"""Characters of a pattern or a place; the longest paths of models have about a hundred."""
 DIRECTIONS = ("none", "forward", "backward")  # what a barrier lets through
 _AXES = r"(?P<axes>[^\s:=@\[\]+?]+(?:\+[^\s:=@\[\]+?]+)*)(?:\s+p(?P<priority>-?\d{1,9}))?"
 _RULE = re.compile(rf"(?P<dim>[^\s:=@\[\]]+)\s*:\s*{_AXES}")

@@ -12,7 +12,7 @@ from workbench.errors import MeshError, unknown_name, wrong_type
 
 MAX_DEVICES = 1 << 20
 MAX_AXES = 16
-"""What is tried of axes, orders and axis assignments grows with their number; 2**16 devices can still be sixteen axes of two."""
+"""The number of axis orders and axis assignments to try grows with it; 2**16 devices can still be sixteen axes of two."""
 _PAIR = 2  # a name and a size
 _USUAL_AXES = ("data", "model", "pipe")  # default axis names, where only sizes were given
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")

@@ -14,7 +14,8 @@ MOST_OF_EACH = 4096  # stages, micro-batches and chunks, each
 MOST_VIRTUAL_STAGES = 512
 """Stages times chunks; the deepest published pipelines have 64 stages."""
 MOST_TASKS = 1 << 15
-"""Pieces times micro-batches: a step is simulated pass by pass. A trillion parameters went through 64 stages in 512 micro-batches."""
+"""Virtual stages times micro-batches: a step is simulated task by task. A trillion parameters went through 64 stages in 512
+micro-batches."""
 
 
 @dataclass(frozen=True, slots=True)

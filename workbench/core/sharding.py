@@ -12,9 +12,9 @@ from workbench.errors import LayoutError
 
 _SUB_AXIS = re.compile(r"(?P<axis>.+):\((?P<pre>\d+)\)(?P<size>\d+)")
 MOST_ROUNDS = 1_000
-"""Priorities: propagation goes round once for each."""
+"""Priorities: propagation runs once for each."""
 MOST_LETTERS = 2_000
-"""Of a sharding as text: as many dimensions as there are, each on every axis, take a few hundred."""
+"""Characters of a sharding as text: as many dimensions as there are, each on every axis, take a few hundred."""
 _ENTRY = re.compile(r"(?P<axes>[^\s?]*)(?P<open>\?)?(?:\s+p(?P<priority>-?\d+))?")
 _AXES = re.compile(r"(?P<kind>replicated|unreduced):(?P<axes>\S+)")
 

@@ -29,11 +29,11 @@ from workbench.propagation.structure.structure import Structure
 from workbench.propagation.structure.views import VIEWING, resolve_view
 
 SMALLEST_RINGS = {"tpu:v4": (8, 8), "tpu:v5e": (4, 8), "tpu:v5p": (8, 8)}
-"""The smallest ring of a windowed einsum, by a chip's target: scattered or gathered along a summed dimension; gathered along another.
+"""The smallest ring of a windowed einsum, by a chip's target: scattered or gathered along a contracted dimension; gathered along another.
 Seen in what XLA:TPU (jax 0.10.2) compiles; for other chips it makes none."""
 LONGEST_RING = 32  # devices: over 64 none is windowed
 PIECEWISE = frozenset({"all-gather", "reduce-scatter", "all-to-all"})
-"""Kinds whose pieces another kernel brings into their order, before or after."""
+"""Kinds whose shards another kernel brings into their order, before or after."""
 _PIECES_PER_STEP = 2  # shards a step: one from either side
 _DOT = "stablehlo.dot_general"
 

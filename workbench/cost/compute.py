@@ -29,12 +29,12 @@ _SIDES = 2
 _SUBLANES = 8  # rows a systolic array takes at once
 _HALF = 2  # bytes
 DOT_LAUNCH = 256 / 1822
-"""Launches that a kernel with a product takes: the cycles that XLA:TPU (jax 0.10.2) adds to those of a product, and those of the smallest
+"""Launches that a kernel with a dot takes: the cycles that XLA:TPU (jax 0.10.2) adds to those of a dot, and those of the smallest
 kernel without one."""
 ROUNDING = 0.58
 """Sweeps that rounding to two-byte floats takes: 11 cycles of a register of 1,024, of which a sweep is 19 (TPU v5e)."""
 ROW_LAUNCHES = 4
-"""Launches of a turn of the loop that a scatter is made a row at a time in: five kernels of the smallest, where a launch stands for some
+"""Launches of an iteration of the loop over a scatter's rows: five kernels of the smallest, where a launch stands for some
 that are not planned, too."""
 UNESTIMATED = frozenset(f"stablehlo.{each}" for each in ("gather", "scatter", "sort", "reduce_window", "select_and_scatter"))
 """Operations in whose kernels XLA:TPU gives no estimate of time."""

@@ -25,7 +25,7 @@ OVERLAPPING = {
     # NCCL runs on streams of its own, under XLA:GPU and Megatron-LM alike.
     "cuda": frozenset({"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"}),
 }
-"""Kinds of collectives that computation goes on beside, by the platform of a chip's target; none on a CPU."""
+"""Kinds of collectives that overlap with computation, by the platform of a chip's target; none on a CPU."""
 
 
 class Send(NamedTuple):

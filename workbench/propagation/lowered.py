@@ -34,7 +34,7 @@ _PROPAGATION = (
     "func.func(sdy-sink-data-flow-edges)"
 )
 _DROPS_PRIORITIES = (0, 11, 2)
-"""Since this version XLA hands shardings to its partitioner as HLO's named ones (`xla_enable_hlo_sharding_v3`), which keep open dimensions
+"""Since this version XLA passes shardings to its partitioner as HLO's named ones (`xla_enable_hlo_sharding_v3`), which keep open dimensions
 and drop priorities: where a layout has some, propagation is run here. The compilers before know them, and are asked."""
 
 _Place = tuple[str, str, int]  # path, source, rank; -1 for no tensor

@@ -7,9 +7,9 @@ from functools import cached_property
 from workbench.plan.edits import Edit
 
 DOES_NOT_FIT = "does not fit"
-"""The kind of the diagnostic that a plan holds more than a device has."""
+"""The kind of the diagnostic that a plan needs more memory than a device has."""
 UNKNOWN_TRIP_COUNT = "unknown trip count"
-"""The kind of the diagnostic that a loop runs as often as data say: what happens in it is counted once."""
+"""The kind of the diagnostic that a loop's trip count depends on data: what happens in it is counted once."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from workbench.core.tensor import Role
 
 ARGUMENT_ROLES = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.INPUT)
-"""Roles of arguments; what a step computes has another."""
+"""Roles of arguments; values that a step computes have others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ USED, CONTESTED, ORDER, CLOSED, REPLICATED, HELD_UP, UNEVEN, MINOR, NOT_PASSED =
     *("held up by another tensor", "does not divide", "minor part of a joined dimension", "not passed on"),
 )
 REASONS = (USED, CONTESTED, ORDER, CLOSED, REPLICATED, HELD_UP, UNEVEN, MINOR, NOT_PASSED)
-"""Why a wish lost, on the tensor that did not take it."""
+"""Why an axis was rejected, on the tensor that did not take it."""
 
 
 class PropagationError(WorkbenchError):
@@ -337,4 +337,4 @@ def _without(sharding: Sharding, missing: frozenset[tuple[int, str]]) -> Shardin
 
 
 EMPTY = Propagation((), (), {}, (), lambda _, __: (), lambda _, __: (), lambda _: ())
-"""Of a program that no partitioner has seen."""
+"""The propagation of a program that no partitioner has seen."""

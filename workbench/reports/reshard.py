@@ -24,9 +24,9 @@ CLASS_TEXTS = {
     7: "in several moves",
     REMATERIALISED: "gathered whole, then sliced",
 }
-"""Each class, in a word."""
+"""Each class, in words."""
 REMATERIALISATION = "involuntary full rematerialisation"
-"""What XLA calls the last one, and the kind of the diagnostic that tells of it."""
+"""XLA's name for the last class, and the kind of the diagnostic that reports it."""
 
 
 class ReshardCollective(NamedTuple):

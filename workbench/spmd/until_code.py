@@ -77,6 +77,6 @@ def read_dumped_program(folder: Path) -> bytes | None:
 
 def _end_once_written(folder: Path) -> None:
     """End the process once the program is written completely, which the start of the next file shows."""
-    while not any(_NEXT in name for name in os.listdir(folder)):  # only the names are needed
+    while not any(_NEXT in name for name in os.listdir(folder)):  # noqa: PTH208 - names alone
         time.sleep(_POLL_SECONDS)
     os._exit(0)

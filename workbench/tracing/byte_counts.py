@@ -10,7 +10,7 @@ from workbench.tracing.jaxpr.work import size_of
 from workbench.units import format_bytes
 
 MOST_BYTES = 1 << 60
-"""Of one value; all values of a step together may have eight times as much, the end of signed 64 bits."""
+"""Bytes of one value; all values of a step together may have eight times as much, the end of signed 64 bits."""
 
 
 def verify_byte_counts(jaxpr: Any, name: str) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 Payload = tuple[tuple[tuple[tuple[str, ...], str], int], ...]
-"""Bytes on one device by (mesh axes, kind) of the collectives inside of a stage."""
+"""Payload bytes on one device, by (mesh axes, kind), of the collectives inside a stage."""
 
 
 class Halves(NamedTuple):

@@ -45,4 +45,4 @@ class Task(NamedTuple):
 
 
 Orders = tuple[tuple[Task, ...], ...]
-"""Of each device the tasks it does, one after the other."""
+"""For each device its tasks, one after the other."""

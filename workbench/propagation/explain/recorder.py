@@ -17,7 +17,7 @@ from workbench.propagation.explain.recording import MOST_BYTES, receive, send
 from workbench.units import format_bytes
 
 SECONDS = 60
-"""That one recording may take: a GPT-3 of 96 layers written out takes about three."""
+"""How long one recording may take: a GPT-3 of 96 unrolled layers takes about three."""
 
 _REMEMBERED = 64  # plans that crashed the process
 _GRACE = 2  # seconds until the process, asked to end, is killed; its own alarm goes off as much later than ours

@@ -23,10 +23,10 @@ from workbench.propagation.module.operations import CONTROL_FLOW
 from workbench.propagation.module.prepare import ID
 
 MOST_BYTES = 8 << 30
-"""Memory that a recording may take: a GPT-3 of 96 layers written out takes about 1 GiB."""
+"""Bytes of memory that a recording may take: a GPT-3 of 96 unrolled layers takes about 1 GiB."""
 
 IDLE = 300
-"""Seconds without a request after which it ends."""
+"""Seconds without a request after which the process ends."""
 
 INSERTED = -1  # the number of an operation that is not the program's
 NONE = -1  # the index of a text that does not exist

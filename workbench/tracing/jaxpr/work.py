@@ -6,7 +6,7 @@ from typing import Any
 from jax.extend import core as jex_core
 
 _MOVES = ("reshape", "squeeze", "broadcast_in_dim", "transpose", "convert_element_type", "copy", "slice", "concatenate", "iota", "name")
-"""Nothing is computed in these."""
+"""Primitives that compute nothing."""
 
 
 def size_of(aval: Any) -> int:
