@@ -240,8 +240,7 @@ def passes_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...])
 @lru_cache(maxsize=4096)
 def blocks_volume(batch: int, rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
     """Multiply-adds for which all units of a GPU are busy: `tile` is rows x columns x summed of a step of a block, how many units do a
-    block
-    each, and for how many steps a block fills its pipeline and writes its result (none where the next one goes on beside that).
+    block each, and for how many steps a block fills its pipeline and writes its result (none where the next one goes on beside that).
 
     Blocks are done in waves of one a unit, the last as long as a full one. Of the shapes of block that a library has, the best is taken:
     this one, turned, or half as large.

@@ -242,7 +242,7 @@ def _element_count(home: Computation, each: HloInstruction) -> int:
 
 
 def _relative_width(array: Array) -> int:
-    """Registers of four-byte elements for each register of these elements."""
+    """How many times as many elements a register holds as of four-byte ones."""
     return 2 if array.element in _HALVES else 4 if array.element in _BYTES else 1
 
 

@@ -39,7 +39,7 @@ class Schedule:
     - `spmd`: all devices can run it in lockstep, as one program (the shifting buffer of `pipeline.spmd_program`).
     - `idle(shape, cost)`: the closed form of the seconds each device idles where all virtual stages cost `cost` and transfers nothing;
       `None` where there is none.
-    - `kept(device, shape)`: how many pairs of micro-batch and chunk a device holds anything of at its worst moment.
+    - `in_flight(device, shape)`: how many pairs of micro-batch and chunk a device holds anything of at its worst moment.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """From lowered StableHLO to a module ready for edits: everything that no layout changes is done here, once a trace.
 
-        lowered module  ->  meshes merged, calls inlined  ->  the form XLA's partitioner sees  ->  loop invariants captured
-                        ->  constants set apart  ->  irrelevant operations dropped  ->  rules populated  ->  operations numbered
+    lowered module  ->  meshes merged, calls inlined  ->  the form XLA's partitioner sees  ->  loop invariants captured
+                    ->  constants set apart  ->  irrelevant operations dropped  ->  rules populated  ->  operations numbered
 
 The result propagates as the program does in XLA, in half the operations.
 """

@@ -19,7 +19,7 @@ A step of m micro-batches is the mean of their losses and of their gradients. Th
   them alone.
 
 - *Dropout.* A random key in the batch, without a batch dimension, is folded with the micro-batch's number, so that each draws its own
-    mask and recomputation draws the same again. A key for every example (a key array with the batch dimension) is split with the batch:
+  mask and recomputation draws the same again. A key for every example (a key array with the batch dimension) is split with the batch:
   then the mask is the same for every number of micro-batches.
 """
 

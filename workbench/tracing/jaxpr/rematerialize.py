@@ -28,8 +28,7 @@ def rematerialize(fn: Callable[..., Any], remat: Remat, traced: tuple[Any, Any] 
     """`fn`, whose derivative keeps and recomputes what `remat` says; its values are unchanged.
 
     `traced` is the jaxpr of `fn`, if that was just made, and the shapes of its result: the first call with such arguments needs no other
-    trace,
-    and lets it go, as it is large.
+    trace, and lets this one go, as it is large.
     """
     first = [traced] if traced else []
 

@@ -3,12 +3,12 @@ as the gradient of its input (which another stage waits for) and that of its wei
 
 Arguments are named groups of arrays, in this order, each task taking those it needs:
 
-        param_slices       the stage's parameters
-        batch              the leaves of the micro-batch that it reads
-        input_activations  values from earlier stages
-        kept               residuals that the forward pass left for the backward one (without recomputation)
-        arriving           gradients of the stage's outputs, in the order of `StageFunction.output_activations`, those that flow back
-        pending            what the gradient of the input left for that of the weights
+    param_slices       the stage's parameters
+    batch              the leaves of the micro-batch that it reads
+    input_activations  values from earlier stages
+    kept               residuals that the forward pass left for the backward one (without recomputation)
+    arriving           gradients of the stage's outputs, in the order of `StageFunction.output_activations`, those that flow back
+    pending            what the gradient of the input left for that of the weights
 
 Splitting a backward pass (zero bubble, Qi et al. 2024): the equations that the gradient of the input depends on are one task; the
 others, mostly the dots that make weight gradients, are the other, and what they read of the first is passed on as `pending`.
