@@ -1,4 +1,4 @@
-"""What an unforeseen error is called where strangers may read it: its type and its words, without the folders of this machine."""
+"""The text of an unexpected error where strangers may read it: its type and message, without folders of this machine."""
 
 import re
 import signal
@@ -19,9 +19,9 @@ def describe_error(error: BaseException) -> str:
 
 
 def strip_folders(text: str) -> str:
-    """A text without absolute paths: of a file below the current folder its path from there, of others their name alone.
+    """The text with absolute paths shortened: a file below the current folder keeps its path from there, any other its name alone.
 
-    Only what begins with a folder of this machine is a file's path; `/loss/eq` is a value's.
+    Only a path that begins with a folder of this machine is shortened; `/loss/eq` is the path of a value.
 
     >>> strip_folders("No such file: '/usr/lib/nothing here.so', as `/loss/eq` says")
     "No such file: 'nothing here.so', as `/loss/eq` says"
@@ -42,12 +42,12 @@ def _shorten_path(match: re.Match[str]) -> str:
 def _is_of_this_machine(path: Path) -> bool:
     try:
         return len(path.parts) > 1 and Path(*path.parts[:2]).exists()
-    except (OSError, ValueError):  # what has no meaning as a path: a NUL, a name that is too long
+    except (OSError, ValueError):  # what cannot be a path at all: a NUL, a name that is too long
         return False
 
 
 def process_end_text(status: int | None) -> str:
-    """How a process ended, by its exit code, or the number of the signal that ended it, less than 0.
+    """How a process ended, from its exit code or, where that is negative, from the number of the signal that ended it.
 
     >>> process_end_text(-9), process_end_text(3)
     ('by SIGKILL', 'with exit code 3')

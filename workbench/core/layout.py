@@ -1,4 +1,4 @@
-"""Where dimensions go: global rules, overrides for one tensor, constraints on intermediate values, groups and barriers."""
+"""How dimensions are sharded: global rules, overrides for single tensors, constraints on intermediate values, groups and barriers."""
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -29,16 +29,18 @@ _PAIR = 2  # a dimension and its mesh axes
 
 @dataclass(frozen=True, slots=True, init=False)
 class Layout:
-    """Rules from dimension to mesh axes (Mesh-TensorFlow M3), and the exceptions to them.
+    """Rules from dimension to mesh axes (Mesh-TensorFlow's layout rules; Shazeer et al. 2018), and the exceptions to them.
 
     In text, `;` separates statements (`,` too, between rules, as Mesh-TensorFlow allows):
 
-    - `d_ff:model`, a rule; `batch:data+pipe` splits on `data` (major), then `pipe`; `embed:data p2` propagates in round 2 (Shardy Y7);
-    - `params/head=[-, model]`, an override of the arguments whose path matches (see `paths.matches`), or of results not carried on;
+    - `d_ff:model`, a rule; `batch:data+pipe` splits on `data` (major), then `pipe`; `embed:data p2` has Shardy's user priority 2: it
+      propagates in round 2;
+    - `params/head=[-, model]`, an override of the arguments whose path matches (see `paths.matches`), or of results that are not carried
+      over to the next step;
     - `@mlp/dot_general=[data, ?, model]`, a constraint on the intermediate values whose named scope matches, or `@gpt.py:42=[data, ?]` on
-      those a line of the forward pass makes; `?` leaves a dimension to propagation;
-    - `group[params/embed, @head/dot_general]`: these lie alike, however that is (`shard_as`);
-    - `barrier[@mlp/dot_general] allows:forward`: no sharding passes here, or in one direction only.
+      those that this source line makes in the forward pass; `?` leaves a dimension to propagation;
+    - `group[params/embed, @head/dot_general]`: these get the same sharding, whichever it is (`shard_as`);
+    - `barrier[@mlp/dot_general] allows:forward`: no sharding propagates through here, or only in one direction.
 
     >>> layout = Layout("batch:data; d_ff:model; params/head=[-, model]")
     >>> layout.rule("d_ff"), str(layout)
@@ -46,10 +48,10 @@ class Layout:
 
     **Invariants**
 
-    - A dimension has one rule (M4); an empty one is the same as none and is dropped. `priorities` are of rules, and from 1.
-    - A pattern has one override and one constraint, a place one barrier: the last one given.
-    - It has at most 1,000 statements and places, each of at most 500 letters.
-    - A group has two places at least; `@` marks an intermediate value in it, and in a barrier.
+    - A dimension has one rule; an empty one is the same as none and is dropped. `priorities` belong to rules, and start at 1.
+    - A pattern has one override and one constraint, a place one barrier: the last one given counts.
+    - It has at most 1,000 statements and places, each of at most 500 characters.
+    - A group has at least two places; in groups and barriers `@` marks an intermediate value.
     """
 
     rules: Rules
@@ -91,7 +93,7 @@ class Layout:
         object.__setattr__(self, "barriers", tuple(map(_check_barrier, _keep_last_of_each(barriers))))
 
     def rule(self, dim: str) -> tuple[str, ...]:
-        """The mesh axes dimension `dim` lies on; empty if it is kept whole."""
+        """The mesh axes that dimension `dim` is sharded over; empty if it is not sharded."""
         return next((axes for name, axes in self.rules if name == dim), ())
 
     def override(self, path: str) -> Sharding | None:
@@ -103,14 +105,14 @@ class Layout:
         return next((priority for name, priority in self.priorities if name == dim), 0)
 
     def sharding(self, tensor: Tensor) -> Sharding:
-        """Where `tensor` lies: its override if it has one, else the rules of its dimensions (M7)."""
+        """The sharding of `tensor`: its override if it has one, else by the rules of its dimensions."""
         if (override := self.override(tensor.path)) is not None:
             return override
         priorities = tuple(self.priority(dim) for dim in tensor.dims) if self.priorities else ()
         return Sharding(tuple(self.rule(dim) for dim in tensor.dims), priorities=priorities)
 
     def shardings(self, tensors: Sequence[Tensor]) -> tuple[Sharding, ...]:
-        """Where each of `tensors` lies; those without an override that have the same dimensions share one sharding."""
+        """The sharding of each of `tensors`; those without an override that have the same dimensions share one object."""
         if self.overrides:
             return tuple(self.sharding(tensor) for tensor in tensors)
         alike = {tensor.dims: tensor for tensor in tensors}
@@ -119,7 +121,7 @@ class Layout:
 
     @property
     def is_plain(self) -> bool:
-        """Whether JAX has words for all of it: axes per dimension of arguments and constraints, open dimensions of the latter."""
+        """Whether JAX can express all of it: axes per dimension of arguments and constraints, and open dimensions of the latter."""
         plain_overrides = all(each.is_plain for _, each in self.overrides)
         plain_constraints = all(
             not each.open and not (each.priorities or each.unreduced or each.replicated) for _, each in self.constraints
@@ -131,7 +133,7 @@ class Layout:
         return Layout(**{**{each.name: getattr(self, each.name) for each in fields(self)}, **changes})
 
     def with_rule(self, dim: str, axes: tuple[str, ...]) -> "Layout":
-        """The layout with `dim` on `axes`, in its old place and of its old priority if it had one; empty `axes` frees it."""
+        """The layout with `dim` on `axes`; the rule keeps its place and priority if there was one, and empty `axes` remove it."""
         known = any(name == dim for name, _ in self.rules)
         rules = tuple((name, axes if name == dim else old) for name, old in self.rules)
         priorities = tuple(each for each in self.priorities if axes or each[0] != dim)
@@ -150,7 +152,7 @@ class Layout:
         return self.updated(constraints=_set_entry(self.constraints, pattern, sharding))
 
     def with_group(self, places: tuple[str, ...]) -> "Layout":
-        """The layout with these places tied together."""
+        """The layout with these values in one sharding group."""
         return self.updated(groups=(*self.groups, places))
 
     def without_group(self, places: tuple[str, ...]) -> "Layout":
@@ -168,7 +170,7 @@ class Layout:
         )
 
     def with_present_dims(self, former: Mapping[str, str], dims: Collection[str]) -> "Layout":
-        """The layout with those dimensions by their present names that `dims` has no more by the one in it; warns of each."""
+        """The layout with former dimension names that `dims` no longer has replaced by their present names; warns of each."""
         layout = self
         for dim, _ in self.rules:
             if dim not in dims and former.get(dim) in dims:
@@ -189,7 +191,7 @@ class Layout:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """One text each, as one would write it."""
+        """The statements, each as one would write it."""
         return (
             *(f"{dim}:{axes_text(axes, self.priority(dim))}" for dim, axes in self.rules),
             *(f"{pattern}={sharding}" for pattern, sharding in self.overrides),
@@ -216,7 +218,7 @@ def _keep_last_of_each(entries: tuple[tuple[str, T], ...]) -> tuple[tuple[str, T
 
 
 def _verify_bounds(rules: Rules, overrides: Entries, constraints: Entries, groups: Sequence[Any], barriers: Sequence[Any]) -> None:
-    """Raises `LayoutError` for more statements, or longer ones, than can be tried on a program while somebody waits."""
+    """Raises `LayoutError` for more statements, or longer ones, than can be checked against a program while a user waits."""
     places = [*(pattern for pattern, _ in (*overrides, *constraints)), *(place for each in groups for place in each)]
     places += [place for place, _ in barriers]
     if (count := len(rules) + len(places)) > MOST_STATEMENTS:
@@ -237,7 +239,7 @@ def _verify_mapping(rules: Mapping[Any, Any]) -> None:
 
 
 def _normalize_pairs(rules: Any) -> Rules:
-    """Rules as they are kept; raises `LayoutError` for what are none."""
+    """Rules in normal form; raises `LayoutError` for anything that is not a rule."""
     if isinstance(rules, tuple | list) and all(map(_is_rule, rules)):
         return tuple((dim, tuple(axes)) for dim, axes in rules)
     meant = "; ".join(rules) if rules and _are_words(rules) else "batch:data; d_ff:model"
@@ -265,7 +267,7 @@ def _verify_rule(dim: str, axes: tuple[str, ...], rules: Rules) -> None:
 
 
 def _order_priorities(rules: Rules, priorities: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    """In the order of the rules; those of priority 0, which all have, left out."""
+    """Priorities in the order of the rules, without 0, which is the default."""
     ruled = [dim for dim, _ in rules]
     for dim, priority in priorities.items():
         if priority > MOST_ROUNDS:

@@ -1,4 +1,4 @@
-"""The text form of a layout, read: statements between `;`, each told by how it looks. `Layout` prints it."""
+"""Parser of a layout's text form: statements between `;`, each recognised by its form. `Layout` prints it."""
 
 import re
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ Rules = tuple[tuple[str, tuple[str, ...]], ...]
 Entries = tuple[tuple[str, Sharding], ...]
 
 MOST_STATEMENTS = 1_000
-"""Of a layout. Each pattern is tried on every argument or value of a program; the largest layouts written so far have some dozens."""
+"""Statements of a layout. Each pattern is tried on every argument or value of a program; the largest layouts so far have some dozens."""
 MOST_LETTERS = 500
-"""Of a pattern or a place; the longest paths of models have about a hundred."""
+"""Characters of a pattern or a place; the longest paths of models have about a hundred."""
 DIRECTIONS = ("none", "forward", "backward")  # what a barrier lets through
 _AXES = r"(?P<axes>[^\s:=@\[\]+?]+(?:\+[^\s:=@\[\]+?]+)*)(?:\s+p(?P<priority>-?\d{1,9}))?"
 _RULE = re.compile(rf"(?P<dim>[^\s:=@\[\]]+)\s*:\s*{_AXES}")
@@ -22,7 +22,7 @@ _BARRIER = re.compile(r"barrier\s*\[(?P<place>[^\[\],]*)\](?:\s*allows:(?P<allow
 
 
 class Statements(NamedTuple):
-    """What a text of statements says, in the order of its kinds."""
+    """The statements of a text, by kind."""
 
     rules: Rules
     overrides: Entries
@@ -33,7 +33,7 @@ class Statements(NamedTuple):
 
 
 def parse_statements(text: str) -> Statements:
-    """Raises `LayoutError` for what is no statement."""
+    """The statements of a text; raises `LayoutError` for anything that is not a statement."""
     found: dict[str, list[object]] = {name: [] for name in Statements._fields}
     for statement in _split_statements(text):
         if word := statement.strip():
@@ -43,7 +43,7 @@ def parse_statements(text: str) -> Statements:
 
 
 def _split_statements(text: str) -> list[str]:
-    """At `;`, at line ends, and at each `,` that stands in no brackets; from the end, where it is known which bracket comes next."""
+    """Split at `;`, at line ends, and at each `,` outside of brackets; from the end, where it is known which bracket comes next."""
     parts, end, is_inside = [], len(text), False
     for position in range(len(text) - 1, -1, -1):
         letter = text[position]
@@ -81,7 +81,7 @@ def _parse_statement(word: str) -> Iterator[tuple[str, object]]:
 
 
 def parse_axes(text: str) -> tuple[tuple[str, ...], int]:
-    """What stands behind the colon of a rule: `model`, `data+pipe p1`; the axes and the priority."""
+    """The axes and the priority, from what follows the colon of a rule: `model`, `data+pipe p1`."""
     found = re.fullmatch(_AXES, text.strip())
     return (tuple(found["axes"].split("+")), int(found["priority"] or 0)) if found else (tuple(text.split("+")), 0)
 

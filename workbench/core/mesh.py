@@ -1,4 +1,4 @@
-"""The device mesh: named axes with sizes, a naming abstraction and not yet a physical topology (Mesh-TensorFlow, M2)."""
+"""The device mesh: named axes with sizes. It only names devices and says nothing of physical topology (as in Mesh-TensorFlow)."""
 
 import math
 import operator
@@ -12,9 +12,9 @@ from workbench.errors import MeshError, unknown_name, wrong_type
 
 MAX_DEVICES = 1 << 20
 MAX_AXES = 16
-"""What is tried of axes, orders and axis assignments grows with their number; 2**16 devices can still be sixteen axes of two."""
+"""The number of axis orders and axis assignments to try grows with it; 2**16 devices can still be sixteen axes of two."""
 _PAIR = 2  # a name and a size
-_USUAL_AXES = ("data", "model", "pipe")  # names of axes, where sizes alone were given
+_USUAL_AXES = ("data", "model", "pipe")  # default axis names, where only sizes were given
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 
 
@@ -64,7 +64,7 @@ class Mesh:
         raise MeshError(*unknown_name("mesh axis", name, self.names))
 
     def coordinates(self, device: int) -> dict[str, int]:
-        """Where device number `device` (row-major) stands: one index per axis.
+        """The coordinates of device number `device` (row-major): one index per axis.
 
         >>> Mesh("data:4 model:2").coordinates(5)
         {'data': 2, 'model': 1}
@@ -76,7 +76,7 @@ class Mesh:
 
     @property
     def description(self) -> str:
-        """For a sentence, where a mesh without axes is no word at all.
+        """The mesh as a phrase for a sentence; a mesh without axes is "one device".
 
         >>> Mesh("data:4").description, Mesh("").description
         ('data:4', 'one device')
@@ -91,7 +91,7 @@ class Mesh:
 
 
 def _read_pairs(axes: Any) -> tuple[tuple[str, Any], ...]:
-    """Names and sizes of what is no text."""
+    """Names and sizes from anything but text."""
     if isinstance(axes, Mapping):
         return tuple(axes.items())
     pairs = tuple(axes) if isinstance(axes, Iterable) else None
@@ -101,7 +101,7 @@ def _read_pairs(axes: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def _suggest_mesh(axes: Any) -> str:
-    """The mesh that was meant, as one writes it, where that can be told."""
+    """How to write the mesh that was meant, where that is clear."""
     sizes = [axes] if isinstance(axes, Integral) else axes
     if isinstance(shape := getattr(axes, "shape", None), Mapping):  # a mesh of JAX
         return f'write "{" ".join(f"{name}:{size}" for name, size in shape.items())}"'

@@ -1,7 +1,7 @@
-"""A batch into micro-batches: which dimension of each leaf is divided, and what of a batch every micro-batch has.
+"""Splitting a batch into micro-batches: which dimension of each leaf is divided, and which leaves every micro-batch gets whole.
 
-Of every leaf the batch dimension is divided, in order: micro-batch i has examples i b/m to (i + 1) b/m. A random key without it is folded
-with i; anything else is given to each as it is.
+The batch dimension of every leaf is divided, in order: of b examples, micro-batch i of m has examples i b/m to (i + 1) b/m. A random key
+without a batch dimension is folded with i; anything else is given to each micro-batch whole.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ _KEYS = ("key", "keys", "rng", "rngs", "seed", "dropout")
 
 
 class Split(NamedTuple):
-    """How one leaf of a batch goes to the micro-batches: along `dim`, folded as a key, or (neither) whole."""
+    """How one leaf of a batch goes to the micro-batches: divided along `dim`, folded as a key, or (neither) whole."""
 
     dim: int | None
     folds: bool = False
 
 
 def plan_input_splits(program: Program, micro_batches: int) -> tuple[Split, ...]:
-    """One for each input of the program. Raises `PipelineError` where the micro-batches do not divide the batch."""
+    """The split of each input of the program. Raises `PipelineError` where `micro_batches` does not divide the batch."""
     inputs = [program.arguments[i] for i in program.inputs]
     name = batch_dim(inputs, program.name)
     for tensor in inputs:

@@ -1,6 +1,6 @@
-"""Where the command line finds modules: the folder it is used in comes last.
+"""The module search path of the command line: the current folder comes last.
 
-A plan that was downloaded lies beside whatever else was downloaded, and a `panel.py` or `json.py` there must not run in place of the
+A downloaded plan stands beside whatever else was downloaded, and a `panel.py` or `json.py` there must not be imported in place of the
 real one. `--model mine:build` finds `mine.py` there all the same. This is imported before anything else of the workbench, and imports
 nothing that Python has not loaded already: with `python -m`, or an empty entry in PYTHONPATH, Python puts that folder first.
 """
@@ -10,7 +10,7 @@ import sys
 
 
 def use_current_folder_last() -> None:
-    """Move the current folder to the end of the module path. Where this package itself lies in it, a checkout, it stays in its place."""
+    """Move the current folder to the end of the module path. Where this package itself is in it, a checkout, it keeps its place."""
     try:
         here = os.path.realpath(os.getcwd())  # noqa: PTH109 - pathlib is not loaded yet
     except OSError:

@@ -1,4 +1,4 @@
-"""Patterns over paths such as `params/layers/0/mlp/w1`: the one way tensors and values are picked by name."""
+"""Patterns over paths such as `params/layers/0/mlp/w1`: the one way in which tensors and values are selected by name."""
 
 import functools
 import re
@@ -15,9 +15,9 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def _word_regex(word: str) -> str:
-    """One component. What stands between two stars is taken where it comes first and never sought again, as in `fnmatch`:
+    """One component as a regular expression. Text between two stars is matched at its first occurrence and never retried, as in `fnmatch`:
 
-    patterns come from strangers' plan files, and one of many stars would otherwise be tried in exponentially many ways.
+    patterns come from strangers' plan files, and backtracking over many stars would take exponential time.
     """
     first, *others = ("".join("[^/]" if c == "?" else re.escape(c) for c in piece) for piece in re.split(r"\*+", word))
     if not others:
@@ -42,8 +42,8 @@ def matches(pattern: str, path: str) -> bool:
 
 
 def match_patterns(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, list[str]]:
-    """Of each path the patterns that match it, in their order. A pattern is tried on those paths alone that end in its last word: hundreds
-    of patterns, each of one weight, meet as many paths.
+    """For each path, the patterns that match it, in their order. There may be hundreds of both, so a pattern is tried only on paths that
+    end in its last word.
 
     >>> match_patterns(["w1", "*/w1", "w*"], ["mlp/w1", "mlp/w2"])
     {'mlp/w1': ['w1', '*/w1', 'w*'], 'mlp/w2': ['w*']}
@@ -61,7 +61,7 @@ def match_patterns(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, l
 
 
 def template(path: str) -> str:
-    """`path` with its layer numbers blotted out, the same for the same place in repeated layers.
+    """`path` with its layer numbers replaced by `*`: the same for the same tensor of each repeated layer.
 
     >>> template("params/layers/12/mlp/w1"), template("params/blocks_3/attn")
     ('params/layers/*/mlp/w1', 'params/blocks_*/attn')
@@ -70,7 +70,7 @@ def template(path: str) -> str:
 
 
 def find_parameter(path: str, parameters: Iterable[str]) -> str | None:
-    """Which parameter a leaf of the optimiser's state is for: the longest of these paths, without their root, that its own path ends with.
+    """The parameter that a leaf of the optimiser's state belongs to: the longest of these paths, without their root, that ends its path.
 
     >>> find_parameter("opt_state/0/mu/head/w", ["w", "head/w"]), find_parameter("opt_state/0/count", ["w"])
     ('head/w', None)
@@ -79,7 +79,7 @@ def find_parameter(path: str, parameters: Iterable[str]) -> str | None:
 
 
 def unfold_pattern(pattern: str, paths: Collection[str]) -> str:
-    """The pattern for what a table shows as one row of repeated layers; empty if it is none of these paths.
+    """The pattern that matches what a table shows as one row of repeated layers; empty if that is none of these paths.
 
     >>> unfold_pattern("params/layers[0..3]/up", ["params/layers/0/up"]), unfold_pattern("block_[0,2]/up", ["block_0/up"])
     ('params/layers/*/up', 'block_*/up')

@@ -14,18 +14,19 @@ MOST_OF_EACH = 4096  # stages, micro-batches and chunks, each
 MOST_VIRTUAL_STAGES = 512
 """Stages times chunks; the deepest published pipelines have 64 stages."""
 MOST_TASKS = 1 << 15
-"""Pieces times micro-batches: a step is simulated pass by pass. A trillion parameters went through 64 stages in 512 micro-batches."""
+"""Virtual stages times micro-batches: a step is simulated task by task. A trillion parameters went through 64 stages in 512
+micro-batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """`stages` groups of devices along mesh axis `axis`, each with `chunks` pieces of the network; `micro_batches` a step.
+    """`stages` groups of devices along mesh axis `axis`, each with `chunks` virtual stages of the network; `micro_batches` a step.
 
     - `schedule`: a name of `pipeline.schedules.ALL_SCHEDULES`.
-    - `boundaries`: blocks of the network that begin a piece whatever the balance says; the others are placed by balance.
-    - `remat`: whose backward pass computes the forward one again: of all micro-batches, of all but the last, of none. Engine `spmd` does
-      the same for each, and takes `except_last` for `always`.
-    - `engine`: `mpmd` compiles each stage for its own devices; `spmd` is one program for all (the shifting buffer).
+    - `boundaries`: blocks of the network that begin a virtual stage in any case; the other boundaries are placed by balance.
+    - `remat`: which micro-batches recompute their forward pass in the backward pass: all of them, all but the last, or none. Engine `spmd`
+      treats all alike, and takes `except_last` for `always`.
+    - `engine`: `mpmd` compiles each stage for its own devices; `spmd` is one program for all (a shifting buffer, GSPMD section 3.3).
 
     >>> print(PipelineSpec.parse("stages:4, micro_batches:8 schedule:interleaved chunks:2"))
     stages:4 micro_batches:8 schedule:interleaved chunks:2
@@ -33,9 +34,9 @@ class PipelineSpec:
     **Invariants**
 
     - `stages`, `micro_batches` and `chunks` are whole numbers from 1.
-    - The schedule exists, and goes with these numbers; `spmd` goes with those that all devices can do in step.
-    - There are at most 512 pieces, and pieces times micro-batches are at most 32,768.
-    - `boundaries` are names, each once, fewer than there are pieces.
+    - The schedule exists and is valid for these numbers; `spmd` takes those that all devices can run in lockstep.
+    - There are at most 512 virtual stages, and virtual stages times micro-batches are at most 32,768.
+    - `boundaries` are names, each once, fewer than there are virtual stages.
     - `remat` is of `REMAT`, `engine` of `ENGINES`, `axis` a name.
     """
 
@@ -62,7 +63,7 @@ class PipelineSpec:
 
     @property
     def virtual_stages(self) -> int:
-        """Into how many consecutive pieces the network is cut; piece k lies on stage k mod `stages`.
+        """The number of consecutive virtual stages that the network is partitioned into; number k runs on stage k mod `stages`.
 
         >>> PipelineSpec(4, 8, "interleaved", chunks=2).virtual_stages
         8
@@ -70,7 +71,7 @@ class PipelineSpec:
         return self.stages * self.chunks
 
     def recomputes(self, micro_batch: int) -> bool:
-        """Whether the backward pass of this micro-batch computes the forward one again.
+        """Whether the backward pass of this micro-batch recomputes the forward pass.
 
         >>> [PipelineSpec(2, 3, remat="except_last").recomputes(i) for i in range(3)]
         [True, True, False]
@@ -80,7 +81,7 @@ class PipelineSpec:
 
     @classmethod
     def parse(cls, text: str) -> "PipelineSpec":
-        """Read what `str` writes. Raises `PipelineError`."""
+        """Parse what `str` writes. Raises `PipelineError`."""
         entries: dict[str, Any] = {}
         for word in re.split(r"[\s,;]+", text.strip()):
             name, colon, value = word.partition(":")
@@ -150,7 +151,7 @@ def _verify_tasks(spec: PipelineSpec) -> None:
 
 
 def _verify_schedule(spec: PipelineSpec) -> None:
-    """The schedules live in a room above; they are asked when a specification is made."""
+    """Raises `PipelineError` for an unknown schedule, or one that does not allow these numbers or this engine."""
     from workbench.core.schedules import ALL_SCHEDULES, PipelineShape, schedule_named
 
     schedule = schedule_named(spec.schedule)

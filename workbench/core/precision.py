@@ -15,7 +15,7 @@ FLOATS = ("float32", "bfloat16", "float16")
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Three types; `None` is "as it is".
+    """Three floating-point types; `None` leaves one as it is in the traced function.
 
     - `compute`: floating-point arguments of the loss are cast to it where the loss is called. Gradients come back in the parameters' type,
       the loss in its own. A function that casts for itself has the last word.

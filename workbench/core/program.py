@@ -1,4 +1,4 @@
-"""A traced program: named tensors, the operations between them, and the StableHLO that Shardy partitions. No device is touched."""
+"""A traced program: named tensors, the operations between them, and the StableHLO that Shardy partitions. No device is used."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,11 +32,11 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of the traced program, as far as no layout changes it. Its place in `Program.operations` is its id.
+    """One operation of the traced program: what no layout changes. Its index in `Program.operations` is its id.
 
     `path` is its named scope and primitive (`blocks/mlp/dot_general`), under `grad/` in the backward pass;
     `kind` the StableHLO operation; `source` the user's line (`gpt.py:42`); shape and dims are of the first result. `manual` are the mesh
-    axes of the `shard_map` it is computed in, if any: its shape is what one of their devices has.
+    axes of the `shard_map` that contains it, if any: its shape is then that on one of their devices.
     """
 
     path: str
@@ -49,7 +49,7 @@ class Operation:
 
 
 class RemovedValue(NamedTuple):
-    """A value of the function that is not in the step, why, and what to do instead."""
+    """A value of the function that the step does not compute, why, and what to do instead."""
 
     path: str
     source: str
@@ -73,13 +73,13 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the engine calls; planning never does. Argument and result leaves are in the order of the program's tensors.
+    """What the engine calls to run a program; planning never does. Argument and result leaves are in the order of the program's tensors.
 
     - `call(*arguments) -> results`, traceable;
     - `initialize(key, given) -> state leaves`, traceable, so that state is born sharded; `given` are the arrays at `given_indices`;
     - `feed(step) -> input leaves` as NumPy arrays on the host, equal on every process;
     - `loss` is the index of the result that is the loss, if there is one;
-    - `training` is what a training step was made of, for those who take it apart again (pipelines); `None` of any other function.
+    - `training`: the parts of a training step, for those who take it apart again (pipelines); `None` for any other function.
     """
 
     call: Callable[..., tuple[Any, ...]]
@@ -99,13 +99,13 @@ class Program:
 
     - `arguments` and `results` are in the order of `main`'s arguments and results in `module`, which Shardy propagates, and in `lowered`,
       the same program as XLA is given it.
-    - `carried` pairs a result with the argument it becomes in the next step; both lie alike, and the argument's memory is donated.
+    - `carried` pairs a result with the argument it becomes in the next step; both have one sharding, and the argument's memory is donated.
     - Dimension names are unique within an argument.
-    - `renamed` maps every dimension name of the trace to that of now; it is empty until the first renaming.
-    - `former_dims` maps names that dimensions of the trace had in an earlier version of the model to those they have; layouts and documents
-      that were written with them are read.
-    - Two programs are equal if their StableHLO, names, remat and precision are; `step` does not count.
-    - `retrace` makes the same program under another remat policy and precision, each once; it stays behind when a program is pickled.
+    - `renamed` maps every dimension name of the trace to its present one; it is empty until the first renaming.
+    - `former_dims` maps dimension names of earlier versions of the model to those of the trace, so that layouts and documents written
+      with them can be read.
+    - Two programs are equal if their StableHLO, names, remat and precision are; `step` is not compared.
+    - `retrace` makes the same program under another remat policy and precision, each once; it is dropped when a program is pickled.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Program:
 
     @cached_property
     def removed(self) -> tuple[RemovedValue, ...]:
-        """What the function computes and the step does not; made when first asked for, empty where the function is not here."""
+        """What the function computes and the step does not; found on first use, empty where the function is not available."""
         return self.list_removed()
 
     @cached_property
@@ -146,7 +146,7 @@ class Program:
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """The indices of the arguments that are fed anew each step."""
+        """The indices of the arguments that are new in each step."""
         return tuple(i for i, tensor in enumerate(self.arguments) if tensor.role not in STATE)
 
     @property
@@ -179,14 +179,14 @@ class Program:
 
     @property
     def traced_with(self) -> str:
-        """`remat full, precision bfloat16`; empty for a program as its function says."""
+        """How it was traced, `remat full, precision bfloat16`; empty for a program as its function says."""
         parts = {"remat": self.remat, "precision": self.precision}
         return ", ".join(f"{name} {each}" for name, each in parts.items() if each not in (AS_TRACED, AS_WRITTEN))
 
     def variant(self, *, remat: Remat | None = None, precision: Precision | None = None) -> "Program":
-        """The program traced again with another remat policy or precision; its names are those of this one.
+        """The program traced again with another remat policy or precision; it keeps the names of this one.
 
-        Raises `RematError`, `PrecisionError` where they do not fit the function, `TraceError` if it is not at hand to be traced.
+        Raises `RematError`, `PrecisionError` where they do not fit the function, `TraceError` if the function is not available.
         """
         traced_as = remat or self.remat, precision or self.precision
         if traced_as == (self.remat, self.precision):
@@ -212,14 +212,14 @@ class Program:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What equal programs have alike, without the programs."""
+        """The key that equal programs have in common; it does not hold the programs themselves."""
         return self.fingerprint, self.remat, self.precision, self._names_digest
 
     @cached_property
     def _names_digest(self) -> bytes:
-        """Tensors and paths in brief: programs are keys of caches, and one that was built again is compared with those often.
+        """A digest of tensors and paths: programs are keys of caches, and one that was rebuilt is often compared with its equals.
 
-        Paths count, for constraints name them; source lines do not, for they depend on who traced.
+        Paths are part of it, for constraints name them; source lines are not, for they depend on who traced.
         """
         paths = "\n".join(each.path for each in self.operations)
         return blake2b(f"{self.arguments}{self.results}{self.carried}{paths}".encode(errors="surrogatepass")).digest()
@@ -232,7 +232,7 @@ class Program:
 
 
 _built_here: set[str] = set()
-_MOST_REMEMBERED = 10_000  # models of the zoo, of whatever arguments; functions are few, and all of them are
+_MOST_REMEMBERED = 10_000  # models of the zoo, with any arguments; functions are few, and all of them are remembered
 
 
 def _remember_reference(reference: Reference) -> None:
@@ -241,9 +241,9 @@ def _remember_reference(reference: Reference) -> None:
 
 
 def is_built_here(reference: Reference) -> bool:
-    """Whether this model of the zoo, or a program of this function, was built or traced in this process: a document may name it too.
+    """Whether this model of the zoo, or a program of this function, was built or traced in this process, so that a document may name it.
 
-    What was unpickled does not count.
+    Unpickled programs do not count.
     """
     return _reference_key(reference) in _built_here
 

@@ -1,8 +1,8 @@
-"""What is worked out from a program once and kept with it: bounded by bytes over all programs, and gone when the program goes.
+"""Values computed once from a program and cached with it: bounded in bytes over all programs, and freed with the program.
 
-The values lie in the program's own `__dict__`, so that they may refer to it: a value that outlives its program would hold it, and all that
-belongs to it, for good. Programs that are equal share theirs, if their modules are the same to the last name and source line: what is a
-kernel by hand stands in a name.
+The values are stored in the program's own `__dict__`, so that they may refer to it: a value that outlived its program would keep it, and
+all that belongs to it, alive for good. Equal programs share their values if their modules agree to the last name and source line: a
+name may mark a hand-written kernel.
 """
 
 import threading
@@ -15,8 +15,8 @@ from weakref import WeakValueDictionary, ref
 
 from workbench.core.program import CACHE_ATTRIBUTE, Program
 
-LIMIT = 256 << 20  # bytes of all kept values together
-_OVERHEAD = 500  # bytes of a value's own bookkeeping
+LIMIT = 256 << 20  # bytes of all cached values together
+_OVERHEAD = 500  # bytes of bookkeeping per value
 
 Given = ParamSpec("Given")
 Value = TypeVar("Value")
@@ -25,7 +25,7 @@ Key = tuple[Any, ...]
 
 
 class HasProgram(Protocol):
-    """A plan, or what else belongs to one program."""
+    """A plan, or anything else that belongs to one program."""
 
     @property
     def program(self) -> Program: ...
@@ -35,7 +35,7 @@ Subject = TypeVar("Subject", bound=Program | HasProgram)
 
 
 class _CachedValues:
-    """What is kept with a program and its equals; a number stands for each value where they are counted."""
+    """The values cached with a program and its equals; each is counted under a number."""
 
     def __init__(self) -> None:
         self.values: dict[Key, tuple[int, Any]] = {}
@@ -46,16 +46,16 @@ class _CachedValues:
 
 
 class _CachedSize(NamedTuple):
-    """Where a value is, and its bytes."""
+    """Where a cached value is, and its bytes."""
 
     cached: "ref[_CachedValues]"
     size: int
 
 
 class ProgramCache:
-    """Values kept with their programs, the least recently used of all dropped first once they are more than `limit` bytes together.
+    """Values cached with their programs; the least recently used of all are dropped once they are more than `limit` bytes together.
 
-    The value asked for last is kept even if it is larger than that: it is at work. Safe to use from any thread; two that ask for one value
+    The value requested last is kept even if it is larger than that: it is in use. Safe to use from any thread; two that ask for one value
     at the same moment may both make it.
     """
 
@@ -67,7 +67,7 @@ class ProgramCache:
         self._values_of: WeakValueDictionary[Key, _CachedValues] = WeakValueDictionary()
 
     def get(self, program: Program, key: Key, make: Callable[[], Value], size: int) -> Value:
-        """The value of this key, made if it is not kept, of so many bytes."""
+        """The value of this key, of `size` bytes; made if it is not cached."""
         cached = self._cached_values(program)
         with self._lock:
             if key in cached.values:
@@ -77,7 +77,7 @@ class ProgramCache:
         return self._store(cached, key, make(), size + _OVERHEAD)
 
     def find(self, program: Program, key: Key) -> Any:
-        """The value if it is kept, else `None`; nothing is made."""
+        """The value if it is cached, else `None`; nothing is made."""
         found = self._cached_values(program).values.get(key)
         return None if found is None else found[1]
 
@@ -103,7 +103,7 @@ class ProgramCache:
         return value
 
     def _shrink(self, newest: int) -> None:
-        """First forget what went with its program, then drop the oldest."""
+        """First forget the values of programs that are gone, then drop the oldest."""
         self._recent = OrderedDict((number, each) for number, each in self._recent.items() if each.cached() is not None)
         self.bytes = sum(each.size for each in self._recent.values())
         while self.bytes > self.limit and next(iter(self._recent)) != newest:
@@ -119,9 +119,9 @@ CACHE = ProgramCache()
 def cache_with_program(
     bytes_per_operation: float,
 ) -> Callable[[Callable[Concatenate[Subject, Given], Value]], Callable[Concatenate[Subject, Given], Value]]:
-    """A function of a program, or of what belongs to one, whose values are kept with the program.
+    """A decorator for a function of a program, or of what belongs to one: its values are cached with the program.
 
-    `bytes_per_operation` of the program is what a value takes, as measured on an unrolled GPT (benchmarks/kept_memory.py).
+    A value is counted as `bytes_per_operation` of the program, as measured on an unrolled GPT (benchmarks/kept_memory.py).
     """
 
     def decorate(function: Callable[Concatenate[Subject, Given], Value]) -> Callable[Concatenate[Subject, Given], Value]:
@@ -142,7 +142,7 @@ def cache_with_program(
 def cache_with_owner(
     function: Callable[Concatenate[Owner, Given], Value],
 ) -> Callable[Concatenate[Owner, Given], Value]:
-    """A function whose values are kept in the `__dict__` of its first argument, a network, say, and counted with that."""
+    """A decorator for a function whose values are cached in the `__dict__` of its first argument, a network, say, and counted with that."""
 
     @wraps(function)
     def call_cached(owner: Owner, /, *args: Given.args, **options: Given.kwargs) -> Value:

@@ -9,7 +9,7 @@
     offload:NAME+...        named values are kept in the host's memory
     recompute:SCOPE+...     everything is kept but what is computed in these named scopes
 
-`save` and `offload` go together, `save:a+b offload:c`. What is not kept is computed again, at the price of its arithmetic. Megatron-LM's
+`save` and `offload` go together, `save:a+b offload:c`. What is not kept is recomputed, at the cost of its arithmetic. Megatron-LM's
 selective recomputation (Korthikanti et al. 2022) is `recompute:` with the scopes of the attention's core.
 """
 
@@ -25,7 +25,7 @@ _FORBIDDEN = frozenset(" +:,;")  # what separates names in text
 
 @dataclass(frozen=True, slots=True)
 class Remat:
-    """A policy, and the names it is about.
+    """A rematerialisation policy, and the names it applies to.
 
     >>> print(Remat.parse("save:attention_out + mlp_hidden  offload:query_key_value"))
     save:attention_out+mlp_hidden offload:query_key_value

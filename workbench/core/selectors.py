@@ -1,8 +1,8 @@
-"""Places in a program: which intermediate values a pattern of the layout names, by named scope or by the user's source line.
+"""Selectors: which intermediate values of a program a pattern of the layout names, by named scope or by the user's source line.
 
-`mlp/dot_general` names values by their path (`paths.matches`); `gpt.py:42` those that line 42 makes in the forward pass (what they are for
-the backward pass follows by propagation), and `gpt.py:42/dot_general` those of them whose path ends so. In a group or a barrier, `@` marks
-such a place and tells it from an argument.
+`mlp/dot_general` names values by their path (`paths.matches`); `gpt.py:42` those that line 42 makes in the forward pass (their counterparts
+in the backward pass follow by propagation), and `gpt.py:42/dot_general` those of them whose path ends so. In a group or a barrier, `@`
+marks a selector; without it the name is an argument's.
 """
 
 import re
@@ -39,7 +39,7 @@ def selects(pattern: str, path: str, source: str) -> bool:
 
 
 def unknown_line(pattern: str, values: Iterable[tuple[str, str]]) -> tuple[str, tuple[str, ...]]:
-    """Message and ways out for a line that makes no value, of the (path, source) of those there are; lines near it first.
+    """Message and suggestions for a line that makes no value, given the (path, source) of all values; the nearest lines first.
 
     >>> unknown_line("gpt.py:7", [("mlp/dot_general", "gpt.py:12"), ("mlp/add", "gpt.py:9"), ("grad/mlp/add", "gpt.py:8")])
     ('There is no line with an intermediate value `gpt.py:7`; there are `gpt.py:9`, `gpt.py:12`.', ('the nearest is `gpt.py:9`',))
@@ -53,9 +53,9 @@ def unknown_line(pattern: str, values: Iterable[tuple[str, str]]) -> tuple[str, 
 
 @cache_with_program(4)
 def operations_at(program: Program, pattern: str, rank: int | None = None) -> tuple[int, ...]:
-    """The ids of the operations whose values a pattern names, of that rank if one is asked for.
+    """The ids of the operations whose values a pattern selects, of rank `rank` if that is given.
 
-    A primitive may lower to several operations of one path; the value is what the last of a run of them makes.
+    A primitive may lower to several operations of one path; its value is what the last of a run of them makes.
     """
     named = {
         i
@@ -65,4 +65,4 @@ def operations_at(program: Program, pattern: str, rank: int | None = None) -> tu
     return tuple(i for i in sorted(named) if not (i + 1 in named and program.operations[i + 1].path == program.operations[i].path))
 
 
-_NO_VALUES = frozenset({"constant", "data_flow_edge", "return"})  # what stands for other values or for none
+_NO_VALUES = frozenset({"constant", "data_flow_edge", "return"})  # operations that stand for other values or for none

@@ -1,4 +1,4 @@
-"""How one tensor lies on a mesh: per dimension, the mesh axes that split it, and what propagation may still do to it."""
+"""The sharding of one tensor on a mesh: per dimension, the mesh axes that split it, and what propagation may still add."""
 
 import math
 import re
@@ -12,15 +12,15 @@ from workbench.errors import LayoutError
 
 _SUB_AXIS = re.compile(r"(?P<axis>.+):\((?P<pre>\d+)\)(?P<size>\d+)")
 MOST_ROUNDS = 1_000
-"""Priorities: propagation goes round once for each."""
+"""Priorities: propagation runs once for each."""
 MOST_LETTERS = 2_000
-"""Of a sharding as text: as many dimensions as there are, each on every axis, take a few hundred."""
+"""Characters of a sharding as text: as many dimensions as there are, each on every axis, take a few hundred."""
 _ENTRY = re.compile(r"(?P<axes>[^\s?]*)(?P<open>\?)?(?:\s+p(?P<priority>-?\d+))?")
 _AXES = re.compile(r"(?P<kind>replicated|unreduced):(?P<axes>\S+)")
 
 
 class SubAxis(NamedTuple):
-    """A part of a mesh axis (Shardy, Y6): `x:(2)4` is of `x`, of size 4, after a pre-size of 2 that is major to it there."""
+    """A part of a mesh axis (Shardy's sub-axis): `x:(2)4` is the part of `x` of size 4 after a pre-size of 2, which is major to it."""
 
     axis: str
     pre_size: int
@@ -32,7 +32,7 @@ class SubAxis(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def parse_sub_axis(axis: str) -> SubAxis | None:
-    """The part that a name stands for; `None` where that is a whole mesh axis."""
+    """The sub-axis that a name stands for; `None` for a whole mesh axis."""
     found = _SUB_AXIS.fullmatch(axis)
     return SubAxis(found["axis"], int(found["pre"]), int(found["size"])) if found else None
 
@@ -64,23 +64,23 @@ def axes_overlap(one: str, other: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """Mesh axes per dimension, major to minor; an empty tuple is a dimension kept whole, `None` one left to propagation.
+    """Mesh axes per dimension, major to minor; an empty tuple is a dimension kept whole, `None` one left to propagation (as in Shardy).
 
     Prints as `[data, -, model+pipe p1, seq?, ?] replicated:expert unreduced:x`: split on `data`; whole; split on `model`, then `pipe`, of
-    priority 1; split on `seq`, and further if propagation likes (Y3); left to propagation; `expert` for no dimension (Y4); the values
-    partial sums over `x` (Y5).
+    priority 1; split on `seq`, and open to further axes; left to propagation; no dimension may take `expert`; the values are partial sums
+    over `x`.
 
-    - `open`: the dimensions that have axes and may be given minor ones; empty for none.
-    - `priorities`: one a dimension, in which round it begins to propagate (Y7), 0 the first; empty for all 0.
+    - `open`: which of the dimensions that have axes may be given minor ones; empty for none.
+    - `priorities`: for each dimension the round in which it begins to propagate (Shardy's user priority), 0 the first; empty for all 0.
 
     >>> Sharding.parse("[data, -]").local_shape((8, 6), Mesh("data:4 model:2"))
     (2, 6)
 
     **Invariants**
 
-    - An axis is used once: by one dimension (Mesh-TensorFlow M5, Shardy Y9), as replicated or as unreduced; of its parts, none overlap.
+    - An axis is used once: by one dimension (a rule of Mesh-TensorFlow and Shardy), as replicated or as unreduced; sub-axes never overlap.
     - `open` and `priorities` are empty or have an entry a dimension; an open dimension without axes is `None`.
-    - A priority is at least 0, and 0 on a dimension kept whole: that has nothing to propagate.
+    - A priority is at least 0, and 0 on a dimension kept whole, which has nothing to propagate.
     """
 
     dims: tuple[tuple[str, ...] | None, ...]
@@ -115,17 +115,17 @@ class Sharding:
 
     @property
     def named_axes(self) -> tuple[str, ...]:
-        """All axes it names, those that split nothing too."""
+        """All axes it names, replicated and unreduced ones included."""
         return (*self.axes, *self.replicated, *self.unreduced)
 
     @property
     def is_closed(self) -> bool:
-        """Whether propagation has nothing to add."""
+        """Whether propagation can add nothing."""
         return None not in self.dims and not self.open
 
     @property
     def is_plain(self) -> bool:
-        """Whether mesh axes per dimension say all of it."""
+        """Whether mesh axes per dimension describe it completely."""
         return self.is_closed and not (self.priorities or self.replicated or self.unreduced)
 
     def is_open(self, index: int) -> bool:
@@ -137,19 +137,19 @@ class Sharding:
         return self.priorities[index] if self.priorities else 0
 
     def parts(self, mesh: Mesh) -> tuple[int, ...]:
-        """Into how many parts each dimension is cut."""
+        """The number of shards along each dimension."""
         return tuple(math.prod(axis_size(axis, mesh) for axis in dim or ()) for dim in self.dims)
 
     def local_shape(self, shape: Sequence[int], mesh: Mesh) -> tuple[int, ...]:
-        """The shape one device holds: `ceil(size / parts)`, so that uneven dimensions are padded (GSPMD section 3.4)."""
+        """The shape of one device's shard: `ceil(size / parts)`, so that uneven dimensions are padded (GSPMD section 3.4)."""
         return tuple(-(-size // parts) for size, parts in zip(shape, self.parts(mesh), strict=True))
 
     def replicas(self, mesh: Mesh) -> int:
-        """How many devices hold the same part."""
+        """How many devices hold the same shard."""
         return mesh.size // math.prod(self.parts(mesh))
 
     def map_axes(self, names: Mapping[str, str | None]) -> "Sharding":
-        """Mesh axes renamed, or dropped where `names` maps to `None`; what is left without any axis is whole, or open if it was."""
+        """Mesh axes renamed, or dropped where `names` maps to `None`; a dimension left without axes is whole, or open if it was open."""
 
         def axes(old: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(new for axis in old if (new := names.get(axis, axis)) is not None)
@@ -159,7 +159,7 @@ class Sharding:
         return Sharding(dims, self.open, priorities, axes(self.replicated), axes(self.unreduced))
 
     def with_dim(self, index: int, axes: tuple[str, ...] | None) -> "Sharding":
-        """Another placement of one dimension, closed, or with `None` left to propagation; its priority goes with the old one's axes."""
+        """The sharding with one dimension closed on `axes`, or left to propagation (`None`); without axes its priority becomes 0."""
         dims = (*self.dims[:index], axes, *self.dims[index + 1 :])
         flags = tuple(flag and i != index for i, flag in enumerate(self.open))
         priorities = tuple(0 if i == index and not axes else each for i, each in enumerate(self.priorities))
@@ -190,7 +190,7 @@ class Sharding:
 
 @lru_cache(maxsize=4096)
 def _parse_text(text: str) -> Sharding:
-    """A text is read once: reports and pages read the same few again and again."""
+    """The parsed text, cached: reports and pages read the same few again and again."""
     body, bracket, tail = text.strip().partition("]")
     if not (body.startswith("[") and bracket):
         raise LayoutError(f"`{text[:80]}` is not a sharding.", ['write "[data, -, model]", one entry a dimension'])

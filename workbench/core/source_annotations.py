@@ -1,7 +1,7 @@
-"""What a traced function says of shardings by itself: its constraints, the types of explicit mode, its manual regions. A value; `print` it.
+"""Sharding annotations in the traced function itself: constraints, types of explicit mode, manual regions. A value; `print` it.
 
-- `with_sharding_constraint`, `jax.reshard` and an explicit-mode `out_sharding` are constraints on the value they stand at;
-- an argument whose type carries a sharding (`AxisType.Explicit`) says where it is meant to lie; a plan may lay it otherwise;
+- `with_sharding_constraint`, `jax.reshard` and an explicit-mode `out_sharding` are constraints on the value they are applied to;
+- an argument whose type carries a sharding (`AxisType.Explicit`) states the sharding it is meant to have; a plan may choose another;
 - in a `shard_map` the function itself says what each device does along the manual axes; propagation leaves those alone.
 """
 
@@ -12,7 +12,7 @@ from workbench.core.sharding import Sharding
 
 @dataclass(frozen=True, slots=True)
 class SourceConstraint:
-    """A value the function lays out itself: its path, the user's line, and how; `times` such at this place."""
+    """A value that the function itself constrains: its path, the user's line, its sharding; `times` counts such values at this place."""
 
     path: str
     source: str
@@ -33,7 +33,7 @@ class SourceType:
 
 @dataclass(frozen=True, slots=True)
 class ManualRegion:
-    """A `shard_map`: the axes it is manual over, and how operands come in and results go out; an open dimension is propagation's."""
+    """A `shard_map`: its manual axes, and the shardings of its operands and results; an open dimension is left to propagation."""
 
     path: str
     source: str
@@ -44,7 +44,7 @@ class ManualRegion:
 
 @dataclass(frozen=True, slots=True)
 class SourceAnnotations:
-    """All of them, in the order of the program; `mesh` are the axes they speak of, with the sizes they had in the trace."""
+    """All annotations, in program order; `mesh` are the axes they name, with the sizes they had in the trace."""
 
     mesh: tuple[tuple[str, int], ...] = ()
     types: tuple[SourceType, ...] = ()

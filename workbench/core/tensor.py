@@ -1,4 +1,4 @@
-"""A named tensor: what the program says of one argument, result or intermediate value, before any layout."""
+"""A named tensor: what the program says of one argument, result or intermediate value, before any layout is chosen."""
 
 import math
 import re
@@ -72,6 +72,6 @@ class Tensor:
 
 
 def verify_dim_name(name: str) -> None:
-    """Raises `DimensionError` for a name that no layout could be written with."""
+    """Raises `DimensionError` for a name that cannot be written in a layout."""
     if not _DIM_NAME.fullmatch(name):
         raise DimensionError(f"`{name[:80]}` cannot name a dimension.", ["use letters, digits and `_`, at most 80 of them"])

@@ -1,1 +1,1 @@
-"""What a partitioned program costs a device: memory over the step, flops and traffic, time."""
+"""The cost of a partitioned program for a device: memory over the step, FLOP and traffic, time."""

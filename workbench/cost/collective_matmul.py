@@ -1,13 +1,13 @@
-"""What collectives do to kernels: a kernel with a collective in the middle is two, and a product that is multiplied piece by piece is many.
+"""The effect of collectives on kernels: one with a collective in its middle becomes two, and a collective matmul's dot becomes many.
 
-A windowed einsum (Wang et al. 2023, "Overlap communication with dependent computation via decomposition") takes a gather or a
-reduce-scatter of n pieces apart. Pieces go around the ring both ways, and each of n / 2 steps multiplies two, in a kernel of its own:
+A windowed einsum (Wang et al. 2023, "Overlap communication with dependent computation via decomposition") decomposes a gather or a
+reduce-scatter of n shards. Shards go around the ring both ways, and each of n / 2 steps multiplies two, in a kernel of its own:
 
-- gathered along a summed dimension, every step adds to the whole result, which it reads and writes again;
+- gathered along a contracted dimension, every step adds to the whole result, which it reads and writes again;
 - gathered along another one, every step's columns are written into the result by two more kernels, zeros to begin with;
-- scattered, every step's product is added to what was received, by another kernel.
+- scattered, every step's dot is added to what was received, by another kernel.
 
-What would have been computed as the product's epilogue is a kernel of its own in the first two.
+What would have been the dot's epilogue is a kernel of its own in the first two.
 """
 
 from collections.abc import Sequence
@@ -29,18 +29,18 @@ from workbench.propagation.structure.structure import Structure
 from workbench.propagation.structure.views import VIEWING, resolve_view
 
 SMALLEST_RINGS = {"tpu:v4": (8, 8), "tpu:v5e": (4, 8), "tpu:v5p": (8, 8)}
-"""The smallest ring of a windowed einsum, by a chip's target: scattered or gathered along a summed dimension; gathered along another.
+"""The smallest ring of a windowed einsum, by a chip's target: scattered or gathered along a contracted dimension; gathered along another.
 Seen in what XLA:TPU (jax 0.10.2) compiles; for other chips it makes none."""
-LONGEST_RING = 32  # of 64 pieces none is windowed
+LONGEST_RING = 32  # devices: over 64 none is windowed
 PIECEWISE = frozenset({"all-gather", "reduce-scatter", "all-to-all"})
-"""Kinds whose pieces another kernel brings into their order, before or after."""
-_PIECES_PER_STEP = 2  # pieces a step: one from either side
+"""Kinds whose shards another kernel brings into their order, before or after."""
+_PIECES_PER_STEP = 2  # shards a step: one from either side
 _DOT = "stablehlo.dot_general"
 
 
 @dataclass(frozen=True, slots=True)
 class WindowedSteps:
-    """How a product is taken apart: into so many steps, along its summed dimension or not."""
+    """How a dot is decomposed: into how many steps, and whether along its contracted dimension."""
 
     count: int
     is_summed: bool
@@ -51,7 +51,7 @@ UNDECOMPOSED = WindowedSteps(1, is_summed=False)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CollectiveMatmul:
-    """What one execution of each kernel launches, moves (bytes) and passes over (elements) beside its own; `steps` of products."""
+    """What each kernel launches, moves (bytes) and passes over (elements) in addition, per execution; `steps` of decomposed dots."""
 
     launches: NDArray[np.float64]
     moved: NDArray[np.float64]
@@ -67,7 +67,7 @@ class CollectiveMatmul:
 def decompose_collective_matmuls(
     kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], mesh: Mesh, chip: Chip
 ) -> CollectiveMatmul:
-    """Of all kernels of a plan; `local_bytes` are those of each value of the structure."""
+    """The effect on all kernels of a plan; `local_bytes` are those of each value of the structure."""
     collective_matmul = CollectiveMatmul(np.zeros(kernels.count), np.zeros(kernels.count), np.zeros(kernels.count))
     structure = partitioned.structure
     for each in partitioned.reshards if chip.platform == "tpu" else ():
@@ -82,7 +82,7 @@ def decompose_collective_matmuls(
         elif each.kind in PIECEWISE and max(maker, reader) >= 0:
             collective_matmul.add(reader if reader >= 0 else maker, 1, 0)
         elif reader >= 0:
-            if is_cast:  # its reader would do it itself
+            if is_cast:  # its reader would cast it itself
                 collective_matmul.add(reader, 1, sent, sent / width)
             collective_matmul.add(reader, 0, max(each.local_bytes - sent, 0) if each.kind == "all-gather" else 0)
         steps = _plan_steps(each, kernels, partitioned, local_bytes, devices, chip)
@@ -94,7 +94,7 @@ def decompose_collective_matmuls(
 def _plan_steps(
     each: InsertedCollective, kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], devices: int, chip: Chip
 ) -> WindowedSteps | None:
-    """How the product of a collective is taken apart, if it is: one of two-byte floats, whose weight no other product reads."""
+    """How a collective's dot is decomposed, if it is: only one of two-byte floats, whose weight no other dot reads."""
     rings, structure = SMALLEST_RINGS.get(chip.target), partitioned.structure
     if rings is None or devices > LONGEST_RING:
         return None
@@ -113,7 +113,7 @@ def _plan_steps(
 def _find_gathered_operand(
     each: InsertedCollective, partitioned: Propagated, local_bytes: Sequence[int], devices: int
 ) -> tuple[int, bool] | None:
-    """The operand of a product that is gathered, and whether along a dimension that the product sums over."""
+    """The operand of a dot that is gathered, and whether along a contracted dimension."""
     structure = partitioned.structure
     op = structure.ops[each.before]
     if op.kind != _DOT:

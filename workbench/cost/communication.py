@@ -59,7 +59,7 @@ def _rates(
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """The devices of a group along one physical axis: `n` of them, each `stride` from the next. `bandwidth` is what a link reaches."""
+    """The devices of a group along one physical axis: `n` of them, each `stride` from the next. `bandwidth` is what a link achieves."""
 
     n: int
     stride: int
@@ -69,7 +69,7 @@ class Dimension:
 
     @property
     def latency(self) -> float:
-        """Seconds for the farthest device to hear: half a ring (both ways at once), a whole line, log2(n) steps through a switch."""
+        """Seconds for the farthest device to receive: half a ring (both ways at once), a whole line, log2(n) steps through a switch."""
         if self.shape is AxisTopology.SWITCH:
             return self.link.latency * math.ceil(math.log2(self.n))
         return self.link.latency * self.stride * (self.n // 2 if self.shape is AxisTopology.RING else self.n - 1)
@@ -99,12 +99,12 @@ class Dimension:
 
     @property
     def ports(self) -> float:
-        """Bytes a second that the worst placed device can receive: over both links of a ring, over one at a line's end."""
+        """Bytes a second that the worst-placed device can receive: over both links of a ring, over one at a line's end."""
         return self._bandwidth_share * (2 if self.shape is AxisTopology.RING else 1)
 
     @property
     def _bandwidth_share(self) -> float:
-        """Bytes a second of a link for one group: groups that stand in between take their parts of it."""
+        """Bytes a second of a link for one group: groups whose devices stand in between share the link."""
         return self.bandwidth / (1 if self.shape is AxisTopology.SWITCH else self.stride)
 
 
@@ -114,7 +114,7 @@ Group = tuple[tuple[Dimension, ...], ...]  # from the inside out: dimensions tha
 def group_of(
     axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None, devices: int | None = None
 ) -> Group:
-    """The devices that one collective over these mesh axes joins; empty if it joins one."""
+    """The devices that one collective over these mesh axes joins; empty if there is only one."""
     spans = closest_spans(mesh, hardware, axis_assignment)
     group_spans = [
         physical_span for name in dict.fromkeys(axes) if name in spans for physical_span in spans[name] if physical_span.size > 1
@@ -135,8 +135,8 @@ def group_of(
 
 
 def closest_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> PhysicalSpans:
-    """Where each axis of the mesh runs; where the axis assignment does not fit by the default, where the mesh is larger on larger
-    hardware."""
+    """Where each axis of the mesh runs; by default if the axis assignment does not fit, and on enlarged hardware if the mesh is too
+    large."""
     for attempt in (axis_assignment, None):
         try:
             return physical_spans(mesh, hardware, attempt)
@@ -147,7 +147,7 @@ def closest_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignmen
 
 
 def _dimension(axis_spans: Sequence[PhysicalSpan], hardware: Hardware) -> Dimension:
-    """The stretches of a group on one physical axis as one: so many devices, standing apart by what lies between them."""
+    """The spans of a group on one physical axis as one: so many devices, with a common stride."""
     axis = axis_spans[0].physical
     n = math.prod(physical_span.size for physical_span in axis_spans)
     span = max(physical_span.size * physical_span.stride for physical_span in axis_spans)

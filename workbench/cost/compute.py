@@ -1,10 +1,10 @@
 """Seconds of each kernel of a step on one device: a roofline over what it multiplies, what else it computes, and what it moves.
 
-M, N, K: rows, columns and summed elements of a product on one device. A matrix unit works in tiles, and sizes are rounded up to them: a
-product of 6 rows by 64 columns keeps a 128 x 128 array as busy as one of 8 by 128.
+M, N, K: rows, columns and contracted elements of a dot on one device. A matrix unit works in tiles, and sizes are rounded up to them: a
+dot of 6 rows by 64 columns keeps a 128 x 128 array as busy as one of 8 by 128.
 
-On a TPU a kernel without products takes as long as it reads and writes, or as it passes over its elements, whichever is longer; one with a
-product hides that pass behind it, and begins sooner. Numbers are those of libtpu 0.0.42.1, read off the third-party programs for fitting.
+On a TPU a kernel without dots takes as long as it reads and writes, or as it passes over its elements, whichever is longer; one with a dot
+hides that pass behind it, and begins sooner. Numbers are those of libtpu 0.0.42.1, read off the third-party programs for fitting.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,17 +24,17 @@ from workbench.propagation.structure.work import OperationWork
 
 Seconds = NDArray[np.float64]
 _BLOCK = 3  # sides of a tile that is no systolic array
-_BLOCKS = 5  # and how many units work side by side, and what a block loses at its ends
+_BLOCKS = 5  # and how many units work in parallel, and what a block loses at its ends
 _SIDES = 2
 _SUBLANES = 8  # rows a systolic array takes at once
 _HALF = 2  # bytes
 DOT_LAUNCH = 256 / 1822
-"""Launches that a kernel with a product takes: the cycles that XLA:TPU (jax 0.10.2) adds to those of a product, and those of the smallest
+"""Launches that a kernel with a dot takes: the cycles that XLA:TPU (jax 0.10.2) adds to those of a dot, and those of the smallest
 kernel without one."""
 ROUNDING = 0.58
 """Sweeps that rounding to two-byte floats takes: 11 cycles of a register of 1,024, of which a sweep is 19 (TPU v5e)."""
 ROW_LAUNCHES = 4
-"""Launches of a turn of the loop that a scatter is made a row at a time in: five kernels of the smallest, where a launch stands for some
+"""Launches of an iteration of the loop over a scatter's rows: five kernels of the smallest, where a launch stands for some
 that are not planned, too."""
 UNESTIMATED = frozenset(f"stablehlo.{each}" for each in ("gather", "scatter", "sort", "reduce_window", "select_and_scatter"))
 """Operations in whose kernels XLA:TPU gives no estimate of time."""
@@ -42,9 +42,9 @@ UNESTIMATED = frozenset(f"stablehlo.{each}" for each in ("gather", "scatter", "s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelTimes:
-    """Of one execution of each kernel: seconds of its products, of its elementwise work and of its memory traffic, and in all.
+    """For one execution of each kernel: seconds of its dots, of its elementwise work and of its memory traffic, and in all.
 
-    `moved` bytes and `steps` of elementwise work are what the latter two are of. On a chip with a `sweep` elementwise work is in
+    `moved` bytes and `steps` of elementwise work are what the latter two stand for. On a chip with a `sweep` elementwise work is in
     the time of the traffic: a pass over the elements, whatever is computed of each. `unestimated` says of which the chip's compiler gives
     no estimate.
     """
@@ -67,14 +67,14 @@ class KernelTimes:
 
     @property
     def busy(self) -> Seconds:
-        """Seconds at work: the longer of computing and moving."""
+        """Seconds at work: the longer of computing and memory traffic."""
         return np.maximum(self.arithmetic, self.memory)
 
 
 def kernel_times(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> KernelTimes:
-    """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure as it lies in memory."""
+    """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure as laid out in memory."""
     sizes = np.asarray(local_bytes, dtype=np.float64)
-    sizes[kernels.numbers] = kernels.itemsizes[kernels.numbers]  # the scalar unit's, which pads nothing
+    sizes[kernels.numbers] = kernels.itemsizes[kernels.numbers]  # handled by the scalar unit, which pads nothing
     collective_matmul = decompose_collective_matmuls(kernels, partitioned, local_bytes, mesh, chip)
     dots = _sum_dot_seconds(kernels, partitioned, mesh, chip, collective_matmul.steps)
     stored = sizes.copy()
@@ -104,12 +104,12 @@ def kernel_times(kernels: Kernels, partitioned: Propagated, local_bytes: Sequenc
 
 
 def _count_launches(swept: Seconds, dots: Seconds) -> Seconds:
-    """Of each kernel as it is; one number is the scalar unit's, which takes no time."""
+    """Launches of each kernel: `DOT_LAUNCH` with a dot, else one, or none for a single number, which the scalar unit handles."""
     return np.where(dots > 0, DOT_LAUNCH, (swept > 1).astype(np.float64))
 
 
 def _count_row_launches(kernels: Kernels, partitioned: Propagated, mesh: Mesh) -> Seconds:
-    """Of scatters that are a loop over rows."""
+    """Launches of scatters that are a loop over rows."""
     found = np.zeros(kernels.count)
     structure = partitioned.structure
     for each in kernels.serial:
@@ -125,13 +125,13 @@ def _mark_unestimated(kernels: Kernels, partitioned: Propagated) -> NDArray[np.b
 
 
 def _moving_seconds(moved: Seconds, large: Seconds, multiplies: NDArray[np.bool_], chip: Chip) -> Seconds:
-    """Of so many bytes, of which some are of arrays too large for the memory on the chip."""
+    """Seconds to move so many bytes, some of which belong to arrays too large for on-chip memory."""
     reached = np.where(multiplies, chip.efficiency_of("operands"), chip.efficiency_of("memory"))
     return ((moved - large) / reached + large / chip.efficiency_of("large")) / chip.memory_bandwidth
 
 
 def _count_moved_bytes(kernels: Kernels, read: Seconds, written: Seconds) -> Seconds:
-    """Bytes each kernel moves, of those that a value has when it is read, and when it is written."""
+    """Bytes each kernel moves, given the bytes of each value when it is read and when it is written."""
     inward = np.bincount(kernels.readers, read[kernels.read_extents], kernels.count)
     return (inward + np.bincount(kernels.writers, written[kernels.written], kernels.count)).astype(np.float64)
 
@@ -190,7 +190,7 @@ def _dot_seconds(
     *,
     is_inside: bool,
 ) -> float:
-    """Of one product; one inside a hand-written kernel has no kernel of its own to fill and to empty."""
+    """Seconds of one dot; one inside a hand-written kernel has no kernel of its own to fill and to empty."""
     batch = prod(shape[dim] for dim in dot.batch)
     columns = prod(shape[dim] for dim in dot.columns)
     rows = prod(shape) // max(batch * columns, 1)
@@ -210,9 +210,9 @@ def _dot_seconds(
 
 @lru_cache(maxsize=4096)
 def padded_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
-    """Multiply-adds a matrix unit is busy for.
+    """Multiply-adds for which a matrix unit is busy.
 
-    - A tile of two sides is a systolic array: it holds summed x columns, or summed x rows, whichever wastes less, and the rest streams by;
+    - A tile of two sides is a systolic array: it holds summed x columns, or summed x rows, whichever wastes less, and streams the rest;
     - one of three is a block of rows x columns x summed.
 
     >>> padded_volume(6, 64, 64, (128, 128)) == 8 * 128 * 128
@@ -232,15 +232,15 @@ def padded_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...])
 
 @lru_cache(maxsize=4096)
 def passes_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
-    """Of one product of a convolution: its rows stream by."""
+    """The same for one dot of a convolution: its rows are streamed."""
     depth, width = tile
     return _round_up(rows, _SUBLANES) * _round_up(columns, width) * _round_up(summed, depth)
 
 
 @lru_cache(maxsize=4096)
 def blocks_volume(batch: int, rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
-    """Multiply-adds all units of a GPU are busy for: `tile` is rows x columns x summed of a step of a block, how many units do a block
-    each, and for how many steps a block fills its pipeline and writes its result (none where the next one goes on beside that).
+    """Multiply-adds for which all units of a GPU are busy: `tile` is rows x columns x summed of a step of a block, how many units do a
+    block each, and for how many steps a block fills its pipeline and writes its result (none where the next one goes on beside that).
 
     Blocks are done in waves of one a unit, the last as long as a full one. Of the shapes of block that a library has, the best is taken:
     this one, turned, or half as large.

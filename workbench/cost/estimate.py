@@ -1,7 +1,7 @@
-"""`estimate`: what one program over one mesh holds, sends and computes on a device, and how long that takes.
+"""`estimate`: what one program over one mesh makes a device hold, send and compute, and how long that takes.
 
-Pure: same plan, same answer; nothing executes, nothing is traced again. A pipeline of the plan is not looked at: this is the price of the
-whole program, or of one block of it that is a program of its own.
+Pure: same plan, same answer; nothing executes, nothing is traced again. A pipeline of the plan is ignored: this is the cost of the whole
+program, or of one block of it that is a program of its own.
 """
 
 from contextlib import nullcontext
@@ -44,14 +44,14 @@ from workbench.reports.placement import Placement
 from workbench.reports.step_time import Flops, StepTime
 from workbench.spmd.join import with_answer
 
-_MANY = 5_000  # operations: of as many, what an estimate keeps is worth not being looked through for garbage meanwhile
+_MANY = 5_000  # operations: for as many, garbage collection would search all that an estimate keeps
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A plan's figures for one device, and what they were made of.
+    """A plan's figures for one device, and what they were computed from.
 
-    - `planned` is Shardy's answer; `partitioned` the same, or with XLA's own collectives where that was asked;
+    - `planned` is Shardy's answer; `partitioned` the same, or with XLA's own collectives where XLA was asked;
     - `times`, `simulated` and `step_time` (seconds) are of the hardware, `None` without any;
     - `traffic`: bytes read and written in a step; `host_traffic`: bytes sent to the host's memory and fetched back in a step.
     """
@@ -73,26 +73,26 @@ class Estimate:
 
     @cached_property
     def arguments(self) -> tuple[Placement, ...]:
-        """Where each argument lies."""
+        """The sharding of each argument."""
         plan = self.plan
         placed = zip(plan.program.arguments, read_argument_placements(plan, self.partitioned), strict=True)
         return tuple(Placement(tensor, sharding, plan.mesh) for tensor, sharding in placed)
 
     @cached_property
     def results(self) -> tuple[Placement, ...]:
-        """Where each result lies."""
+        """The sharding of each result."""
         placed = zip(self.plan.program.results, self.partitioned.results, strict=True)
         return tuple(Placement(tensor, Sharding(dims), self.plan.mesh) for tensor, dims in placed)
 
     @cached_property
     def collectives(self) -> tuple[Collective, ...]:
-        """What is sent, alike ones together."""
+        """The collectives, alike ones together."""
         found = self.partitioned
         return collectives(self.plan.program, self.plan.mesh, found.structure, found.reshards, [each.seconds for each in self.costs])
 
 
 def estimate(plan: Plan, hardware: Hardware | None = None, answer: Partitioned | None = None) -> Estimate:
-    """What a device has to do for a plan: by Shardy's answer, or by XLA's own `answer` to it; its time if the hardware is known.
+    """The cost of a plan for one device: by Shardy's answer, or by XLA's own `answer`; with times if the hardware is known.
 
     Raises `PartitionError` where Shardy refuses the plan.
     """
@@ -139,12 +139,12 @@ def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None)
 
 
 class _Fixed(NamedTuple):
-    """What no layout changes."""
+    """The facts that no layout changes."""
 
     lifetimes: Lifetimes
     kernels: Kernels
     regions: tuple[TimelineRegion, ...]
-    types: tuple[int, ...]  # of each value: a number that values of its shape and type have
+    types: tuple[int, ...]  # for each value: a number shared by all values of its shape and type
     dtypes: tuple[str, ...]  # of each value, as it is stored
 
 
@@ -167,20 +167,20 @@ def _on_chip(fixed: _Fixed, partitioned: Propagated, times: KernelTimes | None, 
 
 
 def _recomputes(hardware: Hardware | None) -> bool:
-    """XLA:TPU fuses elementwise operations into whatever reads them."""
+    """Whether elementwise operations are fused into whatever reads them, as by XLA:TPU."""
     return hardware is not None and hardware.chip.platform == "tpu"
 
 
 def _local_bytes(plan: Plan, partitioned: Propagated, fixed: _Fixed, tile: tuple[int, ...], *, widens: bool) -> tuple[list[int], list[int]]:
     """Bytes of each value on one device, plain and padded to tiles; 0 where Shardy dropped the operation as dead.
 
-    A back end that `widens` computes two-byte floats as four-byte ones; arguments stay as they are.
+    A back end that `widens` computes two-byte floats as four-byte ones; arguments keep their type.
     """
     known: dict[tuple[int, int, bool], tuple[int, int]] = {}
     found = []
     for number, stored, dims, value in zip(fixed.types, fixed.dtypes, partitioned.dims, partitioned.structure.values, strict=True):
         wide = widens and value.born >= 0
-        key = number, id(dims), wide  # equal placements are one object for the most part, and hashing them is slow
+        key = number, id(dims), wide  # equal placements are mostly one object, and hashing them is slow
         if key not in known:
             shape = () if dims is None else local_shape(value.shape, dims, plan.mesh)
             dtype = "float32" if wide and stored in HALVES else stored

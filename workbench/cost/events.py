@@ -1,4 +1,4 @@
-"""A simulated step as a picture's events."""
+"""A simulated step as events for a timeline."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,14 +13,14 @@ from workbench.reports.timeline import COMPUTE, Event, Timeline
 
 
 def timeline(program: Program, partitioned: Propagated, kernels: Kernels, simulated: SimulatedStep) -> Timeline:
-    """Kernels and collectives of main and of each loop's first turn, at the place of the loop; one event for a loop's other turns."""
+    """Kernels and collectives of main, and of each loop's first iteration at the loop's place; one event for its other iterations."""
     named = replace(kernels, ops=_name_kernels(kernels, partitioned))
     events = sorted(_events(0, 0.0, program, partitioned, named, simulated), key=lambda each: (each.start, each.stream))
     return Timeline(simulated.seconds, tuple(events))
 
 
 def _name_kernels(kernels: Kernels, partitioned: Propagated) -> tuple[int, ...]:
-    """The operation each kernel is shown as: the largest product in it, else the last that was fused into it."""
+    """The operation each kernel is shown as: the largest dot in it, else the last operation that was fused into it."""
     dots = sorted(kernels.dots, key=lambda each: partitioned.local_flops.get(each.op, 0))
     largest = {each.kernel: each.op for each in dots if partitioned.local_flops.get(each.op)}
     return tuple(largest.get(number, op) for number, op in enumerate(kernels.ops))
@@ -48,7 +48,7 @@ def _events(
 def _loop_events(
     op: int, start: float, times: int, program: Program, partitioned: Propagated, kernels: Kernels, simulated: SimulatedStep
 ) -> Iterator[Event]:
-    """The regions of one loop or branch one after the other, each with its first turn."""
+    """The regions of one loop or branch one after the other, each with its first iteration."""
     for number, region in enumerate(partitioned.structure.regions):
         if region.parent != op:
             continue
@@ -61,7 +61,7 @@ def _loop_events(
 
 
 def _start_times(busy: Sequence[float], sends: Sequence[Send], waits: Sequence[float]) -> list[float]:
-    """When each item starts: what came before it, and what was waited for up to it."""
+    """When each item starts: the time of all items before it, and of the waits up to it."""
     waited = [0.0] * (len(busy) + 1)
     for send, wait in zip(sends, waits, strict=True):
         waited[max(send.after, send.before)] += wait

@@ -1,4 +1,4 @@
-"""Floating-point operations of a step, by the count of what is computed and by the convention of 6 N D."""
+"""Floating-point operations of a step, counted from its dots and by the convention of 6 N D."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _TOKENS = 2  # a batch of token ids has two dimensions at least: batch and seque
 
 @dataclass(frozen=True, slots=True)
 class DotFlops:
-    """Flops in a step of the products of one dtype: what the program needs, with what it computes again, and on one device."""
+    """FLOP of a step in the dots of one dtype: what the program needs, that with recomputation, and what one device does."""
 
     model: int
     unique: int
@@ -38,13 +38,13 @@ def count_dot_flops(partitioned: Propagated) -> dict[str, DotFlops]:
 
 
 def flops_of(program: Program, dot_flops: Mapping[str, DotFlops], devices: int) -> Flops:
-    """The counts of a report."""
+    """The FLOP counts of a report."""
     model, unique, local = (sum(getattr(each, name) for each in dot_flops.values()) for name in ("model", "unique", "per_device"))
     return Flops(unique, local, devices, model, six_nd(program))
 
 
 def list_dots(program: Program, partitioned: Propagated) -> tuple[DotCost, ...]:
-    """Each product of a step, alike ones together, the largest on one device first."""
+    """Each dot of a step, alike ones together, the largest on one device first."""
     structure = partitioned.structure
     counts: Counter[tuple[str, str, int, int, tuple[str, ...]]] = Counter()
     for index, local in partitioned.local_flops.items():
@@ -56,8 +56,8 @@ def list_dots(program: Program, partitioned: Propagated) -> tuple[DotCost, ...]:
 
 
 def six_nd(program: Program) -> int:
-    """6 x parameters x tokens for a training step, 2 x for a forward pass (Kaplan et al. 2020, section 2.1): attention's own products left
-    out, embeddings counted. 0 for a program that reads no batch of token ids.
+    """6 x parameters x tokens for a training step, 2 x for a forward pass (Kaplan et al. 2020, section 2.1): attention's own dots left out,
+    embeddings counted. 0 for a program that reads no batch of token ids.
 
     Tokens are the elements of the largest integer input of two dimensions or more.
     """

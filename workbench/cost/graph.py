@@ -1,4 +1,4 @@
-"""The graph of a partitioned step: kernels as nodes, with what they cost; free operations and loops are looked through."""
+"""The graph of a partitioned step: kernels as nodes, with their costs; edges pass through free operations and loops."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -77,10 +77,10 @@ class _Flow:
         self._structure, self._kernels = partitioned.structure, kernels
         self.inputs = tuple(i for i, tensor in enumerate(program.arguments) if tensor.role is Role.INPUT)
         self._nodes = {self._structure.arguments[each]: kernels.count + place for place, each in enumerate(self.inputs)}
-        self._last: dict[int, int] = {}  # of each region: its last operation, which hands on its results
+        self._last: dict[int, int] = {}  # for each region: its last operation, which returns its results
         for index, op in enumerate(self._structure.ops):
             self._last[op.region] = index
-        self._inner: dict[int, list[int]] = {}  # of each loop or branch: its regions
+        self._inner: dict[int, list[int]] = {}  # for each loop or branch: its regions
         for number, region in enumerate(self._structure.regions):
             self._inner.setdefault(region.parent, []).append(number)
         self._known: dict[int, tuple[int, ...]] = {}
@@ -94,9 +94,9 @@ class _Flow:
         return tuple(found)
 
     def makers(self, value: int) -> tuple[int, ...]:
-        """The nodes that a value comes from, through whatever is no kernel."""
+        """The nodes that a value comes from, through operations that are no kernel."""
         if value not in self._known:
-            self._known[value] = ()  # a loop hands its values on to itself
+            self._known[value] = ()  # a loop carries its values back to itself
             self._known[value] = tuple(dict.fromkeys(self._makers(value)))
         return self._known[value]
 
@@ -162,7 +162,7 @@ def _list_sends(program: Program, partitioned: Propagated, flow: _Flow, mesh: Me
 
 
 def _send_seconds(partitioned: Propagated, simulated: SimulatedStep | None) -> tuple[dict[int, float], dict[int, float]]:
-    """Of each collective: how long one execution takes, and how long the device waits for it."""
+    """For each collective: how long one execution takes, and how long the device waits for it."""
     lasting: dict[int, float] = {}
     waited: dict[int, float] = {}
     if simulated is not None:

@@ -1,4 +1,4 @@
-"""What a plan offloads: bytes in the host's memory, and bytes over the link to it."""
+"""Offloading: bytes in the host's memory, and bytes over the link to it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,9 +10,9 @@ from workbench.reports.step_time import StepTime
 
 
 def host_memory(partitioned: Propagated, local_bytes: Sequence[int]) -> tuple[int, int]:
-    """Bytes one device keeps on the host, and bytes it sends there and fetches back in a step.
+    """Bytes one device keeps on the host, and bytes it sends there and fetches back per step.
 
-    All of it is there at the end of the forward pass, when the backward pass has fetched nothing yet.
+    The first counts all at once, at the end of the forward pass, when the backward pass has fetched nothing yet.
     """
     structure = partitioned.structure
     host_bytes = sum(
@@ -38,8 +38,8 @@ def _is_new_on_host(structure: Structure, value: TracedValue) -> bool:
 
 
 def with_transfers(time: StepTime, moved: int, chip: Chip) -> StepTime:
-    """The step with `moved` bytes over the host link. Copies go on beside it, as XLA starts and awaits them apart: what the link takes
-    longer than the rest of the step is waited for."""
+    """The step with `moved` bytes over the host link. Copies overlap with the step, as XLA makes them asynchronous: only the time the link
+    takes beyond the rest of the step is exposed."""
     seconds = moved / chip.host_bandwidth
     waited = max(0.0, seconds - time.total)
     share = time.total / (time.total + waited) if waited else 1.0

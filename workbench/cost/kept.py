@@ -1,4 +1,4 @@
-"""What a training program keeps between its forward and its backward pass: the price of one more micro-batch in flight."""
+"""Residuals of a training program, kept between its forward and its backward pass: the cost of one more micro-batch in flight."""
 
 from math import ceil, prod
 
@@ -8,7 +8,7 @@ from workbench.propagation import local_shape, partition
 
 
 def count_residual_bytes(plan: Plan) -> int:
-    """Bytes on one device that the forward pass makes and the backward pass reads, arguments aside."""
+    """Bytes on one device that the forward pass makes and the backward pass reads, without arguments."""
     partitioned = partition(plan)
     structure, operations = partitioned.structure, plan.program.operations
     backward = (op.position for index, op in enumerate(structure.ops) if op.region == 0 and operations[index].path.startswith("grad/"))

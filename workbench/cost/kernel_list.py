@@ -1,4 +1,4 @@
-"""The kernels of a step as records: what each is of, what it computes and moves, and what bounds it."""
+"""The kernels of a step as records: the operation each stands for, what it computes and moves, and what bounds it."""
 
 from collections import Counter
 from dataclasses import replace
@@ -11,7 +11,7 @@ from workbench.reports.kernel import Kernel
 
 
 def kernel_list(program: Program, partitioned: Propagated, kernels: Kernels, times: KernelTimes) -> tuple[Kernel, ...]:
-    """Alike ones together, the longest first. One with products has the name and the line of the largest of them."""
+    """Kernels, alike ones together, the longest first. One with dots has the name and the line of the largest of them."""
     flops, largest = Counter[int](), dict[int, int]()
     for each in kernels.dots:
         count = partitioned.local_flops.get(each.op, 0)

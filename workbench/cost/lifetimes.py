@@ -1,4 +1,4 @@
-"""When the values of a program are alive, as far as no layout changes it: made once a program and back end."""
+"""When the values of a program are alive, as far as no layout changes it: computed once for a program and back end."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from workbench.cost.on_chip import accesses
 from workbench.propagation.structure.structure import Structure, TracedValue
 from workbench.propagation.structure.views import VIEWING
 
-_NARROW = 4  # columns: so narrow a matrix is read as it lies
+_NARROW = 4  # columns: a matrix this narrow is read in the order it is stored in
 _ON_WHOLE_ARRAYS = ("stablehlo.fft", "stablehlo.reduce_window", "stablehlo.custom_call")
 Integers = NDArray[np.int64]
 ROLES = tuple(Role)
 
 
 class Cast(NamedTuple):
-    """Stacked weights that loops take apart and cast to a narrower type: XLA casts the whole stack before the first of them."""
+    """Stacked weights that loops slice and cast to a narrower type: XLA casts the whole stack before the first of them."""
 
     operation: int  # the cast
     stack: int
@@ -42,22 +42,22 @@ class Spans(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lifetimes:
-    """What never changes with the layout."""
+    """Lifetimes and what else never changes with the layout."""
 
     regions: tuple[Spans, ...]
     extents: tuple[tuple[int, int], ...]  # first and last position of each region
     born: Integers  # the operation that makes each value, -1 for an argument
     gathering: tuple[int, ...]  # operations XLA runs on whole arrays
-    reduces_in_place: bool  # an all-reduce's result lies where its operand did
+    reduces_in_place: bool  # an all-reduce's result takes the memory of its operand
     accesses: Sequence[Sequence[tuple[int, int]]]  # of each value, see `on_chip.accesses`
     loop_ends: Mapping[tuple[int, int], int]  # by region and position of a loop: the last position of its body
     casts: tuple["Cast", ...]
-    transposed: tuple[tuple[int, int, int], ...] = ()  # (operation, value, from where on): a copy of the value that is made for it
+    transposed: tuple[tuple[int, int, int], ...] = ()  # (operation, value, from where on): the value copied for it in another order
 
 
 def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, recomputes: bool, copies_transposed: bool) -> Lifetimes:
-    """Made once a program. `recomputes` and `copies_transposed`: whether the back end fuses elementwise operations into whatever reads
-    them, and whether it copies what is read in another order than it lies in."""
+    """Computed once a program. `recomputes`: the back end fuses elementwise operations into whatever reads them; `copies_transposed`: it
+    copies what is read in another order than it is stored in."""
     kept = kernels.last_reads if recomputes else None
     extents = _measure_extents(structure)
     last_use = {i: value.last_use for i, value in enumerate(structure.values) if _is_stored(value)} if kept is None else dict(kept)
@@ -95,15 +95,15 @@ def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, re
 
 
 def _resolve_view(structure: Structure, value: int) -> int:
-    """What a value is a view of."""
+    """The value whose memory a value is a view of."""
     while (born := structure.values[value].born) >= 0 and structure.ops[born].kind in VIEWING and len(structure.ops[born].results) == 1:
         value = structure.ops[born].operands[0]
     return value
 
 
 def _is_reversed_weight(structure: Structure, value: TracedValue) -> bool:
-    """Whether a value is an argument of main turned round, as the gradient of a convolution's input reads its weights: XLA:CPU copies those
-    at the start of the step."""
+    """Whether a value is an argument of main reversed, as the gradient of a convolution's input reads its weights: XLA:CPU copies those at
+    the start of the step."""
     op = structure.ops[value.born]
     return op.kind == "stablehlo.reverse" and structure.values[op.operands[0]].born < 0 and op.region == 0
 
@@ -113,9 +113,10 @@ def _is_argument(structure: Structure, value: int, region: int) -> bool:
 
 
 def _find_transposed_copies(program: Program, structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """What the gradient of a convolution's weights reads: its windows move along the first dimension too, which is a batch in no other.
-    And the left operand of a product that sums over more than its first dimension, as the gradient of a matrix does, unless it is narrow:
-    a matrix is turned as it is read, what has more dimensions is not. What is itself a gradient is made in both orders at once."""
+    """Values that are copied into another order: what the gradient of a convolution's weights reads, for its windows move along the first
+    dimension too, which is a batch in no other; and the left operand of a dot that sums over more than its first dimension, as the gradient
+    of a matrix does, unless it is narrow. A matrix is transposed as it is read, what has more dimensions is not; gradients are made in both
+    orders."""
     for index, op in enumerate(structure.ops):
         value = structure.values[op.operands[0]] if op.operands else None
         if value and op.kind == "stablehlo.dot_general" and 0 in op.work.contracted and len(value.shape) > 2 and value.shape[-1] > _NARROW:
@@ -151,7 +152,7 @@ def _measure_extents(structure: Structure) -> list[tuple[int, int]]:
 
 
 def _loop_buffers_in_place(structure: Structure, last_use: dict[int, int]) -> set[int]:
-    """Results of a loop that take over the buffer they started in: what the body hands on unchanged, and what no one reads afterwards.
+    """Results of a loop that reuse the buffer they started in: what the body passes on unchanged, and what no one reads afterwards.
 
     `last_use` of what they take over is moved to theirs.
     """
@@ -180,7 +181,7 @@ def _loop_ends(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iter
 
 
 def _find_casts(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[Cast]:
-    """Of arguments that loops of main read a slice of and cast it."""
+    """Casts of slices of arguments that loops of main read."""
     bodies = {body: structure.ops[loop].position for loop, body in structure.body_of.items() if structure.ops[loop].region == 0}
     slices = {op.results[0]: op for op in structure.ops if op.region in bodies and op.kind == "stablehlo.dynamic_slice"}
     found: dict[tuple[int, str], Cast] = {}

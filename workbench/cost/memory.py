@@ -1,9 +1,9 @@
 """Memory on one device over the step: the lifetimes of the partitioned program's values, summed; its peak, by role.
 
-Arguments live through the step, and a carried result is written where its argument lay (donation). A value lives from the operation that
-makes it to its last reader, fused ones (see `partition.structure` and `partition.fusion`) not at all. A loop's values are the loop's while
-it runs: what is alive inside at its worst moment is added at the loop's place. What the compiler keeps on the chip is left out, and what
-lies, for a while, in the memory that is set apart for a result.
+Arguments are alive throughout the step, and a carried result is written over its argument (donation). A value is alive from the operation
+that makes it to its last reader, a fused one (see `propagation.structure` and `cost.fusion`) not at all. A loop's values are the loop's
+while it runs: what is alive inside at its worst moment is added at the loop's position. Left out is what the compiler keeps on the chip,
+and what uses, for a while, the memory that is set apart for a result.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _ACTIVATION, _OUTPUT = ROLES.index(Role.ACTIVATION), ROLES.index(Role.OUTPUT)
 
 @dataclass(slots=True)
 class _Life:
-    """What is alive in a region from one position to another: a value of the program, or a buffer that has none."""
+    """What is alive in a region from one position to another: a value of the program, or a buffer that belongs to none."""
 
     region: int
     first: int
@@ -42,7 +42,7 @@ class _Life:
 
 
 class MemoryOverStep:
-    """What is alive on one device at each place of a step.
+    """What is alive on one device at each position of a step.
 
     `local_bytes` are those of each value of the structure; `on_chip` says which of them stay in memory on the chip, where it has any.
     """
@@ -54,12 +54,12 @@ class MemoryOverStep:
         self._structure = partitioned.structure
         self._sizes = np.asarray(local_bytes, dtype=np.int64)
         self._results = int(sum(self._sizes[spans.values[spans.roles == _OUTPUT]].sum() for spans in lifetimes.regions))
-        self._freed = np.full(len(self._structure.ops) + 1, np.iinfo(np.int64).max)  # by operation: where a collective takes its place
+        self._freed = np.full(len(self._structure.ops) + 1, np.iinfo(np.int64).max)  # by operation: where a collective takes its memory
         self._buffers = [*self._collective_buffers(), *self._cast_buffers(beside_chip=on_chip is not None), *self._transposed_buffers()]
         self._working = 0
         self._exclude_unallocated(on_chip)
         self._gathered = self._gather_whole()
-        self._inner: dict[int, tuple[int, Integers]] = {}  # by loop: its worst region, and what is alive there by role
+        self._inner: dict[int, tuple[int, Integers]] = {}  # by loop: its worst region, and the bytes alive there by role
         for region in range(len(self._structure.regions) - 1, 0, -1):
             alive = self._live_bytes(region)
             worst = alive[:, int(alive.sum(axis=0).argmax())]
@@ -71,7 +71,7 @@ class MemoryOverStep:
         self._main += self._argument_bytes()[:, None]
 
     def _collective_buffers(self) -> Iterator[_Life]:
-        """What collectives make; where one is its operand's last reader, it lies in that one's place from then on."""
+        """Results of collectives; one that is its operand's last reader reuses that memory from then on."""
         reduced: set[tuple[int | None, int]] = set()
         for each in self._partitioned.reshards:
             if each.kind == "all-reduce":
@@ -84,7 +84,7 @@ class MemoryOverStep:
                 self._freed[each.source] = each.first_use
 
     def _cast_buffers(self, *, beside_chip: bool) -> Iterator[_Life]:
-        """Stacked weights as a loop's products read them. Chips with memory of their own keep them to the end of the last loop."""
+        """Stacked weights as cast for a loop's dots. Chips with on-chip memory keep them to the end of the last loop."""
         for each in self._lifetimes.casts:
             path = self._program.operations[each.operation].path
             size = int(self._sizes[each.stack] * each.share)
@@ -96,7 +96,7 @@ class MemoryOverStep:
             yield _Life(op.region, first, op.position, int(self._sizes[value]), self._program.operations[index].path)
 
     def _exclude_unallocated(self, on_chip: OnChip | None) -> None:
-        """Take no bytes for what stays on the chip, or finds room where a result will be."""
+        """Count no bytes for what stays on the chip, or fits into memory set apart for a result."""
         if on_chip is None and not self._results:
             return
         lives = [*self._value_lives(beside_chip=on_chip is not None), *self._buffers]
@@ -128,7 +128,7 @@ class MemoryOverStep:
                     yield _Life(region, first, last, int(self._sizes[value]), value=value, places=places, kernels=kernels)
 
     def _lives_in_results(self, lives: Sequence[_Life]) -> Iterator[_Life]:
-        """What lies in a result's memory before that is made: one after the other, the largest first, as XLA reuses an allocation."""
+        """Values that use a result's memory before that is made: one after the other, the largest first, as XLA reuses an allocation."""
         spans = self._lifetimes.regions[0]
         rows = [
             (int(self._sizes[value]), int(first) + self._is_view(value))
@@ -146,7 +146,7 @@ class MemoryOverStep:
                     yield each
 
     def _is_view(self, value: int) -> bool:
-        """Whether a value lies where its operand does."""
+        """Whether a value shares its operand's memory."""
         return self._structure.ops[self._structure.values[value].born].kind in VIEWING
 
     def memory(self) -> Memory:
@@ -157,7 +157,7 @@ class MemoryOverStep:
         return Memory(by_role, working=max(self._working, computed))
 
     def curve(self) -> MemoryCurve:
-        """Bytes by role at each place of main."""
+        """Bytes by role at each position of main."""
         start = self._lifetimes.extents[0][0]
         paths = [""] * self._main.shape[1]
         for operation, op in zip(self._program.operations, self._structure.ops, strict=True):
@@ -167,7 +167,7 @@ class MemoryOverStep:
         return MemoryCurve(tuple(paths), by_role)
 
     def alive(self, place: int | None = None) -> tuple[Alive, ...]:
-        """What is there at a place of main, or at the peak; the largest first."""
+        """The values alive at a position of main, or at the peak; the largest first."""
         merged: dict[tuple[str, Role], list[int]] = {}
         arguments = zip(self._program.arguments, self._structure.arguments, strict=True)
         here = ((tensor, value) for tensor, value in arguments if not self._structure.values[value].on_host)
@@ -190,7 +190,8 @@ class MemoryOverStep:
         return held
 
     def _gather_whole(self) -> dict[int, list[tuple[int, int]]]:
-        """By region, (position, bytes): what XLA makes whole of an FFT, a top-k or a running sum that is cut, besides what is sent."""
+        """By region, (position, bytes): what XLA gathers whole for an FFT, a top-k or a cumulative sum that is sharded, besides what is
+        sent."""
         found: dict[int, list[tuple[int, int]]] = {}
         brought = {each.before: each for each in self._partitioned.reshards if each.kind == "all-gather"}
         for index in self._lifetimes.gathering:

@@ -1,9 +1,9 @@
-"""What the compiler keeps in memory on the chip, so that it takes none of the device's: XLA:TPU's memory-space assignment to first order.
+"""Which values the compiler keeps in on-chip memory, so that they take no device memory: XLA:TPU's memory-space assignment, to first order.
 
-Values are taken in the order of what a place on the chip is worth to them, over the root of their size: bytes times accesses, five times as
-much in a loop (`memory_space_assignment`: `GetMemoryBoundedness`, `kWhileExecutionCount`). One stays there that fits beside those before it
-all its life, and is never left alone for long: not between two accesses for more than so many times what copying it would take
-(`CanAllocateInAlternateMemoryNoCopy`). Others may be copied there for a while, and take the device's memory all the same.
+Values are taken in the order of their benefit from on-chip memory over the root of their size: bytes times accesses, five times as much in
+a loop (`memory_space_assignment`: `GetMemoryBoundedness`, `kWhileExecutionCount`). A value stays there if it fits beside those before it
+for all its life and is never unused for long: not between two accesses for more than so many times what copying it would take
+(`CanAllocateInAlternateMemoryNoCopy`). Others may be copied there for a while, and take device memory all the same.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ from workbench.cost.fusion.kernels import Kernels
 from workbench.hardware.hardware import Chip
 from workbench.propagation.structure.structure import Structure
 
-_TURNS = 5  # by which XLA weighs what a loop's body does, however often it runs
-_SMALL = 8192  # parts of the memory: what is smaller than one is not worth placing
-_SHARE = 0.85  # of the memory: the rest holds what is copied ahead for a while
+_TURNS = 5  # the weight XLA gives to a loop's body, however often it runs
+_SMALL = 8192  # granules of the memory: what is smaller than one is not worth placing
+_SHARE = 0.85  # of the memory: the rest holds what is prefetched for a while
 _LARGEST = 0.7  # of what it may take: the largest value seen placed
 _LONGEST_GAP = 30  # times what copying the value takes
 _BOTH_ENDS = 2
@@ -28,7 +28,7 @@ Seconds = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """One value's life: region, the positions where it is written and read in rising order, and bytes."""
+    """One value's lifetime: region, the positions where it is written and read in rising order, and bytes."""
 
     region: int
     places: tuple[int, ...]
@@ -37,25 +37,25 @@ class Interval(NamedTuple):
 
     @property
     def is_carried(self) -> bool:
-        """By loops, which have to find it where they left it."""
+        """Whether loops carry it, which have to find it where they left it."""
         return len(self.places) > _BOTH_ENDS and -1 in self.kernels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnChip:
-    """Memory on the chip while one step runs: `capacity` bytes, `copying` seconds a byte to and from the device's memory; what passes until
-    each position of the program begins and ends, seconds, a loop's body weighed as XLA weighs it."""
+    """On-chip memory during one step: `capacity` bytes, `copying` seconds a byte to and from device memory; seconds that pass until each
+    position of the program begins and ends, a loop's body weighted as XLA does."""
 
     capacity: int
     copying: float
     begins: Seconds
     ends: Seconds
-    waits: Seconds  # of each kernel: how long it waits for the device's memory; the last, for what is none, for ever
+    waits: Seconds  # by kernel: how long it waits for device memory; the last entry, for what is no kernel, is infinite
     depths: tuple[int, ...]  # loops that each region is in
     last: Mapping[tuple[int, int], int]  # by region and position of a loop: the last position of its body
 
     def select_kept(self, intervals: Sequence[Interval], most: int | None = None) -> list[bool]:
-        """Of each interval, whether it stays on the chip: all of them where there is room for all at once (`most` of them, if known)."""
+        """For each interval, whether it stays on the chip: all of them where there is room for all at once (`most` of them, if known)."""
         if (self.peak_bytes(intervals) if most is None else most) <= self.capacity:
             return [True] * len(intervals)
         is_kept = [False] * len(intervals)
@@ -69,7 +69,7 @@ class OnChip:
         return is_kept
 
     def peak_bytes(self, intervals: Sequence[Interval]) -> int:
-        """Bytes of all these at the moment when they are most, wherever they lie."""
+        """Bytes of all these intervals at the moment when they are most, wherever they are."""
         changes = np.zeros(len(self.begins) + 1, dtype=np.int64)
         for each in intervals:
             changes[each.places[0]] += each.bytes
@@ -77,7 +77,7 @@ class OnChip:
         return int(changes.cumsum().max(initial=0))
 
     def _rank_intervals(self, intervals: Sequence[Interval]) -> list[int]:
-        """Those that may stay, what is worth most first."""
+        """The intervals that may stay, those of the highest benefit first."""
         smallest = self.capacity // _SMALL
         worth = {
             i: self._worth(each)
@@ -138,9 +138,9 @@ def _loop_ends(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iter
 
 
 def accesses(structure: Structure, kernels: Kernels) -> list[tuple[tuple[int, int], ...]]:
-    """(position, kernel) where each value is read, by a kernel or by a loop as a whole, -1; after the kernel that makes it.
+    """For each value, (position, kernel) where it is read, by a kernel or by a loop as a whole, -1; after the kernel that makes it.
 
-    Tuples of numbers: garbage collection does not look into those.
+    Tuples of numbers, which garbage collection does not traverse.
     """
     found: list[list[tuple[int, int]]] = [[] for _ in structure.values]
     for kernel, value in zip(kernels.writers.tolist(), kernels.written.tolist(), strict=True):

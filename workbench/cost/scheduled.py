@@ -1,9 +1,9 @@
-"""Cycles of the kernels of a program that XLA:TPU has scheduled, as its own estimate has them once code is generated.
+"""Cycles of the kernels of a program that XLA:TPU has scheduled, as its own estimate gives them once code is generated.
 
 A kernel goes over its arrays a window at a time; each window has a start-up, and each vector register (4 KB: 8 x 128 lanes of four bytes)
-its ports: what is read, what is rounded to two bytes on the way out, what is summed up. What is computed of an element hardly counts, for
-several units work beside each other. A product keeps the matrix units busy as long as its padded tiles take, and its elementwise part is
-done beside it, unless its own result is rounded: that is another pass. Windows are as large as the memory on the chip lets them be.
+uses ports: for what is read, rounded to two bytes on the way out, summed up. Arithmetic on an element hardly counts, for several units work
+in parallel. A dot keeps the matrix units busy as long as its padded tiles take, and its elementwise part runs beside it, unless its own
+result is rounded: that is another pass. Windows are as large as on-chip memory allows.
 
 The form was read off 4,500 kernels of the third-party programs for fitting; the numbers are in `kernel_rates.toml`, by chip.
 """
@@ -40,13 +40,13 @@ _NAMES = ("parameter", "bitcast", "get-tuple-element", "tuple", "dynamic-update-
 
 @dataclass(frozen=True, slots=True)
 class KernelRates:
-    """Cycles of one chip, by XLA:TPU's estimate.
+    """Cycles of one chip, by XLA:TPU's estimate, by what they are for.
 
-    - `window`: of starting a window; `product_window`: of one with a product;
-    - of each register: `read`, `written` (where that is more than what is read), `rounded` to two bytes, `summed`, and `operation`;
-    - `product_operation`: of each beside a product, where that takes longer; `product_rounded`: of each register of its result that is
+    - `window`: to start a window; `product_window`: to start one with a dot;
+    - per register: `read`, `written` (where that is more than what is read), `rounded` to two bytes, `summed`, and `operation`;
+    - `product_operation`: per operation beside a dot, where that takes longer; `product_rounded`: per register of a dot's result that is
       rounded; `units`: matrix units, of `side` x `side`;
-    - `moved`: of a window that is only laid out anew, `moved_main`: of a register, where that is in main memory; `filled`: of a register
+    - `moved`: of a window that only changes its layout, `moved_main`: of a register, where that is in main memory; `filled`: of a register
       that is filled with one number;
     - `window_registers`: as many of operands and results are in a window at most;
     - `memory_bytes`: of main memory in a cycle; `unhidden`: the share of the shorter of work and such traffic that the other does not hide;
@@ -75,14 +75,14 @@ class KernelRates:
 
 @cache
 def known_rates() -> Mapping[str, KernelRates]:
-    """By a chip's `target`."""
+    """The known rates, by a chip's `target`."""
     made = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
     return {target: KernelRates(**rates) for target, rates in made["rates"].items()}
 
 
 def rates_for(chip: Chip, clock: float) -> KernelRates:
-    """Those of a chip of so many cycles a second. Of one that nothing was fitted on: its own matrix units, bandwidth and launch, and TPU
-    v5e's ports, by how fast each of the two passes over elements (`hardware.toml`)."""
+    """The rates of a chip with `clock` cycles a second. For one that nothing was fitted on: its own matrix units, bandwidth and launch, and
+    TPU v5e's ports, scaled by how fast the two pass over elements (`hardware.toml`)."""
     known = known_rates()
     if chip.target in known:
         return known[chip.target]
@@ -98,7 +98,7 @@ def rates_for(chip: Chip, clock: float) -> KernelRates:
 @dataclass(frozen=True, slots=True)
 class Registers:
     """What a kernel works on, in registers: `read` and `written`, of which `rounded` to two bytes; `summed` up; `operations` one by one;
-    `main`: bytes of main memory; `move`: what a kernel is that does nothing else, `copy` or `broadcast`."""
+    `main`: bytes of main memory; `move`: `copy` or `broadcast` for a kernel that does nothing else."""
 
     read: float
     written: float
@@ -112,8 +112,8 @@ class Registers:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One product: `passes` over `rows` x `columns` results, each summing `depth` elements; `rounded`: registers of two-byte results;
-    `is_spatial`: a convolution, more than a product in the form of one."""
+    """One dot: `passes` over `rows` x `columns` results, each summing `depth` elements; `rounded`: registers of two-byte results;
+    `is_spatial`: a convolution, more than a dot in the form of one."""
 
     rows: int
     columns: int
@@ -123,7 +123,7 @@ class Dot:
     is_spatial: bool = False
 
     def cycles(self, rates: KernelRates) -> float:
-        """Of all matrix units. The side that wastes less streams by; of a convolution the rows."""
+        """Cycles on all matrix units. The side that wastes less is streamed; of a convolution the rows."""
         side = rates.side
         streams = _round_up(self.rows, _SUBLANES) * _round_up(self.columns, side)
         if not self.is_spatial:
@@ -132,13 +132,13 @@ class Dot:
 
 
 def estimated_cycles(module: HloModule, visits: Iterable[InstructionVisit], rates: KernelRates) -> float:
-    """Of all these kernels of a step, those left out of which XLA:TPU gives no estimate: copies that run beside others, gathers, sorts."""
+    """Cycles of all these kernels per step, without those XLA:TPU gives no estimate of: copies that run beside others, gathers, sorts."""
     timed = (each for each in visits if module.printed_opcode(each.instruction) not in MOVES and not is_unestimated(module, each))
     return sum(kernel_cycles(work_of(module, each), rates) * each.runs for each in timed)
 
 
 def kernel_cycles(work: Registers, rates: KernelRates) -> float:
-    """Of one execution."""
+    """Cycles of one execution."""
     windows = max(ceil((work.read + work.written) / rates.window_registers), 1)
     ports = work.read * rates.read + work.rounded * rates.rounded + work.summed * rates.summed
     vector = max(ports, work.written * rates.written) + work.operations * rates.operation
@@ -160,8 +160,8 @@ def _overlap_cycles(work: float, traffic: float, rates: KernelRates) -> float:
 
 
 def is_unestimated(module: HloModule, visit: InstructionVisit) -> bool:
-    """Whether XLA:TPU gives no estimate of such a kernel: of those that look things up or sort, and, where they stand alone, of those that
-    put pieces in their places and of what keeps its layout."""
+    """Whether XLA:TPU gives no estimate of such a kernel: gathers, scatters and sorts and, where they stand alone, kernels that put slices
+    in their places or keep their operand's layout."""
     instruction = visit.instruction
     if instruction.opcode in _PLACING:
         return True
@@ -208,8 +208,8 @@ def _read_dot(home: Computation, dot: HloInstruction) -> Dot:
 
 
 def _taps(dot: HloInstruction, left: Array, result: Array) -> list[tuple[int, int]]:
-    """Size and stride of the window along each dimension of space. XLA:TPU writes dimensions of a batch, and those that are summed over, as
-    such, too, and the gradient of a kernel, whose windows are longer than its result."""
+    """Size and stride of the window along each spatial dimension. XLA:TPU also writes batch dimensions, summed dimensions, and the gradient
+    of a kernel, whose windows are longer than its result, as such."""
     window = [each for each in dot.fields.window.dimensions if each.size > 1 and each.base_dilation == 1 and each.window_dilation == 1]
     numbers = dot.fields.convolution_dimension_numbers
     sizes = zip(dot.fields.window.dimensions, numbers.input_spatial_dimensions, numbers.output_spatial_dimensions, strict=True)
@@ -218,7 +218,7 @@ def _taps(dot: HloInstruction, left: Array, result: Array) -> list[tuple[int, in
 
 
 def _count_passes(taps: list[tuple[int, int]], channels: int) -> int:
-    """Products that are made one after the other. The longest of the kernel's dimensions is summed over at once; channels that do not fill
+    """The number of dots made one after the other. The longest of the kernel's dimensions is summed over at once; channels that do not fill
     a side, with the window along its first dimension."""
     if not taps:
         return 1
@@ -235,14 +235,14 @@ def _rounded_registers(result: Array) -> float:
 
 
 def _element_count(home: Computation, each: HloInstruction) -> int:
-    """Elements that an instruction goes over."""
+    """The number of elements that an instruction goes over."""
     if each.opcode == "reduce":
         return home[each.operands[0]].arrays[0].size
     return 0 if each.opcode in _NAMES else max((array.size for array in each.arrays), default=0)
 
 
 def _relative_width(array: Array) -> int:
-    """Registers of four-byte elements to one of these."""
+    """How many times as many elements a register holds as of four-byte ones."""
     return 2 if array.element in _HALVES else 4 if array.element in _BYTES else 1
 
 
@@ -263,7 +263,7 @@ def _read_elements(module: HloModule, body: Computation, position: int, array: A
 
 
 def _find_users(module: HloModule, body: Computation, value: HloInstruction) -> Iterator[HloInstruction]:
-    """Those that read a value, bitcasts and fusions within the fusion looked through."""
+    """The instructions that read a value, through bitcasts and fusions within the fusion."""
     for each in body.values():
         if value.name not in each.operands:
             continue

@@ -1,4 +1,4 @@
-"""Step time: the kernels of one device by the roofline, and what of the communication they do not hide."""
+"""Step time: the kernels of one device by the roofline, and the communication that they do not hide."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,7 +20,7 @@ from workbench.reports.step_time import StepTime
 
 
 def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardware: Hardware) -> list[Cost]:
-    """What one execution of each takes; alike ones are computed once."""
+    """The cost of one execution of each collective; alike ones are computed once."""
     links = _physical_axes(plan, hardware)
     known: dict[tuple[str, tuple[str, ...], int], Cost] = {}
     found = []
@@ -38,7 +38,7 @@ def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardwar
 
 
 def _group_size(axes: tuple[str, ...], mesh: Mesh) -> int | None:
-    """The size of a group where it is less than the axes together."""
+    """The size of a group where it is smaller than the product of its axes."""
     if all(axis == base_axis(axis) for axis in axes):
         return None
     return int(np.prod([axis_size(axis, mesh) for axis in axes]))
@@ -48,7 +48,7 @@ def _physical_axes(plan: Plan, hardware: Hardware) -> Mapping[str, tuple[str, ..
     """The physical axes each mesh axis runs over."""
     try:
         found = physical_spans(plan.mesh, hardware, plan.axis_assignment)
-    except HardwareError:  # it does not fit, which is a diagnostic: then each axis has links of its own
+    except HardwareError:  # the mesh does not fit, which is a diagnostic: then each axis has links of its own
         return {}
     return {axis: tuple(each.physical.name for each in parts) for axis, parts in found.items()}
 

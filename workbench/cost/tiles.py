@@ -1,4 +1,4 @@
-"""Bytes of arrays as they lie in memory: on a TPU the last two dimensions are padded to tiles."""
+"""Bytes of arrays as laid out in memory: on a TPU the last two dimensions are padded to tiles."""
 
 import functools
 from itertools import permutations

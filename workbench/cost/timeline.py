@@ -1,8 +1,8 @@
-"""One step simulated: kernels one after the other in the program's order, collectives beside them as far as the compiler overlaps them.
+"""Simulation of one step: kernels one after the other in the program's order, collectives beside them where the compiler overlaps them.
 
-A collective starts when its operand is there and the links of its mesh axes are free; who reads its result waits for it. That waiting is
-exposed communication, the rest is hidden. A loop is simulated for one turn, which begins and ends with idle links: neither XLA:TPU nor
-XLA:GPU starts a turn's collectives in the turn before unless told to.
+A collective starts when its operand is ready and the links of its mesh axes are free; what reads its result waits for it. That waiting is
+exposed communication, the rest is hidden. A loop is simulated for one iteration, which begins and ends with idle links: neither XLA:TPU nor
+XLA:GPU starts an iteration's collectives in the one before unless asked to.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,11 +25,12 @@ OVERLAPPING = {
     # NCCL runs on streams of its own, under XLA:GPU and Megatron-LM alike.
     "cuda": frozenset({"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"}),
 }
-"""Kinds of collectives that computation goes on beside, by the platform of a chip's target; none on a CPU."""
+"""Kinds of collectives that overlap with computation, by the platform of a chip's target; none on a CPU."""
 
 
 class Send(NamedTuple):
-    """A collective among the kernels of a region: it may start when `after` of them are done, kernel number `before` reads its result."""
+    """A collective among the kernels of a region: it may start when `after` of them are done, and kernel number `before` reads its
+    result."""
 
     after: int
     before: int
@@ -39,8 +40,8 @@ class Send(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What one execution of a collective takes: seconds, on which links, whether computation goes on beside it, and whether the compiler
-    takes it apart and multiplies each piece as it comes (a windowed einsum; Wang et al. 2023)."""
+    """The cost of one execution of a collective: seconds, on which links, whether computation overlaps it, and whether the compiler may
+    decompose it together with a dot (a windowed einsum; Wang et al. 2023)."""
 
     seconds: float
     links: tuple[str, ...]
@@ -50,7 +51,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedTurn:
-    """One turn: its seconds, and of each send when it starts and how long the device waits for it."""
+    """One iteration: its seconds, and for each send when it starts and how long the device waits for it."""
 
     seconds: float
     starts: tuple[float, ...]
@@ -62,7 +63,7 @@ class SimulatedTurn:
 
 
 def is_windowable(kind: str, chip: Chip) -> bool:
-    """Whether XLA may make a windowed einsum of such a collective and its product: on a TPU."""
+    """Whether XLA may make a windowed einsum of such a collective and its dot: on a TPU."""
     return kind in ("all-gather", "reduce-scatter") and chip.platform == "tpu"
 
 
@@ -99,7 +100,7 @@ def simulate(kernels: Sequence[float], sends: Sequence[Send]) -> SimulatedTurn:
 
 
 def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, bool]]:
-    """(kernels done, 0 for what must be there and 1 for what starts then, number of the send, whether it is awaited)."""
+    """(kernels done, 0 for what must be ready and 1 for what starts then, number of the send, whether it is awaited)."""
     moments = []
     for number, send in enumerate(sends):
         awaited = max(send.after, send.before)
@@ -115,16 +116,16 @@ class TimelineRegion:
 
     ends: tuple[int, ...]  # the last position of each item
     kernels: tuple[int, ...]  # the kernel's number; -1 for a loop
-    ready: tuple[int, ...]  # of each item: after how many items what it makes can be there at the earliest (see `_ready_positions`)
+    ready: tuple[int, ...]  # for each item: after how many items its result can be ready at the earliest (see `_ready_positions`)
     loops: tuple[tuple[int, int], ...]  # (number of the item, operation)
     parent: int  # the region its loop is in; -1 for main
-    trips: int  # turns of one execution of its loop
+    trips: int  # iterations of one execution of its loop
     times: int
-    places: Mapping[int, int]  # of each kernel among the items
+    places: Mapping[int, int]  # for each kernel its place among the items
 
 
 def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, ...]:
-    """Made once a program; a region's inner ones come behind it."""
+    """The regions of a program, computed once; a region's inner ones come behind it."""
     ends = _last_positions(structure)
     inside: list[list[tuple[int, int, int]]] = [[] for _ in structure.regions]  # (position, end, kernel or -1 - operation)
     for number, position in enumerate(kernels.positions):
@@ -155,9 +156,9 @@ def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, 
 
 
 def _ready_positions(structure: Structure, kernels: Kernels, items: Sequence[int], read: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
-    """After how many items of a region each item's result can be there. A product or a loop is done where it stands; elementwise work is
-    done as soon as its operands are there, if a collective waits for it: the schedulers of XLA bring it forward, the cast of a weight that
-    is gathered, say, to the beginning of the turn."""
+    """After how many items of a region each item's result can be ready. A dot or a loop is done where it stands; elementwise work is done
+    as soon as its operands are ready, if a collective waits for it: XLA's schedulers move it forward, the cast of a weight that is
+    gathered, say, to the beginning of the iteration."""
     multiplies = {each.kernel for each in kernels.dots}
     places = {kernel: place for place, kernel in enumerate(items) if kernel >= 0}
     ready: list[int] = []
@@ -171,7 +172,7 @@ def _ready_positions(structure: Structure, kernels: Kernels, items: Sequence[int
 
 
 def _find_maker(structure: Structure, kernels: Kernels, value: int) -> int:
-    """The kernel that makes what a value is, or is a part of; -1 if it is there from the start."""
+    """The kernel that makes a value, or what it is a part of; -1 if it is present from the start."""
     while (born := structure.values[value].born) >= 0:
         if kernels.of[born] >= 0 or not structure.ops[born].operands:
             return kernels.of[born]
@@ -192,7 +193,7 @@ def _last_positions(structure: Structure) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SimulatedStep:
-    """Every region's turn, and which collectives its sends are (by their place in `Propagated.reshards`)."""
+    """Every region's iteration, and the collectives of its sends (by their place in `Propagated.reshards`)."""
 
     turns: tuple[SimulatedTurn, ...]
     sends: tuple[tuple[Send, ...], ...]
@@ -218,7 +219,7 @@ class SimulatedStep:
 def simulate_step(
     partitioned: Propagated, kernels: Kernels, regions: tuple[TimelineRegion, ...], busy: Sequence[float], costs: Sequence[Cost]
 ) -> SimulatedStep:
-    """All regions, inner ones first; `busy` are the seconds of each kernel, `costs` of each collective."""
+    """Simulate all regions, inner ones first; `busy` are the seconds of each kernel, `costs` those of each collective."""
     sends: list[list[Send]] = [[] for _ in regions]
     numbers: list[list[int]] = [[] for _ in regions]
     for number, (reshard, cost) in enumerate(zip(partitioned.reshards, costs, strict=True)):
@@ -241,9 +242,9 @@ def simulate_step(
 
 
 def _make_send(reshard: InsertedCollective, cost: Cost, structure: Structure, kernels: Kernels, region: TimelineRegion) -> Send:
-    """Where a collective lies among the items of its region: behind the kernel that makes its operand, before the first that reads it."""
+    """Where a collective is among the items of its region: behind the kernel that makes its operand, before the first that reads it."""
     maker = kernels.of[reshard.source] if reshard.source is not None else -1
-    made = 0  # an argument of the region is there from the start
+    made = 0  # an argument of the region is ready from the start
     if reshard.source is not None:
         position = kernels.positions[maker] if maker >= 0 else structure.ops[reshard.source].position
         made = bisect_right(region.ends, position)
@@ -254,7 +255,7 @@ def _make_send(reshard: InsertedCollective, cost: Cost, structure: Structure, ke
     place = min(bisect_left(region.ends, needed), len(region.ends))
     if maker in (reader, -1) and reshard.source is not None:  # what lies before the collective is a kernel of its own after all
         made = _ready_inside_reader(structure, kernels, region, reshard.source, place)
-    if cost.is_windowable:  # its pieces go around while the product that reads or makes it is under way
+    if cost.is_windowable:  # its shards go around while the dot that reads or makes it runs
         multiplies = {each.kernel for each in kernels.dots}
         place += reshard.kind == "all-gather" and reader in multiplies and place < len(region.ends)
         made -= reshard.kind == "reduce-scatter" and maker in multiplies and made > 0

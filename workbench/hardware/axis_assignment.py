@@ -1,4 +1,4 @@
-"""Which mesh axis runs over which physical axes, as a person writes it; `topology` says where each then runs.
+"""Which mesh axis runs over which physical axes, in the form a person writes; `topology` works out where each then runs.
 
 data:y; model:x                       `data` runs over the devices of `y`, `model` over those of `x`
 data:x+y; model:z                     `data` is spread over two dimensions of a torus, major to minor
@@ -16,7 +16,7 @@ _ROUTE = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)(?:\((\d{1,9})\))?")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A part of a mesh axis that runs over a physical axis: over `size` of its devices, or, if `None`, over as many as it needs."""
+    """A part of a mesh axis that runs over a physical axis: over `size` of its devices or, if that is `None`, over as many as it needs."""
 
     axis: str
     size: int | None = None
@@ -57,7 +57,7 @@ class AxisAssignment:
         return AxisAssignment(tuple((name if each == axis else each, routes) for each, routes in self.routes))
 
     def restricted(self, mesh: Mesh) -> "AxisAssignment":
-        """The axis assignment of the axes that are in the mesh."""
+        """The axis assignment of only those axes that are in the mesh."""
         return AxisAssignment(tuple((name, routes) for name, routes in self.routes if name in mesh))
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class AxisAssignment:
 
 
 def parse_axis_assignment(text: str) -> AxisAssignment:
-    """The axis assignment a person wrote; `str` is the inverse.
+    """Parse the axis assignment that a person wrote; `str` is the inverse.
 
     >>> str(parse_axis_assignment("data: node + device(2);model:device(4)"))
     'data:node+device(2); model:device(4)'
@@ -83,7 +83,7 @@ def parse_axis_assignment(text: str) -> AxisAssignment:
 
 
 def read_axis_assignment(given: AxisAssignment | str | None) -> AxisAssignment | None:
-    """The axis assignment of a plan, as text or as it is; raises `HardwareError` for anything else."""
+    """The axis assignment of a plan, given as text or as an object; raises `HardwareError` for anything else."""
     if given is None or isinstance(given, AxisAssignment):
         return given
     if isinstance(given, str):

@@ -5,7 +5,7 @@
     8 H100                          one node
     32 nodes of 8 H100              nodes joined by their network
 
-The numbers stand in `hardware.toml`, each with its source. `WORKBENCH_HARDWARE` may name a file of the same form, whose entries are added
+The numbers are in `hardware.toml`, each with its source. `WORKBENCH_HARDWARE` may name a file of the same form, whose entries are added
 or replace those of the same name; `load_catalogue(path)` reads one.
 """
 
@@ -47,7 +47,7 @@ class Torus:
     ring_multiple: int = 0
 
     def shape(self, side: int, sides: tuple[int, ...]) -> AxisTopology:
-        """How a dimension of `side` chips is closed in a slice of these sides."""
+        """Whether a dimension of `side` chips is a ring or a line in a slice of these sides."""
         cubes = self.ring_multiple and all(each % self.ring_multiple == 0 for each in sides)
         return AxisTopology.RING if cubes or side == self.ring_side else AxisTopology.LINE
 
@@ -63,7 +63,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """One kind of device and how such devices are joined. `chip` is what JAX calls a device: a chip has `devices` of them."""
+    """One kind of device and how such devices are joined. `chip` is what JAX calls a device: a physical chip has `devices` of them."""
 
     name: str
     chip: Chip
@@ -73,7 +73,7 @@ class CatalogueEntry:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """What joins its devices, the fastest first."""
+        """The links that join its devices, the fastest first."""
         if isinstance(self.network, Node):
             return (self.network.link, self.network.network)
         on_chip = (self.network.on_chip,) if self.network.on_chip else ()
@@ -87,7 +87,7 @@ class CatalogueEntry:
         return f"{self.name} {'x'.join(['4'] * self.network.rank)}"
 
     def slices(self, sides: tuple[int, ...], count: int = 1) -> Hardware:
-        """`count` slices of these sides, in chips; raises `HardwareError` if there are none such."""
+        """`count` slices of these sides, in chips; raises `HardwareError` if there are no such slices."""
         torus = self.network
         if not isinstance(torus, Torus):
             raise HardwareError(
@@ -103,7 +103,7 @@ class CatalogueEntry:
         return Hardware(self.chip, tuple(axes), f"{count} slices of {text}" if count > 1 else text)
 
     def nodes(self, devices: int, count: int = 1) -> Hardware:
-        """`count` nodes of so many devices; raises `HardwareError` if a node is not that large."""
+        """`count` nodes of `devices` devices each; raises `HardwareError` if a node is not that large."""
         node = self.network
         if not isinstance(node, Node):
             shape = "x".join(map(str, _near_square_sides(min(devices * count, node.chips), node.rank)))
@@ -136,7 +136,7 @@ class Catalogue:
 
 
 def parse_hardware(text: str, catalogue: Catalogue | None = None) -> Hardware:
-    """The hardware a person wrote; `Hardware.name` is the inverse.
+    """Parse the hardware that a person wrote; `Hardware.name` is the inverse.
 
     >>> hardware = parse_hardware("4 slices of TPU v5e 16x16")
     >>> hardware.size, [axis.name for axis in hardware.axes], hardware.name
@@ -160,7 +160,7 @@ def parse_hardware(text: str, catalogue: Catalogue | None = None) -> Hardware:
 
 
 def read_hardware(given: Hardware | str | None) -> Hardware | None:
-    """The hardware of a plan, as text or as it is; raises `HardwareError` for anything else."""
+    """The hardware of a plan, given as text or as an object; raises `HardwareError` for anything else."""
     if given is None or isinstance(given, Hardware):
         return given
     if isinstance(given, str):
@@ -169,7 +169,7 @@ def read_hardware(given: Hardware | str | None) -> Hardware | None:
 
 
 def default_catalogue() -> Catalogue:
-    """What is shipped, and the user's own file if `WORKBENCH_HARDWARE` names one."""
+    """The shipped entries, and those of the user's own file if `WORKBENCH_HARDWARE` names one."""
     return load_catalogue(os.environ.get(HARDWARE_FILE_VARIABLE) or None)
 
 
@@ -192,7 +192,8 @@ def list_example_hardware(catalogue: Catalogue | None = None) -> tuple[Hardware,
 def topology_name(hardware: Hardware) -> str:
     """What `jax.experimental.topologies` calls one slice of it: `v5e:16x16`; empty where the compiler has no name for it.
 
-    Several slices are its `num_slices`. Its devices are per core on TPU v4 unless `chip_config_name="megacore"` is given too.
+    Of several slices it is the name of one, and `num_slices` says how many. On TPU v4 its devices are single cores unless
+    `chip_config_name="megacore"` is given, too.
     """
     platform, _, kind = hardware.chip.target.partition(":")
     sides = [str(axis.size) for axis in hardware.axes if axis.name in ("x", "y", "z")]
@@ -226,7 +227,7 @@ def _verify_sides(entry: CatalogueEntry, torus: Torus, sides: tuple[int, ...], t
 
 
 def _near_square_sides(chips: int, rank: int) -> tuple[int, ...]:
-    """Sides of about one length, the longest last, with a product of `chips`."""
+    """Sides of about equal length, the longest last, whose product is `chips`."""
     if rank == 1:
         return (max(chips, 1),)
     side = max((each for each in range(1, round(max(chips, 1) ** (1 / rank)) + 1) if chips % each == 0), default=1)
@@ -234,7 +235,7 @@ def _near_square_sides(chips: int, rank: int) -> tuple[int, ...]:
 
 
 def _suggest_smaller(entry: CatalogueEntry, torus: Torus, sides: tuple[int, ...]) -> list[str]:
-    """Several slices that have as many chips, where the sides divide; else the largest slice."""
+    """Several slices that together have as many chips, where the sides divide; else the largest slice."""
     smaller, count = list(sides), 1
     while (max(smaller) > torus.side or math.prod(smaller) > torus.chips) and max(smaller) % 2 == 0:
         smaller[smaller.index(max(smaller))] //= 2
@@ -268,7 +269,7 @@ def _load_entry(name: str, table: Any, path: Path) -> CatalogueEntry:
 
 
 def _read_entry(name: str, table: dict[str, Any]) -> CatalogueEntry:
-    """An entry of a chip; what a chip's devices share is divided among them."""
+    """An entry of the catalogue; what the devices of a chip share is divided among them."""
     share = 1 / table.get("devices", 1)
     links = {each: Link(each, values["bandwidth"], values["latency"]) for each, values in table["links"].items()}
     shared = {each: Link(each, link.bandwidth * share, link.latency) for each, link in links.items()}

@@ -34,7 +34,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalAxis:
-    """One direction in which devices lie: a dimension of a torus, the devices of a node, the nodes of a cluster."""
+    """One direction in which devices are arranged: a dimension of a torus, the devices of a node, the nodes of a cluster."""
 
     name: str
     size: int
@@ -50,17 +50,17 @@ class Chip:
     - `vector_flops`: FLOP/s of element-wise operations;
     - `memory`, `memory_bandwidth`: of its own memory (HBM); `host_memory`, `host_bandwidth`: of its share of the host's, and to it;
     - `launch`: seconds from one kernel to the next, however small;
-    - `sweep`: elements a second that a kernel without products passes over, whatever it computes of each, if its traffic takes no longer;
-    - `matmul_tile`: sides of the tile its matrix unit works in, to which a product's sizes are rounded up: two of a systolic array, or the
+    - `sweep`: elements a second that a kernel without dots passes over, whatever it computes of each, if its traffic takes no longer;
+    - `matmul_tile`: sides of the tile its matrix unit works in, to which a dot's sizes are rounded up: two of a systolic array, or the
       rows, columns and summed elements of a block, then how many blocks run at once and how many summing steps it takes to fill one;
     - `on_chip`: bytes of memory on the chip, beside `memory`, that the compiler places a step's arrays in;
-    - `array_tile`: to what the last two dimensions of an array are padded in memory, for 4-byte elements; () if not;
+    - `array_tile`: multiples to which the last two dimensions of an array are padded in memory, for 4-byte elements; () if not;
     - `efficiency`: share of the peak that is reached, by class of work (`matmul`, `vector`, `memory`) or a link's name (`nvlink`); else 1.
-      `memory` and, for what products read, `operands` are of `memory_bandwidth`, above 1 where it is read ahead into memory on the chip;
+      `memory` and, for what dots read, `operands` are of `memory_bandwidth`, above 1 where it is read ahead into memory on the chip;
       `large` is that of arrays that do not fit there (`on_chip`); `sustained` is the share of all of these, the compiler's estimate, that
       a run reaches;
-    - `target`: what the compile tier calls it (`tpu:v5e`), empty where there is no compiler for it here;
-    - `sources`: where each number is from.
+    - `target`: its name in the compile tier (`tpu:v5e`), empty where there is no compiler for it here;
+    - `sources`: the source of each number.
     """
 
     name: str
@@ -89,11 +89,11 @@ class Chip:
 
     @property
     def platform(self) -> str:
-        """Whose compiler it has: `tpu`, `cuda`, `cpu`; empty if none."""
+        """The platform of its compiler: `tpu`, `cuda`, `cpu`; empty if there is none."""
         return self.target.partition(":")[0]
 
     def peak(self, dtype: str) -> float:
-        """FLOP/s of matrix products in this dtype."""
+        """Peak FLOP/s of dots in this dtype."""
         return self.flops.get(dtype, self.flops.get("default", max(self.flops.values())))
 
     def efficiency_of(self, work: str) -> float:
@@ -103,7 +103,7 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """So many chips, joined along physical axes, the slowest links first (`slice`, then `x`, `y`, `z`; or `node`, then `device`).
+    """A number of chips, joined along physical axes, the slowest links first (`slice`, then `x`, `y`, `z`; or `node`, then `device`).
 
     **Invariants**
 

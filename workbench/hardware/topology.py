@@ -1,7 +1,7 @@
-"""Where the axes of a mesh run over the links of the hardware: as an axis assignment says, or by themselves.
+"""Where the axes of a mesh run over the links of the hardware: as an axis assignment says, or by default.
 
-Of two mesh axes that share a physical axis the later one has the neighbours. The devices of the earlier stand apart by as many as the later
-one has: their hops are longer, they share links with each other, and they close to a ring only if together they span a whole one.
+Of two mesh axes that share a physical axis the later one has the neighbours. Consecutive devices of the earlier one are as far apart as the
+later one is long: their hops are longer, they share links with each other, and they close to a ring only if together they span a whole one.
 """
 
 import functools
@@ -32,9 +32,9 @@ PhysicalSpans = Mapping[str, tuple[PhysicalSpan, ...]]
 
 @functools.lru_cache(maxsize=256)
 def default_axis_assignment(mesh: Mesh, hardware: Hardware) -> AxisAssignment:
-    """Where the axes of a mesh go by themselves, as in `jax.experimental.mesh_utils`.
+    """Where the axes of a mesh run without an axis assignment, as in `jax.experimental.mesh_utils`.
 
-    The minor axis chooses first. What is inside a node or a slice comes before what is across; whole dimensions of a torus before parts,
+    The minor axis chooses first. Links inside a node or a slice come before those across; whole dimensions of a torus before parts,
     more of them before fewer; free links before shared ones. Raises `HardwareError` if the mesh does not fit.
     """
     placements = _place_axes(mesh, hardware, AxisAssignment())
@@ -43,8 +43,8 @@ def default_axis_assignment(mesh: Mesh, hardware: Hardware) -> AxisAssignment:
 
 @functools.lru_cache(maxsize=256)
 def physical_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> PhysicalSpans:
-    """Where each axis of the mesh runs, major to minor. `HardwareError` if the mesh is too large, or the axis assignment does not fit
-    it."""
+    """Where each axis of the mesh runs, major to minor. Raises `HardwareError` if the mesh is too large, or the axis assignment does not
+    fit it."""
     axis_assignment = axis_assignment or AxisAssignment()
     placements = _place_axes(mesh, hardware, axis_assignment)
     named = [name for name, _ in axis_assignment.routes]
@@ -59,14 +59,14 @@ def physical_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignme
 
 
 def verify_links(hardware: Hardware, axis_assignment: AxisAssignment) -> None:
-    """Raises `HardwareError` for a physical axis that the hardware has not; whether the mesh fits is for `axis_assignment_error`."""
+    """Raises `HardwareError` for a physical axis that the hardware does not have; `axis_assignment_error` checks whether the mesh fits."""
     for _, routes in axis_assignment.routes:
         for route in routes:
             _find_physical_axis(route.axis, hardware)
 
 
 def axis_assignment_error(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> HardwareError | None:
-    """Why the mesh cannot be wired to the hardware so, as an error to show; `None` if it can."""
+    """Why the mesh cannot be assigned to the hardware's axes so, as an error to show; `None` if it can."""
     try:
         physical_spans(mesh, hardware, axis_assignment)
     except HardwareError as error:
@@ -105,7 +105,7 @@ _Placements = Mapping[str, tuple[tuple[PhysicalAxis, int], ...]]
 
 
 def _place_axes(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment) -> _Placements:
-    """The axes that the axis assignment names as it says, then the others where there is room."""
+    """Place the axes that the axis assignment names as it says, then the others where there is room."""
     if mesh.size > hardware.size:
         raise _too_large_error(mesh, hardware)
     placements = {name: _place_on_routes(name, mesh, hardware, routes) for name, routes in axis_assignment.routes}
@@ -125,7 +125,7 @@ def _place_axes(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment)
 
 
 def _place_on_routes(name: str, mesh: Mesh, hardware: Hardware, routes: tuple[Route, ...]) -> tuple[tuple[PhysicalAxis, int], ...]:
-    """A mesh axis on the routes that an axis assignment gives it; sizes that are left open are found from the minor one on."""
+    """Place a mesh axis on the routes that an axis assignment gives it; sizes left open are found from the minor one on."""
     if name not in mesh:
         raise HardwareError(*unknown_name("mesh axis", name, mesh.names))
     axes = [_find_physical_axis(route.axis, hardware) for route in routes]
@@ -146,11 +146,11 @@ def _place_on_routes(name: str, mesh: Mesh, hardware: Hardware, routes: tuple[Ro
             f"`{name}` is {total}; the axis assignment puts {product} = {assigned} of it on {_routes_text(routes)}.",
             [f"make `{name}` {assigned}", "leave a size open"],
         )
-    return tuple((axis, size) for axis, size in zip(axes, sizes, strict=True) if size and size > 1)  # the others carry nothing of it
+    return tuple((axis, size) for axis, size in zip(axes, sizes, strict=True) if size and size > 1)  # routes of size 1 carry nothing of it
 
 
 def _count_used(placements: _Placements, hardware: Hardware) -> dict[str, int]:
-    """How many devices of each physical axis are taken; raises if there are not so many."""
+    """How many devices of each physical axis are in use; raises `HardwareError` if there are not so many."""
     used = dict.fromkeys((axis.name for axis in hardware.axes), 1)
     for axis in hardware.axes:
         takers = [(name, size) for name, routes in placements.items() for physical, size in routes if physical.name == axis.name]
@@ -170,9 +170,9 @@ def _count_used(placements: _Placements, hardware: Hardware) -> dict[str, int]:
 def _find_splits(
     sizes: tuple[int, ...], used: tuple[int, ...], hardware: Hardware, dead_ends: set[tuple[int, tuple[int, ...]]]
 ) -> tuple[tuple[int, ...], ...] | None:
-    """For each size, in order, its parts over the physical axes; the first choice in order of preference that leaves room for the rest.
+    """For each size, in order, its parts over the physical axes: the first choice in order of preference that leaves room for the rest.
 
-    What is left to place and what is taken of each physical axis decide whether the rest fits: a state that led nowhere is not looked at
+    Whether the rest fits depends only on what is left to place and on what is used of each physical axis: a state that failed is not tried
     again. Each axis has at most as many states as its devices have divisors, so that there are few.
     """
     if not sizes:
@@ -216,7 +216,7 @@ def _preference_key(split: tuple[int, ...], used: tuple[int, ...], axes: tuple[P
 
 @functools.lru_cache(maxsize=64)
 def _group_levels(axes: tuple[PhysicalAxis, ...]) -> tuple[tuple[int, ...], ...]:
-    """The physical axes, by number, from the inside out: the dimensions of a torus together, what is switched each for itself."""
+    """The physical axes, by number, from the inside out: the dimensions of a torus form one level, each switched axis one of its own."""
     levels: list[list[int]] = []
     for number in reversed(range(len(axes))):
         together = levels and axes[number].shape is not AxisTopology.SWITCH and axes[levels[-1][-1]].shape is not AxisTopology.SWITCH
@@ -228,7 +228,7 @@ def _group_levels(axes: tuple[PhysicalAxis, ...]) -> tuple[tuple[int, ...], ...]
 
 
 def _shorten_routes(placements: tuple[tuple[PhysicalAxis, int], ...]) -> tuple[Route, ...]:
-    """Routes without the sizes that can be found again: the first's, and whole axes'."""
+    """Routes without the sizes that can be inferred: the first one's, and those of whole axes."""
     return tuple(Route(axis.name, None if number == 0 or size == axis.size else size) for number, (axis, size) in enumerate(placements))
 
 

@@ -1,1 +1,1 @@
-"""Pipelines: the tasks of a step in the order a schedule gives them, and what that costs. No device and no JAX."""
+"""Pipelines: the tasks of a step in the order that a schedule gives them, and their costs. No device and no JAX."""

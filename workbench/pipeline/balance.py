@@ -1,8 +1,8 @@
-"""Where to cut a sequence of blocks into consecutive pieces.
+"""Partitioning a sequence of blocks into consecutive pieces (virtual stages) of balanced cost.
 
 Letters: n blocks with costs c_0 .. c_{n-1}, K pieces; piece k holds blocks s_k to s_{k+1} - 1 and costs their sum, and what is sent at its
-two ends. Ours is exact: dynamic programming over (pieces so far, blocks so far) finds the least possible cost of the dearest piece, and
-among the cuts that have it the most even one (the least sum of squares). O(K n^2) at worst; most of it is cut short.
+two ends. The method here is exact: dynamic programming over (pieces so far, blocks so far) finds the least possible cost of the most
+expensive piece, and among the partitions that have it the most even one (the least sum of squares). O(K n^2) at worst; most is pruned.
 
 `bucket_rule` is what GPipe's own code did (lingvo, `gpipe.PartitionSequentialLayers`), for comparison: block i goes to piece
 min(int(K x share of the work up to and with i), K - 1).
@@ -20,7 +20,7 @@ _IMPOSSIBLE = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """`starts`: the block each piece but the first begins with; `costs` of the pieces, what is sent at their ends included."""
+    """A partition. `starts`: the block each piece but the first begins with; `costs` of the pieces, what is sent at their ends included."""
 
     starts: tuple[int, ...]
     costs: tuple[float, ...]
@@ -31,7 +31,7 @@ class Balance:
 
     @property
     def factor(self) -> float:
-        """The mean cost over the dearest: 1 is perfect. Costs of nothing are balanced.
+        """The mean cost over that of the most expensive piece: 1 is perfect. If all costs are zero, they are balanced.
 
         >>> Balance((2,), (3.0, 1.0)).factor
         0.6666666666666666
@@ -47,13 +47,13 @@ class Balance:
 def balance(
     costs: Sequence[float], pieces: int, *, sent: Sequence[float] = (), fixed: Sequence[int] = (), fits: Fits | None = None
 ) -> Balance:
-    """The cut whose dearest piece is cheapest; `costs` are seconds, to balance time, or bytes, to balance memory.
+    """The partition whose most expensive piece is cheapest; `costs` are seconds, to balance time, or bytes, to balance memory.
 
-    - `sent[i]`: what a cut behind block i adds to the pieces on both its sides, in the same unit;
+    - `sent[i]`: what a boundary behind block i adds to the pieces on both its sides, in the same unit;
     - `fixed`: blocks that begin a piece in any case;
-    - `fits(piece, a, b)`: whether blocks a to b - 1 may be piece number `piece` (its memory, which depends on its number, say).
+    - `fits(piece, a, b)`: whether blocks a to b - 1 may be piece number `piece` (whether it fits into memory, say).
 
-    Raises `PipelineError` if there are fewer blocks than pieces, or no cut fits.
+    Raises `PipelineError` if there are fewer blocks than pieces, or no partition fits.
 
     >>> balance([1, 2, 3, 4, 5, 6], 2).sizes(6), balance([0, 0], 2).starts
     ((4, 2), (1,))
@@ -85,9 +85,9 @@ class _BalanceProblem:
         return self.sums[b] - self.sums[a] + ends
 
     def solve(self, pieces: int, bound: float, combine: Callable[[float, float], float]) -> tuple[float, tuple[int, ...]]:
-        """The least combined cost with no piece above `bound`, and the starts of its pieces.
+        """The least combined cost with no piece above `bound`, and the starts of its pieces, by dynamic programming.
 
-        `best[b]` is that of the first b blocks in the pieces so far. A piece grows to the left until its blocks alone cost too much.
+        `best[b]` is that of the first b blocks in the pieces so far. A piece is extended to the left until its blocks alone cost too much.
         """
         n = len(self.sums) - 1
         best = [0.0] + [_IMPOSSIBLE] * n
@@ -119,12 +119,12 @@ class _BalanceProblem:
 
 
 def evaluate_starts(costs: Sequence[float], starts: Sequence[int], sent: Sequence[float] = ()) -> Balance:
-    """What a given cut costs."""
+    """The costs of a given partition."""
     return _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(), None).evaluate(tuple(starts))
 
 
 def bucket_rule(costs: Sequence[float], pieces: int) -> tuple[int, ...]:
-    """How many blocks lingvo's rule puts into each piece; it may leave one empty. Costs of nothing count alike.
+    """How many blocks lingvo's rule puts into each piece; it may leave one empty. Blocks count alike if all costs are zero.
 
     >>> bucket_rule([1] * 4, 2), bucket_rule([1] * 8, 4), bucket_rule([1] * 24, 4)
     ((1, 3), (1, 2, 2, 3), (5, 6, 6, 7))

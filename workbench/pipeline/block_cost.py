@@ -1,8 +1,8 @@
-"""One block, or one whole stage, priced as a program of its own over the devices of a stage.
+"""The cost of one block, or of one whole stage, estimated as a program of its own over the devices of a stage.
 
-What is traced of it is the network's and kept with it. A price is a matter of what the devices of one stage are like, and of nothing else
-of the plan: `StageContext` says what that is, so that another schedule, another boundary or another number of stages over the same devices
-a stage finds what is known.
+What is traced belongs to the network and is cached with it. The cost depends on the devices of one stage, and on nothing else of the plan:
+`StageContext` says what on, so that it is found in the cache for another schedule, another boundary, or another number of stages with the
+same devices per stage.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,16 +32,16 @@ from workbench.reports.collective import payload_by_axis_and_kind
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.block_programs import TOTAL, BlockTasks
 
-NOMINAL = 1e12  # operations a second where no hardware is chosen
+NOMINAL = 1e12  # operations per second where no hardware is chosen
 
 
 @dataclass(frozen=True, slots=True)
 class StageContext:
-    """A plan as one stage of it sees it; two that are equal price alike.
+    """A plan as one stage of it sees it; with equal contexts, blocks cost the same.
 
-    - `mesh`: its axes but that of the stages; `physical_spans`: where each of them runs on the hardware, beside that of the stages;
-    - `parts`: how its devices share a micro-batch;
-    - `plan`: one of those that look so, without its pipeline.
+    - `mesh`: the plan's without the axis of the stages; `physical_spans`: where each of its axes runs on the hardware, beside that axis;
+    - `parts`: how the stage's devices share a micro-batch;
+    - `plan`: one of the plans with this context, without its pipeline.
     """
 
     program: Program
@@ -54,7 +54,7 @@ class StageContext:
 
     @property
     def adds_separately(self) -> bool:
-        """Whether a gradient is made before it is added to the sum: XLA:CPU has no products that add to what is there."""
+        """Whether a gradient is made before it is added to the sum: XLA:CPU has no dots that accumulate into an existing array."""
         return self.hardware is None or self.hardware.chip.platform not in ("tpu", "cuda")
 
 
@@ -70,12 +70,12 @@ def make_stage_context(staged: StagedProgram) -> StageContext:
 
 
 class TaskBytes(NamedTuple):
-    """One task on one device, beyond parameters, sums of gradients and the optimiser's state: what it reads, what it returns (`made`), and
-    what it has besides at its worst moment (`working`).
+    """Bytes of one task on one device, beyond parameters, accumulated gradients and the optimiser's state: what it reads, what it returns
+    (`made`), and what it has besides at its worst moment (`working`).
 
-    `staying` is what it reads that a micro-batch leaves on the device between its tasks: batch data, what entered the stage, what was kept
-    of the forward pass; `arriving` are gradients of what left, `pending` what one half of a backward task made for the other. Of these,
-    `read` says each by its path.
+    `staying` is what it reads that a micro-batch leaves on the device between its tasks: batch data, input activations of the stage,
+    residuals of the forward pass; `arriving` are gradients of the stage's outputs, `pending` what the first half of a backward task made
+    for the second. `read` lists all of these by path.
     """
 
     staying: int
@@ -91,7 +91,7 @@ class TaskBytes(NamedTuple):
 
     @property
     def beside(self) -> int:
-        """All but what stays."""
+        """All bytes but `staying`."""
         return self.arriving + self.pending + self.made + self.working
 
     @property
@@ -100,8 +100,8 @@ class TaskBytes(NamedTuple):
 
 
 class BlockCost(NamedTuple):
-    """One block, one micro-batch, one device of its stage: seconds, bytes of its forward pass and of its backward pass that keeps, and what
-    collectives carry in a forward pass, and in both."""
+    """The cost of one block, for one micro-batch on one device of its stage: seconds; bytes of its forward pass and of its backward pass
+    without recomputation; and the payload of the collectives in a forward pass, and in forward and backward together."""
 
     path: str
     forward: float
@@ -114,12 +114,12 @@ class BlockCost(NamedTuple):
 
     @property
     def work(self) -> float:
-        """Seconds without recomputation."""
+        """Seconds of forward and backward, without recomputation."""
         return self.forward + self.backward_input + self.backward_weight
 
 
 def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
-    """The backward pass is what forward and backward take together beyond the forward pass alone."""
+    """Estimate a block: its backward pass costs what forward and backward together cost beyond the forward pass alone."""
     forward, both = (estimate(_plan_alone(program, stage)) for program in (block.forward_program, block.both_program(stage.parts)))
     one, two = _estimate_seconds(forward, both)
     backward = max(two - one, 0.0)
@@ -139,7 +139,7 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
 
 
 def task_bytes(program: Program, stage: StageContext) -> TaskBytes:
-    """Of a task's program alone on the devices of a stage."""
+    """Bytes of a task's program alone on the devices of a stage."""
     return _count_task_bytes(estimate(_plan_alone(program, stage)))
 
 
@@ -157,7 +157,7 @@ def _count_task_bytes(found: Estimate) -> TaskBytes:
 
 
 def _estimate_seconds(*found: Estimate) -> tuple[float, ...]:
-    """Without hardware one for each `NOMINAL` operations; of what has none at all, bytes."""
+    """Seconds of each estimate; without hardware one for each `NOMINAL` operations or, if none has any, for as many bytes of traffic."""
     if all(each.step_time is not None for each in found):
         return tuple(each.step_time.total for each in found if each.step_time is not None)
     counts = [each.flops.per_device for each in found]
@@ -165,8 +165,8 @@ def _estimate_seconds(*found: Estimate) -> tuple[float, ...]:
 
 
 def _plan_alone(program: Program, stage: StageContext) -> Plan:
-    """A block's program over the plan's devices: its weights and its part of the batch where the plan puts them, what else it reads by the
-    rules of the layout."""
+    """A plan for a block's program alone over the stage's devices: parameters and batch data sharded as in the whole plan, other inputs by
+    the rules of the layout."""
     plan, layout = stage.plan, stage.layout
     by_path = {tensor.path: (tensor, each) for tensor, each in zip(plan.program.arguments, plan.argument_shardings, strict=True)}
     overrides, rules = [], _find_dim_rules(plan)
@@ -187,7 +187,7 @@ def _plan_alone(program: Program, stage: StageContext) -> Plan:
 
 
 def _add_constraints(plan: Plan, constraints: Sequence[tuple[str, Sharding]]) -> Plan:
-    """With those constraints that are of its values, and that divide what a micro-batch has of a dimension."""
+    """The plan with those constraints that name one of its values, and that divide what a micro-batch has of a dimension."""
     for pattern, sharding in constraints:
         if any(matches(pattern, operation.path) for operation in plan.program.operations):
             with suppress(WorkbenchError):
@@ -196,14 +196,14 @@ def _add_constraints(plan: Plan, constraints: Sequence[tuple[str, Sharding]]) ->
 
 
 def _find_dim_rules(plan: Plan) -> Mapping[str, tuple[str, ...]]:
-    """What splits a dimension by its name; the batch is split as its own leaves are, whatever says so."""
+    """The mesh axes of each dimension name; the batch dimension is split as the batch's own leaves are, whatever the rule says."""
     inputs = [plan.program.arguments[i] for i in plan.program.inputs]
     return {**dict(plan.layout.rules), batch_dim(inputs, plan.program.name): find_batch_axes(plan)}
 
 
 def _divide_value(tensor: Tensor, at_rest: Sequence[tuple[str, ...] | None], plan: Plan) -> Sharding:
-    """A value on its way through the network, the first dimension first; an axis that does not divide what a micro-batch has of a
-    dimension, or that splits an earlier one, it goes without."""
+    """The sharding of an activation, the first dimension first; an axis is left out where it does not divide what a micro-batch has of a
+    dimension, or already splits an earlier one."""
     found: list[tuple[str, ...]] = []
     for axes, size in zip((each or () for each in at_rest), tensor.shape, strict=True):
         is_taken = any(axes_overlap(axis, other) for axis in axes for each in found for other in each)

@@ -1,4 +1,4 @@
-"""How the devices of one stage share a micro-batch, as the plan says where the batch lies."""
+"""How the devices of one stage share a micro-batch, from the plan's sharding of the batch."""
 
 from math import prod
 
@@ -11,7 +11,7 @@ from workbench.tracing.grad_accumulation.partial_sums import NO_GROUPS, DataPara
 
 
 def find_data_parallel_groups(staged: StagedProgram) -> DataParallelGroups:
-    """Where all is one program its compiler decides what is added up when: then there are no parts."""
+    """The data-parallel groups of a stage; none where all is one SPMD program, whose compiler decides when gradients are summed."""
     plan = staged.plan
     axes = _find_whole_axes(plan)
     if staged.spec.engine == "spmd" or not axes:
@@ -23,24 +23,24 @@ def find_data_parallel_groups(staged: StagedProgram) -> DataParallelGroups:
 
 
 def count_batch_shards(plan: Plan) -> int:
-    """Over how many devices of a stage a micro-batch is spread."""
+    """The number of devices of a stage over which a micro-batch is sharded."""
     return prod(axis_size(axis, plan.mesh) for axis in find_batch_axes(plan))
 
 
 def find_batch_axes(plan: Plan) -> tuple[str, ...]:
-    """The mesh axes, or parts of them, that split the batch: of leaves that are split unlike each other, those of the one split most."""
+    """The mesh axes, or sub-axes, that split the batch: where its leaves are split differently, those of the leaf split most."""
     return max(_list_leaf_axes(plan), key=lambda axes: prod(axis_size(axis, plan.mesh) for axis in axes), default=())
 
 
 def _find_whole_axes(plan: Plan) -> tuple[str, ...]:
-    """The mesh axes that split the batch, if all leaves of it are split alike and by whole axes."""
+    """The mesh axes that split the batch, if all its leaves are split alike and by whole axes; else none."""
     found = {*_list_leaf_axes(plan)}
     axes = found.pop() if len(found) == 1 else ()
     return axes if all(axis in plan.mesh.names for axis in axes) else ()
 
 
 def _list_leaf_axes(plan: Plan) -> list[tuple[str, ...]]:
-    """What splits the batch dimension of each leaf of the batch that has it."""
+    """The axes that split the batch dimension, for each leaf of the batch that has it."""
     inputs = plan.program.inputs
     name = batch_dim([plan.program.arguments[i] for i in inputs], plan.program.name)
     dims = ((plan.program.arguments[i].dims, plan.argument_shardings[i].dims) for i in inputs)

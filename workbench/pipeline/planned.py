@@ -1,4 +1,4 @@
-"""The pipeline of a plan, planned: its pieces with what they cost, and the step simulated over them."""
+"""The planned pipeline of a plan: its virtual stages with their costs, and the step simulated over them."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -16,9 +16,9 @@ from workbench.reports.simulated import SimulatedPipeline
 
 
 def pipeline_report(plan: Plan) -> PipelineReport:
-    """Of a plan with a pipeline. Raises `PipelineError` where its program cannot be cut so.
+    """The pipeline report of a plan with a pipeline. Raises `PipelineError` where its program cannot be partitioned so.
 
-    Without hardware seconds are nominal (`block_cost.NOMINAL`) and transfers take none: pieces compare, and no more than that.
+    Without hardware seconds are nominal (`block_cost.NOMINAL`) and transfers take none: they serve to compare virtual stages only.
     """
     staged = staged_program(plan)
     return _report_of_partition(staged, plan_starts(staged))
@@ -51,7 +51,7 @@ def _list_blocks(staged: StagedProgram) -> Iterator[PlannedBlock]:
 
 
 def transfer_of(plan: Plan) -> Transfer:
-    """From one stage to the next over the links that the pipeline's axis lies on, behind what the devices compute."""
+    """The transfer from one stage to the next over the links that the pipeline's axis runs over, overlapped with computation."""
     hardware, spec = plan.hardware, plan.pipeline
     if hardware is None or spec is None:
         return FREE_TRANSFER

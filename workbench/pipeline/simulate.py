@@ -1,4 +1,4 @@
-"""A step of a pipeline, task by task: when each starts, what it waited for, what every device keeps meanwhile.
+"""Simulation of a pipelined step, task by task: when each starts, what it waited for, what every device holds meanwhile.
 
 Each device does its tasks in the order of the schedule, each as soon as the device is free and what it waits for has arrived:
 
@@ -7,7 +7,8 @@ Each device does its tasks in the order of the schedule, each as soon as the dev
     backward_input    the same
     backward_weight   its own backward_input
 
-so a schedule says an order, and never a time. Recomputation is the first part of a backward task (DOMAIN G6: it needs no gradient).
+so a schedule gives an order, never a time. Recomputation is the first part of a backward task; it needs no gradient and may start before
+that arrives (GPipe, section 2.3).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,9 +26,9 @@ from workbench.reports.simulated import Arrival, SimulatedPipeline, TaskSpan
 def simulate(
     spec: PipelineSpec, costs: Sequence[StageCost], transfer: Transfer = FREE_TRANSFER, *, recompute_ahead: bool = False
 ) -> SimulatedPipeline:
-    """A step of `spec`, whose pieces cost `costs`; with `recompute_ahead` recomputation does not wait for the gradient.
+    """A step of `spec`, whose virtual stages cost `costs`; with `recompute_ahead` recomputation does not wait for the gradient.
 
-    Raises `PipelineError` if there are not as many costs as pieces.
+    Raises `PipelineError` if there are not as many costs as virtual stages.
     """
     if len(costs) != spec.virtual_stages:
         raise PipelineError(
@@ -46,7 +47,7 @@ def simulate_orders(
     *,
     recompute_ahead: bool = False,
 ) -> SimulatedPipeline:
-    """Any orders of tasks, a schedule's or one's own. Raises `PipelineError` if the devices would wait for each other for ever."""
+    """Simulate any orders of tasks, a schedule's or one's own. Raises `PipelineError` if the devices would wait for each other for ever."""
     walk = _DeviceWalk(orders, costs, transfer, recomputes, recompute_ahead)
     walk.run()
     spans = tuple(tuple(walk.spans[task] for task in order) for order in orders)
@@ -61,7 +62,7 @@ def _count_micro_batches(orders: Orders) -> int:
 
 @dataclass
 class _DeviceWalk:
-    """The devices, each as far as it can go until it waits for another."""
+    """The simulation: each device runs as far as it can until it waits for another."""
 
     orders: Orders
     costs: Sequence[StageCost]
@@ -79,9 +80,9 @@ class _DeviceWalk:
         self.receives = receives(self.costs)
         self.sends = _invert_receives(self.receives)
         self.gradient = {(task.stage, task.micro_batch): task for order in self.orders for task in order if task.kind in _GRADIENTS}
-        self.arrived: dict[tuple[Task, int], float] = {}  # when what a task made was there, on each stage that reads it
-        self.links: dict[tuple[int, int], float] = {}  # until when each link is busy
-        self.waiting: dict[tuple[Task, int], int] = {}  # which device goes on then
+        self.arrived: dict[tuple[Task, int], float] = {}  # when a task's result arrived, on each stage that reads it
+        self.links: dict[tuple[int, int], float] = {}  # the time at which each link is free again
+        self.waiting: dict[tuple[Task, int], int] = {}  # the device that continues once this has arrived
 
     def run(self) -> None:
         ready = list(range(len(self.orders)))
@@ -100,7 +101,7 @@ class _DeviceWalk:
         self._verify_done()
 
     def _list_needs(self, task: Task) -> Iterator[tuple[Task, int]]:
-        """What has to have arrived at the task's stage, made by which task."""
+        """The results that must have arrived at the task's stage: the task that made each, and the stage."""
         kind, stage, i = task
         if kind is Kind.FORWARD:
             for source, _ in self.receives[stage]:
@@ -118,7 +119,7 @@ class _DeviceWalk:
             yield task, stage
 
     def _list_receivers(self, task: Task) -> Sequence[tuple[int, int]]:
-        """The stages that read what a task makes, and the bytes of it; a gradient is as large as what it is of."""
+        """The stages that read the task's result, and its bytes; a gradient is as large as the value it belongs to."""
         if task.kind is Kind.FORWARD:
             return self.sends[task.stage]
         return () if task.kind is Kind.BACKWARD_WEIGHT else self.receives[task.stage]
@@ -138,7 +139,7 @@ class _DeviceWalk:
             self._send(task, device, stage, count)
 
     def _send(self, task: Task, device: int, stage: int, count: int) -> None:
-        """From the end of the task, or when the link is free."""
+        """Send a task's result: from the end of the task, or from when the link is free."""
         target, made = stage % len(self.orders), self.spans[task].end
         if target == device:
             self.arrived[task, stage] = made
@@ -152,7 +153,7 @@ class _DeviceWalk:
             self.free[device] = begins + seconds
 
     def _task_seconds(self, task: Task) -> tuple[float, float]:
-        """Of a task in all, and of the recomputation it begins with."""
+        """Seconds of a task in all, and of the recomputation it begins with."""
         cost = self.costs[task.stage]
         if task.kind is Kind.FORWARD:
             return cost.forward, 0.0
@@ -173,7 +174,7 @@ _GRADIENTS = (Kind.BACKWARD, Kind.BACKWARD_INPUT)
 
 
 def _invert_receives(received: Sequence[Sequence[tuple[int, int]]]) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """`receives` the other way round."""
+    """`receives` inverted: from sender to receivers."""
     found: list[list[tuple[int, int]]] = [[] for _ in received]
     for stage, sources in enumerate(received):
         for source, count in sources:

@@ -1,9 +1,9 @@
-"""A pipelined plan as one program for all devices: the shifting buffer lies over the mesh axis of the stages, the other axes of the mesh
-are the layout's; Shardy puts them together.
+"""A pipelined plan as one SPMD program: the shifting buffer is sharded over the mesh axis of the stages, the other mesh axes are the
+layout's; Shardy puts them together.
 
-What runs is a plan like any other, so it is planned, compiled and run like any other: the same arguments, the step with its loss pipelined,
-and the stacked weights of the layers over the stages at rest. Recomputation is of all micro-batches or of none: in a program that does the
-same in every iteration the last one cannot be left out (`remat:except_last` is `always` here).
+What runs is a plan like any other, so it is planned, compiled and run like any other: with the same arguments, the loss of the step
+pipelined, and the layers' stacked weights sharded over the stages. Recomputation is of all micro-batches or of none: a program that does
+the same in every iteration cannot leave out the last one (`remat:except_last` is `always` here).
 """
 
 from typing import Any
@@ -21,10 +21,10 @@ from workbench.tracing.spmd_pipeline.step import trace_spmd_step, with_spmd_step
 
 
 def as_spmd_program(plan: Plan, mesh: Any = None) -> Plan:
-    """The plan whose step is pipelined in step; it has no pipeline any more. Over a `mesh` of devices it is to be run, and its program is
-    planned as it was; without one it is traced anew, to be planned.
+    """The plan whose step runs the pipeline as one program; it has no pipeline any more. With a `mesh` of devices it is to be run, and its
+    program is planned as it was; without one it is traced anew, to be planned.
 
-    Raises `PipelineError` where its layers cannot be.
+    Raises `PipelineError` where its layers cannot be pipelined so.
     """
     spec = spec_of(plan)
     if plan.program.step.training is None:
@@ -34,9 +34,9 @@ def as_spmd_program(plan: Plan, mesh: Any = None) -> Plan:
 
 
 def _place_stacked_weights(plan: Plan, spec: PipelineSpec) -> Layout:
-    """The layout, with stacked weights and their optimiser state over the stages where the layers of a stage are neighbours."""
+    """The layout with stacked weights and their optimiser state sharded over the stages, where the layers of a stage are neighbours."""
     layout = plan.layout
-    if spec.chunks > 1:  # a stage's layers are not one slice: they are brought together in the step
+    if spec.chunks > 1:  # a stage's layers are not one slice: they are gathered in the step
         return layout
     parameters = [tensor for tensor in plan.program.arguments if tensor.role is Role.PARAMETER]
     names = [each.path.partition("/")[2] for each in parameters]

@@ -1,8 +1,8 @@
-"""What each piece of a pipelined plan costs, from the planner's own model of its blocks.
+"""The cost of each virtual stage of a pipelined plan, from the planner's own model of its blocks.
 
-Each block is priced as a program of its own, over the devices of one stage: forward, and forward with backward; the difference is the
-backward pass. A piece is the sum of its blocks, so that moving a boundary prices nothing anew. Without hardware a second stands for 10^12
-operations: pieces compare, and no more than that.
+Each block is estimated as a program of its own, over the devices of one stage: forward, and forward with backward; the difference is the
+backward pass. A virtual stage is the sum of its blocks, so that moving a boundary needs no new estimate. Without hardware a second stands
+for 10^12 operations: good to compare virtual stages, and for no more than that.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from workbench.tracing.stage_partition.stages import StagePartition
 
 
 def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
-    """Of every block. Kept for the last few plans whose stages are alike (`StageContext`)."""
+    """The cost of every block. Cached for the last few plans whose stages are alike (`StageContext`)."""
     return _block_costs(make_stage_context(staged), staged.network)
 
 
@@ -41,7 +41,7 @@ def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
 def _block_costs(stage: StageContext, network: Network) -> tuple[BlockCost, ...]:
     known: dict[int, BlockCost] = {}
     found = []
-    with gc_paused():  # what is traced is kept
+    with gc_paused():  # tracing leaves many live objects and little garbage
         for block in _tasks_of(network):
             exemplar_id = id(block.exemplar)
             if exemplar_id not in known:
@@ -51,9 +51,9 @@ def _block_costs(stage: StageContext, network: Network) -> tuple[BlockCost, ...]
 
 
 def stage_costs(staged: StagedProgram, *, exact_memory: bool = False) -> tuple[StageCost, ...]:
-    """One a piece of the pipeline, cut as its boundaries and the balance of these costs say.
+    """The cost of each virtual stage, partitioned as the pipeline's boundaries and the balance of these costs say.
 
-    `exact_memory` takes memory from each whole piece as one program, not from its blocks (`stage_memory`).
+    `exact_memory` takes memory from each whole virtual stage as one program, not from its blocks (`stage_memory`).
     """
     starts = plan_starts(staged)
     costs = partition_costs(staged, starts)
@@ -61,7 +61,7 @@ def stage_costs(staged: StagedProgram, *, exact_memory: bool = False) -> tuple[S
 
 
 def plan_starts(staged: StagedProgram) -> tuple[int, ...]:
-    """The number of the block each piece but the first begins with; where all of them are named, nothing is priced."""
+    """The number of the block each virtual stage but the first begins with; if boundaries name all of them, nothing is estimated."""
     spec = staged.spec
     if len(spec.boundaries) == spec.virtual_stages - 1:
         return find_starts(staged.network, spec)
@@ -69,7 +69,7 @@ def plan_starts(staged: StagedProgram) -> tuple[int, ...]:
 
 
 def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[StageCost, ...]:
-    """Of the pieces that begin with these blocks."""
+    """The costs of the virtual stages that begin with these blocks."""
     plan, network = staged.plan, staged.network
     costs, tasks = block_costs(staged), _tasks_of(network)
     bounds = (0, *starts, len(costs))
@@ -110,10 +110,10 @@ def _tasks_of(network: Network) -> tuple[BlockTasks, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """Bytes of stages, on one device.
+    """Bytes of the virtual stages, on one device.
 
-    - `stage_of` says where each block is, `param_slices` which pieces of the parameters each stage uses, `weights` what each of them takes;
-    - `batch_shards`: over how many devices of a stage a micro-batch is spread.
+    - `stage_of` says where each block is, `param_slices` which parameter slices each stage uses, `weights` what each slice takes;
+    - `batch_shards`: over how many devices of a stage a micro-batch is sharded.
     """
 
     plan: Plan
@@ -127,25 +127,25 @@ class _Ledger:
 
     @property
     def partition(self) -> StagePartition:
-        """At every block."""
+        """The partition with a boundary at every block."""
         return self.tasks[0].stage.partition
 
     def resident(self, stage: int) -> int:
-        """Parameters, the sums of their gradients, and of those that no earlier stage has the optimiser's state."""
+        """Parameters and their accumulated gradients, and the optimiser's state of those that no earlier stage uses."""
         states = sum(self.weights[param_slice].state for param_slice in self._find_owned(stage))
         return states + sum(self.weights[param_slice].resident for param_slice in self.param_slices[stage])
 
     def _find_owned(self, stage: int) -> frozenset[int]:
-        """What the stage updates: what it is the first to use."""
+        """The parameter slices that the stage updates: those it is the first to use."""
         return self.param_slices[stage].difference(*self.param_slices[:stage])
 
     def borrowed_grads(self, stage: int) -> int:
-        """Sums of gradients of what the stage updates and later ones use too."""
+        """Accumulated gradients, in later stages, of parameter slices that this stage updates."""
         owned = self._find_owned(stage)
         return sum(self.weights[param_slice].sums for later in self.param_slices[stage + 1 :] for param_slice in later & owned)
 
     def reduced_grads(self, a: int, b: int) -> int:
-        """Bytes of gradients that the devices of these blocks add up among each other."""
+        """Bytes of gradients that the devices of these blocks sum over data-parallel groups at the end of the step."""
         split = [(task, {*task.list_partial_sums(self.parts)}) for task in self.tasks[a:b]]
         partial = {param_slice for _, param_slices in split for param_slice in param_slices}
         at_once = {param_slice for task, param_slices in split for param_slice in {*task.stage.virtual_stage.param_slices} - param_slices}
@@ -161,8 +161,8 @@ class _Ledger:
 
     @staticmethod
     def at_work(cost: StageCost, stage_blocks: Sequence[BlockCost]) -> tuple[AtWork, AtWork]:
-        """Of the sum of the blocks. Where the forward pass is made again, a compiler, which fuses, need not have all that is kept and all
-        that passes at once."""
+        """Bytes at work, from the sum of the blocks. Where the forward pass is recomputed, a compiler, which fuses, need not hold all
+        residuals and all transient values at once."""
         output_activations = sum(size for _, size in cost.sends[:1])
         passing = max(each.at_backward.beside for each in stage_blocks)
         forward = max(each.at_forward.whole for each in stage_blocks[1:]) if len(stage_blocks) > 1 else 0
@@ -176,8 +176,9 @@ class _Ledger:
         )
 
     def halves(self, stage: int, a: int, b: int, cost: StageCost) -> tuple[Halves, Halves]:
-        """Of the sum of the blocks: what the halves of each hand over, their worst besides. What is remade goes over into what waits, block
-        after block, and has its worst at the start; what was kept stays until the first half is done."""
+        """Bytes of the two halves of a backward task, from the sum of the blocks: what the halves of each block hand over, and their worst
+        moments. Recomputed values turn into waiting ones block after block, the worst moment is at the start; residuals stay until the
+        first half is done."""
         if not any(
             self.partition.values[v].flows_back and self.stage_of[self.partition.values[v].maker] != stage for v in self._values_read(stage)
         ):
@@ -213,8 +214,8 @@ class _Ledger:
         return tuple(sorted(found.items()))
 
     def update(self, stage: int, sent: Payload) -> float:
-        """The optimiser reads and writes parameters, gradients and state once: a matter of memory's bandwidth. Before it, gradients are
-        added up."""
+        """Seconds of the update: the optimiser reads and writes parameters, gradients and state once, which memory bandwidth bounds; before
+        that, gradients are summed over devices."""
         plan, hardware = self.plan, self.plan.hardware
         if hardware is None:
             return 0.0
@@ -223,7 +224,7 @@ class _Ledger:
 
 
 class _Weight(NamedTuple):
-    """Bytes on one device of a piece of the parameters, of the sum of its gradients, and of the optimiser's state for it."""
+    """Bytes on one device of a parameter slice, of its accumulated gradient, and of the optimiser's state for it."""
 
     param: int
     sums: int
@@ -236,7 +237,7 @@ class _Weight(NamedTuple):
 
 @cache_with_program(5)
 def _weigh_params(stage: StageContext, network: Network) -> tuple[_Weight, ...]:
-    """Of each piece. No boundary changes them: they are kept while one is dragged."""
+    """The bytes of each parameter slice. They do not depend on boundaries, and stay cached while one is dragged."""
     plan = stage.plan
     arguments = zip(plan.program.arguments, plan.argument_shardings, strict=True)
     leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]
@@ -253,7 +254,7 @@ def _weigh_params(stage: StageContext, network: Network) -> tuple[_Weight, ...]:
 
 
 def _find_states(plan: Plan, parameters: Sequence[str]) -> list[list[tuple[Tensor, Sharding]]]:
-    """What the optimiser keeps for each parameter, and where."""
+    """The tensors of the optimiser's state for each parameter, with their shardings."""
     number = {path: index for index, path in enumerate(parameters)}
     found: list[list[tuple[Tensor, Sharding]]] = [[] for _ in parameters]
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
@@ -264,7 +265,7 @@ def _find_states(plan: Plan, parameters: Sequence[str]) -> list[list[tuple[Tenso
 
 
 def _local_bytes(shape: tuple[int, ...], dtype: str, layer: int | None, sharding: Sharding, plan: Plan) -> int:
-    """On one device; of a stacked tensor one layer."""
+    """Bytes on one device; of a stacked tensor those of one layer."""
     dims = tuple(dim or () for dim in sharding.dims)
     if layer is not None:
         shape, dims = (1, *shape[1:]), ((), *dims[1:])

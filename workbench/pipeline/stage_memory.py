@@ -1,7 +1,7 @@
-"""Memory of each piece of a pipeline, task by task, from the whole piece as one program: within a tenth of what is compiled.
+"""Memory of each virtual stage, task by task, from the whole virtual stage as one program: within a tenth of what is compiled.
 
-It is slower to come by than a sum over blocks (`stage_costs`), about half a second for each piece unlike the others, and kept: a piece is
-priced for the tasks that its schedule has, and pieces that are alike are priced once.
+This is slower than a sum over blocks (`stage_costs`), about half a second for each distinct virtual stage, and cached: only the tasks that
+the schedule has are estimated, and virtual stages that are alike only once.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from workbench.tracing.stage_partition.stages import partition_network
 
 
 def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> tuple[StageCost, ...]:
-    """The costs of these pieces with their bytes as of whole pieces."""
+    """The costs of these virtual stages with their bytes replaced by those of whole virtual stages."""
     spec, stage = staged.spec, make_stage_context(staged)
     virtual_stages = _virtual_stages(stage, staged.network, starts)
     modes = {spec.recomputes(i) for i in range(spec.micro_batches)}
@@ -32,8 +32,8 @@ def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Seq
 
 @cache_with_program(1500)
 def _virtual_stages(stage: StageContext, network: Network, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
-    """Each piece as a program of its own; of those that are alike the first stands for all."""
-    del stage  # it says whose the pieces are, and for whom they are kept
+    """Each virtual stage as a program of its own; of those that are alike the first stands for all."""
+    del stage  # only part of the cache key: whose virtual stages these are
     partition = partition_network(network, starts)
     first: dict[tuple[object, ...], BlockTasks] = {}
     whole = (BlockTasks(StageTasks(partition, virtual_stage)) for virtual_stage in partition.virtual_stages)
@@ -41,7 +41,7 @@ def _virtual_stages(stage: StageContext, network: Network, starts: tuple[int, ..
 
 
 def _replace_memory(cost: StageCost, virtual_stage: BlockTasks, stage: StageContext, spec: PipelineSpec, modes: set[bool]) -> StageCost:
-    """What a schedule has no task for stays as it was."""
+    """The cost with the bytes of whole programs; figures for tasks that the schedule does not have stay as they were."""
     at_work = [cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)]
     halves = [cost.halves_of(recomputed=False), cost.halves_of(recomputed=True)]
     staying = [cost.residuals, cost.input_activations]
@@ -77,14 +77,14 @@ def _backward_bytes(virtual_stage: BlockTasks, stage: StageContext, *, recompute
 
 @cache_with_owner
 def _halves(virtual_stage: BlockTasks, stage: StageContext, *, recompute: bool) -> tuple[Halves, int]:
-    """With what stays from the forward pass to the first of them."""
+    """Bytes of the halves of a backward task, and what stays from the forward pass to the first of them."""
     first, second = (
         _half_bytes(each, stage)
         for each in virtual_stage.half_programs(stage.parts, recompute=recompute, add_separately=stage.adds_separately)
     )
     read = dict(first.read)
     only_second = {path: size for path, size in second.read if path not in read and not path.startswith("pending/")}
-    later = sum(only_second.values())  # is there while the first is at work
+    later = sum(only_second.values())  # held while the first half runs
     staying = first.staying + sum(size for path, size in only_second.items() if not path.startswith("arriving/"))
     return Halves(first.whole + later, second.reads, second.whole), staying
 

@@ -1,4 +1,4 @@
-"""Where a pipeline cuts a network: at the boundaries it names, the rest by balance."""
+"""Where a pipeline partitions a network: at the boundaries it names, and for the rest by balance."""
 
 from collections.abc import Sequence
 from math import gcd
@@ -16,14 +16,15 @@ from workbench.units import divisors
 
 
 def find_starts(network: Network, spec: PipelineSpec, costs: Sequence[float] | None = None) -> tuple[int, ...]:
-    """The block each piece but the first begins with: those the user named, the others by balance of `costs` (of operations, without)."""
+    """The block each virtual stage but the first begins with: those the user named, the others by balance of `costs` (else of
+    operations)."""
     fixed = starts_at(network, spec.boundaries)
     verify_enough_blocks(network.name, network.paths, spec)
     return balance(costs or [block.flops for block in network.blocks], spec.virtual_stages, fixed=fixed).starts
 
 
 def verify_enough_blocks(name: str, paths: Sequence[str], spec: PipelineSpec) -> None:
-    """Raises `PipelineError` for more pieces than blocks."""
+    """Raises `PipelineError` for more virtual stages than blocks."""
     if spec.virtual_stages <= len(paths):
         return
     requirement = (
@@ -37,7 +38,7 @@ def verify_enough_blocks(name: str, paths: Sequence[str], spec: PipelineSpec) ->
 
 
 def _suggest_fewer(blocks: int, spec: PipelineSpec) -> list[str]:
-    """The most chunks, and the most stages, with which every piece has a block; both, where one alone does not do."""
+    """The most chunks, and the most stages, with which every virtual stage has a block; both, where one alone does not do."""
     chunks, stages = blocks // spec.stages, blocks // spec.chunks
     fewer_chunks = [f"make chunks {chunks}"] if spec.chunks > 1 and chunks else []
     fewer_stages = [f"make stages {stages} or less"] if stages > 1 or (stages and not fewer_chunks) else []
@@ -45,12 +46,12 @@ def _suggest_fewer(blocks: int, spec: PipelineSpec) -> list[str]:
 
 
 def program_blocks(program: Program, micro_batches: int) -> tuple[str, ...]:
-    """The paths a boundary may be put before, in order."""
+    """The paths before which a boundary may be put, in order."""
     return network_of(program, micro_batches).paths
 
 
 def network_blocks(program: Program, micro_batches: int = 1) -> tuple[Block, ...]:
-    """The blocks that a cut may fall between, each with its cost for one micro-batch."""
+    """The blocks that a boundary may separate, each with its cost for one micro-batch."""
     return network_of(program, micro_batches).blocks
 
 
@@ -63,13 +64,13 @@ def micro_batch_counts(program: Program) -> tuple[int, ...]:
 
 
 def verify_partition(program: Program, spec: PipelineSpec) -> None:
-    """Raises `PipelineError` where the program cannot be cut so: no boundary is where none can be, and every piece has a block."""
+    """Raises `PipelineError` where the program cannot be partitioned so: a boundary where none can be, a virtual stage without a block."""
     find_starts(network_of(program, spec.micro_batches), spec)
 
 
 def verify_change(before: Plan, after: Plan) -> None:
-    """Raises `PipelineError` where an edit asks for stages that the program is known not to have: nothing is traced for it, and where the
-    blocks are not known yet, the report says so. What is no training step has no blocks; the report says that, too."""
+    """Raises `PipelineError` where an edit asks for stages that the program is known not to have. Nothing is traced for it: where the
+    blocks are not known yet, or the program is no training step and has none, the report says so."""
     spec, program = after.pipeline, after.program
     if spec is None or program.step.training is None or (spec == before.pipeline and program is before.program):
         return

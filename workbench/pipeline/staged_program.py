@@ -1,4 +1,4 @@
-"""A plan with a pipeline whose program is traced for one micro-batch: what planning its stages starts from."""
+"""A plan with a pipeline, and its program traced for one micro-batch: what the planning of its stages starts from."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ from workbench.tracing.stage_partition.partition import network_of
 
 @dataclass(frozen=True, slots=True)
 class StagedProgram:
-    """Made once by `staged_program`, and handed to whatever plans, prices or compiles the stages.
+    """Made once by `staged_program`, and passed to whatever plans, estimates or compiles the stages.
 
     - `spec` is the plan's pipeline;
-    - `network` is the program's loss of one of `spec.micro_batches`, in blocks that a cut may fall between.
+    - `network` is the program's loss for one of `spec.micro_batches`, in blocks that a boundary may separate.
     """
 
     plan: Plan
@@ -23,8 +23,8 @@ class StagedProgram:
 
 
 def staged_program(plan: Plan) -> StagedProgram:
-    """Raises `PipelineError` for a plan without a pipeline, a program that is no training step, and micro-batches that do not divide the
-    batch; `TraceError` where JAX cannot trace the loss of one."""
+    """The plan's staged program. Raises `PipelineError` for a plan without a pipeline, no training step, or micro-batches that do not
+    divide the batch; `TraceError` where JAX cannot trace the loss of one."""
     spec = spec_of(plan)
     return StagedProgram(plan, spec, network_of(plan.program, spec.micro_batches))
 

@@ -1,4 +1,4 @@
-"""How long the bytes between two stages take, and whether the devices work meanwhile."""
+"""How long transfers between two stages take, and whether the devices compute meanwhile."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """`seconds` of a number of bytes from one stage to another; without `overlapped` the sender does nothing else meanwhile.
+    """`seconds(bytes)` from one stage to another; without `overlapped` the sender does nothing else meanwhile.
 
-    One transfer after the other goes over the link from one device to another; different links, and both directions, do not share.
+    Transfers over one link, in one direction, go one after the other; different links, and the two directions of one, do not share
+    bandwidth.
     """
 
     seconds: Callable[[int], float]
@@ -16,7 +17,7 @@ class Transfer:
 
     @classmethod
     def at(cls, bandwidth: float, latency: float = 0.0, *, overlapped: bool = True) -> "Transfer":
-        """Of a link of so many bytes a second.
+        """The transfer over a link of `bandwidth` bytes a second and `latency` seconds.
 
         >>> Transfer.at(100.0, latency=0.5).seconds(200)
         2.5

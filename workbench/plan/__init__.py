@@ -1,1 +1,1 @@
-"""A plan, whether it may be, and the edits that make another of it."""
+"""A plan, the checks that it is legal, and the edits that make another of it."""

@@ -28,7 +28,7 @@ class Edit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShardDim:
-    """Put a dimension onto mesh axes, major to minor; onto none to leave it whole."""
+    """Shard a dimension over mesh axes, major to minor; over none to leave it whole."""
 
     dim: str
     axes: tuple[str, ...] = ()
@@ -44,7 +44,8 @@ class ShardDim:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Place one argument (or all whose path matches) in its own way, or a result that is not carried on; `None` takes the override back."""
+    """Set the sharding of one argument (or all whose path matches), or of a result that is not carried over; `None` removes the
+    override."""
 
     pattern: str
     sharding: Sharding | None
@@ -58,7 +59,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Constrain:
-    """Constrain the intermediate values whose path matches; `None` takes the constraint back."""
+    """Constrain the intermediate values whose path matches; `None` removes the constraint."""
 
     pattern: str
     sharding: Sharding | None
@@ -100,7 +101,7 @@ class RenameDim:
 
 @dataclass(frozen=True, slots=True)
 class SetRemat:
-    """What the layers keep for the backward pass; the program is traced again, once for each policy."""
+    """Choose what the layers keep for the backward pass; the program is traced again, once for each policy."""
 
     remat: Remat
 
@@ -113,7 +114,7 @@ class SetRemat:
 
 @dataclass(frozen=True, slots=True)
 class SetPrecision:
-    """In which types the step is computed and kept; the program is traced again, once for each precision."""
+    """Choose the types in which the step is computed and stored; the program is traced again, once for each precision."""
 
     precision: Precision
 
@@ -158,9 +159,9 @@ class SetAxisAssignment:
 
 @dataclass(frozen=True, slots=True)
 class SetPipeline:
-    """Cut the step into stages, or, with `None`, do not. The mesh axis of the stages is made, resized or removed with it.
+    """Partition the step into pipeline stages, or, with `None`, do not. The mesh axis of the stages is made, resized or removed with it.
 
-    `about` is what of the pipeline it is meant to change, for people.
+    `about` says, for people, which part of the pipeline the edit is meant to change.
     """
 
     pipeline: PipelineSpec | None
@@ -179,7 +180,7 @@ class SetPipeline:
 
 @dataclass(frozen=True, slots=True)
 class EditGroup:
-    """Several edits as one step of the history, `name` for people: a recipe, say. All of them are made, or none."""
+    """Several edits as one step of the history; `name` is for people: a recipe, say. All of them are made, or none."""
 
     name: str
     edits: tuple[Edit, ...]
@@ -195,7 +196,7 @@ class EditGroup:
 
 @dataclass(frozen=True, slots=True)
 class OpenPlan:
-    """Replace the plan whole by one of a file or a link, `source` for people."""
+    """Replace the whole plan by one from a file or a link; `source` is for people."""
 
     plan: Plan
     source: str

@@ -1,4 +1,4 @@
-"""May this program lie on this mesh like this? Mesh-TensorFlow's rules M3 to M7, and JAX's own demand of even arguments.
+"""Whether a layout is legal: Mesh-TensorFlow's layout rules (Shazeer et al. 2018), and JAX's own demand for evenly divided arguments.
 
 Checked before any work starts. The first rule broken is a `LayoutError` in the user's names, with the arithmetic and the ways out.
 """
@@ -20,15 +20,15 @@ from workbench.plan.sharding_faults import Fault, fault_error, sharding_faults
 
 
 def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
-    """Raises `LayoutError` for an unknown dimension or axis (M3), an axis twice in a tensor (M5), an uneven split (M6),
+    """Raises `LayoutError` for an unknown dimension or axis, an axis used twice in a tensor, an uneven split,
     or a statement that names nothing, has the wrong rank or is about a manual axis inside its `shard_map`."""
     for error in layout_errors(program, mesh, layout):
         raise error
 
 
 def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: PipelineSpec | None) -> None:
-    """Raises `PipelineError` if the pipeline's axis is not one of the mesh, has not as many devices as there are stages, or splits a
-    dimension as well; and if the micro-batches do not divide the batch of a training step."""
+    """Raises `PipelineError` if the pipeline's axis is not one of the mesh, has not as many devices as there are stages, or also splits a
+    dimension; and if the micro-batches do not divide the batch of a training step."""
     if pipeline is None:
         return
     _verify_axis(mesh, layout, pipeline)
@@ -56,11 +56,11 @@ def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:
 
 
 def layout_errors(program: Program, mesh: Mesh, layout: Layout) -> Iterator[LayoutError]:
-    """All that is wrong, worst first."""
+    """All errors of a layout, worst first."""
     yield from _unknown_name_errors(program, mesh, layout)
     yield from _pattern_errors(program, layout)
     seen = set()
-    placed_by_rules = set()  # without an override, tensors of the same dimensions lie alike
+    placed_by_rules = set()  # without an override, tensors of the same dimensions have the same sharding
     results = [each for each in program.results if layout.overrides and layout.override(each.path)]
     for tensor in (*program.arguments, *results):
         override = layout.override(tensor.path) if layout.overrides else None
@@ -70,19 +70,19 @@ def layout_errors(program: Program, mesh: Mesh, layout: Layout) -> Iterator[Layo
         if override is None:
             placed_by_rules.add((tensor.dims, tensor.shape))
         key = (tensor.dims, tensor.shape, spec)
-        if key not in seen:  # a tensor like one already judged: say it once, not once a layer
+        if key not in seen:  # a tensor like one already checked: report it once, not once per layer
             seen.add(key)
             yield from (fault_error(fault, tensor, mesh) for fault in sharding_faults(tensor.shape, spec, mesh))
 
 
 def illegality_text(program: Program, mesh: Mesh, layout: Layout, dim: str, axes: tuple[str, ...]) -> str | None:
-    """Why dimension `dim` may not go onto `axes` in this layout; `None` if it may. Cheap: asked of every target under the hand."""
+    """Why dimension `dim` may not go onto `axes` in this layout; `None` if it may. Cheap: called for every drop target of a drag."""
     found = first_fault(program, mesh, layout, dim, axes)
     return fault_error(found[1], found[0], mesh).message if found else None
 
 
 def first_fault(program: Program, mesh: Mesh, layout: Layout, dim: str, axes: tuple[str, ...]) -> tuple[Tensor, Fault] | None:
-    """The first argument that could not lie as the rules say if `dim` were on `axes`, and what is wrong with it."""
+    """The first argument that could not be sharded by the rules if `dim` were on `axes`, and its fault."""
     trial = layout.with_rule(dim, axes)
     for tensor in program.arguments:
         if dim in tensor.dims and layout.override(tensor.path) is None:
@@ -138,7 +138,7 @@ def _override_errors(program: Program, pattern: str, sharding: Sharding) -> Iter
 
 
 def constraint_errors(program: Program, pattern: str, sharding: Sharding) -> Iterator[LayoutError]:
-    """Why no value can be constrained so: there is none of this name, none of this rank, or it is in a manual region of one of the axes."""
+    """Why no value can be constrained so: none has this name, none this rank, or it is in a manual region of one of the axes."""
     ids = operations_at(program, pattern)
     if not ids:
         yield _unknown_value_error(program, pattern)
@@ -158,7 +158,7 @@ def constraint_errors(program: Program, pattern: str, sharding: Sharding) -> Ite
 
 
 def _unknown_value_error(program: Program, pattern: str) -> LayoutError:
-    """There is no such value; or there was one in the function, and it is not computed."""
+    """The error for a value that does not exist, or that the function has and the step does not compute."""
     if removed_value := next((each for each in program.removed if selects(pattern, each.path, each.source)), None):
         where = f" ({removed_value.source})" if removed_value.source else ""
         return LayoutError(f"`{pattern}` is in the function{where} but not in the step: {removed_value.why}.", list(removed_value.ways_out))
@@ -169,7 +169,7 @@ def _unknown_value_error(program: Program, pattern: str) -> LayoutError:
 
 
 def group_errors(program: Program, places: tuple[str, ...]) -> Iterator[LayoutError]:
-    """Why these cannot lie alike: one does not exist, or two are not of one shape."""
+    """Why these values cannot have one sharding: one does not exist, or two differ in shape."""
     missing = [error for place in places for error in _place_errors(program, place)]
     yield from missing[:1]
     if missing:
@@ -201,7 +201,7 @@ def _place_errors(program: Program, place: str) -> Iterator[LayoutError]:
 
 
 def _unknown_path_text(kind: str, pattern: str, known: Collection[str]) -> tuple[str, tuple[str, ...]]:
-    """As `unknown_name`; of a row of a table that stands for repeated layers, how a layout names them."""
+    """As `unknown_name`; for a row of a table that stands for repeated layers, how a layout names them."""
     message, ways_out = unknown_name(kind, pattern, known)
     unfolded_pattern = unfold_pattern(pattern, known)
     return message, (f"write `{unfolded_pattern}`, which names all of them",) if unfolded_pattern else ways_out

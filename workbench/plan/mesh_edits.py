@@ -1,4 +1,4 @@
-"""Edits of the mesh; what lay on an axis that is gone becomes whole there. `edits` is the door to them."""
+"""Edits of the mesh; a dimension on an axis that is removed is no longer split by it. `edits` exports them."""
 
 from dataclasses import dataclass, replace
 
@@ -59,7 +59,7 @@ class AddAxis:
 
 @dataclass(frozen=True, slots=True)
 class RemoveAxis:
-    """Remove a mesh axis; what lay on it becomes whole there."""
+    """Remove a mesh axis; dimensions sharded over it are no longer split by it."""
 
     axis: str
 
@@ -73,7 +73,7 @@ class RemoveAxis:
 
 @dataclass(frozen=True, slots=True)
 class RenameAxis:
-    """Rename a mesh axis, and everything that lies on it."""
+    """Rename a mesh axis, and update everything that is sharded over it."""
 
     axis: str
     name: str
@@ -92,7 +92,7 @@ class RenameAxis:
 
 @dataclass(frozen=True, slots=True)
 class ReorderAxes:
-    """Mesh axes in another order, major to minor: which devices are neighbours."""
+    """Reorder the mesh axes, major to minor: this decides which devices are neighbours."""
 
     names: tuple[str, ...]
 
@@ -106,7 +106,7 @@ class ReorderAxes:
 
 
 def _fit_pipeline(pipeline: PipelineSpec | None, mesh: Mesh) -> PipelineSpec | None:
-    """With as many stages as its axis now has devices, without the boundaries if they are too many then; `None` if the axis is gone."""
+    """The pipeline with as many stages as its axis now has devices, without boundaries if they are too many; `None` if the axis is gone."""
     if pipeline is None or pipeline.axis not in mesh:
         return None
     stages = mesh[pipeline.axis]

@@ -1,4 +1,4 @@
-"""A plan: this program, over this mesh, laid out like this."""
+"""A plan: a program, a mesh, and how the program is sharded over it."""
 
 import warnings
 from dataclasses import dataclass, fields
@@ -22,19 +22,19 @@ from workbench.plan.verbs import PlanVerbs
 
 @dataclass(frozen=True, init=False)
 class Plan(PlanVerbs):
-    """What to run and how it lies. A change is a new plan; nothing here executes.
+    """What to run and how it is sharded. A change is a new plan; nothing here executes.
 
-    `hardware` is what it is planned for, if anything (`"TPU v5p 8x8x16"`), and `axis_assignment` which mesh axis runs over which of its
-    links; without one the axes go as `topology.default_axis_assignment` says. A mesh that does not fit the hardware is a diagnostic of the
-    report; an axis assignment over links that the hardware has not is a `HardwareError`. `pipeline` cuts the program into stages along one
-    mesh axis (`"stages:4 micro_batches:16 schedule:1f1b"`).
+    `hardware` is the target, if any (`"TPU v5p 8x8x16"`), and `axis_assignment` says which mesh axis runs over which of its links; without
+    one, `topology.default_axis_assignment` decides. A mesh that does not fit the hardware is a diagnostic of the report; an axis assignment
+    over links that the hardware does not have is a `HardwareError`. `pipeline` partitions the program into stages along one mesh axis
+    (`"stages:4 micro_batches:16 schedule:1f1b"`).
 
     **Invariants**
 
     - The layout is legal for the program on the mesh (`legality.verify_layout`); the constructor raises `LayoutError` otherwise.
     - The pipeline's axis is of the mesh, with as many devices as stages, and splits nothing else; its micro-batches divide the batch of a
       training step; the constructor raises `PipelineError`. Whether the program has blocks at all, enough of them, and those that
-      boundaries name, is told by the edit that asks for them (`PlanVerbs.apply`) where they are known, else by the report's notes.
+      `boundaries` name, is checked by the edit that asks for them (`PlanVerbs.apply`) where they are known, else by the report's notes.
     """
 
     program: Program
@@ -76,7 +76,7 @@ class Plan(PlanVerbs):
 
     @cached_property
     def argument_shardings(self) -> tuple[Sharding, ...]:
-        """Where each argument lies, in order."""
+        """The sharding of each argument, in order."""
         return self.layout.shardings(self.program.arguments)
 
     def updated(self, **changes: Any) -> "Plan":
@@ -100,7 +100,7 @@ def _warn_of_wiring() -> None:
 
 
 def _suggest_programs(given: object) -> list[str]:
-    """How one gets a program from what was given in its place."""
+    """How to get a program from what was given in its place."""
     if isinstance(given, str | Path):
         name = str(given)[:80]
         return [f'load a plan, `workbench.load("{name}")`' if name.endswith(".json") else f'write `workbench.models.build("{name}")`']

@@ -1,6 +1,6 @@
-"""Whether one tensor may lie in a given way: decided here once, and told at length in an error or briefly in a drop zone.
+"""Whether a sharding of one tensor is legal: decided here once, and described at length in an error or briefly in a drop zone.
 
-Mesh-TensorFlow's rules M5 (an axis splits one dimension of a tensor) and M6 (into equal parts), the latter as JAX demands it of arguments.
+Mesh-TensorFlow's rules: an axis splits at most one dimension of a tensor, and into equal parts, which JAX demands of arguments, too.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class AxisSizes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AxisTwice:
-    """One mesh axis on two dimensions, which are told by their places; `earlier` has it already."""
+    """One mesh axis on two dimensions, given by index; `earlier` has it already."""
 
     axis: str
     earlier: int
@@ -35,7 +35,7 @@ class AxisTwice:
 
 @dataclass(frozen=True, slots=True)
 class UnevenSplit:
-    """A dimension of `size` in `parts` that are not equal."""
+    """A dimension of `size` split into `parts` that are not equal."""
 
     place: int
     size: int
@@ -50,7 +50,7 @@ Fault = AxisTwice | UnevenSplit
 
 
 def sharding_faults(shape: tuple[int, ...], spec: Spec, sizes: AxisSizes) -> Iterator[Fault]:
-    """All that is wrong with one tensor, dimension by dimension; axes without a size split nothing."""
+    """All faults of one tensor's sharding, dimension by dimension; axes without a size split nothing."""
     owner: dict[str, int] = {}
     for place, (size, axes) in enumerate(zip(shape, spec, strict=False)):
         for axis in axes or ():
@@ -63,7 +63,7 @@ def sharding_faults(shape: tuple[int, ...], spec: Spec, sizes: AxisSizes) -> Ite
 
 
 def fault_error(fault: Fault, tensor: Tensor, mesh: Mesh) -> LayoutError:
-    """A fault at length, with the arithmetic and the ways out."""
+    """A fault as an error, with the arithmetic and the ways out."""
     dim = tensor.dims[fault.place]
     if isinstance(fault, UnevenSplit):
         return _uneven_error(fault, tensor, dim, mesh)
@@ -75,7 +75,7 @@ def fault_error(fault: Fault, tensor: Tensor, mesh: Mesh) -> LayoutError:
 
 
 def brief_fault(fault: Fault, tensor: Tensor, dim: str) -> str:
-    """A fault in the few words that a drop zone has room for, told to who would place `dim`: `2048 % 3 = 2`, `w1 has d_ff on model`."""
+    """A fault in the few words that a drop zone has room for, for a user who places `dim`: `2048 % 3 = 2`, `w1 has d_ff on model`."""
     if isinstance(fault, UnevenSplit):
         return str(fault)
     here = tensor.dims[fault.place]

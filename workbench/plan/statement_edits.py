@@ -1,4 +1,4 @@
-"""Edits of how propagation goes: the order of its rounds, values tied together, barriers. `edits` is the door to them."""
+"""Edits of how shardings propagate: priorities, sharding groups, barriers. `edits` exports them."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from workbench.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Prioritize:
-    """In which round the rule of a dimension begins to propagate, 0 the first: batch, then Megatron, then ZeRO (Shardy Y7)."""
+    """In which round the rule of a dimension begins to propagate, 0 the first (Shardy's user priority): batch, then Megatron, then ZeRO."""
 
     dim: str
     priority: int
@@ -25,7 +25,7 @@ class Prioritize:
 
 @dataclass(frozen=True, slots=True)
 class GroupValues:
-    """Let arguments, and intermediate values (`@`), lie alike, however that is (`shard_as`)."""
+    """Give arguments, and intermediate values (`@`), the same sharding, whichever it is (`shard_as`)."""
 
     places: tuple[str, ...]
 
@@ -38,7 +38,7 @@ class GroupValues:
 
 @dataclass(frozen=True, slots=True)
 class UngroupValues:
-    """Take a group back."""
+    """Remove a group."""
 
     places: tuple[str, ...]
 
@@ -53,7 +53,7 @@ class UngroupValues:
 
 @dataclass(frozen=True, slots=True)
 class SetBarrier:
-    """Let no sharding pass an argument or an intermediate value (`@`), or only `forward` or `backward`; with `None` all pass again."""
+    """Let no sharding propagate through an argument or an intermediate value (`@`), or only `forward` or `backward`; `None` lifts it."""
 
     place: str
     allows: str | None = "none"

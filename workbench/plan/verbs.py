@@ -1,6 +1,6 @@
 """The verbs of a plan: `plan.report()`, `plan.run()`, `plan.save(path)`.
 
-Each calls a room above this one, which is imported when it is asked for, so that a plan needs none of them. This is the one file that may.
+Each calls a package above this one, imported on first use, so that a plan needs none of them. This is the one file that may do so.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class PlanVerbs:
         return after
 
     def recipe(self, name: str, *axes: str) -> "Plan":
-        """Laid out in a known way: `plan.recipe("data_parallel").recipe("megatron", "model").recipe("zero_1")`.
+        """Apply a known recipe: `plan.recipe("data_parallel").recipe("megatron", "model").recipe("zero_1")`.
 
         `workbench.recipes` lists them; mesh axes are found by their names where none are given. Raises `RecipeError`, saying why, where
         one does not apply.
@@ -50,7 +50,7 @@ class PlanVerbs:
         return self.apply(find_recipe(name, axes).edit(_as_plan(self)))
 
     def report(self, tier: str = "planned") -> "Report":
-        """What every device will hold, send and compute. `print` it.
+        """The report of what every device will hold, send and compute. `print` it.
 
         `planned`, from Shardy in this process, is there at once; `partitioned` has the collectives that XLA's own partitioner makes, and
         all that follows from them, within half a second as a rule; `compiled` has the memory and kernel times of the hardware's compiler
@@ -66,9 +66,9 @@ class PlanVerbs:
         return with_compiled(report, self.compile()) if tier == "compiled" else report
 
     def partition(self, hardware: Hardware | str | None = None) -> "Partitioned":
-        """What XLA's partitioner makes of the plan, asked in a worker process, for this hardware or the plan's own. Nothing is compiled.
+        """What XLA's partitioner makes of the plan for this hardware or the plan's own, in a worker process. Nothing is compiled.
 
-        Raises `PartitionError` where XLA refuses the plan, or dies of it.
+        Raises `PartitionError` where XLA refuses the plan, or crashes on it.
         """
         from workbench.engine import partition_plan
 
@@ -92,7 +92,7 @@ class PlanVerbs:
         return compile_plan(_as_plan(self), read_hardware(hardware), on_progress=on_progress, **options)
 
     def compare(self, hardware: Hardware | str | None = None, measurement: "Measurement | None" = None, **options: Any) -> "Comparison":
-        """The report beside what the compiler makes of the plan, and beside what a run measured, if one is given.
+        """The report beside what the compiler makes of the plan and, if `measurement` is given, beside what a run measured.
 
         Options are those of `compile`. `print` what comes back.
         """
@@ -103,7 +103,7 @@ class PlanVerbs:
         return Comparison(plan.report(), plan.compile(**options), measurement)
 
     def diff(self, other: "Plan") -> "PlanDiff":
-        """What another plan decides otherwise, and what that costs or saves. `print` it."""
+        """What another plan decides differently, and what that costs or saves. `print` it."""
         from workbench.analysis.plan_diff import PlanDiff
 
         if not isinstance(other, PlanVerbs):
@@ -117,7 +117,7 @@ class PlanVerbs:
         save_plan(_as_plan(self), path)
 
     def export(self) -> str:
-        """A short JAX script that lays the same program out the same way."""
+        """A short JAX script that shards the same program in the same way."""
         from workbench.documents import export_script
 
         return export_script(_as_plan(self))
@@ -137,5 +137,5 @@ class PlanVerbs:
 
 
 def _as_plan(verbs: PlanVerbs) -> "Plan":
-    """Nothing else inherits the verbs."""
+    """The plan itself: nothing else inherits the verbs."""
     return cast("Plan", verbs)

@@ -1,4 +1,5 @@
-"""Looking things up in the partitioned module: where a value lies, who makes it and who reads it, what is the program's own."""
+"""Looking things up in the partitioned module: a value's sharding, its maker and its readers, and which operations are the program's
+own."""
 
 from typing import Any
 
@@ -12,20 +13,21 @@ from workbench.propagation.structure.structure import Structure
 
 
 class PropagationAnswer:
-    """The module that Shardy's passes left, read against the program's structure; `dims` are of the structure's values, as far as read."""
+    """The module that Shardy's passes left, read against the program's structure; `dims` are those of the structure's values read so
+    far."""
 
     def __init__(self, structure: Structure, dims: list[Dims | None]) -> None:
         self._structure, self._dims = structure, dims
         self._attributes: dict[ir.Attribute, tuple[Dims, ...]] = {}
 
     def parse_shardings(self, attribute: ir.Attribute) -> tuple[Dims, ...]:
-        """One sharding, or one a result; each attribute is read once, for MLIR keeps one of a kind."""
+        """One sharding, or one for each result; each attribute is read once, for MLIR shares equal ones."""
         if attribute not in self._attributes:
             self._attributes[attribute] = read_shardings(attribute)
         return self._attributes[attribute]
 
     def dims_of(self, value: ir.Value) -> Dims:
-        """Where a value of the partitioned module lies: read off the operation that makes it, or the argument it is."""
+        """The sharding of a value of the partitioned module, from the operation that makes it or the argument it is."""
         owner = producer(value)
         rank = ir.RankedTensorType(value.type).rank
         if owner is not None:
@@ -70,7 +72,7 @@ class PropagationAnswer:
         return value
 
     def reader_of(self, op: Any) -> int | None:
-        """The operation of the program that reads here, looking through collectives."""
+        """The operation of the program that reads at `op`, looking through collectives."""
         while ID not in op.operation.attributes:
             users = list(op.operation.results[0].uses)
             if not users:
@@ -79,7 +81,7 @@ class PropagationAnswer:
         return int(op.operation.attributes[ID].value)
 
     def _use_span(self, reader: int | None) -> tuple[int, int]:
-        """Where an operation reads, and until when it keeps what it reads: till its last reader's place if it is fused into that."""
+        """The position where an operation reads, and that until which its operands live: its last reader's if it is fused into that."""
         if reader is None:
             return (self._structure.ops[-1].position,) * 2
         record = self._structure.ops[reader]
@@ -87,7 +89,7 @@ class PropagationAnswer:
         return record.position, max((record.position, *fused))
 
     def region_of(self, value: ir.Value, region: int) -> int:
-        """The region a value is made in, seen from `region`: further out if the loop captures it."""
+        """The region a value is made in, as seen from `region`: further out if the loop captures it."""
         owner = value.owner
         if isinstance(owner, ir.Block):
             return 0 if owner.owner.operation.name == "func.func" else region
@@ -95,7 +97,7 @@ class PropagationAnswer:
         return region if made_by is None else self._structure.ops[made_by].region
 
     def locate_collective(self, source: ir.Value, last: ir.Operation, before: int, region: int) -> InsertedCollective:
-        """Where and how long the result of a collective lives: what is made of `source` and read behind `last`."""
+        """Where and how long the result of a collective lives: it is made of `source` and read behind `last`."""
         readers = [self.reader_of(use.owner) for use in last.results[0].uses]
         readings = [self._use_span(reader) for reader in readers]
         heights = tuple(self._structure.heights[reader] for reader in readers if reader is not None)

@@ -1,7 +1,7 @@
-"""A result that becomes an argument of the next step lies as that argument does, also where the plan leaves the argument open.
+"""A result that becomes an argument of the next step gets that argument's sharding, also where the plan leaves the argument open.
 
-Propagation knows nothing of the next step: it may leave the two apart, and XLA writes no state over one that is laid out otherwise. So the
-result is brought to where the argument lies, after propagation in the planner's module, behind a barrier in the one that is compiled.
+Propagation knows nothing of the next step: it may give the two different shardings, and XLA cannot donate an argument's memory to a result
+that is sharded otherwise. So the result is resharded, after propagation in the planner's module, behind a barrier in the compiled one.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ _NONE = 0  # sdy.PropagationDirection
 
 
 def close_arguments(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) -> None:
-    """Close the arguments that the plan leaves open as `lies` has them: a run hands them over so, and XLA, which propagates by itself, must
-    not have them otherwise."""
+    """Close the arguments that the plan leaves open, with the shardings in `lies`: a run passes them so, and XLA, which propagates again,
+    must not choose others."""
     entries = list(ir.ArrayAttr(main.attributes["arg_attrs"]))
     kinds = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
     for number, requested in enumerate(plan.argument_shardings):
@@ -30,12 +30,12 @@ def close_arguments(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) ->
 
 
 def open_carried(plan: Plan) -> tuple[tuple[int, int], ...]:
-    """The carried results and their arguments of which the plan leaves a dimension open."""
+    """The carried results, and their arguments, where the plan leaves a dimension of the argument open."""
     return tuple((result, argument) for result, argument in plan.program.carried if not plan.argument_shardings[argument].is_closed)
 
 
 def reshard_carried_results(main: ir.Operation, plan: Plan) -> None:
-    """Have each open carried result returned as propagation left its argument; reshards are inserted where it lies otherwise."""
+    """Return each open carried result in the sharding that propagation gave its argument, resharded where needed."""
     if not (carried := open_carried(plan)):
         return
     arguments, results = (list(ir.ArrayAttr(main.attributes[side])) for side in ("arg_attrs", "res_attrs"))
@@ -48,7 +48,7 @@ def reshard_carried_results(main: ir.Operation, plan: Plan) -> None:
 
 
 def close_carried(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) -> None:
-    """Return each open carried result in the sharding `lies` has for its argument. What leads there is out of propagation's sight."""
+    """Return each open carried result in the sharding that `lies` has for its argument. A barrier hides this from propagation."""
     carried = open_carried(plan)
     entries = list(ir.ArrayAttr(main.attributes["res_attrs"]))
     end = main.regions[0].blocks[0].operations[-1].operation

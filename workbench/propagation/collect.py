@@ -1,4 +1,4 @@
-"""Reading Shardy's answer: where every value lies, and every collective with what it moves."""
+"""Reading Shardy's answer: the sharding of every value, and every collective with what it moves."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -33,21 +33,21 @@ _UNARY = ("stablehlo.convert", "stablehlo.reshape")
 
 @dataclass(slots=True)
 class Propagated:
-    """Shardy's answer to a plan, by the numbers of the program's structure."""
+    """Shardy's answer to a plan; values and operations are numbered as in the program's structure."""
 
     structure: Structure
     dims: list[Dims | None]  # of each value; None where an operation was dropped as dead
     results: list[Dims]  # of each result of main
     reshards: list[InsertedCollective]
     edges: list[Edge]
-    local_flops: dict[int, int]  # of each product, one execution
-    halo_operand_dims: dict[int, tuple[Dims, ...]]  # of operations that send by themselves: as they read their operands
+    local_flops: dict[int, int]  # of each dot, one execution
+    halo_operand_dims: dict[int, tuple[Dims, ...]]  # of operations that send by themselves: how they read operands
 
 
 def partition(plan: Plan, hardware: Hardware | None = None) -> Propagated:
-    """Propagate the plan and read the answer as the compiler of `hardware` would take it.
+    """Propagate the plan, and read the answer as the compiler of `hardware` would execute it.
 
-    Raises `LayoutError` for a value that is to be a partial sum and is none.
+    Raises `LayoutError` for a value that the plan wants as a partial sum and that is none.
     """
     structure = load_prepared(plan.program).structure
     return _Collector(plan, structure, backend_of(hardware)).collect(propagate(plan))
@@ -60,7 +60,7 @@ class _Collector:
         self._answer = PropagationAnswer(structure, self._dims)
         self._reshards: list[InsertedCollective] = []
         self._edges: list[Edge] = []
-        self._manual: dict[int, tuple[str, ...]] = {}  # of a region: the mesh axes that its own code splits over
+        self._manual: dict[int, tuple[str, ...]] = {}  # of a region: the mesh axes that are manual in it
         self._first_by_key: dict[tuple[Any, ...], InsertedCollective] = {}
         self._flops: dict[int, int] = {}
         self._halos = Halos(structure, self._mesh, backend, self._answer)
@@ -113,11 +113,11 @@ class _Collector:
         self._collect_inserted(inserted, len(ops) - 1, region)
 
     def _is_sharded_along_windows(self, record: Op) -> bool:
-        """Whether an operation may read across a cut, by a glance at where values lie: most lie whole where windows are."""
+        """Whether an operation may read across a shard boundary, quickly: most dimensions with windows are not sharded."""
         return any(any(self._dims[value] or ()) for value in (*record.operands[:2], record.results[0]))
 
     def _collect_regions(self, op: ir.Operation, index: int, shardings: tuple[Dims, ...]) -> None:
-        """Loop bodies: their arguments lie as the loop's results do."""
+        """Loop bodies: their arguments have the shardings of the loop's results."""
         number = next(i for i, region in enumerate(self._structure.regions) if region.parent == index)
         manual = self._manual.get(self._structure.ops[index].region, ())
         if op.name == "sdy.manual_computation":
@@ -134,7 +134,7 @@ class _Collector:
                 self._collect_block(block, number + offset)
 
     def _collect_inserted(self, inserted: list[ir.Operation], before: int, region: int) -> None:
-        """Note what Shardy inserted. XLA computes the same collective of the same value once, and keeps it for the second use."""
+        """Record what Shardy inserted. XLA computes the same collective of the same value once, and keeps it for the second use."""
         for chain in group_chains(inserted):
             moves, is_new, origin = list(self._list_collectives(chain, before, region)), False, self._value_key(chain[0].operands[0])
             for op, name, reshard in moves:
@@ -164,7 +164,7 @@ class _Collector:
         return _unary_chain_key(value) if self._backend.merges_equal_values else value
 
     def _make_edge(self, chain: list[ir.Operation], moves: list[InsertedCollective], before: int, region: int) -> Edge:
-        """The resharding that a chain of inserted operations is."""
+        """The resharding that a chain of inserted operations performs."""
         source, last = chain[0].operands[0], chain[-1]
         ranked = ir.RankedTensorType(source.type)
         readers = tuple(dict.fromkeys(reader for use in last.results[0].uses if (reader := self._answer.reader_of(use.owner)) is not None))
@@ -184,7 +184,7 @@ class _Collector:
         )
 
     def _is_reusable(self, first: InsertedCollective, again: InsertedCollective) -> bool:
-        """Whether a value that was gathered is still there when it is needed again; what products read may have been given up."""
+        """Whether a gathered value is still in memory when it is needed again; values that dots read may have been freed."""
         reader = self._structure.ops[again.before]
         if first.kind != "all-gather" or reader.kind != "stablehlo.dot_general":
             return True
@@ -194,15 +194,15 @@ class _Collector:
         return span is None or min(first.user_heights) <= max(again.user_heights) + 1 + span
 
     def _is_widening_dot(self, dot: Op) -> bool:
-        """A product of two-byte floats that sums into four-byte ones."""
+        """Whether it is a dot of two-byte floats that sums into four-byte ones."""
         values = self._structure.values
         return values[dot.results[0]].dtype == "float32" and any(values[each].dtype in HALVES for each in dot.operands)
 
     def _list_collectives(
         self, chain: Sequence[ir.Operation], before: int, region: int
     ) -> Iterator[tuple[ir.Operation, tuple[Any, ...], InsertedCollective]]:
-        """The collectives of a chain, each with a name that equal ones of one value share. What one makes for the next, or to be cut, is
-        there for a moment only."""
+        """The collectives of a chain, each with a key that equal ones of one value share. Results that only feed the next collective, or
+        are sliced, live for a moment only."""
         collectives = [op for op in chain if op.name in KINDS]
         for number, op in enumerate(collectives):
             after = self._answer.parse_shardings(op.attributes["out_sharding"])[0]
@@ -216,7 +216,7 @@ class _Collector:
                 yield op, (*kind, lies), each if is_last else replace(each, last_use=each.first_use)
 
     def _list_gathers(self, op: ir.Operation, after: Dims, before: int, region: int) -> Iterator[tuple[Dims, InsertedCollective]]:
-        """One for each dimension, the last one first, as XLA's partitioner makes them; with where the value lies then."""
+        """One all-gather for each dimension, the last one first, as in XLA's partitioner; with the value's sharding after it."""
         source = op.operands[0]
         lies = list(self._answer.dims_of(source))
         plain = self._answer.locate_collective(source, op, before, region)
@@ -241,7 +241,7 @@ class _Collector:
         return replace(self._answer.locate_collective(source, op, before, region), kind=kind, axes=axes, local_bytes=local, payload=payload)
 
     def _local_flops(self, op: ir.Operation, index: int) -> int:
-        """The share of a product one device computes: its part of the result times its part of the contraction."""
+        """FLOP of a dot on one device: its part of the result times its part of the contraction."""
         record = self._structure.ops[index]
         result = self._structure.values[record.results[0]]
         out = math.prod(local_shape(result.shape, self._dims[record.results[0]] or (), self._mesh))
@@ -252,7 +252,7 @@ class _Collector:
 
 
 def _unary_chain_key(value: ir.Value) -> tuple[Any, ...]:
-    """A name for a value that alike values share: what it is cast and reshaped from, and how."""
+    """A key that equal values share: what a value is cast and reshaped from, and how."""
     steps = []
     owner = producer(value)
     while owner is not None and owner.name in _UNARY:

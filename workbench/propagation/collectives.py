@@ -14,7 +14,7 @@ from workbench.propagation.module.attributes import Dims, axis_names
 from workbench.propagation.structure.structure import Structure
 from workbench.reports.collective import Collective
 
-KINDS = {  # Shardy's operation: the report's word, and the attribute that names the axes
+KINDS = {  # Shardy's operation: the report's name for it, and the attribute that lists the axes
     "sdy.all_reduce": ("all-reduce", "reduction_axes"),
     "sdy.reduce_scatter": ("reduce-scatter", "reduce_scatter_axes"),
     "sdy.all_gather": ("all-gather", "gathering_axes"),
@@ -25,7 +25,7 @@ KINDS = {  # Shardy's operation: the report's word, and the attribute that names
 
 @dataclass(slots=True)
 class InsertedCollective:
-    """A collective Shardy inserted: its place among the operations (it runs before operation `before`), and the buffers it touches."""
+    """A collective Shardy inserted: its place among the operations (it runs before operation `before`), and the buffers it uses."""
 
     kind: str
     axes: tuple[str, ...]
@@ -38,17 +38,17 @@ class InsertedCollective:
     first_use: int  # the position from which its result lives
     last_use: int  # the position up to which it lives
     user_heights: tuple[int, ...]  # see `Structure.heights`
-    sent_by_operation: bool = False  # what operation `before` sends by itself (see `halos`)
-    times: int | None = None  # executions a step, where they are not those of the region
+    sent_by_operation: bool = False  # operation `before` sends it by itself (see `halos`)
+    times: int | None = None  # executions per step, where they are not those of the region
 
     @property
     def sender(self) -> int:
-        """The operation it is told as: what made the value, where that was not there from the start; of its own, the operation itself."""
+        """The operation it is reported at: the one that made the value, unless it is an argument; of halos, the operation itself."""
         return self.before if self.sent_by_operation or self.source is None else self.source
 
 
 def axes_of(op: ir.Operation, before: Dims, after: Dims) -> tuple[str, ...]:
-    """The mesh axes a collective runs over; a permutation's are those that are not where they were."""
+    """The mesh axes a collective runs over; for a permutation those whose place changes."""
     attribute = KINDS[op.name][1]
     if attribute:
         return axis_names(str(op.attributes[attribute]))
@@ -86,7 +86,7 @@ def collectives(
 
 
 def sent_bytes(kind: str, payload: int, devices: int) -> int:
-    """Bytes that leave each device on a ring of `devices` for one execution (scaling-book, "Sharded matrices")."""
+    """Bytes that leave each device on a ring of `devices`, for one execution (scaling-book, "Sharded matrices")."""
     if kind == "collective-permute":
         return payload
     share = payload * (devices - 1) / devices

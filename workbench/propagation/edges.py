@@ -1,7 +1,7 @@
-"""Edges: where a value's sharding is not the one its reader needs. Shardy inserts a chain of collectives and slices there.
+"""Edges: where a value's sharding is not the one that its reader needs. Shardy inserts a chain of collectives and slices there.
 
-As planned, that chain is what is sent. XLA's partitioner may go another way between the same two shardings; asked, it says so, and its
-collectives take the place of the chain's (`spmd.join`).
+As planned, that chain is what is sent. XLA's partitioner may reshard in another way between the same two shardings; once it has answered,
+its collectives replace the chain's (`spmd.join`).
 """
 
 import math
@@ -25,11 +25,11 @@ _MOVES = frozenset(KINDS) - frozenset(REDUCTIONS) | {"sdy.all_slice"}
 
 @dataclass(slots=True)
 class Edge:
-    """One resharding: a value of this shape, from one sharding to another, the moves of one execution.
+    """One resharding: a value's shape, its shardings before and after, and the collectives of one execution.
 
     `source` is the operation that made the value, or `argument` the number of the argument it is; `readers` are the operations that need
-    it so. `kinds` are those of the chain, slices included; `moves` the collectives, in order; `temporary` the bytes of operand and result
-    of the largest of them on one device. `gathered_whole`: what XLA's partitioner warned of.
+    the new sharding. `kinds` are those of the chain, slices included; `moves` the collectives, in order; `temporary` the bytes of operand
+    and result of the largest of them on one device. `gathered_whole`: what XLA's partitioner warned of.
     """
 
     shape: tuple[int, ...]
@@ -48,7 +48,7 @@ class Edge:
 
 
 def group_chains(inserted: Sequence[ir.Operation]) -> Iterator[list[ir.Operation]]:
-    """The operations Shardy inserted, those that move one value on together; a reduction stands alone."""
+    """Inserted operations in chains: each reshards one value step by step; a reduction is a chain of its own."""
     links: dict[ir.Operation, list[ir.Operation]] = {}
     for op in inserted:
         if op.name not in KINDS and op.name not in _MOVES:
@@ -67,7 +67,7 @@ def group_chains(inserted: Sequence[ir.Operation]) -> Iterator[list[ir.Operation
 
 
 def kinds_of(chain: Sequence[ir.Operation]) -> tuple[str, ...]:
-    """What a chain does, in order."""
+    """The kinds of a chain's operations, in order."""
     return tuple(KINDS[op.name][0] if op.name in KINDS else SLICE for op in chain)
 
 
@@ -77,12 +77,12 @@ def largest_move_bytes(moves: Sequence[InsertedCollective], mesh: Mesh) -> int:
 
 
 def _operand_bytes(each: InsertedCollective, mesh: Mesh) -> int:
-    """What a device gathers is the parts of all, its own among them."""
+    """Operand bytes; an all-gather's operand is one of the parts in its result."""
     return each.payload // math.prod(axis_size(axis, mesh) for axis in each.axes) if each.kind == "all-gather" else each.payload
 
 
 def classify_edge(edge: Edge) -> tuple[int, ...]:
-    """Which of the partitioner's eight ways this is (DOMAIN 3.5); two where it takes one after the other."""
+    """Which of the eight ways of XLA's `ReshardNoCache` this is; two where it takes one after the other."""
     kinds = tuple(dict.fromkeys("all-gather" if kind == "all-reduce" else kind for kind in edge.kinds))  # a thin one is summed
     path_class = (REMATERIALISED,) if edge.gathered_whole else _OF_KINDS.get(kinds, (7,)) if kinds else (1,)
     return ((2,) if edge.is_manual else ()) + path_class

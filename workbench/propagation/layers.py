@@ -1,9 +1,9 @@
-"""Propagation through a few of many alike layers.
+"""Propagation over only a few of many equal layers.
 
-Shardy walks over a whole program some ten times. Where a program writes out many layers that are the same, and the plan lays them out
-alike, propagation is the same in each but for those near the first and the last: it runs on a program of which `repeats.KEPT_LAYERS` layers
-stay at either end, and the others are told what the layers beside them got. Where these differ among each other, or the plan tells layers
-apart or constrains a value, the whole program is propagated as ever.
+Shardy walks over a whole program some ten times. Where a program writes out many equal layers, and the plan shards them alike, propagation
+is the same in each but for those near the first and the last: it runs on a program with `repeats.KEPT_LAYERS` layers at either end, and the
+layers in between copy what the layers beside them got. Where these differ among each other, or the plan tells layers apart or constrains a
+value, the whole program is propagated.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ from workbench.propagation.program import load_prepared
 from workbench.propagation.repeats import FEWEST_LAYERS, KEPT_LAYERS, Operands, RepeatedLayers, find_layers, find_stand_in
 from workbench.propagation.structure.structure import Structure
 
-_LEAST = 40 * FEWEST_LAYERS  # operations of a program that is looked at
+_LEAST = 40 * FEWEST_LAYERS  # operations of a program from which on layers are looked for
 _SHARDING, _RULE = "sdy.sharding", "sdy.sharding_rule"
 _CLEAN = "sdy-basic-propagate{keep-sharding-rules=true},func.func(sdy-sink-data-flow-edges)"  # with nothing to propagate: drop what is dead
 _STATED = ("sdy.sharding_constraint", "sdy.sharding_group", "sdy.propagation_barrier")
@@ -33,10 +33,10 @@ _Numbers = tuple[int, ...]
 
 
 class ShortenedProgram(NamedTuple):
-    """A program's module `whole`, without what is dead, and one without the layers between, `few`.
+    """A program's module `whole`, without dead operations, and one without the middle layers, `few`.
 
-    `likes` has for each operation of `whole` the number of the one in `few` that it lies as; `same` the numbers of those that must lie
-    alike for that; `arguments` and `results` are of the layers between, each with the one of a layer that stays.
+    `likes` has for each operation of `whole` the number of the one in `few` whose sharding it takes; `same` the numbers of those that must
+    agree for that; `arguments` and `results` are of the middle layers, each with the one of a layer that stays.
     """
 
     whole: ir.Operation
@@ -47,7 +47,7 @@ class ShortenedProgram(NamedTuple):
     results: _Pairs
 
     def is_valid_for(self, plan: Plan) -> bool:
-        """Whether a plan lays the layers out alike, and all arguments as it says."""
+        """Whether a plan shards the layers alike, and determines all arguments."""
         layout, shardings = plan.layout, plan.argument_shardings
         if layout.constraints or layout.groups or layout.barriers or layout.priorities or not all(each.is_plain for each in shardings):
             return False
@@ -57,8 +57,8 @@ class ShortenedProgram(NamedTuple):
         )
 
     def transfer_shardings(self, whole: ir.Operation, few: ir.Operation) -> list[ir.Operation] | None:
-        """Write what propagation made of `few` into a clone of `whole`, and give the operations of that; `None` where the layers that stay
-        differ, or one vanished."""
+        """Write the shardings of `few` into a clone of `whole`, and return its operations; `None` where the layers that stay differ, or one
+        vanished."""
         found: dict[int, ir.Attribute | None] = {}
         for op in operations_below(few):
             attributes = op.attributes
@@ -76,7 +76,7 @@ class ShortenedProgram(NamedTuple):
 
 @cache_with_program(350)
 def shorten_program(program: Program) -> ShortenedProgram | None:
-    """A program without the layers that are like others; `None` if it has too few."""
+    """The program without its middle layers; `None` if it has too few layers."""
     source, structure = load_prepared(program)
     if len(structure.regions) > 1 or len(structure.ops) < _LEAST or not structure.kinds.isdisjoint(_STATED):
         return None
@@ -104,7 +104,7 @@ def _operands(structure: Structure) -> Operands:
 
 
 def _kinds(ops: Sequence[ir.Operation], structure: Structure) -> list[int]:
-    """A number for all that propagation looks at in an operation: its rule, and the types it reads and makes."""
+    """A number for all that propagation looks at in an operation: its rule, and the types of its operands and results."""
     values = [(value.shape, value.dtype, value.result if value.born >= 0 else -1) for value in structure.values]
     numbers: dict[object, int] = {}
     kinds = []
@@ -117,7 +117,7 @@ def _kinds(ops: Sequence[ir.Operation], structure: Structure) -> list[int]:
 
 
 def _remove_middle_layers(ops: Sequence[ir.Operation], layers: RepeatedLayers, operands: Operands) -> None:
-    """Take the layers between out of a module, and have their readers read their likes."""
+    """Remove the middle layers from a module, and have their readers read the counterparts in layers that stay."""
     last = len(ops) - 1
     for index, (op, sources) in enumerate(zip(ops, operands, strict=True)):
         position = layers.positions[index]
@@ -133,13 +133,13 @@ def _remove_middle_layers(ops: Sequence[ir.Operation], layers: RepeatedLayers, o
 
 
 def _find_like(layers: RepeatedLayers, index: int) -> int:
-    """The operation that stands for one between: its like in the layer before them; any other stands for itself."""
+    """The counterpart of an operation of a middle layer, in the layer before them; any other operation stands for itself."""
     position = layers.positions[index]
     return layers.operation_at(position, layers.first - 1) if position is not None and layers.is_between(position) else index
 
 
 def _group_alike(layers: RepeatedLayers, stay: Iterable[int]) -> tuple[_Numbers, ...]:
-    """The likes of each operation in the layers that stay next to those between."""
+    """The counterparts of each operation in the layers that stay next to the middle ones."""
     positions = (layers.positions[index] for index in stay)
     near = (each for each in positions if each is not None and each.layer == layers.first - 1)
     beside = (*range(layers.first - KEPT_LAYERS + 1, layers.first), *range(layers.last, layers.last + KEPT_LAYERS - 1))
@@ -147,7 +147,7 @@ def _group_alike(layers: RepeatedLayers, stay: Iterable[int]) -> tuple[_Numbers,
 
 
 def _argument_pairs(layers: RepeatedLayers, structure: Structure) -> _Pairs:
-    """Arguments that operations between read, and those that their likes read."""
+    """Arguments that operations of middle layers read, and those that their counterparts read."""
     found = set()
     for index, op in enumerate(structure.ops):
         if (like := _find_like(layers, index)) != index:
@@ -157,7 +157,7 @@ def _argument_pairs(layers: RepeatedLayers, structure: Structure) -> _Pairs:
 
 
 def _result_pairs(layers: RepeatedLayers, returned: Sequence[int]) -> _Pairs | None:
-    """Results that operations between make, and those that their likes make; `None` if some are returned and their likes are not."""
+    """Results that middle layers make, and those of their counterparts; `None` if some are returned and their counterparts are not."""
     positions: dict[int, list[int]] = defaultdict(list)
     for position, index in enumerate(returned):
         positions[index].append(position)

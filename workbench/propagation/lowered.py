@@ -1,8 +1,8 @@
-"""A plan's statements written into a module as JAX lowered it: into the one that JAX is about to compile, or the one that XLA's
-partitioner is asked with.
+"""A plan's statements written into a module as JAX lowered it: into the one that JAX is about to compile, or the one that is given to XLA's
+partitioner.
 
-JAX has no words for priorities, open arguments, explicit replication or barriers. The compiler has: XLA runs the same partitioner, and
-reads them off the module. So the module that `jit(...).lower()` made is given what the planner gives its own: what is planned is compiled.
+JAX cannot express priorities, open arguments, explicit replication or barriers. The compiler can: XLA runs the same partitioner, and
+reads them from the module. So the module of `jit(...).lower()` gets the same statements as the planner's: what is planned is compiled.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ from workbench.propagation.placements import argument_placements
 from workbench.propagation.program import place_of
 from workbench.propagation.propagate import refusal_error
 
-OPERATION, CALLED = "wb", "wc"  # what the names of operations, and of calls, begin with, for XLA's partitioner
+OPERATION, CALLED = "wb", "wc"  # prefixes of the names of operations, and of calls, for XLA's partitioner
 
 _SHARDING = "sdy.sharding"
 _PROPAGATION = (
@@ -34,7 +34,7 @@ _PROPAGATION = (
     "func.func(sdy-sink-data-flow-edges)"
 )
 _DROPS_PRIORITIES = (0, 11, 2)
-"""Since this version XLA hands shardings to its partitioner as HLO's named ones (`xla_enable_hlo_sharding_v3`), which keep open dimensions
+"""Since this version XLA passes shardings to its partitioner as HLO's named ones (`xla_enable_hlo_sharding_v3`), which keep open dimensions
 and drop priorities: where a layout has some, propagation is run here. The compilers before know them, and are asked."""
 
 _Place = tuple[str, str, int]  # path, source, rank; -1 for no tensor
@@ -52,8 +52,8 @@ def write_layout(module: ir.Module, plan: Plan) -> None:
 
 
 def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
-    """The program as XLA's partitioner is given it, in MLIR's bytecode: with the plan's mesh and layout, and with names that its operations
-    can be told by in whatever is made of it (`spmd.collectives.operations_named`).
+    """The program as XLA's partitioner is given it, in MLIR's bytecode: with the plan's mesh and layout, and with names by which its
+    operations can be recognised in whatever is made of it (`spmd.collectives.operations_named`).
 
     An operation is named `wb<number>` and a call `wc<number>` (`calls.number_operations_and_calls`); XLA puts the names of calls
     before those of what they call. The numbers of such a name add up to the operation's place in the program as traced
@@ -81,7 +81,7 @@ def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
 
 
 def _prepare_calls(module: ir.Module, layout: Layout) -> None:
-    """A statement is about an operation in one call; and propagation by priorities, where it is run here, is so in one function."""
+    """Give each call a function of its own, as statements are about one call's operations; inline all for propagation by priorities."""
     if _propagates_here(layout):
         inline_calls(module.operation)
     elif _has_places(layout):
@@ -89,7 +89,7 @@ def _prepare_calls(module: ir.Module, layout: Layout) -> None:
 
 
 def _donate(main: ir.Operation, carried: Iterable[tuple[int, int]]) -> None:
-    """Results that become arguments lie where these did, as `jit(..., donate_argnums=...)` has it."""
+    """Donate arguments: results that become arguments take over their memory, as with `jit(..., donate_argnums=...)`."""
     given = [{each.name: each.attr for each in ir.DictAttr(entry)} for entry in ir.ArrayAttr(main.attributes["arg_attrs"])]
     for result, argument in carried:
         given[argument]["tf.aliasing_output"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), result)
@@ -118,8 +118,8 @@ def _write_statements(module: ir.Module, plan: Plan) -> None:
 
 
 def _propagate_here(module: ir.Module) -> None:
-    """Leave each value where propagation by priorities has it. Loops are left to the compiler, which gives them more operands first (what
-    their bodies capture), and takes what they carry from around them."""
+    """Fix each value in the sharding that propagation by priorities gives it. Loops are left to the compiler, which first gives them more
+    operands (what their bodies capture), and takes the shardings of carried values from around them."""
     run_passes(module.operation, _PROPAGATION)
     for op in operations_below(main_function(module.operation)):
         if op.name in CONTROL_FLOW and _SHARDING in op.attributes:

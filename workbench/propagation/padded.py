@@ -1,4 +1,4 @@
-"""The paddings of a report: each dimension of each value whose size its parts do not divide."""
+"""The padding of a report: each dimension of each value whose size its number of shards does not divide."""
 
 import math
 from collections import Counter
@@ -25,7 +25,7 @@ class _PaddedValue(NamedTuple):
 
 
 def padding_list(plan: Plan, partitioned: Propagated) -> tuple[Padding, ...]:
-    """By wasted bytes of all of them, the most first. Scalars' and mask's padding counts as any other's."""
+    """Padding by wasted bytes, the most first. That of scalars and masks counts as any other's."""
     uneven = _find_uneven(plan, partitioned)
     if not uneven:
         return ()
@@ -45,8 +45,8 @@ def padding_list(plan: Plan, partitioned: Propagated) -> tuple[Padding, ...]:
 
 
 def _find_uneven(plan: Plan, partitioned: Propagated) -> set[tuple[tuple[int, ...], int]]:
-    """What is padded, as shapes and placements. Equal placements are one object for the most part, told by its `id`, for hashing them is
-    slow: few are looked at, however long the program is."""
+    """What is padded, as shapes and placements. Equal placements are mostly one object, recognised by its `id`, for hashing them is slow:
+    few are looked at, however long the program is."""
     structure, dims = partitioned.structure, partitioned.dims
     lies = list(map(dims.__getitem__, structure.first_results))
     known = dict(zip(zip(structure.shapes, map(id, lies), strict=True), lies, strict=True))

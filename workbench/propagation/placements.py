@@ -1,6 +1,6 @@
-"""Where arguments and results lie in the end: what a plan asks for, and what propagation adds where it leaves a dimension open.
+"""Final shardings of arguments and results: what a plan asks for, and what propagation adds where it leaves a dimension open.
 
-JAX takes an argument in one sharding, whole and closed, so the engine hands over what propagation chose.
+JAX takes an argument in one closed sharding, so the engine passes what propagation chose.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from workbench.propagation.module.statements import result_shardings
 
 
 def close_shardings(requests: Sequence[Sharding], found: Sequence[Dims | None]) -> tuple[Sharding, ...]:
-    """Each wish as it is fulfilled: closed, without priorities; what is a partial sum stays one."""
+    """Each requested sharding as propagation fulfilled it: closed, without priorities; unreduced axes stay."""
     return tuple(
         requested
         if requested.is_plain
@@ -25,19 +25,19 @@ def close_shardings(requests: Sequence[Sharding], found: Sequence[Dims | None]) 
 
 
 def read_argument_placements(plan: Plan, partitioned: Propagated) -> tuple[Sharding, ...]:
-    """Where the arguments of a partitioned plan lie."""
+    """The shardings of the arguments of a partitioned plan."""
     return close_shardings(plan.argument_shardings, [partitioned.dims[value] for value in partitioned.structure.arguments])
 
 
 def argument_placements(plan: Plan) -> tuple[Sharding, ...]:
-    """Where the arguments of a plan lie; it is propagated only if it leaves one open."""
+    """The shardings of a plan's arguments; the plan is propagated only if it leaves one open."""
     if all(each.is_closed for each in plan.argument_shardings):
         return close_shardings(plan.argument_shardings, [None] * len(plan.argument_shardings))
     return _propagate_placements(plan)[0]
 
 
 def result_placements(plan: Plan) -> dict[int, Sharding]:
-    """Where the results that the plan says something of lie, by number."""
+    """The shardings of the results that the plan says something of, by number."""
     requests = result_shardings(plan)
     if all(each.is_plain for each in requests.values()):
         return requests

@@ -1,4 +1,4 @@
-"""A lowered module and the user's names, made into a `Program`; and a program's module, ready for edits, kept at hand."""
+"""A lowered module and the user's names, made into a `Program`; and a program's parsed module, ready for edits, in the cache."""
 
 import hashlib
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from workbench.propagation.structure.structure import Structure
 
 
 class Prepared(NamedTuple):
-    """The module an edit clones, and what it is read against."""
+    """The module that an edit clones, and the structure it is read against."""
 
     module: ir.Module
     structure: Structure
@@ -67,7 +67,7 @@ def load_prepared(program: Program) -> Prepared:
 
 
 def structure_of(program: Program) -> Structure:
-    """What Shardy's answer is read against."""
+    """The structure that Shardy's answer is read against."""
     return load_prepared(program).structure
 
 
@@ -76,8 +76,7 @@ def _path_of(op: ir.Operation, scope: str = "") -> str:
 
 
 def place_of(op: ir.Operation, scope: str) -> tuple[str, str, int]:
-    """The path and the source line of an operation that stands in a call of this scope, and the rank of its first result; -1 if that is no
-    tensor."""
+    """The path and the source line of an operation in a call of this scope, and the rank of its first result; -1 if that is no tensor."""
     is_value = len(op.results) and isinstance(op.results[0].type, ir.RankedTensorType) and op.name not in CONSTANTS
     return _path_of(op, scope), source_of(op.location), ir.RankedTensorType(op.results[0].type).rank if is_value else -1
 

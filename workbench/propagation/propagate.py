@@ -1,7 +1,7 @@
-"""Shardy in process: a plan's shardings onto the prepared module, propagated, and communication made explicit.
+"""Shardy in process: a plan's shardings are put on the prepared module and propagated, and communication is made explicit.
 
 The passes are those of `sdy-propagation-pipeline` (what JAX runs before XLA) without the ones `prepare` has run and without closing
-open dimensions, which no one reads; then explicit reshards and collectives. `sdy-convert-global-to-local` aborts the process and is not
+open dimensions, which nothing reads; then explicit reshards and collectives. `sdy-convert-global-to-local` aborts the process and is not
 among them; local shapes follow from the shardings.
 """
 
@@ -61,7 +61,7 @@ def propagate(plan: Plan) -> ir.Operation:
 
 
 def annotated_module(plan: Plan) -> ir.Operation:
-    """The plan's module as it stands before propagation: its mesh, shardings, constraints, groups and barriers, and no more.
+    """The plan's module before propagation: its mesh, shardings, constraints, groups and barriers, and no more.
 
     Raises `PartitionError` with Shardy's words.
     """
@@ -77,13 +77,13 @@ def annotated_module(plan: Plan) -> ir.Operation:
 
 
 def propagating_passes(plan: Plan) -> tuple[str, ...]:
-    """The passes that lead a plan's module to where every value has its sharding."""
+    """The passes that give every value of a plan's module its sharding."""
     passes = _select_passes(plan, load_prepared(plan.program).structure)
     return passes[: passes.index(_PROPAGATING) + 1]
 
 
 def refusal_error(words: str) -> PartitionError:
-    """Shardy's own complaint, without the IR it prints below it."""
+    """The error with Shardy's own message, without the IR it prints below it."""
     first = next((line for line in words.splitlines() if "error" in line), words[:200])
     return PartitionError(f"Shardy refuses this plan: {first.strip()}", ["remove the last constraint", "report it: this is a bug"])
 
@@ -97,8 +97,8 @@ def _annotate_copy(source: ir.Operation, plan: Plan) -> ir.Operation:
 
 
 def _propagate_layers(plan: Plan, passes: list[str]) -> ir.Operation | None:
-    """The module as it stands before reshards are inserted, from a program without the layers that are like others; `None` if the plan or
-    what comes of it tells layers apart."""
+    """The module before reshards are inserted, from a program without its middle layers; `None` if the plan, or the result, treats layers
+    differently."""
     if _INSERTING not in passes or (short := shorten_program(plan.program)) is None or not short.is_valid_for(plan):
         return None
     few = _annotate_copy(short.few, plan)
@@ -114,8 +114,8 @@ def _propagate_layers(plan: Plan, passes: list[str]) -> ir.Operation | None:
 
 
 def _run_passes(module: ir.Operation, passes: list[str], plan: Plan, structure: Structure) -> None:
-    """Run the passes, with a stop before reshards are inserted, and one before they become collectives (`_make_explicit`): reshards follow
-    each other at constraints and barriers, if these say anything."""
+    """Run the passes, with a stop before reshards are inserted, and one before they become collectives (`_make_explicit`). Where the plan
+    or the function constrains values, reshards follow each other at constraints and barriers."""
     is_constrained, has_statements = any("constraint" in each for each in passes), _has_statements(plan, structure)
     inserting = passes.index(_INSERTING)
     run_passes(module, ",".join(passes[:inserting]))
@@ -149,12 +149,12 @@ def _make_explicit(module: ir.Operation, passes: list[str], structure: Structure
 
 
 def _has_statements(plan: Plan, structure: Structure) -> bool:
-    """Whether the plan or the function constrains a value; what stands open before a loop does not."""
+    """Whether the plan or the function constrains a value; open constraints before loops do not count."""
     return bool(plan.layout.constraints or plan.layout.barriers) or structure.has_constraints
 
 
 def _select_passes(plan: Plan, structure: Structure) -> tuple[str, ...]:
-    """All passes, or those with anything to do: the rest walk the whole program to find nothing."""
+    """The passes that have anything to do: the others would walk the whole program to find nothing."""
     constrained = plan.layout.constraints or plan.layout.barriers or "sdy.sharding_constraint" in structure.kinds
     return _PASSES if constrained else tuple(each for each in _PASSES if "constraint" not in each)
 

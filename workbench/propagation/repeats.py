@@ -1,9 +1,8 @@
-"""Layers of an unrolled program that are written out one after the other, found once a trace.
+"""Repeated layers of an unrolled program, found once a trace.
 
-A model of 96 layers that is not scanned is 96 times the same operations: forward, backward and in the optimiser. What is alike is found by
-what propagation looks at, an operation's kind, rule and types: a stretch of operations that repeats with a period is a run of blocks. The
-blocks of several runs are those of one layer where they read each other. Nothing is taken for a layer that is wired otherwise than the
-others.
+A model of 96 layers that is not scanned is 96 times the same operations: forward, backward and in the optimiser. Operations are compared by
+what propagation looks at, their kind, rule and types: a stretch that repeats with a period is a run of blocks. Blocks of several runs
+belong to one layer where they read each other. A layer whose operands are connected otherwise than the others' does not count as a repeat.
 """
 
 from collections import Counter, defaultdict
@@ -13,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-FEWEST_LAYERS = 12  # layers that are worth it
+FEWEST_LAYERS = 12  # layers from which on it is worth it
 KEPT_LAYERS = 3  # layers at either end that stay: what comes before and behind may reach into them
 
 Operands = Sequence[Sequence[int]]  # of each operation: those that make its operands; negative for an argument
@@ -49,7 +48,7 @@ class LayerPosition(NamedTuple):
 
 
 class RepeatedLayers(NamedTuple):
-    """Runs whose blocks are of the same layers; those from `first` to `last` (exclusive) are the same in all of them."""
+    """Runs whose blocks belong to the same layers; those from `first` to `last` (exclusive) are the same in all of them."""
 
     runs: tuple[Run, ...]
     first: int
@@ -57,17 +56,17 @@ class RepeatedLayers(NamedTuple):
     positions: tuple[LayerPosition | None, ...]  # of every operation; `None` outside of the runs
 
     def operation_at(self, position: LayerPosition, layer: int) -> int:
-        """The operation that stands in another layer as the one at `position` does in its own."""
+        """The counterpart in another layer of the operation at `position`."""
         run = self.runs[position.run]
         return run.start + (layer - run.shift) * run.slope * run.period + position.offset
 
     def is_between(self, position: LayerPosition | None) -> bool:
-        """Whether an operation is of a layer that is like the one before it, and like the one behind."""
+        """Whether an operation belongs to a middle layer: one like the layer before it, and like the one behind."""
         return position is not None and self.first <= position.layer < self.last
 
 
 def find_layers(kinds: Sequence[int], operands: Operands) -> RepeatedLayers | None:
-    """The layers of a program of operations with these kinds and operands, the program's return last; none if they are few or wired
+    """The layers of a program of operations with these kinds and operands, the program's return last; `None` if they are few or connected
     differently."""
     if not (runs := _find_runs(np.asarray(kinds))):
         return None
@@ -101,7 +100,7 @@ def _find_runs(kinds: npt.NDArray[np.int64]) -> list[Run]:
 
 
 def _periods(kinds: npt.NDArray[np.int64]) -> list[int]:
-    """How far alike operations lie apart, the most frequent distances first."""
+    """The distances between equal operations, the most frequent first."""
     order = np.argsort(kinds, kind="stable")
     distances = np.diff(order)[np.diff(kinds[order]) == 0]
     counts = Counter(distances.tolist())
@@ -150,8 +149,8 @@ def _count_block_reads(runs: Sequence[Run], operands: Operands) -> dict[tuple[in
 
 
 def _are_alike(layers: RepeatedLayers, operands: Operands) -> bool:
-    """Whether every operation between reads what its like in the layer before them reads, as many layers away, and whoever else reads
-    these is of a layer no further from them than others stay, or the return."""
+    """Whether every operation of a middle layer reads what its counterpart in the layer before them reads, as many layers away, and every
+    other reader of these is the return, or in a layer no further away than the number of layers that stay."""
     return all(_is_alike(layers, operands, index) for index in range(len(operands) - 1))
 
 
@@ -168,15 +167,15 @@ def _is_alike(layers: RepeatedLayers, operands: Operands, index: int) -> bool:
 
 
 def _relative_position(layers: RepeatedLayers, source: int, layer: int) -> tuple[int, int, int]:
-    """Where an operand comes from, seen from its reader's layer; arguments are all alike here."""
+    """Where an operand comes from, relative to its reader's layer; arguments are all alike here."""
     if source < 0 or (position := layers.positions[source]) is None:
         return max(source, -1), 0, 0
     return layers.runs[position.run].start, position.layer - layer, position.offset
 
 
 def find_stand_in(layers: RepeatedLayers, source: int, reader: int) -> int:
-    """What a reader in a layer that stays reads in place of an operation of those between: its like on the other side of them; -1 if
-    that is further away than layers stay."""
+    """What a reader in a layer that stays reads in place of an operation of a middle layer: its counterpart on the other side of them; -1
+    if that is further away than the number of layers that stay."""
     position = layers.positions[source]
     assert position is not None
     is_behind = reader >= layers.last

@@ -15,7 +15,7 @@ Seconds = Callable[[list[InsertedCollective]], list[float]]
 
 
 def reshard_list(plan: Plan, partitioned: Propagated, seconds_of: Seconds) -> tuple[Reshard, ...]:
-    """Alike ones of one place together: what XLA gathers whole first, then by the bytes sent."""
+    """Reshardings, alike ones of one place together: what XLA gathers whole first, then by the bytes sent."""
     counts: dict[Reshard, int] = {}
     for edge in partitioned.edges:
         if edge.before != edge.after:
@@ -26,7 +26,7 @@ def reshard_list(plan: Plan, partitioned: Propagated, seconds_of: Seconds) -> tu
 
 
 def _count_executions(edge: Edge, partitioned: Propagated) -> int:
-    """Executions a step: those of its collectives where XLA says them, for it moves out of a loop what no turn changes."""
+    """Executions per step: those that XLA gives for its collectives, for it moves out of a loop what no iteration changes."""
     known_times = (each.times for each in edge.moves if each.times is not None)
     return next(known_times, partitioned.structure.regions[edge.region].times)
 

@@ -16,7 +16,7 @@ from workbench.propagation.program import load_prepared
 
 @cache_with_program(5)
 def source_annotations(program: Program) -> SourceAnnotations:
-    """What the traced function says of shardings by itself."""
+    """What the traced function itself says of shardings."""
     module, structure = load_prepared(program)
     with module.context:
         main = main_function(module.operation)
@@ -43,7 +43,7 @@ def _read_types(program: Program, main: ir.Operation) -> tuple[SourceType, ...]:
 
 
 def _read_constraints(program: Program, ops: list[ir.Operation]) -> tuple[SourceConstraint, ...]:
-    """Those that say something, alike ones together: all dimensions open say nothing."""
+    """Constraints that say something, alike ones together: one with all dimensions open says nothing."""
     found: Counter[SourceConstraint] = Counter()
     for operation, op in zip(program.operations, ops, strict=False):
         if op.name != "sdy.sharding_constraint":

@@ -1,7 +1,7 @@
 """Reductions of several values at once (an argmax: of pairs) made explicit where Shardy leaves them out, from JAX 0.11 on.
 
-Shardy takes what a reduction computes for a sum, a maximum and so on of one value, and inserts nothing where it is none of these.
-XLA's partitioner reduces on each device and gathers the candidates of all. The all-reduces that Shardy of JAX 0.10 inserted stand for it.
+Shardy recognises a reduction that computes a sum, a maximum and so on of one value, and inserts nothing for any other. XLA's partitioner
+reduces on each device and gathers the candidates of all. The all-reduces that Shardy of JAX 0.10 inserted stand for that here.
 """
 
 from jax.extend.mlir import ir
@@ -16,7 +16,7 @@ _ALL_REDUCE = "sdy.all_reduce"
 
 
 def is_variadic_reduce(op: ir.Operation | None) -> bool:
-    """An argmax, say: XLA has no all-reduce of pairs, and gathers each device's candidates."""
+    """Whether it reduces several values at once, as an argmax: XLA has no all-reduce of pairs, and gathers each device's candidates."""
     return op is not None and op.name == "stablehlo.reduce" and len(op.results) > 1
 
 
@@ -36,7 +36,7 @@ def reduce_variadic(main: ir.Operation) -> None:
 
 
 def _summed_axes(op: ir.Operation, reader: ShardingReader) -> tuple[str, ...]:
-    """The axes along which the first operand is split that are reduced over; Shardy lays the others out alike."""
+    """The axes that split reduced dimensions of the first operand; Shardy shards the others alike."""
     rule = rule_of(op)
     if rule is None:
         return ()

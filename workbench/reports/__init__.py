@@ -1,1 +1,1 @@
-"""Records that every view reads: what is planned, partitioned, compiled and measured."""
+"""Records that every view reads, of the planned, the partitioned, the compiled and the measured program."""

@@ -1,4 +1,4 @@
-"""A communication of the step: what is sent, over which mesh axes, how often."""
+"""A collective of the step: what is sent, over which mesh axes, how often."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,13 +7,14 @@ KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective
 
 
 def collective_class(kind: str) -> str:
-    """All-reduce and reduce-scatter are one class, `reduce`: a compiler that forms no reduce-scatter all-reduces as much and slices."""
+    """The class of a kind: `reduce` for all-reduce and reduce-scatter, as a compiler that forms none of the latter all-reduces and
+    slices."""
     return "reduce" if kind in ("all-reduce", "reduce-scatter") else kind
 
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """One communication of the step.
+    """One collective of the step; bytes are those of one device.
 
     - `payload`: bytes of the larger of operand and result on one device, for one execution;
     - `sent`: bytes that leave each device for one execution on a ring (all-reduce `2V(n-1)/n`,
@@ -33,17 +34,17 @@ class Collective:
 
     @property
     def total_payload(self) -> int:
-        """Payload bytes a device and step."""
+        """Payload bytes per device and step."""
         return self.payload * self.count
 
     @property
     def total_sent(self) -> int:
-        """Bytes that leave each device a step."""
+        """Bytes that leave each device per step."""
         return self.sent * self.count
 
 
 def payload_by_axis_and_kind(collectives: Iterable[Collective]) -> Mapping[tuple[tuple[str, ...], str], int]:
-    """Payload bytes a device and step, for each set of mesh axes and each kind of collective."""
+    """Payload bytes per device and step, for each set of mesh axes and each kind of collective."""
     totals: dict[tuple[tuple[str, ...], str], int] = {}
     for each in collectives:
         key = (each.axes, each.kind)

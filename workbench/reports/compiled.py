@@ -1,4 +1,4 @@
-"""What the compiler of the target says of a plan: the scheduled program's collectives, kernels, memory. The engine fills it."""
+"""What the compiler of the target makes of a plan: collectives, kernels, memory of the scheduled program. The engine fills it in."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,10 +10,11 @@ class CompiledCollective:
     """One collective of the compiled program.
 
     - `payload` in bytes and `count` as in `collective.Collective`; `path` and `source` as the planner writes them, empty if unknown;
-    - `reader`: the path of what reads the value, where the compiler names the collective after what made it; else empty;
-    - `name`: the instruction's; `part_of`: the kind of collective the compiler took apart, where it did: the `pieces` permutes of a
+    - `reader`: the path of the operation that reads the value, where the compiler names the collective after the one that made it; else
+      empty;
+    - `name`: the instruction's; `part_of`: the kind of collective that the compiler decomposed, where it did: the `pieces` permutes of a
       windowed einsum stand for one all-gather or reduce-scatter, and `payload` and `count` are those of that;
-    - `overlaps`: it is started and awaited apart, so that other work can run in between;
+    - `overlaps`: it is asynchronous (a start and a done), so that other work can run in between;
     - `parts`: payloads of the arrays it moves together, where the compiler combined several; their sum is `payload`;
       `part_paths`: where each is from.
     """
@@ -34,15 +35,15 @@ class CompiledCollective:
 
     @property
     def total_payload(self) -> int:
-        """Payload bytes a device and step."""
+        """Payload bytes per device and step."""
         return self.payload * self.count
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledKernel:
-    """One fusion, product, copy or other operation that takes time: `seconds` of one execution by the compiler's own estimate, `None`
-    where it gives none; `flops` of the products in it; `bytes` of what it reads and writes in the device's main memory. A copy that runs
-    beside other work is of kind `prefetch` and has no time."""
+    """One fusion, dot, copy or other operation that takes time: `seconds` of one execution by the compiler's own estimate, `None` where it
+    gives none; `flops` of the dots in it; `bytes` that it reads and writes in the device's main memory. An asynchronous copy is of kind
+    `prefetch` and has no time."""
 
     name: str
     kind: str
@@ -58,12 +59,12 @@ class CompiledKernel:
 class CompiledMemory:
     """Bytes on one device, by the compiler's account.
 
-    - `aliased`: outputs that lie where arguments did; `temporary`: what the rest of the step needs at most, as the compiler packs it, of
-      libtpu what is alive at most;
-    - `live`: temporaries that are alive at once at the worst moment, beside what lies where a result will be; 0 if it is not known;
-    - `stated`: `temporary` as `memory_analysis()` states it, which of libtpu is too much (see `engine.hlo.report`); 0 if it is not known;
+    - `aliased`: outputs in the memory of donated arguments; `temporary`: what the rest of the step needs at most, as the compiler packs it;
+      for libtpu, the most that is alive at once;
+    - `live`: temporaries alive at once at the worst moment, beside those in memory set apart for results; 0 if it is not known;
+    - `stated`: `temporary` as `memory_analysis()` states it, which for libtpu is too much (see `engine.hlo.report`); 0 if it is not known;
     - `stated_peak`: its `peak_memory_in_bytes`, without temporaries where XLA:CPU states it; 0 if it is not known;
-    - `packed`: what temporaries take as they are packed, by the compiler's buffer assignment; 0 if that is not known.
+    - `packed`: bytes of temporaries as packed by the compiler's buffer assignment; 0 if that is not known.
     """
 
     arguments: int
@@ -71,7 +72,7 @@ class CompiledMemory:
     aliased: int
     temporary: int
     code: int = 0
-    host: int = 0  # bytes of the host's memory: what was offloaded
+    host: int = 0  # bytes of the host's memory: offloaded values
     live: int = 0
     stated: int = 0
     stated_peak: int = 0
@@ -79,7 +80,7 @@ class CompiledMemory:
 
     @property
     def arguments_and_outputs(self) -> int:
-        """Arguments, and the results beside them."""
+        """Bytes of the arguments, and of the results beside them."""
         return self.arguments + self.outputs - self.aliased
 
     @property
@@ -89,7 +90,7 @@ class CompiledMemory:
 
 @dataclass(frozen=True, slots=True)
 class Rematerialised:
-    """An *involuntary full rematerialization* the compiler warned of: no way from one sharding to the other but to gather the whole value.
+    """An *involuntary full rematerialization* the compiler warned of: it could reshard a value only by gathering it whole.
 
     `path` as the planner writes it; `name` and `shape` are the instruction's, the shardings as XLA writes them.
     """
@@ -109,8 +110,8 @@ class Compiled:
     - `from_cache`: it was compiled before, and read from disk;
     - `alive`: bytes of temporaries over the scheduled program's instructions, loop bodies at their loop's place, as (instruction name,
       bytes); `alive_at_peak`: the largest buffers there as (path, bytes);
-    - `stages`: of a pipeline whose stages are programs of their own, a device of each over a step; all else is then the fullest stage's;
-    - `rematerialised`: what the compiler warned of; empty too where it was compiled in a process whose words cannot be read back.
+    - `stages`: for a pipeline whose stages are separate programs, one device of each over a step; all other fields are the fullest stage's;
+    - `rematerialised`: what the compiler warned of; also empty where its output could not be captured.
     """
 
     target: str
@@ -123,13 +124,13 @@ class Compiled:
     alive_at_peak: tuple[tuple[str, int], ...] = ()
     from_cache: bool = False
     compiler: str = ""  # name and version
-    reader: int = 0  # the version of what read it
+    reader: int = 0  # the version of the code that read it
     rematerialised: tuple[Rematerialised, ...] = ()
     stages: "tuple[Compiled, ...]" = ()
 
     @property
     def fullest(self) -> int:
-        """The stage whose devices hold most; 0 without stages."""
+        """The stage whose devices hold the most memory; 0 without stages."""
         peaks = [each.memory.peak for each in self.stages]
         return peaks.index(max(peaks)) if peaks else 0
 
@@ -141,7 +142,7 @@ class Compiled:
 
     @cached_property
     def flops(self) -> int:
-        """FLOP of all products, a device and step."""
+        """FLOP of all dots, per device and step."""
         return sum(each.flops * each.count for each in self.kernels)
 
     @cached_property
@@ -162,12 +163,12 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A plan as the compiler of its hardware has it before it generates code, which takes most of the time: partitioned, fused, scheduled
-    and packed. What code would add is the compiler's own estimate of each kernel's time.
+    """A plan as the compiler of its hardware has it before code generation, which takes most of the time: partitioned, fused, scheduled
+    and packed. Only code generation would add the compiler's own estimate of each kernel's time.
 
-    - `target` and `compiler` as in `Compiled`; `kernels` a step; `kernel_seconds`: of those that the compiler will give an estimate of, as
-      `cost.scheduled` foresees it;
-    - `out_of_memory`: the compiler's words where the device has too little memory for it; else empty.
+    - `target` and `compiler` as in `Compiled`; `kernels` a step; `kernel_seconds`: of those that the compiler would give an estimate of, as
+      predicted by `cost.scheduled`;
+    - `out_of_memory`: the compiler's message where the device has too little memory for it; else empty.
     """
 
     target: str
@@ -179,17 +180,17 @@ class Scheduled:
 
     @property
     def compute_seconds(self) -> None:
-        """Nothing by the compiler's own estimate."""
+        """Always `None`: the compiler's own estimate comes with code generation."""
         return None
 
     @property
     def stages(self) -> tuple[()]:
-        """One program."""
+        """Always empty: it is one program."""
         return ()
 
 
 def payload_by_axis_and_kind(collectives: Iterable[CompiledCollective]) -> Mapping[tuple[tuple[str, ...], str], int]:
-    """Payload bytes per device and step by (mesh axes, kind), windowed einsums as what they stand for."""
+    """Payload bytes per device and step by (mesh axes, kind), windowed einsums as the collectives they stand for."""
     sums: dict[tuple[tuple[str, ...], str], int] = {}
     for each in collectives:
         key = each.axes, each.part_of or each.kind

@@ -1,4 +1,4 @@
-"""What the devices did in one step of a live run, instruction by instruction. The engine's profiler fills it."""
+"""A profile of the devices in one step of a live run, instruction by instruction. The engine's profiler fills it in."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from workbench.reports.timeline import COMPUTE
 
-MOST_EVENTS = 4_000  # kept of a step: what a page can draw, and a fifth of a second to send from the worker
+MOST_EVENTS = 4_000  # kept per step: what a page can draw, and a fifth of a second to send from the worker
 
 Interval = tuple[float, float]
 K = TypeVar("K", bound=Hashable)
@@ -18,10 +18,10 @@ K = TypeVar("K", bound=Hashable)
 class TraceEvent:
     """One execution of one instruction of the compiled program on one device.
 
-    - `device`: its place in the mesh, row-major; `stream`: `compute`, or the mesh axes a collective talks over (`data+model`);
-    - `name`: the instruction's; `kind`: its opcode, a fusion's by what dominates it (`dot`), a collective's as in `collective.KINDS`;
+    - `device`: its index in the mesh, row-major; `stream`: `compute`, or the mesh axes of a collective (`data+model`);
+    - `name`: the instruction's; `kind`: its opcode; of a fusion what dominates it (`dot`), of a collective as in `collective.KINDS`;
     - `path` and `source` as the planner writes them, empty if unknown;
-    - `start`: seconds since the first event of the step on any device; `seconds`: how long it took, waiting for other devices included.
+    - `start`: seconds since the first event of the step on any device; `seconds`: its duration, waiting for other devices included.
     """
 
     device: int
@@ -46,8 +46,8 @@ class TraceEvent:
 class TracedOperation:
     """All executions of one instruction.
 
-    - `count`: executions a device and step;
-    - `seconds`: median of one execution; `total`: seconds a device spends in it a step, the mean over the devices;
+    - `count`: executions per device and step;
+    - `seconds`: median of one execution; `total`: seconds per device and step, the mean over the devices;
     - `unwaited`: median over the executions of the shortest on any device: a collective's time once the last device has arrived.
     """
 
@@ -63,7 +63,7 @@ class TracedOperation:
 
     @property
     def usual_seconds(self) -> float:
-        """Seconds a device and step if every execution took the median: what no other process's turn on a core disturbs."""
+        """Seconds per device and step if every execution took the median: without the interruptions by other processes."""
         return self.seconds * self.count
 
 
@@ -81,10 +81,10 @@ class DeviceTime:
 class Trace:
     """One step of a live run, on the devices of one process.
 
-    - `seconds`: from the first start to the last end on any device; it is a step that was watched, and a little slower for it;
-    - `operations`: over all devices, the heaviest first (`usual`); `devices`: one each;
-    - `events`: by device and start, whole devices from the first as far as `MOST_EVENTS` go; `events_left_out` more were counted and left
-      out.
+    - `seconds`: from the first start to the last end on any device; the profiler makes the step a little slower;
+    - `operations`: over all devices, the heaviest first (`usual_seconds`); `devices`: one each;
+    - `events`: by device and start, whole devices from the first as far as `MOST_EVENTS` allows; `events_left_out` more were counted and
+      left out.
     """
 
     seconds: float
@@ -95,21 +95,21 @@ class Trace:
 
     @cached_property
     def kernels(self) -> tuple[TracedOperation, ...]:
-        """What computes, the heaviest first."""
+        """The operations that compute, the heaviest first."""
         return tuple(each for each in self.operations if each.stream == COMPUTE)
 
     @cached_property
     def collectives(self) -> tuple[TracedOperation, ...]:
-        """What communicates, the heaviest first."""
+        """The operations that communicate, the heaviest first."""
         return tuple(each for each in self.operations if each.stream != COMPUTE)
 
     def of_device(self, device: int) -> tuple[TraceEvent, ...]:
-        """What is kept of one device's events, in order of their start."""
+        """The kept events of one device, in order of their start."""
         return tuple(each for each in self.events if each.device == device)
 
 
 def summarize_trace(events: Iterable[TraceEvent], most: int = MOST_EVENTS) -> Trace:
-    """A trace of a step's events: sums over all of them, and as many of them as are wanted."""
+    """A trace of a step's events: sums over all of them, and at most `most` of the events."""
     ordered = sorted(events, key=lambda each: (each.device, each.start))
     by_device = _group_events(ordered, lambda each: each.device)
     selected = _select_events(list(by_device.values()), most)
@@ -123,7 +123,7 @@ def summarize_trace(events: Iterable[TraceEvent], most: int = MOST_EVENTS) -> Tr
 
 
 def _select_events(by_device: Sequence[Sequence[TraceEvent]], most: int) -> list[TraceEvent]:
-    """Whole devices as far as they go; of the first alone its longest events if even that is too much."""
+    """The events of as many whole devices as fit; if not even the first device fits, its longest events."""
     first = by_device[0] if by_device else ()
     if len(first) > most:
         shortest = sorted((each.seconds for each in first), reverse=True)[most - 1]

@@ -1,4 +1,4 @@
-"""What to mind in a plan."""
+"""Diagnostics: what needs attention in a plan."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,14 +7,14 @@ from functools import cached_property
 from workbench.plan.edits import Edit
 
 DOES_NOT_FIT = "does not fit"
-"""The kind of the diagnostic that a plan holds more than a device has."""
+"""The kind of the diagnostic that a plan needs more memory than a device has."""
 UNKNOWN_TRIP_COUNT = "unknown trip count"
-"""The kind of the diagnostic that a loop runs as often as data say: what happens in it is counted once."""
+"""The kind of the diagnostic that a loop's trip count depends on data: what happens in it is counted once."""
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """Something to mind in a plan: its subject, what is so, and edits that would mend it, known or found by trying them."""
+    """Something that needs attention: its subject, the finding, and edits that would fix it, known or found by trying them."""
 
     kind: str
     subject: str
@@ -24,5 +24,5 @@ class Diagnostic:
 
     @cached_property
     def edits(self) -> tuple[Edit, ...]:
-        """Edits that would mend it, the most telling first; those that must be tried are tried when first asked for."""
+        """Edits that would fix it, the most telling first; those that must be tried are tried when first asked for."""
         return self.find() if self.find else self.known

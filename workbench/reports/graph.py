@@ -1,4 +1,4 @@
-"""A step as a graph: what its kernels hand to each other, and what is sent on the way. Made when it is first looked at."""
+"""A step as a graph: its kernels, which reads the results of which, and the collectives in between. Made when it is first needed."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from workbench.core.sharding import Sharding
 class GraphNode:
     """One kernel, or one input of the step.
 
-    - `path`, `kind`, `source`: of the largest product in it, or of the last operation fused into it, as in `Operation`; `count`: executions
+    - `path`, `kind`, `source`: of the largest dot in it, or of the last operation fused into it, as in `Operation`; `count`: executions
       a step;
     - `shape`, `dtype`, `dims`, `sharding`: of its first result, over all devices;
     - `seconds`, `flops`: of all its executions on one device; `seconds` is 0 without hardware.
@@ -49,7 +49,7 @@ class GraphSend:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes in the order of the program, and which reads what (maker, reader), loops looked through: their turns are `count`s."""
+    """Nodes in program order, and edges (maker, reader) between them; loops are no nodes, their iterations are `count`s."""
 
     nodes: tuple[GraphNode, ...] = ()
     edges: tuple[tuple[int, int], ...] = ()

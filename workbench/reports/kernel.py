@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Kernels that are alike: same scope, line and cost; `count` of them run a step.
+    """Kernels of the same scope, line and cost; `count` of them run a step.
 
-    - `path`, `kind`, `source`: of the largest product in it, or of the last operation fused into it, as in `Operation`;
-    - `dtype`: what the product multiplies, or the type of its result;
-    - `flops`: of its products, `vector_flops`: of its elementwise work, `bytes`: read and written in the device's memory; of one execution;
-    - `arithmetic`, `memory`: seconds of computing and of moving, of which the longer one counts; `launch`: between it and the next kernel;
+    - `path`, `kind`, `source`: of the largest dot in it, or of the last operation fused into it, as in `Operation`;
+    - `dtype`: of the dot's operands, or of the result where there is no dot;
+    - `flops`: of its dots, `vector_flops`: of its elementwise work, `bytes`: read and written in the device's memory; of one execution;
+    - `arithmetic`, `memory`: seconds of computing and of memory traffic, of which the longer counts; `launch`: seconds to the next kernel;
     - `is_estimated`: whether the chip's compiler gives an estimate of such kernels: XLA:TPU does not of gathers, scatters and sorts.
     """
 
@@ -29,16 +29,16 @@ class Kernel:
 
     @property
     def seconds(self) -> float:
-        """Of one execution."""
+        """Seconds of one execution."""
         return max(self.arithmetic, self.memory) + self.launch
 
     @property
     def total_seconds(self) -> float:
-        """Of all executions of a step."""
+        """Seconds of all executions of a step."""
         return self.seconds * self.count
 
     def estimate(self, sustained: float) -> float:
-        """Seconds of all executions by an estimate of which a running device reaches this share; none where the compiler gives none."""
+        """Seconds of all executions, arithmetic and memory time multiplied by `sustained`; 0 where the compiler gives no estimate."""
         return self.is_estimated * (max(self.arithmetic, self.memory) * sustained + self.launch) * self.count
 
     @property
@@ -48,17 +48,17 @@ class Kernel:
 
     @property
     def intensity(self) -> float:
-        """FLOP a byte; 0 for what only moves."""
+        """FLOP per byte; 0 for a kernel that only moves data."""
         return self.work / self.bytes if self.bytes else 0.0
 
     @property
     def rate(self) -> float:
-        """FLOP a second."""
+        """FLOP per second."""
         return self.work / self.seconds if self.seconds else 0.0
 
     @property
     def bound(self) -> str:
-        """What its time is that of: `memory`, `products`, `elementwise`, or its `launch` where that is the longest."""
+        """What bounds its time: `memory`, `products`, `elementwise`, or its `launch` where that is the longest."""
         if self.launch > max(self.arithmetic, self.memory):
             return "launch"
         return "memory" if self.memory > self.arithmetic else "products" if self.flops else "elementwise"

@@ -1,4 +1,4 @@
-"""What a live run measured. The engine fills it; it stands beside `Report`, on the floor of its readers."""
+"""What a live run measured. The engine fills it in; it stands beside `Report`, where all who show it can import it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from workbench.reports.device_trace import Trace
 
 
 class ShardCheck(NamedTuple):
-    """One array that really existed: the shard shape that was planned and the one a device held."""
+    """One array of a run: its planned shard shape, and the shape of a shard that a device held."""
 
     path: str
     predicted: tuple[int, ...]
@@ -22,8 +22,8 @@ class ShardCheck(NamedTuple):
 
 
 class TaskTime(NamedTuple):
-    """One task of a pipelined step as it was measured: the device (or group of devices) along the pipeline, `kind` as a schedule's tasks
-    have it or `update`, seconds from the start of the step."""
+    """One measured task of a pipelined step: the device (or group of devices) along the pipeline, `kind` as in a schedule's tasks or
+    `update`, seconds from the start of the step."""
 
     device: int
     kind: str
@@ -38,7 +38,7 @@ class TaskTime(NamedTuple):
 
 
 def bubble_share(tasks: Iterable[TaskTime]) -> float:
-    """The share of the devices' time, from the first task to the end of the last but for updates, in which they do no task."""
+    """The share of the devices' time without a task, from the first task to the end of the last; updates are not counted."""
     work = [task for task in tasks if task.kind != "update"]
     if not work:
         return 0.0
@@ -57,8 +57,8 @@ class Measurement:
     - `compiled_peak`: XLA's own bytes per device (arguments + outputs + temporaries - aliases);
     - `device_peak`: peak bytes in use as the device reports it, `None` where it does not (CPU);
     - `max_error`: largest difference from the unsharded step, relative to the largest magnitude, if it was checked;
-    - `trace`: one more step, watched by the profiler, on the devices of this process; `why_untraced` if that was tried and failed;
-    - `tasks`: of a pipelined plan, one more step task by task; `task_overhead`: seconds the engine itself spends on one, dispatching.
+    - `trace`: one more step, profiled, on the devices of this process; `why_untraced` if that was tried and failed;
+    - `tasks`: of a pipelined plan, one more step task by task; `task_overhead`: seconds the engine itself spends on a task, dispatching it.
     """
 
     device_kind: str
@@ -85,7 +85,7 @@ class Measurement:
 
     @property
     def spread_seconds(self) -> tuple[float, float]:
-        """The first and last decile of the step time."""
+        """The first and last decile of the step time, in seconds."""
         if len(self.step_seconds) < 2:
             return self.step_seconds[0], self.step_seconds[0]
         cuts = quantiles(self.step_seconds, n=10, method="inclusive")
@@ -93,7 +93,7 @@ class Measurement:
 
     @property
     def bubble(self) -> float:
-        """`bubble_share` of the tasks."""
+        """The pipeline bubble: `bubble_share` of the tasks."""
         return bubble_share(self.tasks)
 
     @property

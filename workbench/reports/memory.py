@@ -1,4 +1,4 @@
-"""What a device holds: at the peak of the step, and over it."""
+"""Memory of one device: at the peak of the step, and over the step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from workbench.core.tensor import Role
 
 ARGUMENT_ROLES = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.INPUT)
-"""Roles of arguments; what a step computes has another."""
+"""Roles of arguments; values that a step computes have others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes on one device at the peak of the step, by role; their sum is the peak.
 
-    `host` are bytes it keeps in the host's memory, `capacity` what a device of the report's hardware has; 0 without any. `working` are
-    bytes of what the step computes at its worst moment wherever they lie, on the chip too: the part that may be off (see `ranges`).
+    `host` are bytes it keeps in the host's memory, `capacity` what a device of the report's hardware has; 0 without any. `working` are the
+    bytes of intermediate values at the worst moment, on-chip memory included: the part that may be off (see `analysis.ranges`).
     """
 
     by_role: Mapping[Role, int]
@@ -24,7 +24,7 @@ class Memory:
 
     @property
     def fits(self) -> bool:
-        """Whether a device has as much; without hardware, any has."""
+        """Whether it fits into a device's memory; always true without hardware."""
         return not self.capacity or self.peak <= self.capacity
 
     @property
@@ -33,7 +33,7 @@ class Memory:
 
     @property
     def argument_bytes(self) -> int:
-        """Bytes of the arguments, which are there throughout, as they lie in the device's memory: on a TPU in whole tiles."""
+        """Bytes of the arguments, which are alive throughout, as laid out in the device's memory: on a TPU in whole tiles."""
         return sum(self.by_role.get(role, 0) for role in ARGUMENT_ROLES)
 
 
@@ -51,13 +51,13 @@ class Alive:
 class MemoryCurve:
     """Bytes on one device over the step.
 
-    - `paths`: the operation at each place of main, a loop at its own with the worst moment inside it;
-    - `by_role`: bytes at each place; the largest sum over the roles is `Memory.peak`.
+    - `paths`: the operation at each position of main; a loop is one position, with the worst moment inside it;
+    - `by_role`: bytes at each position; the largest sum over the roles is `Memory.peak`.
     """
 
     paths: tuple[str, ...]
     by_role: Mapping[Role, tuple[int, ...]]
 
     def operation_near(self, position: int) -> str:
-        """The operation at a place, or the last one before it: some places are of operations that came to nothing."""
+        """The operation at a position, or the last one before it: some positions are of operations that were removed."""
         return next((path for path in reversed(self.paths[: position + 1]) if path), "the start")

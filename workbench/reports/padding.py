@@ -1,7 +1,7 @@
-"""Padding: what devices hold and compute for nothing because a dimension does not divide by the parts it is cut into.
+"""Padding: what devices hold and compute for nothing because a dimension does not divide by its number of shards.
 
-A part is `ceil(size / parts)` (GSPMD section 3.4): 9 rows on 8 devices are 8 parts of 2, 16 slots for 9 rows, and three devices hold none.
-Reductions mask what is padded, so results are right; memory and arithmetic are spent all the same.
+A shard is `ceil(size / parts)` (GSPMD section 3.4): 9 rows on 8 devices are 8 shards of 2, 16 slots for 9 rows, and three devices hold
+none. Reductions mask the padding, so results are right; memory and arithmetic are spent all the same.
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from workbench.plan.edits import Edit
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """One dimension of values that are alike; `count` of them are computed a step.
+    """Padding in one dimension of values that are alike; `count` of them are computed a step.
 
-    - `dim`, `size`: of the whole value; `axes`, `parts`: what cuts it; `slots`: places on all devices together, `part` on one;
-    - `bytes`: on one device, of `wasted_bytes` of one value nothing is kept; of padding in several dimensions, all of it;
-    - `flops`: of products on one device and step that are spent on this padding;
-    - `edits`: plans in which nothing is padded here, tried.
+    - `dim`, `size`: of the whole value; `axes`, `parts`: what splits it; `slots`: places on all devices together, `part` on one;
+    - `bytes`: of one value on one device, `wasted_bytes` of them padding; where several dimensions are padded, all of their padding;
+    - `flops`: of dots on one device and step that are spent on this padding;
+    - `edits`: edits, each tried, after which nothing is padded here.
     """
 
     path: str
@@ -39,7 +39,7 @@ class Padding:
 
     @property
     def part(self) -> int:
-        """The length of one device's part."""
+        """The length of one device's shard."""
         return -(-self.size // self.parts)
 
     @property
@@ -49,12 +49,12 @@ class Padding:
 
     @property
     def idle(self) -> int:
-        """Parts that hold padding alone."""
+        """The number of shards that are all padding."""
         return self.parts - -(-self.size // self.part)
 
     @property
     def share(self) -> float:
-        """The share of a device's bytes that is padding, over all devices."""
+        """The share of a device's bytes that is padding, the mean over all devices."""
         return self.wasted_bytes / self.bytes if self.bytes else 0.0
 
     @property
@@ -71,6 +71,6 @@ class Padding:
 
     @property
     def way_out(self) -> str:
-        """Which sizes divide."""
+        """Which sizes divide evenly."""
         down, up = self.nearest
         return f"{f'{down} or ' if down else ''}{up} divide{'' if down else 's'} by {self.parts}"

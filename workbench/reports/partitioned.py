@@ -1,4 +1,4 @@
-"""What XLA's SPMD partitioner makes of a plan: the collectives that will really be sent. The engine asks for it, in milliseconds."""
+"""What XLA's SPMD partitioner makes of a plan: the collectives that will really be sent. The engine gets it, in milliseconds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class PartitionedCollective:
     - `axes`: mesh axes it runs over, or parts of them (`y:(2)4`);
     - `payload`: bytes of the larger of operand and result on one device, for one execution; `result`: bytes of the result;
     - `count`: executions a step, loops multiplied by their trip counts;
-    - `made_by`, `read_by`: the operations that make its operand and read its result, by their place in the program as traced; -1 for an
-      argument, what a loop hands on, or a result;
+    - `made_by`, `read_by`: the operations that make its operand and read its result, as positions in the program as traced; -1 for an
+      argument, a value that a loop carries, or a result;
     - `frees_operand`: nothing else reads the operand.
     """
 
@@ -31,14 +31,14 @@ class PartitionedCollective:
 
     @property
     def total_payload(self) -> int:
-        """Payload bytes a device and step."""
+        """Payload bytes per device and step."""
         return self.payload * self.count
 
 
 @dataclass(frozen=True, slots=True)
 class GatheredWhole:
-    """An *involuntary full rematerialization* that the partitioner warned of: it found no way from one sharding to the other but to gather
-    the whole value. `operation` is a place in the program as traced, -1 if it is not known; the rest as XLA writes it."""
+    """An *involuntary full rematerialization* that the partitioner warned of: it could reshard a value only by gathering it whole.
+    `operation` is a position in the program as traced, -1 if it is not known; the rest as XLA writes it."""
 
     operation: int
     shape: str
@@ -50,10 +50,10 @@ class GatheredWhole:
 class Partitioned:
     """XLA's answer to a plan.
 
-    - `platform`: whose habits it has: `cpu`, `tpu`, `cuda`, or empty where none is chosen;
-    - `devices` of the mesh; `asked_devices`: of the smaller one it was asked on where XLA cannot have as many here;
-    - `seconds` that the asking took; `compiler`: name and version;
-    - `scheduled`: where the hardware's own compiler answered, what else it said.
+    - `platform`: whose compiler's behaviour it follows: `cpu`, `tpu`, `cuda`, or empty where none is chosen;
+    - `devices` of the mesh; `asked_devices`: of the smaller mesh that was partitioned for, where XLA cannot have as many devices here;
+    - `seconds` that the partitioner took; `compiler`: name and version;
+    - `scheduled`: where the hardware's own compiler answered, the rest of its answer.
     """
 
     platform: str

@@ -1,4 +1,4 @@
-"""What the planner says of a plan's pipeline: its stages with what they cost, and the simulated step."""
+"""The planned pipeline of a plan: its stages with their costs, and the simulated step."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ NOMINAL_NOTE = "Without hardware a second stands for 10¹² operations: stages c
 
 
 class PlannedBlock(NamedTuple):
-    """A block of the network, of one micro-batch: seconds on one device of its stage, bytes of its parameters as a whole, and bytes that a
-    cut behind it would send."""
+    """A block of the network, for one micro-batch: seconds on one device of its stage, bytes of its parameters as a whole, and bytes that a
+    stage boundary behind it would send."""
 
     path: str
     forward: float
@@ -45,10 +45,10 @@ class VirtualStage:
 
 @dataclass(frozen=True)
 class PipelineReport:
-    """A pipeline planned for hardware. `capacity` is what a device of it has, in bytes; `blocks` all that may be cut between.
+    """A pipeline planned for hardware. `capacity` is the memory of one device in bytes; `blocks` are all that a boundary may separate.
 
-    `partition_at(starts)`: the same with pieces that begin at these blocks; `costs_at(starts)` what any pieces cost, as many as there are
-    starts.
+    `partition_at(starts)`: the same with virtual stages that begin at these blocks; `costs_at(starts)`: the costs of any virtual stages, as
+    many as there are starts.
     """
 
     spec: PipelineSpec
@@ -62,23 +62,23 @@ class PipelineReport:
 
     @cached_property
     def exact_memory(self) -> SimulatedPipeline:
-        """The step with the memory of each piece as one program, which is nearer to what is compiled than the sum of its blocks. Made when
-        first asked for: a second or more."""
+        """The step with the memory of each virtual stage as one program, which is nearer to the compiled one than the sum over its blocks.
+        Made when first asked for: a second or more."""
         return self.make_exact_memory() if self.make_exact_memory else self.simulated
 
     @property
     def nominal(self) -> str:
-        """What its seconds are where they are none of a device's: without hardware. Else empty."""
+        """What its seconds stand for where they are not a device's: without hardware. Else empty."""
         return "" if self.capacity else NOMINAL_NOTE
 
     @property
     def seconds(self) -> float:
-        """Of the step, with the update."""
+        """Seconds of the step, with the update."""
         return self.simulated.seconds
 
     @property
     def balance(self) -> float:
-        """Mean over most working time of the stages: 1 is perfect balance."""
+        """Mean over maximum working time of the stages: 1 is perfect balance."""
         busy = self.simulated.busy
         return sum(busy) / len(busy) / max(busy) if max(busy) else 1.0
 
@@ -92,7 +92,7 @@ class PipelineReport:
 
     @cached_property
     def _mean(self) -> StageCost:
-        """A piece of mean cost, with what it recomputes."""
+        """A virtual stage of mean cost, recomputation included."""
         costs = [virtual_stage.cost for virtual_stage in self.virtual_stages]
         forward, backward_input, backward_weight = (
             sum(each) / len(costs)
@@ -103,7 +103,7 @@ class PipelineReport:
 
     @cached_property
     def traffic(self) -> Mapping[tuple[int, int], int]:
-        """Bytes a step from the devices of one stage to those of another, activations one way and their gradients the other."""
+        """Bytes per step from the devices of one stage to those of another: activations one way and their gradients the other."""
         found: dict[tuple[int, int], int] = {}
         for virtual_stage in self.virtual_stages:
             for later, count in virtual_stage.cost.sends:
@@ -113,9 +113,9 @@ class PipelineReport:
         return found
 
     def payload(self, device: int) -> Payload:
-        """What collectives among the devices of one stage carry in a step; of the update the sums of gradients alone."""
+        """Payload bytes per step of the collectives among the devices of one stage; of the update the sums of gradients alone."""
         step = self.simulated
-        again = sum(step.recomputed)  # micro-batches: forward once more
+        again = sum(step.recomputed)  # micro-batches whose forward pass runs once more
         parts = [(step.costs[stage].sent_both, len(step.recomputed)) for stage in step.stages_of(device)]
         parts += [(step.costs[stage].sent_forward, again) for stage in step.stages_of(device)]
         parts += [(step.costs[stage].sent_update, 1) for stage in step.stages_of(device)]
@@ -123,17 +123,17 @@ class PipelineReport:
 
     @property
     def fullest(self) -> int:
-        """The stage whose devices hold most at their worst moment."""
+        """The stage whose devices hold the most memory at their worst moment."""
         peaks = self.simulated.peaks
         return max(range(len(peaks)), key=lambda device: peaks[device])
 
     def resident(self, device: int) -> int:
-        """Bytes that a device of a stage has throughout: parameters, sums of gradients, optimiser state."""
+        """Bytes that a device of a stage holds throughout: parameters, accumulated gradients, optimiser state."""
         return sum(self.simulated.costs[stage].resident for stage in self.simulated.stages_of(device))
 
     @property
     def fits(self) -> bool:
-        """Whether the fullest device has as much memory; without hardware, any has."""
+        """Whether it fits into the memory of the fullest device; always true without hardware."""
         return not self.capacity or max(self.simulated.peaks) <= self.capacity
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Where a value of a program lies: its arguments and results, and what is computed in between."""
+"""The shardings of a program's values: of its arguments and results, and of what is computed in between."""
 
 from dataclasses import dataclass
 from math import ceil, prod
@@ -10,7 +10,7 @@ from workbench.core.tensor import Tensor, itemsize
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One argument or result and where it lies."""
+    """One argument or result and its sharding."""
 
     tensor: Tensor
     sharding: Sharding
@@ -18,7 +18,7 @@ class Placement:
 
     @property
     def local_shape(self) -> tuple[int, ...]:
-        """The shape on one device."""
+        """The shape of one device's shard."""
         return self.sharding.local_shape(self.tensor.shape, self.mesh)
 
     @property
@@ -29,7 +29,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Intermediate values that are alike: same scope, operation, shape and sharding; `count` of them are computed a step."""
+    """Intermediate values of the same scope, operation, shape and sharding; `count` of them are computed a step."""
 
     path: str
     kind: str

@@ -1,10 +1,10 @@
-"""How shardings spread through a program: what was put by hand, every step by which an axis was handed on, and the wishes that lost.
+"""How shardings propagate through a program: what was annotated, every step by which an axis was propagated, and the rejected axes.
 
     argument x: [data, -]   --step 1, forward over dot_general-->   h: [data, ?]   --step 4, backward over add-->   ...
 
 An *origin* is an axis that somebody wrote down: a rule or an override on an argument, a constraint on a value, the function's own
-`with_sharding_constraint`, the specs of a `shard_map`. A *move* hands one axis from one value to another over one operation. A *wish* is
-an axis that a neighbour had to give and that was not taken.
+`with_sharding_constraint`, the specs of a `shard_map`. An *axis propagation* takes one axis from one value to another over one operation.
+A *rejected axis* is one that a neighbour offered and that was not taken.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,11 +24,11 @@ USED, CONTESTED, ORDER, CLOSED, REPLICATED, HELD_UP, UNEVEN, MINOR, NOT_PASSED =
     *("held up by another tensor", "does not divide", "minor part of a joined dimension", "not passed on"),
 )
 REASONS = (USED, CONTESTED, ORDER, CLOSED, REPLICATED, HELD_UP, UNEVEN, MINOR, NOT_PASSED)
-"""Why a wish lost, on the tensor that did not take it."""
+"""Why an axis was rejected, on the tensor that did not take it."""
 
 
 class PropagationError(WorkbenchError):
-    """A value or a step that the replay does not have."""
+    """A value or a propagation step that does not exist."""
 
 
 class AxisOnDim(NamedTuple):
@@ -41,11 +41,11 @@ class AxisOnDim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShardedValue:
-    """One value of the program and where it lies in the end.
+    """One value of the program and its final sharding.
 
     - `role`: `argument`, `result` or `value`;
     - `path`, `kind`, `shape`, `dims`, `source`: as in `placement.Value`; an argument's kind is `input`, as in `graph.GraphNode`;
-    - `sharding`: what propagation gave it; `computed`: how its operation computes it, to be resharded behind it where that differs.
+    - `sharding`: from propagation; `computed`: the one its operation computes it in; where they differ, it is resharded afterwards.
     """
 
     role: str
@@ -60,11 +60,11 @@ class ShardedValue:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An axis that was put on a dimension by hand.
+    """An axis that was annotated on a dimension.
 
     - `kind`: `argument`, `result`, `constraint`, `own constraint` (the function's), `shard_map`, `sharding group`;
     - `path`: of the argument, result or value; `statement`: what put it there, in the user's words: `batch:data`, `@mlp/out=[data, ?]`;
-    - `source`: the user's line, of what the function itself says; `priority`: 0 goes first (Shardy Y7).
+    - `source`: the user's line, of what the function itself says; `priority`: Shardy's user priority, 0 goes first.
     """
 
     kind: str
@@ -86,7 +86,7 @@ class Origin:
 
 
 class AxisPropagation(NamedTuple):
-    """One axis handed on at one step, over the operation `over` (its kind, its line), from one dimension of a value to another's."""
+    """One axis propagated at one step, over the operation `over` (its kind, its line), from one dimension of a value to another's."""
 
     step: int
     axis: str
@@ -101,12 +101,12 @@ class AxisPropagation(NamedTuple):
 
     @property
     def axis_on_dim(self) -> AxisOnDim:
-        """What was reached."""
+        """The axis on the dimension that it reached."""
         return AxisOnDim(self.target, self.target_dim, self.axis)
 
 
 class PropagationStep(NamedTuple):
-    """What the partitioner did at one operation at once."""
+    """What the partitioner propagated at one operation at once."""
 
     number: int
     over: str
@@ -117,9 +117,9 @@ class PropagationStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RejectedAxis:
-    """An axis that was there to be had and was not taken: `giver` has it, over `over`, `wanted` is where it would have gone.
+    """An axis that was offered and not taken: `giver` has it, over the operation `over`; `wanted` is where it would have gone.
 
-    `rival` is the axis that stood in the way, if one did, and `rival_origin` whose that is.
+    `rival` is the axis that was in the way, if one was, and `rival_origin` the origin of that.
     """
 
     wanted: AxisOnDim
@@ -137,8 +137,8 @@ class RejectedAxis:
 class Explanation:
     """Why one axis splits one dimension of one value.
 
-    - `path`: the moves from the origin to it, in order; empty where the origin itself stands;
-    - `lost`: wishes for this dimension, or for this axis elsewhere on this value, that lost here;
+    - `path`: the axis propagations from the origin to it, in order; empty at the origin itself;
+    - `lost`: axes rejected here: for this dimension, or this axis elsewhere on this value;
     - `others`: origins of the same axis that the same dimension is connected with: without `origin`, one of them may bring it, and no
       other can.
     """
@@ -152,9 +152,9 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two origins that met and could not both have their way: `winner` holds, `loser` lost; alike places of one pair are one conflict.
+    """Two origins in conflict: `winner` holds, `loser` was rejected; alike places of one pair are one conflict.
 
-    `rejections` are the places, first of the program first.
+    `rejections` are the rejected axes, in program order.
     """
 
     winner: Origin
@@ -169,27 +169,28 @@ class Conflict:
 
 @dataclass(frozen=True, eq=False)
 class Propagation:
-    """The whole replay of a plan.
+    """The propagation of a plan, step by step.
 
     **Invariants**
 
-    - `axis_propagations` are in the order of their steps, 1, 2, ...; what a move hands on was there before its step.
-    - Every axis of every site's sharding has an origin and a path to it.
-    - `one[v]` is the number that value `v` goes by: what a loop hands round, and the like, is one value (Shardy Y17).
+    - `axis_propagations` are in the order of their steps, 1, 2, ...; the axis that one takes on was there before its step.
+    - Every axis of every value's sharding has an origin and a path to it.
+    - `one[v]` is the number that value `v` goes by: all values on one of Shardy's data-flow edges, those a loop carries for example, are
+      one.
     """
 
     values: tuple[ShardedValue, ...]
     axis_propagations: tuple[AxisPropagation, ...]
-    origins: Mapping[AxisOnDim, Origin]  # what stood there before the first step
+    origins: Mapping[AxisOnDim, Origin]  # the axes present before the first step
     one: tuple[int, ...]
     find_rejections: "Callable[[Propagation, int], tuple[RejectedAxis, ...]]" = field(repr=False)
     find_others: "Callable[[Propagation, AxisOnDim], tuple[Origin, ...]]" = field(repr=False)
     list_conflicts: "Callable[[Propagation], tuple[Conflict, ...]]" = field(repr=False)
-    _shown: tuple[int, tuple[Sharding, ...]] = field(default=(-1, ()), init=False, repr=False)  # the step looked at last
+    _shown: tuple[int, tuple[Sharding, ...]] = field(default=(-1, ()), init=False, repr=False)  # the step queried last
 
     @cached_property
     def steps(self) -> tuple[PropagationStep, ...]:
-        """All steps, from step 1; before it stands what was written by hand."""
+        """All steps, from step 1; before it there are only the annotations."""
         grouped: dict[int, list[AxisPropagation]] = {}
         for propagation in self.axis_propagations:
             grouped.setdefault(propagation.step, []).append(propagation)
@@ -202,7 +203,7 @@ class Propagation:
 
     @cached_property
     def conflicts(self) -> tuple[Conflict, ...]:
-        """Origins that could not both have their way; made when first asked for."""
+        """Origins that were in conflict; made when first asked for."""
         return self.list_conflicts(self)
 
     @cached_property
@@ -240,7 +241,7 @@ class Propagation:
 
     def number(self, path: str, kind: str, shape: tuple[int, ...], sharding: Sharding) -> int | None:
         """The number of a `placement.Value`, a `graph.GraphNode` or an argument (kind `input`), the first of alike ones; `None` if the
-        partitioner never lays it out."""
+        partitioner never gives it a sharding."""
         return self._numbers.get((path, kind, shape, sharding))
 
     def axis(self, value: int, dim: int, axis: str) -> Explanation:
@@ -258,7 +259,7 @@ class Propagation:
         return Explanation(axis_on_dim, origin, path, lost, others)
 
     def trace(self, axis_on_dim: AxisOnDim) -> tuple[Origin, tuple[AxisPropagation, ...]]:
-        """The origin of an axis that is there, and the moves that brought it."""
+        """The origin of an axis that a value has, and the axis propagations that brought it."""
         path: list[AxisPropagation] = []
         while axis_on_dim not in self.origins:
             propagation = self._arrivals[axis_on_dim]
@@ -267,7 +268,7 @@ class Propagation:
         return self.origins[axis_on_dim], tuple(reversed(path))
 
     def origin_of(self, axis_on_dim: AxisOnDim) -> Origin:
-        """The origin of an axis that is there."""
+        """The origin of an axis that a value has."""
         return self._origins_by_axis[axis_on_dim]
 
     @cached_property
@@ -280,17 +281,17 @@ class Propagation:
         return found
 
     def matching_axis(self, value: int, dim: int, axis: str) -> AxisOnDim:
-        """The axis a dimension of a value has of `axis`: itself, or one that is a part of it or that it is a part of (Shardy Y6)."""
+        """The axis a dimension has of `axis`: itself, a sub-axis of it, or an axis that it is a sub-axis of (Shardy's sub-axes)."""
         axes = self.values[value].sharding.dims[dim] or ()
         return AxisOnDim(value, dim, axis if axis in axes else next(each for each in axes if base_axis(each) == base_axis(axis)))
 
     def rejections(self, value: int) -> tuple[RejectedAxis, ...]:
-        """All wishes that lost on a value."""
+        """All axes that were rejected on a value."""
         return self.find_rejections(self, self.one[value])
 
     def at(self, step: int) -> tuple[Sharding, ...]:
-        """The sharding of every value after so many steps, by number; 0 is what was written by hand. What a loop hands round lies at each
-        step as the one value that it is."""
+        """The sharding of every value after so many steps, by number; 0 is what was annotated. Values on one data-flow edge have one
+        sharding at each step."""
         last = self.axis_propagations[-1].step if self.axis_propagations else 0
         if not 0 <= step <= last:
             raise PropagationError(f"The propagation has {last} steps; {step} is none of them.", ["ask for a step from 0"])
@@ -306,7 +307,7 @@ class Propagation:
         return lies
 
     def changes(self, step: int) -> Mapping[int, Sharding]:
-        """The values that step `step`, from 1, changed, and how they lie after it: what a slider needs for one place further."""
+        """The values that step `step`, from 1, changed, and their shardings after it: what a slider needs to move on by one."""
         reached = {propagation.target for propagation in self.steps[step - 1].axis_propagations}
         return {number: _before(self.values[number].sharding, self._to[one], step) for number, one in enumerate(self.one) if one in reached}
 
@@ -324,7 +325,7 @@ class Propagation:
 
 
 def _before(sharding: Sharding, axis_propagations: Sequence[AxisPropagation], step: int) -> Sharding:
-    """How a value lay after a step, of how it lies in the end and the moves that reached it."""
+    """The sharding of a value after a step, from its final sharding and the axis propagations that reached it."""
     return _without(
         sharding, frozenset((propagation.target_dim, propagation.axis) for propagation in axis_propagations if propagation.step > step)
     )
@@ -336,4 +337,4 @@ def _without(sharding: Sharding, missing: frozenset[tuple[int, str]]) -> Shardin
 
 
 EMPTY = Propagation((), (), {}, (), lambda _, __: (), lambda _, __: (), lambda _: ())
-"""Of a program that no partitioner has seen."""
+"""The propagation of a program that no partitioner has seen."""

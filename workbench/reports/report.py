@@ -1,4 +1,4 @@
-"""What the planner says of a plan: placements, collectives, memory, flops, time and what to mind. A value; `print` it."""
+"""The planner's report on a plan: placements, collectives, memory, FLOP, time and diagnostics. A value; `print` it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from workbench.reports.timeline import Timeline
 
 
 class Details:
-    """What a report makes when it is first asked for, so that it is quick to have. Here there is nothing; `analysis.details` has a plan's.
+    """The parts of a report that are made on first use, so that a report is quick to get. None here; `analysis.details` has a plan's.
 
     `reshards` and `notes` are of the whole report: what they suggest is tried against it.
     """
@@ -36,20 +36,20 @@ class Details:
         return ()
 
     def memory_curve(self) -> MemoryCurve:
-        """Bytes of one device over the step."""
+        """Bytes on one device over the step."""
         return MemoryCurve((), {})
 
     def alive(self) -> tuple[Alive, ...]:
-        """What is in memory at the peak, the largest first."""
+        """The values in memory at the peak, the largest first."""
         return ()
 
     def alive_at(self, place: int) -> tuple[Alive, ...]:
-        """What is in memory at a place of the curve, the largest first."""
+        """The values in memory at a place of the curve, the largest first."""
         del place
         return ()
 
     def products(self) -> tuple[DotCost, ...]:
-        """The matrix products of a step, the largest on one device first."""
+        """The dots of a step, the largest on one device first."""
         return ()
 
     def timeline(self) -> Timeline | None:
@@ -57,15 +57,15 @@ class Details:
         return None
 
     def kernels(self) -> tuple[Kernel, ...]:
-        """What each kernel takes, the longest first; empty without hardware."""
+        """The cost of each kernel, the longest first; empty without hardware."""
         return ()
 
     def graph(self) -> Graph:
-        """What the kernels hand to each other."""
+        """The graph of the kernels and what they pass to each other."""
         return Graph()
 
     def pipeline(self) -> PipelineReport | None:
-        """The stages and their step; `None` for a plan without a pipeline. Raises `PipelineError` where it cannot be cut so."""
+        """The stages and their step; `None` for a plan without a pipeline. Raises `PipelineError` where it cannot be partitioned so."""
         return None
 
     def as_run(self) -> "Report | None":
@@ -77,15 +77,15 @@ class Details:
         return SourceAnnotations()
 
     def padding(self) -> tuple[Padding, ...]:
-        """Values whose dimensions do not divide, the most wasteful first."""
+        """Values whose dimensions do not divide evenly, the most wasteful first."""
         return ()
 
     def propagation(self) -> Propagation:
-        """How the shardings spread, step by step."""
+        """How the shardings propagate, step by step."""
         return EMPTY
 
     def reshards(self, report: "Report") -> tuple[Reshard, ...]:
-        """Where shardings turn into others, each with a way to look for edits that avoid it."""
+        """Where values are resharded, each with a way to look for edits that avoid it."""
         del report
         return ()
 
@@ -96,7 +96,7 @@ class Details:
 
 @dataclass(frozen=True)
 class Report:
-    """All the planner's facts about a plan. Same plan, same report."""
+    """All the planner's facts about a plan. The same plan gives the same report."""
 
     plan: Plan
     arguments: tuple[Placement, ...]
@@ -108,37 +108,37 @@ class Report:
     kernels: int = 0  # fused operations one device runs in a step
     host_traffic: int = 0  # bytes one device sends to the host's memory and fetches back in a step
     diagnostics: tuple[Diagnostic, ...] = ()
-    hardware: Hardware | None = None  # what time and capacity are of
+    hardware: Hardware | None = None  # the hardware that time and capacity refer to
     step_time: StepTime | None = None
-    partitioned: Partitioned | None = None  # XLA's answer, where the collectives are of that
-    compiled: Compiled | Scheduled | None = None  # for the hardware, where memory and step time are of that
+    partitioned: Partitioned | None = None  # XLA's answer, where the collectives are taken from it
+    compiled: Compiled | Scheduled | None = None  # for the hardware, where memory and step time are taken from it
     predicted: "Report | None" = field(default=None, compare=False, repr=False)  # the report before it was compiled, see `prediction`
     details: Details = field(default=Details(), compare=False, repr=False)
 
     @property
     def tier(self) -> str:
-        """Who says it: `planned`, Shardy in this process; `partitioned`, XLA's own partitioner what is sent, and what follows from it;
-        `compiled`, the hardware's compiler memory and kernel times, besides."""
+        """Who says it: `planned`, Shardy in this process; `partitioned`, XLA's own partitioner, for the collectives and what follows from
+        them; `compiled`, the hardware's compiler, for memory and kernel times, too."""
         return "compiled" if self.compiled is not None else "planned" if self.partitioned is None else "partitioned"
 
     @property
     def is_compiled(self) -> bool:
-        """Whether its compiler has gone all the way, code included, and not only scheduled it."""
+        """Whether its compiler has run to the end, code generation included, and not only scheduled it."""
         return isinstance(self.compiled, Compiled)
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether what is sent is its compiler's own, too: it was asked for its scheduled program."""
+        """Whether the collectives, too, are its compiler's own: it was asked for its scheduled program."""
         return self.partitioned is not None and self.partitioned.scheduled is not None
 
     @property
     def has_compiled_times(self) -> bool:
-        """Whether its kernels are as long as the compiler estimates them: XLA:TPU does, others say nothing of time."""
+        """Whether kernel times are the compiler's estimates: XLA:TPU gives them, others say nothing of time."""
         return self.compiled is not None and self.compiled.compute_seconds is not None
 
     @property
     def prediction(self) -> "Report":
-        """All as it was worked out before the plan was compiled; this report if it was not."""
+        """The report as it was before the plan was compiled; this report if it was not."""
         return self.predicted or self
 
     @property
@@ -152,23 +152,24 @@ class Report:
 
     @cached_property
     def reshards(self) -> tuple[Reshard, ...]:
-        """Where shardings turn into others: what XLA gathers whole first, then by bytes sent; made when first asked for."""
+        """Where values are resharded: what XLA gathers whole first, then by bytes sent; made when first asked for."""
         return self.details.reshards(self)
 
     @cached_property
     def padding(self) -> tuple[Padding, ...]:
-        """Values whose dimensions do not divide, the most wasteful first; made when first asked for."""
+        """Values whose dimensions do not divide evenly, the most wasteful first; made when first asked for."""
         return self.details.padding()
 
     @cached_property
     def propagation(self) -> Propagation:
-        """How the shardings spread, step by step, and the wishes that lost; made when first asked for."""
+        """How the shardings propagate, step by step, and the rejected axes; made when first asked for."""
         return self.details.propagation()
 
     def explain(self, value: str = "", dim: "int | str | None" = None) -> str:
-        """Why a value lies as it does, in words: an argument, a result or an intermediate value by its path or a pattern, a source line.
+        """Why a value has its sharding, in words: an argument, a result or an intermediate value by its path or a pattern, a source line.
 
-        `dim` is a dimension by its place or name, all if left out. Without a value: every conflict, and what decides it the other way.
+        `dim` is a dimension by its index or name, all if left out. Without a value: every conflict, and what would resolve it the other
+        way.
         Raises `PropagationError` for what does not exist.
         """
         from workbench.text.propagation import explanation_text
@@ -182,28 +183,28 @@ class Report:
 
     @cached_property
     def alive(self) -> tuple[Alive, ...]:
-        """What is in memory at the peak, by named scope, the largest first; made when first asked for."""
+        """The values in memory at the peak, by named scope, the largest first; made when first asked for."""
         return self.details.alive()
 
     @cached_property
     def products(self) -> tuple[DotCost, ...]:
-        """The matrix products of a step, the largest on one device first; made when first asked for."""
+        """The dots of a step, the largest on one device first; made when first asked for."""
         return self.details.products()
 
     def alive_at(self, place: int) -> tuple[Alive, ...]:
-        """What is in memory at a place of `memory_curve`, the largest first; `IndexError` for a place that it does not have."""
+        """The values in memory at a place of `memory_curve`, the largest first; `IndexError` for a place that it does not have."""
         if not 0 <= place < len(self.memory_curve.paths):
             raise IndexError(f"The step has {len(self.memory_curve.paths)} places; {place} is none of them.")
         return self.details.alive_at(place)
 
     @cached_property
     def kernel_costs(self) -> tuple[Kernel, ...]:
-        """What each kernel takes, the longest first; made when first asked for, empty without hardware."""
+        """The cost of each kernel, the longest first; made when first asked for, empty without hardware."""
         return self.details.kernels()
 
     @cached_property
     def graph(self) -> Graph:
-        """What the kernels hand to each other; made when first asked for."""
+        """The graph of the kernels and what they pass to each other; made when first asked for."""
         return self.details.graph()
 
     @cached_property
@@ -220,16 +221,16 @@ class Report:
     def pipeline(self) -> PipelineReport | None:
         """The stages, and the step simulated over them; `None` for a plan without a pipeline. Made when first asked for.
 
-        Raises `PipelineError` where the program cannot be cut as the pipeline says.
+        Raises `PipelineError` where the program cannot be partitioned as the pipeline says.
         """
         return self.details.pipeline()
 
     @cached_property
     def as_run(self) -> "Report":
-        """Of the one program that all devices run: of a pipeline in step (`engine:spmd`) the shifting buffer's, else this one. Made when
-        first asked for.
+        """The report of the one program that all devices run: for a pipeline of `engine:spmd` that of the shifting buffer, else this one.
+        Made when first asked for.
 
-        Raises `PipelineError` where the layers cannot be pipelined in step.
+        Raises `PipelineError` where the layers cannot be pipelined as one program.
         """
         return self.details.as_run() or self
 
@@ -242,12 +243,13 @@ class Report:
 
     @property
     def peak(self) -> int:
-        """Bytes of the fullest device at its worst moment: of a pipeline one of its fullest stage, else `memory.peak`, as all devices."""
+        """Bytes of the fullest device at its worst moment: for a pipeline one of its fullest stage, else `memory.peak`, that of every
+        device."""
         return max(self._legal_pipeline.simulated.peaks) if self._legal_pipeline else self.memory.peak
 
     @property
     def seconds(self) -> float | None:
-        """Of a step, of a pipeline if there is one; `None` without hardware."""
+        """Seconds of a step, of the pipelined one if there is a pipeline; `None` without hardware."""
         if self.step_time is None:
             return None
         return self._legal_pipeline.seconds if self._legal_pipeline else self.step_time.total
@@ -259,7 +261,7 @@ class Report:
 
     @cached_property
     def sent(self) -> int:
-        """Bytes that leave each device a step."""
+        """Bytes that leave each device per step."""
         return sum(each.total_sent for each in self.collectives)
 
     @cached_property

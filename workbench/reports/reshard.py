@@ -1,8 +1,8 @@
-"""Resharding: a value lies in one way where it is made and in another where it is read. What that takes, and edits that avoid it.
+"""Resharding: a value is made in one sharding and read in another. What that takes, and edits that avoid it.
 
-The eight ways are those of XLA's partitioner, in the order in which it tries them (`PartitionedHlo::ReshardNoCache`); the last one holds
-the whole value on every device. As planned, the way is Shardy's; once XLA's partitioner has answered it is XLA's, and only then is the
-last one told: where XLA warned of it.
+The eight classes of ways are those of XLA's partitioner, in the order in which it tries them (`PartitionedHlo::ReshardNoCache`); the last
+holds the whole value on every device. As planned, the way is Shardy's; once XLA's partitioner has answered it is XLA's, and only then is
+the last class reported: where XLA warned of it.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ CLASS_TEXTS = {
     7: "in several moves",
     REMATERIALISED: "gathered whole, then sliced",
 }
-"""Each class, in a word."""
+"""Each class, in words."""
 REMATERIALISATION = "involuntary full rematerialisation"
-"""What XLA calls the last one, and the kind of the diagnostic that tells of it."""
+"""XLA's name for the last class, and the kind of the diagnostic that reports it."""
 
 
 class ReshardCollective(NamedTuple):
@@ -40,10 +40,10 @@ class ReshardCollective(NamedTuple):
 
 
 class Remedy(NamedTuple):
-    """An edit that has been tried: the plan is legal with it, and this resharding gone or cheaper.
+    """An edit that has been tried: with it the plan is legal, and this resharding gone or cheaper.
 
-    Bytes a device and step: `sent`, what is still sent at this place; `saved`, what the whole step sends less; `added_bytes`, what a device
-    holds more at its peak, less where it is negative.
+    Bytes per device and step: `sent`, what is still sent at this place; `saved`, what the whole step sends less; `added_bytes`, by how much
+    the peak of a device grows, negative where it shrinks.
     """
 
     edit: Edit
@@ -54,13 +54,13 @@ class Remedy(NamedTuple):
 
 @dataclass(frozen=True)
 class Reshard:
-    """Where a value's sharding turns into another; alike ones together, `count` executions a step.
+    """Where a value's sharding changes into another; alike ones together, `count` executions a step.
 
-    - `path`, `source`: of the value: its operation, or its argument, and the user's line that makes it; `reader`, `reader_source`: of what
-      needs it otherwise;
+    - `path`, `source`: of the value: its operation, or its argument, and the user's line that makes it; `reader`, `reader_source`: of the
+      operation that needs it in the other sharding;
     - `shape`, `dims`, `dtype`: of the whole value; `before` and `after` may hold sub-axes, which only propagation makes;
     - `classes`: of the eight ways (`CLASS_TEXTS`); two where one follows the other;
-    - `moves`: the collectives of one execution, in order; none where each device keeps a part of what it has;
+    - `moves`: the collectives of one execution, in order; none where each device just keeps a part of what it has;
     - `temporary`: bytes on one device at the worst moment, operand and result of the largest move; in class 8 with the whole value.
     """
 
@@ -82,27 +82,27 @@ class Reshard:
 
     @property
     def rematerialises(self) -> bool:
-        """XLA warns of it: *involuntary full rematerialization*."""
+        """Whether XLA warns of it: *involuntary full rematerialization*."""
         return REMATERIALISED in self.classes
 
     @property
     def is_free(self) -> bool:
-        """Nothing is sent."""
+        """Whether nothing is sent."""
         return not self.moves
 
     @property
     def sent(self) -> int:
-        """Bytes that leave each device a step."""
+        """Bytes that leave each device per step."""
         return self.count * sum(move.sent for move in self.moves)
 
     @property
     def payload(self) -> int:
-        """Payload bytes a device and step."""
+        """Payload bytes per device and step."""
         return self.count * sum(move.payload for move in self.moves)
 
     @property
     def seconds(self) -> float:
-        """Of all executions of a step, one move after the other; 0 without hardware."""
+        """Seconds of all executions of a step, one collective after the other; 0 without hardware."""
         return self.count * sum(move.seconds for move in self.moves)
 
     @property
@@ -112,7 +112,7 @@ class Reshard:
 
     @cached_property
     def remedies(self) -> tuple[Remedy, ...]:
-        """Edits that avoid or cheapen it, the most saving first; tried when first asked for, a report for each."""
+        """Edits that avoid it or make it cheaper, the most saving first; tried when first asked for, a report for each."""
         return self.find_remedies(self)
 
     @property

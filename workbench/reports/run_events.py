@@ -1,4 +1,4 @@
-"""What a run or a compilation tells of itself: frozen values that a listener matches by class.
+"""Events of a run or a compilation: frozen values that a listener matches by class.
 
     def listen(event: RunEvent) -> None:
         match event:
@@ -43,7 +43,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class StepDone:
-    """A step that counts has been run: number `step` of `of`, from 1; `loss` is `None` for a program without one."""
+    """A step after warm-up has been run: number `step` of `of`, from 1; `loss` is `None` for a program without one."""
 
     step: int
     of: int
@@ -74,7 +74,7 @@ class Failed:
 
     @classmethod
     def of(cls, error: WorkbenchError) -> "Failed":
-        """What this error says."""
+        """The event for this error."""
         return cls(error.message, error.ways_out)
 
     @property

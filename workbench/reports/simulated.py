@@ -1,4 +1,4 @@
-"""What came of a simulation: the tasks with their times, and the figures that follow from them."""
+"""The result of simulating a pipeline: the tasks with their times, and the figures that follow from them."""
 
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from workbench.core.schedules.tasks import Kind, Task
 
 
 class TaskSpan(NamedTuple):
-    """A task on its device, in seconds from the beginning of the step; the first `recompute` of them compute the forward pass again."""
+    """A task on its device, in seconds from the start of the step; its first `recompute` seconds compute the forward pass again."""
 
     task: Task
     device: int
@@ -26,7 +26,7 @@ class TaskSpan(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """What a task made, on its way to `stage` from `start` to `end`."""
+    """The transfer of a task's result to `stage`, from `start` to `end`, in seconds."""
 
     task: Task
     stage: int
@@ -36,7 +36,7 @@ class Arrival(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """From `start` on, a device holds so many bytes."""
+    """From `start` on, in seconds, a device holds so many bytes."""
 
     start: float
     bytes: int
@@ -44,8 +44,8 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True)
 class SimulatedPipeline:
-    """A step. `devices` are the tasks of each device in time; `causes` what each task waited for last: the task before it on its device,
-    or one whose result it reads. `arrivals` are the transfers that overlap with work."""
+    """A simulated step. `devices` are the tasks of each device in order of time; `causes` what each task waited for last: the task before
+    it on its device, or one whose result it reads. `arrivals` are the transfers that overlap with work."""
 
     devices: tuple[tuple[TaskSpan, ...], ...]
     costs: tuple[StageCost, ...]
@@ -64,18 +64,18 @@ class SimulatedPipeline:
         return max((spans[-1].end for spans in self.devices if spans), default=0.0)
 
     def update_span(self, device: int) -> tuple[float, float]:
-        """From when to when a device updates its parameters: after its last task, not waiting for the others."""
+        """Start and end of a device's update of its parameters: after its last task, without waiting for the other devices."""
         done = self.devices[device][-1].end if self.devices[device] else 0.0
         return done, done + sum(self.costs[stage].update for stage in self.stages_of(device))
 
     @cached_property
     def seconds(self) -> float:
-        """Of the step, with the update."""
+        """Seconds of the step, with the update."""
         return max((self.update_span(device)[1] for device in range(len(self.devices))), default=0.0)
 
     @cached_property
     def busy(self) -> tuple[float, ...]:
-        """Of each device, seconds at work on tasks."""
+        """Seconds that each device works on tasks."""
         return tuple(sum(span.seconds for span in spans) for spans in self.devices)
 
     @property
@@ -90,7 +90,8 @@ class SimulatedPipeline:
 
     @cached_property
     def critical_path(self) -> tuple[TaskSpan, ...]:
-        """From the first task to the last one to end, each the one that the next waited for: to shorten the step, shorten one of these."""
+        """The critical path: from the first task to the last to end, each the one that the next waited for. Shorten one to shorten the
+        step."""
         found = {span.task: span for span in self.spans}
         last = max(self.spans, key=lambda span: span.end, default=None)
         task: Task | None = last.task if last else None
@@ -104,7 +105,7 @@ class SimulatedPipeline:
         return tuple(range(device, len(self.costs), len(self.devices)))
 
     def in_flight(self, device: int) -> int:
-        """The most micro-batches, of each of its stages, that a device keeps anything of at a time: from forward to the end of backward."""
+        """The most micro-batches, over its stages, that a device holds anything of at a time: from forward to the end of backward."""
         steps = sorted(_in_flight_changes(self.devices[device]))
         most = count = 0
         for _, step in steps:
@@ -113,10 +114,11 @@ class SimulatedPipeline:
         return most
 
     def memory(self, device: int) -> tuple[Moment, ...]:
-        """Bytes that a device holds over the step: its stages' own, the batch, what is kept of each micro-batch, what passes, what waits.
+        """Bytes that a device holds over the step: resident bytes, the batch, residuals of each micro-batch, what a task needs while it
+        runs, and what waits for a task.
 
-        With recomputation a micro-batch keeps what entered the stage until its backward task, and all that is kept while that runs. Where
-        that is two tasks, what the first made for the second waits for it.
+        With recomputation a micro-batch keeps the input activations of the stage until its backward task, and all residuals while that
+        runs. Where backward is two tasks, what the first made for the second waits for it.
         """
         changes: dict[float, int] = {}
         for time, count in _memory_changes(self, device):
@@ -134,12 +136,12 @@ class SimulatedPipeline:
 
     @cached_property
     def dispatch_positions(self) -> Mapping[Task, int]:
-        """The place of each task in the order of dispatch."""
+        """The index of each task in the order of dispatch."""
         return dispatch_order(tuple(tuple(span.task for span in spans) for spans in self.devices), receives(self.costs))
 
     @cached_property
     def peaks(self) -> tuple[int, ...]:
-        """Bytes of each device at its worst moment, that of the update included."""
+        """Peak bytes of each device, the update included."""
         return tuple(max(self._update_bytes(device), *(each.bytes for each in self.memory(device))) for device in range(len(self.devices)))
 
     def _update_bytes(self, device: int) -> int:
@@ -156,7 +158,7 @@ def _in_flight_changes(spans: Sequence[TaskSpan]) -> Iterator[tuple[float, int]]
 
 
 def _memory_changes(simulated: SimulatedPipeline, device: int) -> Iterator[tuple[float, int]]:
-    """(time, bytes more or fewer); at one time all of them together."""
+    """(time, change in bytes); changes at one time count together."""
     starts = {}
     for span in simulated.devices[device]:
         kind, stage, i = span.task
@@ -169,7 +171,7 @@ def _memory_changes(simulated: SimulatedPipeline, device: int) -> Iterator[tuple
 
 
 def _bytes_around_task(kind: Kind, cost: StageCost, *, recomputed: bool) -> tuple[int, int, int]:
-    """What a device has of a micro-batch before a task, while it runs and after it."""
+    """Bytes that a device holds of a micro-batch before a task, while it runs and after it."""
     residuals, at_work = cost.residuals_of(recomputed=recomputed), cost.at_work_of(recomputed=recomputed)
     match kind:
         case Kind.FORWARD:
@@ -183,7 +185,8 @@ def _bytes_around_task(kind: Kind, cost: StageCost, *, recomputed: bool) -> tupl
 
 
 def _arrival_changes(simulated: SimulatedPipeline, device: int, starts: Mapping[Task, float]) -> Iterator[tuple[float, int]]:
-    """What arrived before the task that reads it began: it has its place from the first task on that is dispatched after the transfer."""
+    """Changes by what arrived before the task that reads it began: it takes memory from the first task that is dispatched after the
+    transfer."""
     positions = simulated.dispatch_positions
     in_order = [(positions[span.task], span.start) for span in simulated.devices[device]]
     for arrival in simulated.arrivals:

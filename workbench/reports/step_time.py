@@ -8,7 +8,7 @@ class Flops:
     """Floating-point operations of matrix products and convolutions in one step (2 for a multiply-add), loops multiplied out.
 
     - `unique`: what the program computes, `per_device` what one device does: Mesh-TensorFlow's `einsum_unique` and `einsum` counters;
-    - `model`: `unique` without what rematerialisation computes again;
+    - `model`: `unique` without what rematerialisation recomputes;
     - `six_nd`: the convention of 6 x parameters x tokens for a training step, 2 x for a forward pass; 0 where no tokens are read.
     """
 
@@ -20,7 +20,7 @@ class Flops:
 
     @property
     def duplication(self) -> float:
-        """How often the same work is done because a mesh axis is unused; 1 is none."""
+        """How often the same work is done because a mesh axis is unused; 1 means once."""
         return self.per_device * self.devices / self.unique if self.unique else 1.0
 
 
@@ -28,7 +28,7 @@ class Flops:
 class DotCost:
     """Matrix products and convolutions that are alike: `count` executions a step.
 
-    `flops` are those of one execution over all devices, `per_device` what one device does of them; `axes` the mesh axes that share them.
+    `flops` are those of one execution over all devices, `per_device` those of one device; `axes` are the mesh axes that share them.
     """
 
     path: str
@@ -46,10 +46,10 @@ class StepTime:
     - `arithmetic`, `memory`: time in kernels that are bound by arithmetic, and by memory traffic (roofline);
     - `launch`: time between kernels;
     - `exposed`: communication during which the device computes nothing; `hidden`: communication behind computation;
-    - `mfu`: model FLOPs utilisation, `Flops.model` over what all devices could have done in `total`, each product at the peak of its own
-      type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, counts what is computed again and what is duplicated too;
-    - `sustained`: the share of the compiler's own estimate of kernels that such a device reaches when it runs; counted in all of the above;
-    - `unestimated`: what of kernels and launches is of such as the compiler gives no estimate of: XLA:TPU of gathers, scatters and sorts.
+    - `mfu`: model FLOPs utilisation, `Flops.model` over what all devices could have done in `total`, each dot at the peak of its own
+      type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, counts recomputed and duplicated work, too;
+    - `sustained`: the share of the compiler's own estimate of kernels that such a device reaches in a run; included in all of the above;
+    - `unestimated`: seconds of kernels and launches that the compiler gives no estimate of: on XLA:TPU gathers, scatters and sorts.
     """
 
     hardware: str
@@ -70,11 +70,11 @@ class StepTime:
 
     @property
     def estimate(self) -> float:
-        """Seconds in kernels and between them as the compiler would estimate them, those left out that it does not."""
+        """Seconds in kernels and between them as the compiler would estimate them, without those it gives no estimate of."""
         return self.compute * self.sustained + self.launch - self.unestimated
 
     def scaled(self, factor: float) -> "StepTime":
-        """With what the compiler estimates so many times as long; the device waits for communication as long as before."""
+        """The step with `factor` times the time that the compiler estimates; the device waits for communication as long as before."""
         whole = self.estimate + self.unestimated
         factor = (self.estimate * factor + self.unestimated) / whole if whole else factor
         arithmetic, memory, launch = (each * factor for each in (self.arithmetic, self.memory, self.launch))

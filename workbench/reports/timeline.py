@@ -7,7 +7,7 @@ COMPUTE = "compute"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A kernel or a collective; of a loop its first turn, and one event of kind `loop` for the other turns.
+    """A kernel or a collective; of a loop the events of its first iteration, and one event of kind `loop` for the other iterations.
 
     `start` and `seconds` are of the first execution, `count` how often it runs a step; `exposed` the seconds the device waits for it.
     """
@@ -34,5 +34,5 @@ class Timeline:
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """In order of first appearance, the compute stream in front."""
+        """The streams in order of first appearance, the compute stream in front."""
         return tuple(dict.fromkeys((COMPUTE, *(event.stream for event in self.events))))

@@ -1,1 +1,1 @@
-"""XLA's own partitioner, asked in this process, and the modules that it and other compilers leave, read. The room of protobuf."""
+"""XLA's own partitioner, run in this process, and reading the modules of it and other compilers. The package that uses protobuf."""

@@ -1,9 +1,9 @@
-"""XLA's SPMD partitioner, called on a plan's module and stopped before code is generated. No device of that kind need be there.
+"""XLA's SPMD partitioner, run on a plan's module and stopped before code generation. No device of that kind is needed.
 
 A CPU client of XLA with as many virtual devices as the mesh compiles the module; a public hook of JAX
-(`jax.extend.xla.register_hlo_module_transformation`, stage `PRE_SCHEDULER`) takes the module as Shardy, the partitioner and the passes
-after it left it, and ends the compilation there. The hook is of the whole process, and a failed check inside XLA aborts that: what is
-here is called in a worker process (`engine.partitioner`).
+(`jax.extend.xla.register_hlo_module_transformation`, stage `PRE_SCHEDULER`) receives the module after Shardy, the partitioner and the
+passes behind it, and ends the compilation there. The hook is of the whole process, and a failed check inside XLA aborts the process: so
+this runs in a worker process (`engine.partitioner`).
 """
 
 import fcntl
@@ -24,7 +24,7 @@ from workbench.errors import PartitionError
 MAX_DEVICES = 2048  # of a CPU client in one process (XLA)
 _HOOK = "workbench-partitioner"
 _LEAST_DEVICES = 8  # of a client: smaller meshes share one
-_SKIPPED_PASSES = (  # of XLA:CPU's own, behind what is asked: they fuse, copy, and join collectives that differ
+_SKIPPED_PASSES = (  # of XLA:CPU's own, behind the partitioner: they fuse, copy, and join collectives that differ
     *("fusion", "fusion-wrapper", "copy-insertion", "cpu-parallel-task-assigner", "dot-library-rewriter", "cpu-all-reduce-combiner"),
 )
 _WIDENING_PASSES = (  # of XLA:CPU, which has no arithmetic of two-byte floats
@@ -33,22 +33,22 @@ _WIDENING_PASSES = (  # of XLA:CPU, which has no arithmetic of two-byte floats
 
 
 class PartitionerAnswer(NamedTuple):
-    """The serialised `HloModuleProto` that the partitioner left, and what it printed meanwhile (its warnings)."""
+    """The serialised `HloModuleProto` that the partitioner left, and its output meanwhile (warnings)."""
 
     module: bytes
     printed_text: str
 
 
 class _StopCompilation(Exception):  # noqa: N818 - no error: the way out of a compilation
-    """Ends the compilation once the module is there."""
+    """Ends the compilation once the module is received."""
 
 
 def ask(module: bytes, devices: int, open_results: tuple[bool, ...], *, widens: bool = False) -> PartitionerAnswer:
-    """What XLA makes of `module` (StableHLO in MLIR's bytecode, with Shardy's shardings) over so many devices.
+    """What XLA makes of `module` (StableHLO in MLIR's bytecode, with Shardy's shardings) over `devices` devices.
 
     `open_results` are those whose sharding is left to propagation. `widens`: as XLA:CPU has it, which computes and sends two-byte floats
     as four-byte ones.
-    Raises `PartitionError` with XLA's words.
+    Raises `PartitionError` with XLA's message.
     """
     client = client_of(devices)
     skipped = (*_SKIPPED_PASSES, *(() if widens else _WIDENING_PASSES))
@@ -81,7 +81,7 @@ def _compile_until_stopped(
 
 
 def compile_options(client: Any, numbers: Sequence[int], open_results: Sequence[bool], flags: Mapping[str, str | bool]) -> Any:
-    """Of one program over the client's devices of these numbers, in the order of the mesh."""
+    """Compile options of one program over the client's devices of these numbers, in the order of the mesh."""
     devices = np.array(numbers).reshape(1, len(numbers))
     options = backend.get_compile_options(1, len(numbers), devices, env_options_overrides=flags, backend=client)
     options.executable_build_options.use_shardy_partitioner = True
@@ -90,7 +90,7 @@ def compile_options(client: Any, numbers: Sequence[int], open_results: Sequence[
 
 
 def client_of(devices: int) -> Any:
-    """A CPU client with at least as many virtual devices; one is kept for each size. Raises `PartitionError` for more than it can have."""
+    """A CPU client with at least as many virtual devices, cached by size. Raises `PartitionError` for more than it can have."""
     if devices > MAX_DEVICES:
         raise PartitionError(
             f"XLA's partitioner answers here for at most {MAX_DEVICES:,} devices; the mesh has {devices:,}.",
@@ -106,9 +106,9 @@ def _client(devices: int) -> Any:
 
 @contextmanager
 def _capture_stderr() -> Iterator[list[str]]:
-    """What XLA prints to standard error meanwhile: its one way of warning. The list has it behind the block.
+    """Capture what XLA prints to standard error, its only way of warning. The list has the text after the block.
 
-    Where standard error is a file already, as a worker's is, it is read there: should the process die, the words stay.
+    Where standard error is a file already, as a worker's is, it is read there: should the process die, the text remains.
     """
     captured: list[str] = []
     if stat.S_ISREG(os.fstat(2).st_mode) and fcntl.fcntl(2, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:  # a shell's `2>` cannot be read

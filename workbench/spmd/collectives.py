@@ -1,9 +1,9 @@
-"""The collectives of a module that XLA's partitioner left, joined to the operations of the program as traced.
+"""The collectives of a module that XLA's partitioner left, matched to the operations of the program as traced.
 
-Every operation was named `wb<number>` before (`partition.module_of`), and XLA keeps names as metadata: an instruction of the compiler's own
-has the name of what it was made for, one that stands for several the names of all. A reduction is named after what it adds up; what lays a
-value out anew after the operation that needs it so (jax 0.10) or that made it (jax 0.11 on); the other end is looked for along the
-operands or users.
+Every operation was named `wb<number>` before (`propagation.lowered.module_of`), and XLA keeps names as metadata: an instruction that the
+compiler added has the name of the one it was made for, one that stands for several the names of all. A reduction is named after what it
+sums; a reshard after the operation that needs it (jax 0.10) or the one that made the value (jax 0.11 on); the other end is looked for along
+the operands or users.
 """
 
 import re
@@ -20,16 +20,16 @@ from workbench.spmd.shapes import arrays
 
 _NAMED = re.compile(rf"\b({OPERATION}|{CALLED})(\d+)\b")
 _SAME_KIND = {"ragged-all-to-all": "all-to-all", "collective-broadcast": "collective-permute"}
-_WITH_OPERANDS = ("all-gather-start", "collective-permute-start")  # whose result holds the operands too, before what was made
+_WITH_OPERANDS = ("all-gather-start", "collective-permute-start")  # whose result also holds the operands, in front
 _REDUCTIONS = ("all-reduce", "reduce-scatter")
-_GENERATED = "is_spmd_generated"  # from jax 0.11 on: it lays out anew what it is named after
+_GENERATED = "is_spmd_generated"  # from jax 0.11 on: it reshards the value of the instruction it is named after
 
 
 Users = Mapping[str, list[HloInstruction]]
 
 
 class LocatedCollective(NamedTuple):
-    """A collective, and where it stands: its instruction and which operand it sends, the computation, and the users of each value there.
+    """A collective and its place: its instruction and which operand it sends, the computation, and the users of each value there.
 
     `trips` of the loop it stands in; 1 outside of loops.
     """
@@ -43,12 +43,12 @@ class LocatedCollective(NamedTuple):
 
 
 def read_collectives(module: HloModule, mesh: Mesh) -> tuple[PartitionedCollective, ...]:
-    """All that go between devices, in the order in which the program has them; of one that sends several arrays an entry each."""
+    """All collectives between devices, in program order; one that sends several arrays has an entry for each."""
     return tuple(each.collective for each in find_collectives(module, mesh))
 
 
 def find_collectives(module: HloModule, mesh: Mesh) -> tuple[LocatedCollective, ...]:
-    """The same, with where they stand."""
+    """The same, with their places in the module."""
     users: dict[int, Users] = {}
     found: list[LocatedCollective] = []
     trips = {
@@ -71,7 +71,7 @@ def find_collectives(module: HloModule, mesh: Mesh) -> tuple[LocatedCollective, 
 
 
 def operations_named(op_name: str) -> tuple[int, ...]:
-    """The operations of the program that an instruction is named after: of each, the calls that lead to it add to its number.
+    """The operations of the program that an instruction is named after: for each, the numbers of the calls that lead to it are added.
 
     >>> operations_named("jit(call)/(wb12:while/wb7)")
     (12, 7)
@@ -92,7 +92,7 @@ def _operations(op_name: str) -> Iterator[int]:
 
 
 def kind_of(opcode: str) -> str | None:
-    """The kind of collective an opcode starts; `None` if it starts none."""
+    """The kind of collective that an opcode starts; `None` if it starts none."""
     kind = opcode.removesuffix("-start")
     kind = _SAME_KIND.get(kind, kind)
     return kind if kind in KINDS else None
@@ -101,7 +101,7 @@ def kind_of(opcode: str) -> str | None:
 def _locate_collectives(
     kind: str, axes: tuple[str, ...], instruction: HloInstruction, runs: int, computation: Computation, users: Users
 ) -> Iterator[LocatedCollective]:
-    """Operands are what is sent; of an all-gather the result is the larger, and an entry's share of it goes by its operand."""
+    """Operands are what is sent; for an all-gather, whose result is larger, each entry gets a share of it by its operand."""
     names = operations_named(instruction.op_name)
     results = arrays(instruction.shape)
     if instruction.opcode in _WITH_OPERANDS:
@@ -122,7 +122,8 @@ def _locate_collectives(
 
 
 def maker_of(computation: Computation, value: HloInstruction, reader: int) -> int:
-    """The operation that made a value: what the compiler put between it and its reader has the reader's name, or none. -1 if unknown."""
+    """The operation that made a value; instructions with the reader's name or none, which the compiler added, are skipped. -1 if
+    unknown."""
     seen: set[str] = set()
     while value.name not in seen and value.opcode not in ("parameter", "constant", "partition-id"):
         seen.add(value.name)
@@ -136,7 +137,8 @@ def maker_of(computation: Computation, value: HloInstruction, reader: int) -> in
 
 
 def reader_of(users: Users, value: HloInstruction, element: int | None, maker: int) -> int:
-    """The first operation that reads a value, or one element of it; what has the maker's name or none is looked through. -1 if unknown."""
+    """The first operation that reads a value, or one element of it; instructions with the maker's name or none are skipped. -1 if
+    unknown."""
     for user in users.get(value.name, ()):
         if user.opcode in ("tuple", "while") or (element is not None and user.element != element):
             continue
@@ -149,7 +151,7 @@ def reader_of(users: Users, value: HloInstruction, element: int | None, maker: i
 
 
 def users_of(computation: Computation) -> Users:
-    """The instructions that read each value, each once."""
+    """The instructions that read each value, each listed once."""
     users: dict[str, list[HloInstruction]] = {}
     for each in computation.values():
         for operand in dict.fromkeys(each.operands):

@@ -1,4 +1,4 @@
-"""Which of XLA's collectives reshard which value: those between an edge's maker and its readers take the place of Shardy's chain."""
+"""Which of XLA's collectives reshard which value: those between an edge's maker and its readers replace Shardy's chain."""
 
 import math
 import re
@@ -24,7 +24,7 @@ _HANDS_ON = ("return", "stablehlo.return", "func.return", "sdy.return")
 
 
 class JoinedCollective(NamedTuple):
-    """A collective of XLA's, and the operations that make its operand and read its result as far as they are known."""
+    """One of XLA's collectives, and the operations that make its operand and read its result as far as they are known."""
 
     reshard: InsertedCollective
     maker: int | None
@@ -32,10 +32,11 @@ class JoinedCollective(NamedTuple):
 
 
 def with_moves(planned: Propagated, joined: Sequence[JoinedCollective], mesh: Mesh) -> list[Edge]:
-    """The edges with what XLA sends for them. Those that Shardy sends for and XLA does not are none: XLA computes on the parts as they lie.
+    """The edges with what XLA sends for them. An edge where Shardy sends and XLA does not is dropped: XLA computes on the shards as they
+    are.
 
-    What goes from an edge's maker to its reader is of that edge. XLA may also reshard a value an operation earlier or later than Shardy
-    does: of an edge that nothing was found for is what touches one of its ends and goes over mesh axes that it changes.
+    What goes from an edge's maker to its reader belongs to that edge. XLA may also reshard a value an operation earlier or later than
+    Shardy does: an edge without any such collective gets those that touch one of its ends and run over mesh axes that it changes.
     """
     edge_index = _EdgeIndex(planned, mesh)
     found: dict[int, list[InsertedCollective]] = defaultdict(list)
@@ -55,7 +56,7 @@ def _replace_moves(edge: Edge, moves: list[InsertedCollective], mesh: Mesh) -> E
 
 
 def with_warnings(edges: Sequence[Edge], warned: Iterable[tuple[int | None, GatheredWhole]], mesh: Mesh) -> list[Edge]:
-    """The edges with XLA's warnings about them, of those for which something is gathered."""
+    """The edges with XLA's warnings about them, for edges that gather something."""
     found: dict[int, list[GatheredWhole]] = defaultdict(list)
     gathered = [number for number, each in enumerate(edges) if any(move.kind == "all-gather" for move in each.moves)]
     for operation, warning in warned:
@@ -66,8 +67,8 @@ def with_warnings(edges: Sequence[Edge], warned: Iterable[tuple[int | None, Gath
 
 
 def _edges_of_warning(warning: GatheredWhole, edges: Sequence[Edge], numbers: Sequence[int], mesh: Mesh, *, is_sure: bool) -> Sequence[int]:
-    """Of these edges, those that a warning is about: the shape and both sides are as it says. Where that is of the right operation for
-    sure, the same size is enough, for XLA may have reshaped the value; or that there is no other."""
+    """Those of `edges` that a warning is about: shape and both shardings match. If the operation is right for sure, the same number of
+    elements is enough, for XLA may have reshaped the value; or that there is no other edge."""
     if same := [number for number in numbers if _matches_warning(warning, edges[number], mesh)]:
         return same
     sized = [number for number in numbers if math.prod(_local_shape(edges[number], mesh)) == math.prod(_warned_shape(warning))]
@@ -75,7 +76,7 @@ def _edges_of_warning(warning: GatheredWhole, edges: Sequence[Edge], numbers: Se
 
 
 def _matches_warning(warning: GatheredWhole, edge: Edge, mesh: Mesh) -> bool:
-    """Whether a value of this shape is cut into as many parts on both sides as it is for the edge."""
+    """Whether a value of this shape is split into as many shards on both sides as it is for the edge."""
     sides = ((warning.before, edge.before), (warning.after, edge.after))
     return _warned_shape(warning) == _local_shape(edge, mesh) and all(
         warned_parts(sharding_text, len(dims)) == _parts_of(dims, mesh) for sharding_text, dims in sides
@@ -87,12 +88,12 @@ def _local_shape(edge: Edge, mesh: Mesh) -> tuple[int, ...]:
 
 
 def _warned_shape(warning: GatheredWhole) -> tuple[int, ...]:
-    """Of the value that is warned of, on one device: `f32[8,16]`."""
+    """The shape on one device of the value in the warning: `f32[8,16]`."""
     return tuple(map(int, re.findall(r"\d+", warning.shape.partition("[")[2])))
 
 
 def warned_parts(sharding_text: str, rank: int) -> tuple[int, ...]:
-    """Of each dimension, from a sharding as XLA writes it.
+    """The number of shards of each dimension, from a sharding as XLA writes it.
 
     >>> warned_parts("{devices=[2,1,4]<=[8]}", 3), warned_parts("{replicated}", 2)
     ((2, 1, 4), (1, 1))
@@ -120,14 +121,14 @@ class _EdgeIndex:
                 self._by_reader[reader].add(number)
 
     def find_between(self, each: JoinedCollective) -> int | None:
-        """The edge from what makes the operand to what reads the result; of several, the one that it suits best."""
+        """The edge from what makes the operand to what reads the result; of several, the one that fits best."""
         if each.reshard.kind in _REDUCTIONS:
             return self._find_thin_sum(each)
         both = self._by_source.get(each.maker, set()) & self._by_reader.get(each.reader, set())
         return self._best_edge(sorted(both), each.reshard, least=int(each.maker is None or each.reader is None))
 
     def find_near(self, each: JoinedCollective, without: Container[int | None]) -> int | None:
-        """An edge, none of these, that has an end at one of the collective's own; any that is read there, if the maker is not known."""
+        """An edge not in `without` that shares an end with the collective; any that is read there, if the maker is not known."""
         if each.reshard.kind in _REDUCTIONS:
             return None
         ends = [end for end in (each.maker, each.reader) if end is not None]
@@ -138,7 +139,8 @@ class _EdgeIndex:
         return found
 
     def _find_thin_sum(self, each: JoinedCollective) -> int | None:
-        """What is thin is summed over devices, not gathered, and has its reader's name: it is no sum of the program's."""
+        """The edge of a thin value, which is summed over devices instead of gathered, and is named after its reader: no sum of the
+        program's."""
         if each.maker is None or each.maker in self._adding:
             return None
         return self._best_edge(sorted(self._by_reader.get(each.maker, ())), each.reshard, least=1)
@@ -149,7 +151,8 @@ class _EdgeIndex:
 
 
 def _rate_fit(edge: Edge, move: InsertedCollective, mesh: Mesh) -> int:
-    """How well: 2, Shardy has the same one there; 1, it moves no more than there is, over axes that the edge changes; 0, it does not."""
+    """How well a collective fits an edge: 2, Shardy has the same one there; 1, payload and axes are possible for the edge; 0, they are
+    not."""
     if any((each.kind, set(each.axes), each.payload) == (move.kind, set(move.axes), move.payload) for each in edge.moves):
         return 2
     changed = {base_axis(axis) for old, new in zip(edge.before, edge.after, strict=True) if old != new for axis in (*old, *new)}
@@ -157,7 +160,7 @@ def _rate_fit(edge: Edge, move: InsertedCollective, mesh: Mesh) -> int:
 
 
 def _most_bytes(edge: Edge, mesh: Mesh) -> float:
-    """Of the whole value with the padding of uneven parts; a back end may send two bytes as four."""
+    """Bytes of the whole value with the padding of uneven shards; a back end may send two bytes as four."""
     sides = (
         math.prod(-(-size // n) * n for size, n in zip(edge.shape, _parts_of(dims, mesh), strict=True))
         for dims in (edge.before, edge.after)
@@ -166,6 +169,6 @@ def _most_bytes(edge: Edge, mesh: Mesh) -> float:
 
 
 def _possible_names(structure: Structure, operation: int | None) -> set[int | None]:
-    """By which XLA may name an operation: none for what hands a value on, and at times for a constraint."""
+    """The operations whose names XLA may give to an operation: none for one that passes a value on, and at times for a constraint."""
     kind = structure.ops[operation].kind if operation is not None else ""
     return {None} if kind in _HANDS_ON else {operation, None} if kind in _CONSTRAINTS else {operation}

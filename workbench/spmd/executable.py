@@ -1,4 +1,4 @@
-"""The module of a compiled function, for devices that are attached or not: in its serialised form, and as the text that people read."""
+"""The module of a compiled function, for attached or absent devices: in serialised form, and as HLO text for people."""
 
 import jax
 from jaxlib import xla_client
@@ -7,13 +7,13 @@ from workbench.spmd.module import HloModule, read_module
 
 
 def serialize_module(compiled: jax.stages.Compiled) -> bytes:
-    """The scheduled program as an `HloModuleProto`; that of the whole mesh is one."""
+    """The scheduled program as an `HloModuleProto`; one serves the whole mesh."""
     found: bytes = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
     return found
 
 
 def module_of(compiled: jax.stages.Compiled) -> HloModule:
-    """The same, read."""
+    """The same, parsed."""
     return read_module(serialize_module(compiled))
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic of the products in compiled HLO: a multiply-add is 2.
+"""FLOP of the dots in compiled HLO: a multiply-add is 2.
 
 A TPU compiler writes every product as a convolution, batch dimensions as spatial ones whose dilated windows meet one true element each;
 so only positions where a window meets an element count (as XLA's own `HloCostAnalysis` has it).
@@ -30,7 +30,7 @@ class ConvWindow(NamedTuple):
 
 
 def flops_of(computation: Computation, instructions: Iterable[HloInstruction]) -> int:
-    """Of the products among the instructions, which all stand in one computation."""
+    """FLOP of the dots among the instructions, which are all in one computation."""
     return sum(_dot_flops(computation, each) for each in instructions)
 
 
@@ -50,7 +50,7 @@ def _dot_flops(computation: Computation, instruction: HloInstruction) -> int:
 
 
 def _contracting_dims(instruction: HloInstruction, left: Array) -> Sequence[int]:
-    """Dimensions of the left operand that are summed over; of a library's call those in its own words, else the last."""
+    """Dimensions of the left operand that are summed over; of a library call those its config names, else the last."""
     if instruction.opcode == "dot":
         return instruction.fields.dot_dimension_numbers.lhs_contracting_dimensions
     config = instruction.backend_config

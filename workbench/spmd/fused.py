@@ -1,4 +1,4 @@
-"""What stands inside of fusions and asynchronous calls: the work of one kernel."""
+"""The instructions inside fusions and asynchronous calls: the work of one kernel."""
 
 from collections.abc import Iterator
 
@@ -11,13 +11,13 @@ SLICES = ("dynamic-slice", "slice", "gather")
 
 
 def body_of(module: HloModule, instruction: HloInstruction) -> Computation | None:
-    """What a fusion or an asynchronous call runs; `None` for any other instruction."""
+    """The computation that a fusion or an asynchronous call runs; `None` for any other instruction."""
     callees = module.callees(instruction) if instruction.opcode in WRAPPERS else ()
     return module.computations[callees[0]] if callees else None
 
 
 def instructions_within(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[Computation, HloInstruction]]:
-    """All instructions of a fusion or asynchronous call and of those within it, each with where it stands."""
+    """All instructions of a fusion or asynchronous call and of those within it, each with its computation."""
     for name in module.callees(instruction) if instruction.opcode in WRAPPERS else ():
         computation = module.computations[name]
         for each in computation.values():

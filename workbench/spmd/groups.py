@@ -1,9 +1,9 @@
-"""Which devices a collective joins, mapped back to mesh axes.
+"""The device groups of a collective, mapped back to mesh axes.
 
 XLA writes the groups in one of four ways, all over the logical device numbers of the program (row-major in the mesh):
 
 - listed, `{{0,1},{2,3}}`; for a permutation pairs of source and target;
-- iota, `[4,2]<=[8]`: 0..7 shaped to 4 groups of 2, perhaps transposed before it is cut;
+- iota, `[4,2]<=[8]`: 0..7 shaped to 4 groups of 2, perhaps transposed before it is split;
 - by a mesh and its axes or parts of axes (from XLA of 2026 on);
 - not at all, which is all devices.
 """
@@ -23,7 +23,7 @@ Ids = np.ndarray[Any, np.dtype[Any]]  # logical device numbers
 
 
 def read_groups(instruction: hlo_pb2.Instruction, devices: int) -> Groups:
-    """The groups of devices that talk; for a permutation its (source, target) pairs. One group of all where XLA lists none."""
+    """The device groups; for a permutation its (source, target) pairs. One group of all devices where XLA lists none."""
     if instruction.source_target_pairs:
         return tuple((each.source, each.target) for each in instruction.source_target_pairs)
     listed = instruction.collective_device_list
@@ -54,7 +54,7 @@ def _group_rows(ids: Ids) -> Groups:
 
 
 def _from_mesh(groups: hlo_pb2.MeshAxesReplicaGroupList, devices: int) -> Groups:
-    """Cut every axis at its sub-axes, bring the used pieces last, and read the groups off the rows."""
+    """Split every axis at its sub-axes, move the used parts last, and read the groups off the rows."""
     mesh = groups.mesh
     ids: Ids = np.arange(devices)
     if mesh.iota_transform.reshape_dims:
@@ -94,8 +94,8 @@ def axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def sub_axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
-    """The same, but of an axis that only a part talks along the part: `y:(2)4`, with the sizes before it and of it. The pairs of a
-    permutation are one group as far as they hang together.
+    """The same, but with sub-axes for axes of which only a part communicates: `y:(2)4`, with the sizes before it and of it. The connected
+    pairs of a permutation are one group.
 
     >>> sub_axes_of(((0, 1), (2, 3)), Mesh("data:4"))
     ('data:(2)2',)
@@ -114,7 +114,7 @@ def sub_axes_of(groups: Groups, mesh: Mesh) -> tuple[str, ...]:
 
 
 def _connected_groups(groups: Groups) -> Groups:
-    """Groups that have a device in common made one."""
+    """Groups that share a device, merged."""
     component_of: dict[int, list[int]] = {}
     for group in groups:
         components = {id(component): component for component in (component_of.setdefault(device, [device]) for device in group)}

@@ -1,4 +1,4 @@
-"""XLA's answer in the terms of the planner: its collectives among the operations of the program, in place of those that Shardy inserted."""
+"""XLA's answer in the planner's terms: its collectives among the operations of the program, in place of those that Shardy inserted."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ from workbench.spmd.edges import JoinedCollective, with_moves, with_warnings
 
 
 def with_answer(propagated: Propagated, answer: Partitioned, mesh: Mesh) -> Propagated:
-    """What is known of a plan, with the collectives that XLA makes: what follows from them (memory, time, pictures) follows from these."""
+    """The plan's propagation with XLA's collectives; what follows from them (memory, time, figures) follows from these."""
     collectives = merge_all_to_alls(answer.collectives, mesh)
     joiner = _Joiner(propagated.structure, (place for each in collectives for place in (each.made_by, each.read_by)))
     joined = [joiner.join_collective(each) for each in collectives]
@@ -25,7 +25,7 @@ def with_answer(propagated: Propagated, answer: Partitioned, mesh: Mesh) -> Prop
 
 
 def merge_all_to_alls(collectives: Sequence[PartitionedCollective], mesh: Mesh) -> list[PartitionedCollective]:
-    """XLA may write an all-to-all as one of as many arrays as there are devices in a group: together they are what is sent."""
+    """Merge all-to-alls that XLA writes as one of as many arrays as a group has devices: together they are what is sent."""
     found: list[PartitionedCollective] = []
     for each, same in itertools.groupby(collectives):
         count, parts = len(list(same)), math.prod(axis_size(axis, mesh) for axis in each.axes)
@@ -57,11 +57,11 @@ class _Joiner:
         self._operations = dict(zip(known, operations_at_places(structure, known), strict=True))
 
     def join_collective(self, each: PartitionedCollective) -> JoinedCollective:
-        """A collective with its ends, as far as they are known."""
+        """A collective with the operations at its ends, as far as they are known."""
         return JoinedCollective(self._make_reshard(each), self._operations[each.made_by], self._operations[each.read_by])
 
     def _make_reshard(self, each: PartitionedCollective) -> InsertedCollective:
-        """Where nothing is known of a collective's reader it is what follows its maker, and the end of the step where neither is known."""
+        """Place a collective. If its reader is unknown, it is what follows its maker; if neither is known, it is at the end of the step."""
         source, before = self._operations[each.made_by], self._operations[each.read_by]
         if before is None:
             before = self._first_reader(source) if source is not None else len(self._structure.ops) - 1
@@ -91,7 +91,8 @@ class _Joiner:
         return found if self._structure.ops[found].region == region else source
 
     def _find_region(self, operation: int, count: int) -> int:
-        """Main or the loop that runs as often, from where the operation stands outwards: XLA moves out what no turn changes."""
+        """Main or the loop that runs as often, from the operation's own region outwards: XLA moves out of loops what no iteration
+        changes."""
         regions = self._structure.regions
         region = here = self._structure.ops[operation].region
         while regions[region].times != count and regions[region].parent >= 0:
@@ -99,6 +100,6 @@ class _Joiner:
         return region if regions[region].times == count else here
 
     def _last_use(self, reader: int, first_use: int) -> int:
-        """Until when the reader keeps what it reads: till its last reader's place if it is fused into that."""
+        """Until when the reader keeps its operand: its last reader's position if it is fused into that."""
         values = (self._structure.values[result] for result in self._structure.ops[reader].results)
         return max((first_use, *(each.last_use for each in values if not each.stored)))

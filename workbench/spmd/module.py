@@ -1,6 +1,6 @@
 """An HLO module, read from its serialised form: computations, instructions, and how often each instruction runs.
 
-Of the module that XLA's partitioner left as of any compiled program: `executable.hlo_modules()[0].as_serialized_hlo_module_proto()`.
+For the module that XLA's partitioner left and for any compiled program: `executable.hlo_modules()[0].as_serialized_hlo_module_proto()`.
 Shapes are read in `shapes.py`, groups of devices in `groups.py`.
 """
 
@@ -39,7 +39,7 @@ class HloInstruction:
 
     @cached_property
     def op_name(self) -> str:
-        """The named scope and primitive it comes from, as JAX wrote it; empty if the compiler made it of its own."""
+        """The named scope and primitive it comes from, as JAX wrote it; empty if the compiler added it."""
         return self.fields.metadata.op_name
 
     @cached_property
@@ -53,26 +53,26 @@ class HloInstruction:
 
     @cached_property
     def bytes(self) -> int:
-        """Of its result on one device, without padding."""
+        """Bytes of its result on one device, without padding."""
         return sum(each.bytes for each in self.arrays)
 
     @property
     def element(self) -> int:
-        """Of a `get-tuple-element`: which one."""
+        """The index of a `get-tuple-element`."""
         return self.fields.tuple_index
 
     @cached_property
     def backend_config(self) -> Mapping[str, Any]:
-        """What the compiler notes for itself, where that is JSON; else nothing."""
+        """The compiler's own notes, where they are JSON; else nothing."""
         try:
             found = json.loads(self.fields.backend_config or b"{}")
-        except ValueError:  # of a custom call: whatever it likes
+        except ValueError:  # of a custom call: any text
             return {}
         return found if isinstance(found, dict) else {}
 
     @property
     def whole_number(self) -> int | None:
-        """The number a constant is, if it is a single whole one."""
+        """The value of a constant, if it is a single whole number."""
         literal = self.fields.literal
         if self.opcode != "constant" or literal.shape.dimensions:
             return None
@@ -106,7 +106,7 @@ class HloModule:
         return self.fields.name
 
     def visits(self) -> Iterator[InstructionVisit]:
-        """Every instruction one run of the program reaches, and from where."""
+        """Every instruction that one run of the program reaches, and from where."""
         return self._visits(self.entry, 1, "", None)
 
     def _visits(self, name: str, count: int, loop: str, within: HloInstruction | None) -> Iterator[InstructionVisit]:
@@ -119,11 +119,11 @@ class HloModule:
                 yield from self._visits(callee, count * times, callee if is_loop else loop, inner)
 
     def callees(self, instruction: HloInstruction) -> tuple[str, ...]:
-        """Names of the computations the instruction runs; not those that say how single elements are combined."""
+        """Names of the computations that the instruction runs; not those that combine single elements."""
         return tuple(name for name, _ in self._callees(instruction))
 
     def _callees(self, instruction: HloInstruction) -> Iterator[tuple[str, int]]:
-        """Computations the instruction runs, and how often. Of a conditional all branches: which one runs is not known."""
+        """Computations the instruction runs, and how often. For a conditional all branches: which one runs is not known."""
         if instruction.opcode == "while":
             trips = self.trip_count(instruction)
             yield from ((name, trips) for name in instruction.called)
@@ -131,7 +131,8 @@ class HloModule:
             yield from ((name, 1) for name in instruction.called)
 
     def printed_opcode(self, instruction: HloInstruction) -> str:
-        """As HLO text has it: `slice-start` for an `async-start` that runs a slice, `slice-done` for the `async-done` that awaits it."""
+        """The opcode in HLO text: `slice-start` for an `async-start` that runs a slice, `slice-done` for the `async-done` that awaits
+        it."""
         started = instruction
         while started.opcode in ("async-update", "async-done"):
             started = self.home_of(started)[started.operands[0]]
@@ -139,7 +140,7 @@ class HloModule:
         return root.opcode + instruction.opcode.removeprefix("async") if root else instruction.opcode
 
     def trip_count(self, loop: HloInstruction) -> int:
-        """How often a `while` runs: as XLA proved it, else at most what its condition and the step of its counter come to, else 1."""
+        """How often a `while` runs: as XLA proved, else at most what its condition and its counter's step amount to, else 1."""
         known = loop.backend_config.get("known_trip_count", {}).get("n")
         if known is not None:
             return int(known)
@@ -150,7 +151,7 @@ class HloModule:
             return 1
         start, step = self._counter(loop, condition)
         turns = max(ceil((limits.pop() - (start or 0)) / step), 0)
-        return turns if turns or start is not None else 1  # it counts down from what data say
+        return turns if turns or start is not None else 1  # it counts down from a value that depends on data
 
     def body(self, loop: HloInstruction) -> str:
         """The name of a loop's body."""
@@ -161,9 +162,9 @@ class HloModule:
         return loop.called[1]
 
     def _counter(self, loop: HloInstruction, condition: Computation) -> tuple[int | None, int]:
-        """Where a loop's counter starts, if that is known, and what a trip adds to it: 1 unless the program says otherwise.
+        """Where a loop's counter starts, if that is known, and what an iteration adds to it: 1 unless the program says otherwise.
 
-        XLA:TPU unrolls a windowed einsum's body twice and lets the bound be, so that the step is 2.
+        XLA:TPU unrolls a windowed einsum's body twice and keeps the bound, so that the step is 2.
         """
         indices = {each.element for each in condition.values() if each.opcode == "get-tuple-element"}
         body = self.computations[self.body(loop)]
@@ -184,7 +185,7 @@ class HloModule:
         return computation.get(made.operands[index]) if made and made.opcode == "tuple" else None
 
     def home_of(self, instruction: HloInstruction) -> Computation:
-        """The computation an instruction stands in."""
+        """The computation that contains an instruction."""
         return self.computations[self._homes[id(instruction)]]
 
     @cached_property
@@ -193,12 +194,12 @@ class HloModule:
 
 
 def read_module(serialized: bytes) -> HloModule:
-    """Read a serialised `HloModuleProto`. Instructions stand as the module is scheduled, else in an order in which operands come first."""
+    """Parse a serialised `HloModuleProto`. Instructions are in scheduled order, else in an order in which operands come first."""
     return module_from(hlo_pb2.Module.FromString(serialized))
 
 
 def module_from(fields: hlo_pb2.Module) -> HloModule:
-    """The same of the message itself."""
+    """The same, from the message itself."""
     names = {each.id: each.name for each in fields.computations}
     computations = {each.name: _read_computation(each, names, fields.schedule) for each in fields.computations}
     return HloModule(fields, computations, names.get(fields.entry_computation_id, fields.entry_computation_name))
@@ -225,7 +226,7 @@ def parameter_of(computation: Computation, number: int) -> HloInstruction | None
 
 
 def _limits(condition: Computation, truth: HloInstruction | None) -> Iterator[int]:
-    """The whole numbers that a condition, all of whose parts must hold, compares something with."""
+    """The whole numbers that a condition, all of whose parts must hold, compares with."""
     if truth is not None and truth.opcode == "and":
         for name in truth.operands:
             yield from _limits(condition, condition[name])

@@ -1,4 +1,4 @@
-"""What a compiler's buffer assignment says of memory: which allocations there are in the device's memory, and what is alive in them."""
+"""Memory by a compiler's buffer assignment: the allocations in the device's memory, and what is alive in them."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -15,9 +15,9 @@ _ALLOC, _FREE = 0, 1  # kinds of event of a heap simulator's trace
 class PackedMemory(NamedTuple):
     """Bytes in the device's memory.
 
-    - `aliased`: results that lie where arguments did; `live`: temporaries that are alive at once at the worst moment, which is what
+    - `aliased`: results in the memory of arguments; `live`: temporaries alive at once at the worst moment, which is what
       `peak_memory_in_bytes` counts beside arguments and results where no other memory holds more;
-    - `heap`: what temporaries take as they are packed.
+    - `heap`: bytes of temporaries as they are packed.
     """
 
     arguments: int
@@ -28,13 +28,13 @@ class PackedMemory(NamedTuple):
 
 
 def read_program(serialized: bytes) -> tuple[HloModule, PackedMemory]:
-    """The module of a dumped `HloProto`, and what its buffer assignment says."""
+    """The module of a dumped `HloProto`, and its buffer assignment's memory."""
     program = hlo_pb2.Program.FromString(serialized)
     return module_from(program.hlo_module), _read_assignment(program.buffer_assignment)
 
 
 def read_packed_memory(serialized: bytes) -> PackedMemory | None:
-    """The latter alone; `None` where the program was not written whole, on a full disk, say."""
+    """Only the memory; `None` where the program was not written completely, on a full disk, say."""
     try:
         return read_program(serialized)[1]
     except DecodeError:
@@ -59,7 +59,7 @@ def _read_assignment(assignment: hlo_pb2.BufferAssignment) -> PackedMemory:
 
 
 def _peak_live_bytes(events: Iterable[hlo_pb2.HeapSimulatorTrace.Event], sizes: Mapping[int, int]) -> int:
-    """Bytes alive at once at the worst moment (`HeapSimulatorTrace`); a buffer that shares another's place takes nothing."""
+    """Bytes alive at once at the worst moment (`HeapSimulatorTrace`); a buffer that shares another's memory counts nothing."""
     alive: set[int] = set()
     now = most = 0
     for each in events:

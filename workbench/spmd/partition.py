@@ -1,4 +1,4 @@
-"""A plan put to XLA's partitioner, and its answer read: what the worker process does."""
+"""A plan given to XLA's partitioner, and its answer read: what the worker process does."""
 
 import copy
 import time
@@ -22,8 +22,9 @@ COMPILER = f"XLA of jaxlib {jaxlib.__version__}"
 
 
 def ask_partitioner(plan: Plan, platform: str = "") -> Partitioned:
-    """What XLA's partitioner makes of a plan, with what the compiler of `platform` (`cpu`, `tpu`, `cuda`; empty for none) changes for sure:
-    XLA:CPU widens two-byte floats, the others scatter sums of which each device keeps a part. What else XLA:TPU does, libtpu is asked.
+    """What XLA's partitioner makes of a plan, with what the compiler of `platform` (`cpu`, `tpu`, `cuda`; empty for none) surely changes:
+    XLA:CPU widens two-byte floats, the others reduce-scatter sums of which each device keeps a part. Only libtpu knows what else XLA:TPU
+    does.
 
     Nothing of the program is called: its StableHLO is enough (`without_functions`). Raises `PartitionError`.
     """
@@ -41,10 +42,10 @@ def ask_partitioner(plan: Plan, platform: str = "") -> Partitioned:
 
 
 def without_functions(plan: Plan) -> Plan:
-    """The plan with as much of its program as `ask_partitioner` reads, which is data: fit to be sent to another process."""
+    """The plan with only the part of its program that `ask_partitioner` reads, which is data: it can be sent to another process."""
     bare = copy.copy(plan)
     program = replace(plan.program, module=b"", operations=(), step=_NO_STEP, reference=None)
-    object.__setattr__(bare, "program", program)  # not by `updated`: the layout was found legal before
+    object.__setattr__(bare, "program", program)  # not by `updated`: the layout was verified before
     return bare
 
 
@@ -69,7 +70,7 @@ def _run_partitioner(plan: Plan, platform: str) -> PartitionerAnswer:
 
 
 def gathered_whole(words: str) -> tuple[GatheredWhole, ...]:
-    """The warnings in what XLA printed, each once."""
+    """The warnings in XLA's output, each once."""
     warned = read_warnings(words)
     found = (GatheredWhole(next(iter(operations_named(each.op_name)), -1), each.shape, each.before, each.after) for each in warned)
     return tuple(dict.fromkeys(found))

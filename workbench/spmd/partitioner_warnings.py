@@ -1,4 +1,4 @@
-"""What XLA's partitioner warns of while it works: it has no way to say so but to print."""
+"""The warnings of XLA's partitioner, which it can only print."""
 
 import re
 from typing import NamedTuple
@@ -11,8 +11,8 @@ _SCOPE = re.compile(r'op_name="([^"]*)"')
 
 
 class FullRematerialization(NamedTuple):
-    """An *involuntary full rematerialization*: no way from one sharding to the other but to gather the whole value. As XLA writes it, with
-    the named scope of the instruction, empty if it has none."""
+    """An *involuntary full rematerialization*: XLA could reshard a value only by gathering it whole. As XLA writes it, with the named scope
+    of the instruction, empty if it has none."""
 
     op_name: str
     name: str
@@ -22,7 +22,7 @@ class FullRematerialization(NamedTuple):
 
 
 def read_warnings(words: str) -> tuple[FullRematerialization, ...]:
-    """The warnings in what XLA printed, each once."""
+    """The warnings in XLA's output, each once."""
     found = (
         FullRematerialization(scope[1] if (scope := _SCOPE.search(match[0])) else "", *match.group("name", "shape", "before", "after"))
         for match in _WARNING.finditer(words)

@@ -1,7 +1,7 @@
-"""Sums of which each device keeps its part alone: reduce-scatters, which XLA:TPU and XLA:GPU form and XLA:CPU does not.
+"""Reduce-scatters: sums of which each device keeps only its part, which XLA:TPU and XLA:GPU form and XLA:CPU does not.
 
-XLA's partitioner sums, and each device slices its part out (`reduce_scatter_creator.cc` joins the two). What is summed over more axes than
-it is cut along is scattered along those first, so that the sum along the rest is of the part.
+XLA's partitioner all-reduces, and each device slices its part out (`reduce_scatter_creator.cc` joins the two). What is summed over more
+axes than it is split along is scattered along those first, so that the sum along the rest is of the part only.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _HANDS_ON = ("bitcast", "copy", "reshape", "transpose")
 
 
 def scatter_sums(found: Sequence[LocatedCollective], mesh: Mesh, *, in_part: bool) -> Iterator[LocatedCollective]:
-    """The collectives with such sums as reduce-scatters; `in_part`: also where only some of the axes cut what is summed."""
+    """The collectives with such sums as reduce-scatters; `in_part`: also where only some of the axes split the sum."""
     for each in found:
         yield from _scatter_sum(each, mesh, in_part=in_part)
 
@@ -42,7 +42,7 @@ def _reduce_part(sent: PartitionedCollective, axes: tuple[str, ...], part: int) 
 
 
 def _count_parts(found: LocatedCollective) -> int:
-    """Into how many parts a sum is cut, of which a device keeps one; 1 if anything reads more than that."""
+    """The number of parts of a sum, of which a device keeps one; 1 if anything reads more than that."""
     instruction = found.instruction
     if found.collective.kind != "all-reduce" or len(instruction.operands) > 1:
         return 1
@@ -63,6 +63,6 @@ def _slice_readers(users: Users, value: HloInstruction) -> Iterator[HloInstructi
 
 
 def _axes_of_size(axes: tuple[str, ...], parts: int, mesh: Mesh) -> tuple[str, ...]:
-    """The fewest of these axes that cut into so many parts; none if none do."""
+    """The fewest of these axes that make `parts` parts; none if no choice does."""
     chosen = (some for count in range(1, len(axes) + 1) for some in combinations(axes, count))
     return next((some for some in chosen if prod(axis_size(axis, mesh) for axis in some) == parts), ())

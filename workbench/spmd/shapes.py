@@ -1,4 +1,4 @@
-"""Shapes of HLO values, with the layouts from which the compiler's own byte counts follow.
+"""Shapes of HLO values, with their layouts, from which the compiler's own byte counts follow.
 
     bf16[4,768,12,64]{1,3,2,0:T(8,128)(2,1)S(1)}
     type dimensions   order   tiles        memory space
@@ -26,7 +26,7 @@ _WIDTH = re.compile(r"\d+")
 
 
 class Array(NamedTuple):
-    """One array. `bits` of an element as it lies in memory; `order` empty for row-major."""
+    """One array. `bits` per element as stored in memory; `order` is empty for row-major."""
 
     element: str
     dims: tuple[int, ...]
@@ -37,7 +37,7 @@ class Array(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Elements, without padding."""
+        """The number of elements, without padding."""
         return prod(self.dims)
 
     @property
@@ -46,7 +46,7 @@ class Array(NamedTuple):
 
     @property
     def padded_bytes(self) -> int:
-        """Bytes in memory, tiles filled up.
+        """Bytes in memory, with tiles padded.
 
         >>> Array("f32", (3, 130), 32, (1, 0), ((8, 128),)).padded_bytes == 8 * 256 * 4
         True
@@ -96,7 +96,7 @@ def arrays(shape: Shape) -> tuple[Array, ...]:
 
 
 def bytes_of(shape: Shape) -> int:
-    """Of all arrays of a shape, without padding."""
+    """Bytes of all arrays of a shape, without padding."""
     return sum(each.bytes for each in arrays(shape))
 
 

@@ -1,8 +1,8 @@
-"""A compiler of XLA's for devices that are not there, asked for its scheduled program: its code is not awaited.
+"""One of XLA's compilers for absent devices, asked only for its scheduled program: code generation is not awaited.
 
-XLA writes the program to disk (`xla_dump_to`) as soon as its buffers are assigned, which is the last thing before code is generated. For a
-third-party program at the median that is a second after the beginning, and code takes fifteen more. There is no way to stop it there but to
-end the process, so what is here is called in one that is forked for the question.
+XLA writes the program to disk (`xla_dump_to`) as soon as its buffers are assigned, which is the last thing before code generation. For the
+median third-party program that takes a second, and code generation fifteen more. The only way to stop it there is to end the process, so
+this runs in a process that is forked for the question.
 """
 
 import os
@@ -29,7 +29,7 @@ _PROGRAM, _NEXT = "after_optimizations.hlo.pb", "after_optimizations_after_buffe
 
 @contextmanager
 def folder_for_programs() -> Iterator[Path]:
-    """One that is gone afterwards, in memory where there is room; those of processes that were killed go first."""
+    """A folder that is deleted afterwards, in memory where there is room; first deletes those of processes that were killed."""
     parent = (
         _MEMORY_FOLDER
         if _MEMORY_FOLDER.is_dir() and shutil.disk_usage(_MEMORY_FOLDER).free > _MIN_FREE_BYTES
@@ -48,7 +48,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def _has_ended(process: int) -> bool:
-    """Also of one that nobody has waited for yet."""
+    """Whether a process has ended, also one that nobody has waited for yet."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
@@ -57,8 +57,8 @@ def _has_ended(process: int) -> bool:
 
 def compile_until_code(module: bytes, devices: Sequence[Any], open_results: Sequence[bool], folder: Path) -> None:
     """Compile StableHLO (with Shardy's shardings) for JAX's `devices`, in mesh order, and end this process with status 0 once the program
-    is in `folder`; a compiler that is through before that returns. Raises whatever it raises: one that finds too little memory on the
-    device has written the program before."""
+    is in `folder`; returns if the compiler finishes before that. Raises whatever the compiler raises: one that finds too little memory on
+    the device has written the program before."""
     client = devices[0].client
     options = compile_options(client, [each.id for each in devices], open_results, dump_options(folder))
     threading.Thread(target=_end_once_written, args=(folder,), daemon=True).start()
@@ -66,17 +66,17 @@ def compile_until_code(module: bytes, devices: Sequence[Any], open_results: Sequ
 
 
 def dump_options(folder: Path) -> dict[str, str | bool]:
-    """The compiler's options for writing programs to `folder`."""
+    """The compiler options for writing programs to `folder`."""
     return {"xla_dump_to": str(folder), "xla_dump_hlo_as_proto": True, "xla_dump_hlo_as_text": False}
 
 
 def read_dumped_program(folder: Path) -> bytes | None:
-    """The `HloProto` with buffer assignment that was written to `folder`; `None` if the compiler did not come so far."""
+    """The `HloProto` with buffer assignment that was written to `folder`; `None` if the compiler did not get that far."""
     return next((path.read_bytes() for path in folder.glob(f"*.{_PROGRAM}")), None)
 
 
 def _end_once_written(folder: Path) -> None:
-    """What is written next is begun only once the program is written whole."""
+    """End the process once the program is written completely, which the start of the next file shows."""
     while not any(_NEXT in name for name in os.listdir(folder)):  # noqa: PTH208 - names alone
         time.sleep(_POLL_SECONDS)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""That what a program makes can be counted: bytes are whole numbers of 64 bits, here and in XLA."""
+"""A check that a program's bytes can be counted: they are whole numbers of 64 bits, here and in XLA."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,11 +10,11 @@ from workbench.tracing.jaxpr.work import size_of
 from workbench.units import format_bytes
 
 MOST_BYTES = 1 << 60
-"""Of one value; all values of a step together may have eight times as much, the end of signed 64 bits."""
+"""Bytes of one value; all values of a step together may have eight times as much, the end of signed 64 bits."""
 
 
 def verify_byte_counts(jaxpr: Any, name: str) -> None:
-    """Raises `TraceError` for a value, or for all values together, whose bytes 64 bits cannot count."""
+    """Raises `TraceError` for a value, or for all values together, whose bytes do not fit into 64 bits."""
     total = 0
     for aval in _values(jaxpr):
         total += size_of(aval)
@@ -32,7 +32,7 @@ def verify_byte_counts(jaxpr: Any, name: str) -> None:
 
 
 def _values(jaxpr: Any) -> Iterator[Any]:
-    """Every argument and result that is an array of known shape; what a loop's body makes, once."""
+    """Every argument and result that is an array of known shape; those of a loop's body once."""
     made = [*jaxpr.invars, *(var for eqn in jaxpr.eqns for var in eqn.outvars)]
     yield from (var.aval for var in made if _is_array(var.aval))
     for eqn in jaxpr.eqns:

@@ -1,4 +1,4 @@
-"""Precision applied at a function's edges: floating-point arrays cast where they go in, and back where they come out."""
+"""Precision applied at a function's edges: floating-point arrays are cast where they go in, and back where they come out."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ def cast(tree: Any, dtype: str | None) -> Any:
 
 
 def cast_like(tree: Any, example: Any) -> Any:
-    """Each floating-point leaf in the type of its place in `example`."""
+    """The tree with each floating-point leaf in the type of its place in `example`."""
     return jax.tree.map(lambda leaf, like: leaf.astype(like.dtype) if is_float(leaf) and leaf.dtype != like.dtype else leaf, tree, example)
 
 

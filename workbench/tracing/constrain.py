@@ -1,8 +1,8 @@
-"""Sharding constraints on intermediate values of a function no one has to edit.
+"""Sharding constraints on intermediate values of a function, without editing the function.
 
 The function's jaxpr is walked and rebuilt with `with_sharding_constraint` after each operation whose path matches; loops, remat and
 custom derivatives keep their structure, only the jaxprs inside them are rebuilt. Paths are the ones a report shows
-(`partition.location.readable_path`).
+(`propagation.module.location.readable_path`).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ Constraints = Sequence[tuple[str, Sharding]]
 
 
 def constrain(call: Callable[..., Any], constraints: Constraints, mesh: jax.sharding.Mesh) -> Callable[..., tuple[Any, ...]]:
-    """`call` with each intermediate value that a pattern names laid out as it says; `call` returns a flat tuple of arrays.
+    """`call` with a sharding constraint on each intermediate value that a pattern selects; `call` returns a flat tuple of arrays.
 
-    A constraint holds for the values of its rank; `?` entries are left to the partitioner.
+    A constraint applies to values of its rank; `?` entries are left to the partitioner.
     """
     if not constraints:
         return call
@@ -66,7 +66,7 @@ def _evaluate_equation(jaxpr: Any, eqn: Any, read: Callable[[Any], Any]) -> list
 
 
 def _constrain_value(value: Any, path: str, source: str, constraints: Constraints, mesh: Any) -> Any:
-    for pattern, sharding in reversed(constraints):  # the last one that matches holds
+    for pattern, sharding in reversed(constraints):  # the last one that matches applies
         if len(sharding.dims) == getattr(value, "ndim", -1) and selects(pattern, path, source):
             return jax.lax.with_sharding_constraint(value, NamedSharding(mesh, partition_spec(sharding)))
     return value

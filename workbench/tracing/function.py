@@ -1,4 +1,4 @@
-"""Trace any JAX function into a `Program`. Nothing is allocated and no device is touched."""
+"""Trace any JAX function into a `Program`. Nothing is allocated and no device is used."""
 
 import inspect
 import math
@@ -140,7 +140,7 @@ def build_program(
     traced = guard_tracing(lambda: _trace_once(step.call, specs), name)
     verify_byte_counts(traced.jaxpr.jaxpr, name)
     module = guard_tracing(lambda: _lower(traced, name), name)
-    traced.jaxpr.jaxpr.eqns.clear()  # JAX 0.11 remembers for good what it lowered with all its arguments
+    traced.jaxpr.jaxpr.eqns.clear()  # JAX 0.11 caches for good what it lowered, with all its arguments
     arguments = [
         Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)
         for path, spec, role in zip(paths, specs, roles, strict=True)
@@ -154,8 +154,8 @@ def build_program(
 
 
 def _trace_once(call: Callable[..., Any], specs: Sequence[jax.ShapeDtypeStruct]) -> Any:
-    """Trace through a function that is thrown away: JAX remembers what it traced as long as the function lives, and of an unrolled
-    network that is more than all the rest of a program."""
+    """Trace through a function that is thrown away: JAX caches what it traced as long as the function lives, and of an unrolled network
+    that is more than all the rest of a program."""
 
     @wraps(call)  # its name is the module's
     def once(*leaves: Any) -> Any:
@@ -165,7 +165,7 @@ def _trace_once(call: Callable[..., Any], specs: Sequence[jax.ShapeDtypeStruct])
 
 
 def _lower(traced: Any, name: str) -> Any:
-    """StableHLO as for TPUs, the plainest there is: no custom calls into one vendor's libraries. What prints from the device (a
+    """StableHLO as lowered for TPUs, the plainest there is: no custom calls into one vendor's libraries. What prints from the device (a
     `jax.debug.print`) can only be lowered for the backend at hand."""
     try:
         return traced.lower(lowering_platforms=("tpu",)).compiler_ir("stablehlo")
@@ -184,7 +184,7 @@ def _verify_paths(paths: list[str]) -> None:
 
 
 def _sources(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[Role]) -> dict[str, Any]:
-    """Where a live run takes its arguments from: the arrays given as examples, made-up ones where only shapes were given."""
+    """The arrays from which a live run takes its arguments: those given as examples, synthetic ones where only shapes were given."""
     state = [i for i, role in enumerate(roles) if role is not Role.INPUT]
     given = tuple(i for i in state if not isinstance(leaves[i], jax.ShapeDtypeStruct))
     inputs = tuple(
@@ -204,12 +204,12 @@ def _sources(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[R
 
 
 def host_array(value: Any) -> Any:
-    """An example in NumPy's form; JAX's typed random keys have none and stay as they are."""
+    """An example as a NumPy array; JAX's typed random keys have no such form and stay as they are."""
     return value if jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key) else np.asarray(value)
 
 
 class Synthetic:
-    """A host array made up when it is first needed: seeded noise for floats, zeros and ones for whole numbers, keys for keys."""
+    """A host array synthesised when it is first needed: seeded noise for floats, zeros and ones for whole numbers, keys for keys."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self.shape, self.dtype = shape, dtype
@@ -228,7 +228,7 @@ def synthesize(spec: jax.ShapeDtypeStruct) -> Synthetic:
 
 
 def random_like(key: Any, spec: jax.ShapeDtypeStruct) -> Any:
-    """A parameter of this shape for a run without given values: normal, scaled by the fan-in so that deep products stay finite."""
+    """A random parameter of this shape for a run without given values: normal, scaled by the fan-in so that deep products stay finite."""
     if jax.dtypes.issubdtype(spec.dtype, jax.dtypes.prng_key):
         return jax.random.split(key, spec.shape)
     if not jax.numpy.issubdtype(spec.dtype, jax.numpy.floating):

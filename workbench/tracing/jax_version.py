@@ -1,6 +1,6 @@
-"""Which versions of JAX the tests have passed with, and a word of warning under any other.
+"""The versions of JAX that the tests have passed with, and a warning under any other.
 
-`jax.extend.core` and `jax.extend.mlir` carry no promise from one version to the next, and a new compiler makes other collectives.
+`jax.extend.core` and `jax.extend.mlir` are not stable from one version to the next, and a new compiler makes other collectives.
 `.ci/versions` runs the tests with any of them.
 """
 
@@ -14,11 +14,11 @@ TESTED_JAX = ("0.10.2", "0.11.0", "0.11.1")
 
 
 class UntestedJaxWarning(UserWarning):
-    """The installed JAX is none of `TESTED_JAX`."""
+    """The installed JAX is not one of `TESTED_JAX`."""
 
 
 def untested_jax() -> str | None:
-    """One sentence if the installed JAX is none that the workbench is tested with."""
+    """One sentence if the installed JAX is not one that the workbench is tested with."""
     if jax.__version__ in TESTED_JAX:
         return None
     return (

@@ -8,11 +8,11 @@ from workbench.propagation import kernel_scope
 
 
 def fused_kernel(name: str, *, work: float = 1.0) -> AbstractContextManager[None]:
-    """A named scope that the planner takes for one kernel, as a Pallas or cuDNN kernel would implement it.
+    """A named scope that the planner treats as one kernel, as a Pallas or cuDNN kernel would implement it.
 
-    Values inside that no one outside reads are never stored; traffic is what goes in and what comes out. `work` is the share of the
-    products that the kernel computes, 0.5 for an attention that skips what its causal mask hides. A compiled or live run computes the
-    plain form. What the backward pass needs is kept unless the call is under `jax.checkpoint`.
+    Values that no one outside reads are never stored; traffic is only the scope's inputs and outputs. `work` is the share of the dots that
+    the kernel computes, 0.5 for an attention that skips what its causal mask hides. A compiled or live run computes the plain form. What
+    the backward pass needs is kept unless the call is under `jax.checkpoint`.
 
     >>> with fused_kernel("softmax"):
     ...     pass

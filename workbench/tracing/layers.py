@@ -1,4 +1,4 @@
-"""Layers and named values: what a program says about itself, so that a plan can choose what the backward pass keeps (`core.remat`).
+"""Layers and named values: marks in a program, so that a plan can choose what the backward pass keeps (`core.remat`).
 
     @wb.layer
     def block(weights, x):
@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 
 def layer(fn: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """`fn`, marked as a layer: what a plan's remat policy keeps or computes again.
+    """`fn`, marked as a layer: the unit for which a plan's remat policy decides what is kept and what is recomputed.
 
     Arguments are pytrees of arrays; bind anything else with `functools.partial` first. Outside a plan everything is kept, as without the
     mark.
@@ -29,12 +29,12 @@ def layer(fn: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
 
 
 def keep_everything(primitive: Any, *operands: Any, **params: Any) -> bool:  # noqa: ARG001 - the signature of a checkpoint policy
-    """The policy of a marked layer, by which the tracer knows it."""
+    """The checkpoint policy of a marked layer, by which the tracer recognises it."""
     return True
 
 
 def policy_of(remat: Remat) -> Callable[..., Any] | None:
-    """JAX's policy for what a layer keeps; `None` keeps nothing."""
+    """JAX's checkpoint policy for what a layer keeps; `None` keeps nothing."""
     policies = jax.checkpoint_policies
     match remat.policy:
         case "dots":

@@ -32,7 +32,7 @@ def named_leaves(root: str, tree: Any) -> tuple[list[str], list[Any]]:
 
 
 def _explicit_sharding(leaf: jax.ShapeDtypeStruct) -> NamedSharding | None:
-    """The sharding that is a part of the leaf's type: over explicit mesh axes. Over others it only says where an array happens to lie."""
+    """The sharding that is part of the leaf's type: over explicit mesh axes. Over others it only says where an array happens to be."""
     sharding = leaf.sharding
     is_explicit = isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types
     return sharding if is_explicit else None

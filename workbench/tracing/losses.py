@@ -1,4 +1,4 @@
-"""Losses made of layers: a sequence of functions, or one function scanned over stacked weights. Both can be cut at every layer.
+"""Losses made of layers: a sequence of functions, or one function scanned over stacked weights. Both can be partitioned at any layer.
 
 loss = wb.sequential_loss([embed, block, block, head], final=cross_entropy)     # layer(weights, x) -> x
 loss = wb.scanned_loss(block, final=cross_entropy)                              # params["layers"]: weights stacked, [layers, ...]

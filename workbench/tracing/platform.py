@@ -1,4 +1,4 @@
-"""Which devices this process keeps its hands off."""
+"""Which platforms JAX may start in this process."""
 
 import importlib.util
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jax
 
-NO_TPU = {  # libtpu asks Google's metadata server where it is, unless it is told
+NO_TPU = {  # libtpu asks Google's metadata server where it is, unless this is set
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-16",
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -33,5 +33,5 @@ def silence_libtpu() -> None:
 
 
 def lacks_tpu() -> bool:
-    """No TPU is attached to this machine, as far as its device files tell."""
+    """Whether no TPU is attached to this machine, as far as its device files show."""
     return not any(Path("/dev").glob("accel*")) and not any(Path("/dev/vfio").glob("[0-9]*"))

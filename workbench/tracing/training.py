@@ -86,7 +86,8 @@ def _is_inexact(spec: jax.ShapeDtypeStruct) -> bool:
 
 
 def with_loss(program: Program, loss: Callable[..., Any]) -> Program:
-    """The same training step with another way to its loss, a function of the same pytrees; what is planned and saved stays as it is."""
+    """The same training step with its loss computed in another way, by a function of the same pytrees; planning and documents do not
+    change."""
     training = program.step.training
     assert training is not None, "asked of training steps"
     specs = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in program.arguments if each.role is Role.PARAMETER]
@@ -97,7 +98,7 @@ def with_loss(program: Program, loss: Callable[..., Any]) -> Program:
 
 
 def with_traced_loss(program: Program, loss: Callable[..., Any]) -> Program:
-    """The same, traced anew: what is planned is the other way."""
+    """The training step traced anew with another way to its loss, which is then what is planned."""
     step = with_loss(program, loss).step
     return build_program(
         program.name,
@@ -133,7 +134,7 @@ class _Leaves:
 
 @dataclass(frozen=True, slots=True)
 class _TrainingTracer:
-    """What `trace_training` was given; a program for each remat policy and precision."""
+    """The arguments of `trace_training`; makes a program for each remat policy and precision."""
 
     title: str
     loss: Callable[..., Any]
@@ -178,8 +179,8 @@ class _TrainingTracer:
         )
 
     def _loss(self, params: _Leaves, remat: Remat, precision: Precision) -> Callable[..., Any]:
-        """The loss as a scalar function that computes and keeps what it is asked to; `TraceError` if it is none."""
-        trace = jax.make_jaxpr(partial(self.loss), return_shape=True)  # JAX remembers a function it traced, and not this one for long
+        """The loss as a scalar function with the given remat policy and precision; raises `TraceError` if it is not scalar."""
+        trace = jax.make_jaxpr(partial(self.loss), return_shape=True)  # JAX caches by function, and this one does not live long
         closed, result = guard_tracing(lambda: trace(params.tree(), self.batch.tree()), self.title)
         scalar, value = _to_scalar_loss(self.loss, result, self.title)
         layers = layers_in(closed)
@@ -232,7 +233,7 @@ def _make_step(
 
 
 def _to_scalar_loss(loss: Callable[..., Any], result: Any, name: str) -> tuple[Callable[..., Any], Any]:
-    """The loss as a scalar function and what that returns, or a `TraceError` that says what it returns instead."""
+    """The loss as a scalar function and its result, or a `TraceError` that says what it returns instead."""
     has_auxiliary = isinstance(result, tuple) and len(result) == 2
     value = result[0] if has_auxiliary else result
     if not hasattr(value, "shape") or value.shape != () or not jax.numpy.issubdtype(value.dtype, jax.numpy.floating):

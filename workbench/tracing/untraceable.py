@@ -1,4 +1,4 @@
-"""What a user's function raised while it was traced, as an error with the user's own line and a way to see more."""
+"""The error for an exception of a user's function during tracing, with the user's own line and a way to see more."""
 
 import traceback
 from pathlib import Path
@@ -27,7 +27,7 @@ def untraceable_error(error: Exception, name: str) -> TraceError:
 
 
 def _ways_out(error: Exception, name: str) -> list[str]:
-    """A call on real arrays would not do: what fails only in a trace, or in the gradient, passes there."""
+    """Suggestions. A call on real arrays would not do: what fails only in a trace, or in the gradient, passes there."""
     called = name if name.replace(".", "_").isidentifier() else "f"
     alone = f"see the whole traceback with `jax.eval_shape({called}, ...)`, or, of its gradient, `jax.eval_shape(jax.grad({called}), ...)`"
     if type(error).__name__ == "TraceContextError":  # Flax NNX: a module made outside the function is changed in it

@@ -37,7 +37,7 @@ class Variants:
 
 @contextmanager
 def _gc_paused() -> Iterator[None]:
-    """Tracing makes many objects and hardly any garbage that goes in circles: looking for it again and again takes a sixth of the time."""
+    """Tracing makes many objects and hardly any cyclic garbage: looking for it again and again takes a sixth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -9,7 +9,7 @@ ALL_SCHEDULES = tuple(each.SCHEDULE for each in (gpipe, one_f_one_b, interleaved
 
 
 def schedule_named(name: str) -> Schedule:
-    """Raises `PipelineError` if there is none of that name."""
+    """The schedule of this name; raises `PipelineError` if there is none."""
     for schedule in ALL_SCHEDULES:
         if schedule.name == name:
             return schedule

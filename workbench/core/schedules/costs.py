@@ -1,17 +1,17 @@
-"""What one stage costs for one micro-batch: all that balancing and simulation know of a network."""
+"""The cost of one stage for one micro-batch: all that balancing and simulation know of a network."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 Payload = tuple[tuple[tuple[tuple[str, ...], str], int], ...]
-"""Bytes on one device by (mesh axes, kind) of the collectives inside of a stage."""
+"""Payload bytes on one device, by (mesh axes, kind), of the collectives inside a stage."""
 
 
 class Halves(NamedTuple):
     """Bytes beyond `resident` of one micro-batch whose backward task is done in two halves: while the gradient of the stage's input is
-    made, what then waits for the other half, and while the gradient of the weights is made; each with all that is kept of the
-    micro-batch."""
+    computed, what then waits for the second half, and while the gradient of the weights is computed; each with the micro-batch's
+    residuals."""
 
     input: int
     waiting: int
@@ -19,8 +19,8 @@ class Halves(NamedTuple):
 
 
 class AtWork(NamedTuple):
-    """Bytes beyond `resident` of one micro-batch while its forward task and its whole backward task are at work, at the worst moment of
-    each: what they read, what they return and what they have besides."""
+    """Bytes beyond `resident` of one micro-batch during its forward task and during its whole backward task, at the worst moment of each:
+    what they read, what they return and what they have besides."""
 
     forward: int
     backward: int
@@ -28,24 +28,23 @@ class AtWork(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """Seconds and bytes of one stage, on one device of it; consecutive pieces of a network are numbered from 0 as the stages are.
+    """Seconds and bytes of one stage, on one device of it; virtual stages are numbered from 0 in the order of the network.
 
-    - `forward`, `backward_input`, `backward_weight`: seconds of one micro-batch: forward, the gradient of what the stage was given, the
-      gradient of its weights. Recomputation is not in them: it costs `forward` once more, and the simulation adds it.
+    - `forward`, `backward_input`, `backward_weight`: seconds of one micro-batch: forward, the gradient of the stage's input, the gradient
+      of its weights. Recomputation is not in them: it costs `forward` once more, and the simulation adds it.
     - `resident`: bytes throughout: parameters, their gradients, optimiser state.
-    - `batch_inputs`: bytes of one micro-batch's batch data; those of all of them are there from the start of the step, each until it was
-      read last.
+    - `batch_inputs`: bytes of one micro-batch's batch data; those of all of them are held from the start of the step, each until its last
+      read.
     - `residuals`: bytes that a micro-batch's backward pass reads, from its forward pass on, without recomputation. Batch data counts.
-    - `input_activations`: bytes of what the stage is given for one micro-batch; with recomputation all that is kept of one. Batch data
-      counts.
-    - `transient`: bytes beyond `resident` and `residuals` while a micro-batch is worked on, where `at_work` does not say.
+    - `input_activations`: bytes of the stage's inputs for one micro-batch; with recomputation all that is kept of one. Batch data counts.
+    - `transient`: bytes beyond `resident` and `residuals` while a task runs, where `at_work` is not given.
     - `sends`: (later stage, bytes of one micro-batch) for each stage that reads what this one makes: the next one, and those of skips.
-    - `at_work`: of a micro-batch that is not recomputed and of one that is; not said, all that is kept, made again and passing.
-    - `halves`: of a micro-batch that is not recomputed and of one that is; not said, all that is kept or remade waits for both halves.
-    - `sent_forward`, `sent_both`: what collectives inside of the stage carry in a forward pass, and in a forward and a backward one.
-    - `update`, `sent_update`: seconds of the optimiser's step and of the sum of gradients over devices that share the micro-batches, once
-      a step, and what that sum carries.
-    - `borrowed_grads`: bytes of sums of gradients that come from other stages, or from among the devices, for the update.
+    - `at_work`: for a micro-batch that is not recomputed and for one that is; if not given, residuals, recomputed or not, and `transient`.
+    - `halves`: for a micro-batch that is not recomputed and for one that is; if not given, all residuals wait for both halves.
+    - `sent_forward`, `sent_both`: payload of the collectives inside the stage in a forward pass, and in a forward and a backward one.
+    - `update`, `sent_update`: once a step, seconds of the optimiser and of summing gradients over the devices that share the micro-batches,
+      and the payload of that sum.
+    - `borrowed_grads`: bytes of accumulated gradients that come from other stages, or from among the devices, for the update.
 
     **Invariants**
 
@@ -70,7 +69,7 @@ class StageCost:
     sent_update: Payload = ()
 
     def at_work_of(self, *, recomputed: bool) -> AtWork:
-        """Of one micro-batch.
+        """Bytes at work of one micro-batch.
 
         >>> cost = StageCost(1.0, 1.0, 1.0, residuals=8, transient=2, input_activations=4)
         >>> cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)
@@ -82,7 +81,7 @@ class StageCost:
         return AtWork(between + self.transient, between + self.transient + (self.residuals if recomputed else 0))
 
     def halves_of(self, *, recomputed: bool) -> Halves:
-        """Of one micro-batch.
+        """Bytes of the two halves of one micro-batch's backward task.
 
         >>> StageCost(1.0, 1.0, 1.0, residuals=8, transient=2).halves_of(recomputed=False)
         Halves(input=10, waiting=8, weight=10)
@@ -98,7 +97,7 @@ class StageCost:
 
     @property
     def backward(self) -> float:
-        """Seconds of both gradients.
+        """Seconds of both gradients of one micro-batch.
 
         >>> StageCost(1.0, 1.0, 0.5).backward
         1.5
@@ -112,7 +111,7 @@ class StageCost:
 
 
 def sum_payloads(payloads: Iterable[Payload], times: int = 1) -> Payload:
-    """Several together, `times` over.
+    """Several payloads added, `times` over.
 
     >>> sum_payloads([(((("data",), "all-reduce"), 2),)] * 2, times=3)
     (((('data',), 'all-reduce'), 12),)
@@ -145,8 +144,8 @@ def equal_stages(
 
 
 def receives(costs: Sequence[StageCost]) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Of each stage: (earlier stage, bytes of one micro-batch), as those stages' `sends` say; the stage before always, with 0 bytes if
-    it sends nothing, for a stage waits for it all the same."""
+    """For each stage: (earlier stage, bytes of one micro-batch), as those stages' `sends` say; the stage before it is always listed, with 0
+    bytes if it sends nothing, for a stage waits for it all the same."""
     found: list[dict[int, int]] = [{stage - 1: 0} if stage else {} for stage in range(len(costs))]
     for stage, cost in enumerate(costs):
         for later, count in cost.sends:

@@ -1,7 +1,7 @@
-"""The order in which one process dispatches the tasks of all devices: they take turns, each with its next task if what that reads was sent.
+"""The order in which one process dispatches the tasks of all devices: they take turns, each with its next task if its inputs were sent.
 
-Devices work behind it, but memory is a matter of it: what one device sends another is set apart there when the transfer is dispatched. So a
-device that is ahead of its neighbour in this order has its inputs lying there, however soon it could work on them.
+Devices run behind the dispatch, but memory follows it: the memory of a transfer is allocated on the receiving device when the transfer is
+dispatched. So a device that is ahead of its neighbour in this order holds its inputs early, however soon it could work on them.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from workbench.core.schedules.tasks import Kind, Orders, Task
 
 
 def dispatch_order(orders: Orders, receives: Sequence[Sequence[tuple[int, int]]]) -> dict[Task, int]:
-    """The place of each task; `receives` says for each stage which earlier ones send to it (`costs.receives`).
+    """The index of each task in the order; `receives` says for each stage which earlier ones send to it (`costs.receives`).
 
     >>> from workbench.core.schedules.tasks import Kind, Task
     >>> orders = [[Task(Kind.FORWARD, stage, i) for i in range(2)] for stage in range(2)]
@@ -35,7 +35,7 @@ def dispatch_order(orders: Orders, receives: Sequence[Sequence[tuple[int, int]]]
 
 
 def _is_ready(task: Task, done: dict[Task, int], receives: Sequence[Sequence[tuple[int, int]]], sends: Sequence[Sequence[int]]) -> bool:
-    """Whether what it reads was made by tasks before it. One after another on its own device needs no asking."""
+    """Whether its inputs were made by earlier tasks. The order of tasks on its own device needs no check."""
     kind, stage, i = task
     if kind is Kind.FORWARD:
         return all(Task(Kind.FORWARD, source, i) in done for source, _ in receives[stage])

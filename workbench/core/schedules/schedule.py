@@ -1,4 +1,4 @@
-"""What a schedule is: a name, a sentence, and the order in which each device does its tasks."""
+"""What a schedule is: a name, a sentence, and the order in which each device runs its tasks."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class PipelineShape:
 
 
 def fill_and_drain(shape: PipelineShape, cost: StageCost) -> float | None:
-    """The last device waits for a forward pass of each of the others, the first for a backward one: (p - 1) (F + B) of one piece.
+    """Seconds each device idles in fill and drain: it waits for p - 1 forward passes and p - 1 backward ones, (p - 1) (F + B) of one stage.
 
     With chunks a micro-batch is back in time for the next one if m is at least p; fewer have no closed form here.
     """
@@ -31,15 +31,15 @@ def fill_and_drain(shape: PipelineShape, cost: StageCost) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """An order of tasks. `order(device, shape)` yields those of one device; whatever starts when follows from what each waits for.
+    """An order of tasks. `order(device, shape)` yields those of one device; when each starts follows from what it waits for.
 
     - `loops`: a device may hold several chunks; else `chunks` is 1.
     - `whole_rounds`: with chunks, the micro-batches go in rounds of one for each device, so m is a multiple of p.
     - `splits_backward`: the gradients of inputs and of weights are tasks of their own.
-    - `spmd`: all devices can do it in step, as one program (the shifting buffer of `pipeline.spmd_program`).
-    - `idle(shape, cost)`: the closed form of the seconds each device idles where all pieces cost `cost` and transfers nothing; `None`
-      where there is none.
-    - `kept(device, shape)`: how many pairs of micro-batch and chunk a device keeps something of at its worst moment.
+    - `spmd`: all devices can run it in lockstep, as one program (the shifting buffer of `pipeline.spmd_program`).
+    - `idle(shape, cost)`: the closed form of the seconds each device idles where all virtual stages cost `cost` and transfers nothing;
+      `None` where there is none.
+    - `in_flight(device, shape)`: how many pairs of micro-batch and chunk a device holds anything of at its worst moment.
     """
 
     name: str
@@ -53,13 +53,13 @@ class Schedule:
     spmd: bool = False
 
     def tasks(self, devices: int, micro_batches: int, chunks: int = 1) -> Orders:
-        """Of each device its tasks in order. Raises `PipelineError` where the schedule does not go with these sizes."""
+        """For each device its tasks in order. Raises `PipelineError` where the schedule does not allow these sizes."""
         shape = PipelineShape(devices, micro_batches, chunks)
         self.verify(shape)
         return tuple(tuple(self.order(device, shape)) for device in range(devices))
 
     def verify(self, shape: PipelineShape) -> None:
-        """Raises `PipelineError` where the schedule does not go with this shape."""
+        """Raises `PipelineError` where the schedule does not allow this shape."""
         if shape.chunks > 1 and not self.loops:
             raise PipelineError(
                 f"Schedule `{self.name}` has one chunk of layers a device; the pipeline has chunks:{shape.chunks}.",

@@ -1,6 +1,6 @@
-"""A task: one stage working on one micro-batch. What a schedule yields, and what simulator, engine and painter walk.
+"""A task: one stage working on one micro-batch. Schedules yield tasks; the simulator, the engine and the diagram read them.
 
-Letters, in all of this room: p devices, v chunks (stages a device holds), p v stages, m micro-batches; stage k lies on device k mod p.
+Letters, in all of this package: p devices, v chunks (stages a device holds), p v stages, m micro-batches; stage k is on device k mod p.
 """
 
 from enum import StrEnum
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Kind(StrEnum):
-    """What is done. A schedule has either `BACKWARD`, or `BACKWARD_INPUT` and later `BACKWARD_WEIGHT`."""
+    """The kind of a task. A schedule has either `BACKWARD`, or `BACKWARD_INPUT` and later `BACKWARD_WEIGHT`."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -17,7 +17,7 @@ class Kind(StrEnum):
 
     @property
     def letter(self) -> str:
-        """As PyTorch's schedules write it: F, B, and I and W for the two halves of B."""
+        """The letter in PyTorch's schedules: F, B, and I and W for the two halves of B."""
         return _LETTERS[self]
 
 
@@ -25,7 +25,7 @@ _LETTERS = {Kind.FORWARD: "F", Kind.BACKWARD: "B", Kind.BACKWARD_INPUT: "I", Kin
 
 
 class Task(NamedTuple):
-    """Stage `stage` does `kind` for micro-batch `micro_batch`. Recomputation is part of the backward task."""
+    """Stage `stage` runs `kind` for micro-batch `micro_batch`. Recomputation is part of the backward task."""
 
     kind: Kind
     stage: int
@@ -45,4 +45,4 @@ class Task(NamedTuple):
 
 
 Orders = tuple[tuple[Task, ...], ...]
-"""Of each device the tasks it does, one after the other."""
+"""For each device its tasks, one after the other."""

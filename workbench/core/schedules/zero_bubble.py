@@ -33,7 +33,7 @@ def order(device: int, shape: PipelineShape) -> Iterator[Task]:
 
 
 def idle(shape: PipelineShape, cost: StageCost) -> float | None:
-    """The paper's, where all three kinds of task take equally long and there are as many micro-batches as devices at least."""
+    """The paper's closed form, for tasks of all three kinds that take equally long and at least as many micro-batches as devices."""
     alike = cost.forward == cost.backward_input == cost.backward_weight
     if not alike or shape.micro_batches < shape.devices:
         return None

@@ -1,1 +1,1 @@
-"""Which operations run as one kernel, and what each kernel reads, writes and computes."""
+"""Kernel fusion: which operations run as one kernel, and what each kernel reads, writes and computes."""

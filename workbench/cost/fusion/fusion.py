@@ -1,4 +1,4 @@
-"""Which operations run as one kernel, as XLA fuses them to first order. Made once a program and back end; no layout changes it.
+"""Grouping operations into kernels, as XLA fuses them to first order. Done once for a program and back end; no layout changes it.
 
 Operations are taken in program order. What only repeats, counts or takes a part is free: its readers compute it themselves. So is what is
 computed of much less than it is (a one-hot of its indices, a mask of two ranges); and on a TPU every elementwise result that fuses into
@@ -42,21 +42,21 @@ _SLOW = frozenset(
 )
 _SLOW_STEPS = 8  # a polynomial or a few Newton steps instead of one instruction an element
 _MOST_STEPS = 64  # an element: longer chains are not computed again
-_FAR = 100  # operations as traced from a product or reduction to what does not join it: it would wait, and keep all it reads till then
-_EXPANDING = 8  # times as many elements as what they are computed of: cheaper to compute again than to store
+_FAR = 100  # operations as traced from a dot or reduction to one that does not join it: it would wait, and hold all it reads till then
+_EXPANDING = 8  # times as many elements as it is computed from: cheaper to recompute than to store
 
 
 class _Source(NamedTuple):
-    """A stored value that is read where a value is: itself, or what it is computed of. `kernel` makes it; -1 if none does."""
+    """A stored value that is read where a value is: itself, or one it is computed from. `kernel` makes it; -1 if none does."""
 
     kernel: int
     value: int
 
 
 def kernels_of(structure: Structure, dtypes: Sequence[str] = (), *, recomputes: bool = False) -> Kernels:
-    """Group the operations of a program; `recomputes` where every reader computes an elementwise result anew, as on a TPU.
+    """Group the operations of a program into kernels; `recomputes` where every reader recomputes an elementwise result, as on a TPU.
 
-    `dtypes` are those of its values as they are stored, their own if none are given.
+    `dtypes` are those in which values are stored, their own if none are given.
     """
     return _Grouping(structure, dtypes or [value.dtype for value in structure.values], recomputes=recomputes).kernels()
 
@@ -78,7 +78,7 @@ class _Grouping:
         self._marked: dict[tuple[int, str], int] = {}
         # A hand-written kernel with products in it, a flash attention, does its elementwise work beside them.
         self._multiplying = {(op.region, op.kernel) for op in self._ops if op.kernel and op.kind in DOTS}
-        self._absorbed: dict[int, int] = {}  # a product's kernel: the later one it is a part of
+        self._absorbed: dict[int, int] = {}  # a dot's kernel: the later one that it is merged into
         self._written: dict[tuple[int, int], None] = {}
         self._last_reads: dict[int, int] = {}  # by what is no kernel: a position
         self._buffers: dict[int, int] = {}  # of a part, and of an update: the value whose memory it is in
@@ -105,7 +105,7 @@ class _Grouping:
         self._of[index] = kernel
         for slot, operand in enumerate(op.operands):
             if op.kind == _UPDATE and slot == 0:
-                continue  # updated where it lies
+                continue  # updated in place
             for source in self._sources[operand]:
                 if source.kernel != kernel:
                     self._note_read(source, kernel, op.results[0] if op.kind in (_GATHER, DYNAMIC_SLICE) and slot == 0 else source.value)
@@ -119,7 +119,7 @@ class _Grouping:
             self._buffers[op.results[0]] = self._buffer(updated[0].value)
 
     def _add_work(self, kernel: KernelDraft, operand: int) -> None:
-        """What the kernel computes to have a free value, and did not yet."""
+        """Work of the kernel to compute a free value, unless it was counted already."""
         if new := self._chains[operand] - kernel.done:
             kernel.work.append((operand, self._count_steps(new)))
             kernel.done |= new
@@ -128,7 +128,7 @@ class _Grouping:
         return self._buffers.get(value, value)
 
     def _extend_life(self, value: int, reader: Op) -> None:
-        """The value is there until the reader has run, or the loop the reader is in, if the value was made outside it."""
+        """The value lives until the reader has run, or the loop the reader is in, if the value was made outside it."""
         buffer = self._buffer(value)
         region, at = self._structure.values[buffer].region, reader
         while at.region != region and at.region > 0:
@@ -162,7 +162,7 @@ class _Grouping:
         return is_worth_it and self._dot_before(op) is None and self._count_steps(self._chain_to(index)) <= _MOST_STEPS
 
     def _dot_before(self, op: Op) -> int | None:
-        """The product whose epilogue an elementwise operation is, of several the first operand's: nothing else reads what it makes."""
+        """The dot whose epilogue an elementwise operation is, of several the first operand's: nothing else reads its result."""
         for operand in op.operands:
             sources = self._sources[operand]
             kernel, value = sources[0] if len(sources) == 1 else _Source(-1, operand)
@@ -175,7 +175,7 @@ class _Grouping:
         return None
 
     def _dot_sliced_by(self, op: Op) -> int | None:
-        """The product's kernel that a slice of its result is cut from: a TPU multiplies the slice alone, if nothing reads the rest."""
+        """The kernel of the dot whose result a slice is taken from: a TPU multiplies the slice alone, if nothing reads the rest."""
         if not self._recomputes or op.kind != _SLICE or op.kernel:
             return None
         sources = self._sources[op.operands[0]]
@@ -185,7 +185,7 @@ class _Grouping:
         return sources[0].kernel if kernel.is_dot and kernel.region == op.region and not kernel.readers else None
 
     def _is_part(self, value: int) -> bool:
-        """Whether a value is a slice of what lies in memory."""
+        """Whether a value is a slice of a value in memory."""
         born = self._structure.values[value].born
         return born >= 0 and self._ops[born].kind in _TAKING and self._of[born] < 0
 
@@ -193,7 +193,7 @@ class _Grouping:
         return list(dict.fromkeys(source for operand in op.operands for source in self._sources[operand]))
 
     def _chain_to(self, index: int) -> frozenset[int]:
-        """Elementwise operations for an element of its result: itself, and those of free operands of its size."""
+        """Elementwise operations that compute one element of its result: itself, and those of free operands of its size."""
         op = self._ops[index]
         size = self._sizes[op.results[0]]
         return frozenset((index,)).union(*(self._chains[operand] for operand in op.operands if self._sizes[operand] == size))
@@ -202,7 +202,7 @@ class _Grouping:
         return sum(_steps_of(self._ops[index]) for index in chain)
 
     def _make_free(self, index: int, slot: int, result: int) -> None:
-        """What is read where a free operation's result is: its operands' sources, or of a slice the part taken; nothing for a count."""
+        """The sources read where a free operation's result is: its operands', or for a slice the part taken; none for an iota."""
         op = self._ops[index]
         if op.kind in ELEMENTWISE:
             self._sources[result] = tuple(self._all_sources(op))
@@ -250,7 +250,7 @@ class _Grouping:
         return len(self._kernels) - 1
 
     def _join_epilogue(self, op: Op, dot: int) -> int:
-        """The product's kernel; where the operation reads later ones too, a new one that the product moves to, for no one waits for it."""
+        """The dot's kernel; where the operation also reads later ones, a new one that the dot moves to, for no one waits for it."""
         if all(source.kernel <= dot for source in self._all_sources(op)):
             return dot
         self._absorbed[dot] = len(self._kernels)
@@ -287,7 +287,7 @@ class _Grouping:
         return into
 
     def _written_value(self, value: int) -> int:
-        """What is written when a value is made: of an update in place the part that changes; of a value taken from, the whole."""
+        """The value written when a value is made: for an update in place the part that changes; for a value that is sliced, the whole."""
         born = self._structure.values[value].born
         op = self._ops[born]
         if born >= 0 and op.kind in _TAKING and self._of[born] < 0:
@@ -305,8 +305,8 @@ class _Grouping:
         return table.kernels(self._written, self._written_value, self._last_reads, _count_dot_reads(self._structure, ops), unfilled)
 
     def _dots_moved_behind_loops(self, table: KernelTable) -> dict[int, int]:
-        """By draft, the products that are a part of a kernel behind a loop. They run before the loop all the same: what they make waits for
-        that kernel, not what they read."""
+        """By draft, the dots that are merged into a kernel behind a loop. They run before the loop all the same: their result waits for
+        that kernel, not their operands."""
         ops, loops = self._structure.ops, [self._ops[loop] for loop in self._structure.body_of]
         return {
             self._of[index]: index
@@ -330,7 +330,7 @@ def _count_dot_reads(structure: Structure, ops: Sequence[Op]) -> Counter[int]:
 
 
 def _read_whole(structure: Structure, ops: Sequence[Op]) -> set[int]:
-    """Values that something reads which cannot compute them itself, or that a loop reads which does not hold them; what they view, too."""
+    """Values read by something that cannot compute them itself, or by a loop that does not hold them; and what they are views of."""
     found: set[int] = set()
     for op in reversed(ops):
         if op.kind in VIEWING and any(result in found for result in op.results):

@@ -1,4 +1,4 @@
-"""The kernels of a program as tables: what each reads, writes and computes, for arithmetic over all of them at once."""
+"""The kernels of a program as tables: what each reads, writes and computes, for array arithmetic over all of them at once."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from workbench.propagation.module.operations import DOTS
 from workbench.propagation.structure.structure import Op, Structure
 
 Integers = NDArray[np.int64]
-Stored = Callable[[int], int]  # of a value: what is written when it is made
+Stored = Callable[[int], int]  # for a value: the value written when it is made
 Pairs = Iterable[tuple[int, int]]
 Key = TypeVar("Key")
 
 
 class KernelDot(NamedTuple):
-    """A matrix product or convolution: its operation, its kernel, and which dimensions of its result are of a batch of products, and which
-    are columns: the right operand's, a convolution's features."""
+    """A dot or convolution: its operation, its kernel, and which dimensions of its result are batch dimensions, and which are columns: the
+    right operand's, a convolution's features."""
 
     op: int
     kernel: int
@@ -30,10 +30,11 @@ class KernelDot(NamedTuple):
 class Kernels:
     """The kernels of a program. Each pair of arrays is one relation, of kernel and value.
 
-    - `of`: each operation's kernel, -1 for those that are none;
-    - `times`, `regions`, `ops`, `positions`: how often each runs a step, where, its last operation, and that one's place as traced;
-    - `readers`, `read`, `read_extents`: kernel `readers[i]` reads of value `read[i]` once as much as value `read_extents[i]` is, of what is
-      gathered from as much as the result; `writers`, `written`: and writes;
+    - `of`: each operation's kernel, -1 for those that are in none;
+    - `times`, `regions`, `ops`, `positions`: how often each runs a step, in which region, its last operation, and that one's place as
+      traced;
+    - `readers`, `read`, `read_extents`: kernel `readers[i]` reads once of value `read[i]`, as many bytes as value `read_extents[i]` has (of
+      a gather's operand as many as the result); `writers`, `written`: the same for writes;
     - `last_reads`: the position up to which each stored value is read;
     - `workers`, `worked`, `steps`: kernel `workers[i]` does `steps[i]` elementwise steps on each element of value `worked[i]`.
     """
@@ -54,9 +55,9 @@ class Kernels:
     dots: tuple[KernelDot, ...]
     itemsizes: NDArray[np.float64]  # of all values
     last_reads: Mapping[int, int]
-    dot_reads: Mapping[int, int]  # by how many products each value is read, views of it looked through
-    serial: tuple[int, ...]  # scatters that are made a row at a time
-    numbers: Integers  # values that are one number, without dimensions
+    dot_reads: Mapping[int, int]  # by how many dots each value is read, through views of it
+    serial: tuple[int, ...]  # scatters that run a row at a time
+    numbers: Integers  # values that are single numbers, without dimensions
     unfilled: frozenset[int]  # values that have memory, and that nothing is written to where they are made (see `loop_edges`)
 
     @property
@@ -69,7 +70,7 @@ class KernelDraft:
     """A kernel while operations are grouped."""
 
     region: int
-    sizes: set[int]  # elements an operation may have to join
+    sizes: set[int]  # numbers of elements that an operation may have to join
     position: int  # of its first operation
     is_dot: bool = False
     is_plain: bool = True  # elementwise operations alone
@@ -108,11 +109,11 @@ class KernelTable:
         self.last = [last[kernel] for kernel in range(len(places))]  # operation of each kernel
 
     def number(self, draft: int) -> int:
-        """Of the kernel a draft became a part of."""
+        """The number of the kernel that a draft was merged into."""
         return self._new[draft]
 
     def reads(self, written: Pairs, stored: Stored) -> list[tuple[int, int, int, int]]:
-        """(draft, kernel, value, the value that is as large as what is read of it): what each reads that it does not make."""
+        """(draft, kernel, value, the value as large as what is read of it): what each kernel reads and does not make."""
         makers = {value: self._new[draft] for draft, value in written}
         found = [(number, self._new[number], *read) for number, draft in enumerate(self._drafts) for read in draft.reads.items()]
         return [each for each in found if makers.get(stored(each[2]), -1) != each[1]]
@@ -125,7 +126,7 @@ class KernelTable:
         return ((kernel, value, taken) for (kernel, value), taken in found.items())
 
     def _writes(self, written: Pairs) -> list[tuple[int, int]]:
-        """(kernel, value): what each makes that others read."""
+        """(kernel, value): what each kernel makes and others read."""
         readers: list[set[int]] = [set() for _ in self.last]
         for number, draft in enumerate(self._drafts):
             readers[self._new[number]].update(self._new[each] if each >= 0 else -1 for each in draft.readers)
@@ -156,7 +157,7 @@ class KernelTable:
 
 
 def _kernel_dot(structure: Structure, index: int, kernel: int) -> KernelDot:
-    """A product's result has its batch dimensions first, then those of the left operand, then those of the right."""
+    """A dot's result has its batch dimensions first, then those of the left operand, then those of the right."""
     op = structure.ops[index]
     left, right = (structure.values[operand].shape for operand in op.operands[:2])
     shape = structure.values[op.results[0]].shape

@@ -1,11 +1,11 @@
-"""What XLA:TPU does before a loop for what is in it: casts that it takes out, and stacks that it need not fill.
+"""What XLA:TPU moves out of loops: casts of stacked inputs, and the initial fill of stacks that a loop writes whole.
 
-A cast of a stack that is there from the start, and of which each turn takes its part (a scan's weights): in the loop the part would be
-cast where it is read; before it, the whole stack is cast by itself, and each turn reads the narrower part. What is read and written is
-the same whether it is done at once or a turn at a time, and it is told as the latter.
+A cast of a stack that is present from the start, and that each iteration slices (a scan's weights): in the loop each slice would be cast
+where it is read; before it, the whole stack is cast once, and each iteration reads a narrower slice. The traffic is the same in both cases,
+and is counted as if it were in the loop.
 
-A stack whose part each turn writes at the loop's own counter is written whole in the end: its zeros at the start are never stored.
-Where the place is computed, as in a loop that runs backwards, they are.
+A stack of which each iteration writes the slice at the loop's own counter is written whole in the end: its initial zeros are never stored.
+Where the index is computed, as in a loop that runs backwards, they are.
 """
 
 from workbench.core.tensor import itemsize
@@ -17,7 +17,7 @@ _VIEWS = frozenset({"stablehlo.reshape", "stablehlo.transpose", "stablehlo.optim
 
 
 def hoisted_casts(structure: Structure) -> frozenset[int]:
-    """Operations that narrow a part of an argument of the program in a loop; of several loops that cast one stack, the first one's."""
+    """Operations that narrow a slice of a program argument in a loop; of several loops that cast one stack, the first one's."""
     found: dict[tuple[int, str], int] = {}
     for index, op in enumerate(structure.ops):
         if op.kind == _CAST and structure.regions[op.region].parent >= 0 and _narrows(structure, index):
@@ -34,7 +34,7 @@ def _narrows(structure: Structure, cast: int) -> bool:
 
 
 def _stack(structure: Structure, value: int) -> int | None:
-    """The argument of the program that a value is a part of, taken in a loop."""
+    """The program argument that a value is a slice of, taken in a loop."""
     is_taken = False
     while True:
         record = structure.values[value]
@@ -54,7 +54,7 @@ def _stack(structure: Structure, value: int) -> int | None:
 
 
 def unfilled_stacks(structure: Structure) -> frozenset[int]:
-    """Repeated constants that a loop starts with and writes whole."""
+    """Broadcast constants that a loop starts with and writes whole."""
     found = set()
     for op in structure.ops:
         if op.kind == _UPDATE and structure.regions[op.region].parent >= 0 and not _is_computed(structure, op.operands[2]):
@@ -65,7 +65,7 @@ def unfilled_stacks(structure: Structure) -> frozenset[int]:
 
 
 def _start(structure: Structure, value: int) -> int | None:
-    """What a value carried by a loop is to begin with, if an operation makes that."""
+    """The initial value of a value carried by a loop, if an operation makes it."""
     record = structure.values[value]
     if record.born >= 0 or record.region == 0:
         return None
@@ -77,14 +77,14 @@ def _start(structure: Structure, value: int) -> int | None:
 
 
 def _is_computed(structure: Structure, place: int) -> bool:
-    """Whether a place is more than a loop's counter, counted from the end where it is negative."""
+    """Whether an index is more than a loop's counter, counted from the end where it is negative."""
     pending, seen = [place], {place}
     while pending:
         born = structure.values[pending.pop()].born
         if born >= 0:
             if structure.ops[born].kind == _LESS:
                 return True
-            others = [each for each in structure.ops[born].operands if each not in seen]  # one reached in many ways is looked at once
+            others = [each for each in structure.ops[born].operands if each not in seen]  # one reached in many ways is visited once
             pending.extend(others)
             seen.update(others)
     return False

@@ -1,5 +1,5 @@
-"""Which values are stored in two bytes although the program computes them in four: what only products of default precision read, which
-round it to bfloat16 themselves. XLA:TPU rounds it where it is made (`float_type_correction_info` in its modules)."""
+"""Values that are stored in two bytes although the program computes them in four: those that only dots of default precision read, which
+round them to bfloat16 themselves. XLA:TPU rounds them where they are made (`float_type_correction_info` in its modules)."""
 
 from workbench.propagation.module.operations import DOTS
 from workbench.propagation.structure.structure import Structure
@@ -11,7 +11,7 @@ _MOVING = VIEWING | {"stablehlo.slice", "stablehlo.pad", "stablehlo.concatenate"
 
 
 def narrowed_values(structure: Structure) -> frozenset[int]:
-    """The ids of these values; arguments of main and of loops lie as they are."""
+    """The ids of these values; arguments of main and of loops keep their type."""
     read = [0] * len(structure.values)
     rounded = [0] * len(structure.values)
     found: set[int] = set()

@@ -1,4 +1,4 @@
-"""What XLA:TPU makes of a program's operations before it fuses them, as far as other kernels come of it."""
+"""XLA:TPU's simplification of a program's operations before fusion, as far as it changes kernels."""
 
 import math
 from dataclasses import replace
@@ -15,9 +15,9 @@ def simplify_operations(structure: Structure) -> list[Op]:
     """The operations by id, some of another kind:
 
     - a scatter that picks one element of each row selects;
-    - a product of vectors, or of a matrix and a vector, is multiplied and summed element by element
-      (`AlgebraicSimplifier::HandleDotStrengthReduction`), its larger operand first; one that sums over nothing is multiplied;
-    - a reversal that convolutions alone read is none: they read their kernels backwards.
+    - a dot of vectors, or of a matrix and a vector, becomes an elementwise product and a sum
+      (`AlgebraicSimplifier::HandleDotStrengthReduction`), its larger operand first; one that sums over nothing, a product;
+    - a reversal that only convolutions read is dropped: they read their kernels backwards.
     """
     others = {operand for op in structure.ops if op.kind != _CONVOLUTION for operand in op.operands}
     return [_simplify_operation(structure, op, others) for op in structure.ops]

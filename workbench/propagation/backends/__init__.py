@@ -1,1 +1,1 @@
-"""Where XLA's back ends send something else than Shardy plans, until XLA's partitioner has answered."""
+"""Where XLA's back ends send something else than Shardy plans; used until XLA's partitioner has answered."""

@@ -1,4 +1,4 @@
-"""Where XLA's back ends part ways: what each makes of the same shardings, as far as it changes what is sent."""
+"""How XLA's back ends differ: what each makes of the same shardings, as far as it changes what is sent."""
 
 from typing import NamedTuple
 
@@ -8,20 +8,20 @@ HALVES = ("bfloat16", "float16")  # floats of two bytes
 
 
 class Backend(NamedTuple):
-    """One back end's habits.
+    """The behaviour of one back end.
 
     - `folds_reductions`: a sum over several dimensions is one all-reduce over all their axes; XLA:CPU makes one for each dimension.
     - `adds_first`: two reduced values that are only added are added first and reduced together (`all_reduce_reassociate.cc`).
     - `scatters_onto`: what is added to a scatter is what that scatters onto, and reduced before it (`algebraic_simplifier.cc`).
     - `sums_behind_loops`: a sum that a loop only adds up is reduced once, behind it (`while_loop_all_reduce_code_motion.cc`).
     - `merges_equal_values`: a value that is cast or reshaped twice in the same way is one value, and gathered once.
-    - `scatters_first`: a product's sum over several axes, of which each device keeps a slice along some, is reduce-scattered along those
+    - `scatters_first`: a dot's sum over several axes, of which each device keeps a slice along some, is reduce-scattered along those
       and then all-reduced along the rest; else all of it is all-reduced.
-    - `narrows_dot_operands`: what only products of default precision read is rounded to bfloat16, as they do, before it is gathered.
-    - `regathers_for_widening_dots`: a product of two-byte floats that sums into four-byte ones gathers its operands for itself.
+    - `narrows_dot_operands`: what only dots of default precision read is rounded to bfloat16, as they do, before it is gathered.
+    - `regathers_for_widening_dots`: a dot of two-byte floats that sums into four-byte ones gathers its operands for itself.
     - `widens_halves`: values of two-byte floats are computed, sent and kept as four-byte ones; XLA:CPU has no arithmetic for the former.
-    - `copies_transposed_operands`: what a product or convolution reads in another order than it lies in is copied into that order first.
-    - `gather_reuse_distance`: how many operations one after the other may lie between two products that read one gathered value for it to
+    - `copies_transposed_operands`: what a dot or convolution reads in another order than it is stored in is copied into that order first.
+    - `gather_reuse_distance`: how many operations one after the other may stand between two dots that read one gathered value for it to
       be gathered once and kept; `None` for any number. XLA:TPU gathers again what it would keep for longer
       (`schedule_aware_collective_cse.cc`: a hundred operations of the partitioned program, which has some more than the traced one).
     """
@@ -55,6 +55,6 @@ TPU = Backend(
 
 
 def backend_of(hardware: Hardware | None) -> Backend:
-    """The back end that compiles for this hardware. Without any, the plan is told as it stands: as XLA:CPU has it, in its own types."""
+    """The back end that compiles for this hardware. Without hardware, the plan is reported as XLA:CPU would run it, in its own types."""
     platform = hardware.chip.platform if hardware else ""
     return {"tpu": TPU, "cuda": GPU, "cpu": CPU}.get(platform, PLAIN)

@@ -1,6 +1,6 @@
-"""Matrix products as XLA's partitioner takes them apart, where Shardy would send something else.
+"""Matrix products as XLA's partitioner handles them (`dot_handler.cc`), where Shardy would send something else.
 
-Where operands and result do not lie alike, XLA brings them together in its own way (`structure.dot_placement`), which is not always the one
+Where operands and result are sharded differently, XLA reshards them in its own way (`structure.dot_placement`), which is not always the one
 that sends least. What it moves is written into the module before Shardy inserts its reshards.
 """
 
@@ -20,7 +20,7 @@ _SHARDING = "sdy.sharding"
 
 
 def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structure: Structure, mesh: Mesh) -> None:
-    """Insert the reshards that XLA takes for granted around products."""
+    """Insert the reshards that XLA makes around dots."""
     reader = ShardingReader(main)
     is_manual = "sdy.manual_computation" in structure.kinds
     for op in ops:
@@ -41,7 +41,7 @@ def _leaves_sums(op: ir.Operation) -> bool:
 def _insert_reshards(op: ir.Operation, shardings: Sequence[Dims], chosen: Sequence[Dims]) -> None:
     if chosen == shardings:
         return
-    op.attributes[_SHARDING] = _per_value_attribute(chosen[-1])  # of a whole result, too: Shardy would choose for itself
+    op.attributes[_SHARDING] = _per_value_attribute(chosen[-1])  # also for an unsharded result: Shardy would choose for itself
     if chosen[-1] != shardings[-1]:
         _reshard_behind(op, shardings[-1])
     for number, (before, after) in enumerate(zip(shardings, chosen[:-1], strict=False)):
@@ -50,7 +50,7 @@ def _insert_reshards(op: ir.Operation, shardings: Sequence[Dims], chosen: Sequen
 
 
 def _reshard_behind(op: ir.Operation, wanted: Dims) -> None:
-    """Reshard a product's result behind to what it was to be."""
+    """Reshard a dot's result, behind it, to the sharding it was to have."""
     value = op.results[0]
     reshard = _create_reshard(value, wanted, op)
     reshard.move_after(op)

@@ -1,12 +1,12 @@
-"""Halo exchange: where a dimension is cut, slices, pads, poolings and convolutions read beyond their own parts, and neighbours send that.
+"""Halo exchange: where a dimension is sharded, slices, pads, poolings and convolutions read beyond their own shards; neighbours send that.
 
-    whole       0 1 2 3 | 4 5 6 7 | 8 9 . .       three parts of 4
+    whole       0 1 2 3 | 4 5 6 7 | 8 9 . .       three shards of 4
     part 1 reads    3 [ 4 5 6 7 ] 8               from either neighbour a row: two permutes
 
 Part i of the result covers windows [i n, (i + 1) n) and reads from i n stride - low on. Every device runs the same program: a permute
-brings, from so many parts away, all that any part reads there. What reaches over everything is gathered.
+brings, from a given number of parts away, all that any part reads there. What reaches over everything is gathered.
 
-This is what a plan says before XLA's partitioner, which has more ways, is asked (`spmd`).
+This is the plan's estimate until XLA's partitioner, which has more ways, has answered (`spmd`).
 """
 
 import math
@@ -27,7 +27,7 @@ from workbench.propagation.structure.windows import DimWindow, Windows
 
 
 class PlacedOperand(NamedTuple):
-    """The shape of an operand, and where it lies when the operation runs."""
+    """The shape of an operand, and its sharding when the operation runs."""
 
     shape: tuple[int, ...]
     dims: Dims
@@ -49,8 +49,8 @@ class HaloCollective(NamedTuple):
 
 
 class Halos:
-    """What operations send by themselves, while Shardy's answer is read; `operand_dims`: where the operands of those lie as they read
-    them."""
+    """What operations send by themselves, found while Shardy's answer is read; `operand_dims`: the shardings in which they read their
+    operands."""
 
     def __init__(self, structure: Structure, mesh: Mesh, backend: Backend, answer: PropagationAnswer) -> None:
         self._structure, self._mesh, self._backend, self._answer = structure, mesh, backend, answer
@@ -78,7 +78,7 @@ class Halos:
 
 
 def plan_halo_exchange(windows: Windows, placed_operands: Sequence[PlacedOperand], mesh: Mesh) -> Iterator[HaloCollective]:
-    """What is sent of the first of these operands; along a second cut dimension with what came along the first."""
+    """What is sent of the first of these operands; along a second sharded dimension with what came along the first."""
     image = placed_operands[0]
     shape = list(local_shape(image.shape, image.dims, mesh))
     for dim, window in enumerate(windows.dims):
@@ -100,8 +100,8 @@ def plan_halo_exchange(windows: Windows, placed_operands: Sequence[PlacedOperand
 def _read_ranges(window: DimWindow, size: int, parts: int, kernel_size: int) -> list[tuple[int, int]]:
     """The first element that each part reads, and the one behind its last.
 
-    In the gradient of a convolution's weights the kernel, `kernel_size` elements long, is cut as the image is; all windows are of each
-    part.
+    In the gradient of a convolution's weights the kernel, `kernel_size` elements long, is sharded as the image is; every part reads all
+    windows.
     """
     windows = window.count(size)
     if kernel_size:
@@ -115,8 +115,8 @@ def _read_ranges(window: DimWindow, size: int, parts: int, kernel_size: int) -> 
 
 
 def _plan_permutes(reads: Sequence[tuple[int, int]], part: int, parts: int) -> list[HaloPiece] | None:
-    """The permutes that bring every part what it reads of others, one for each distance between two parts; `None` where it is as little to
-    gather all.
+    """The permutes that bring every part what it reads of others, one for each distance between two parts; `None` where gathering all sends
+    no more.
 
     >>> _plan_permutes([(-1, 5), (3, 9), (7, 13)], 4, 3)
     [HaloPiece(size=1, pairs=((0, 1), (1, 2))), HaloPiece(size=1, pairs=((1, 0), (2, 1)))]
@@ -165,7 +165,7 @@ def _crossed_axes(piece: HaloPiece, axes: Sequence[str], mesh: Mesh) -> tuple[st
 
 
 def _sum_dropped_dims(windows: Windows, value: PlacedOperand, result: Dims, mesh: Mesh) -> Iterator[HaloCollective]:
-    """A reshape that drops a cut dimension of one element: one device has it, and it is summed with the zeros of the others."""
+    """A reshape that drops a sharded dimension of one element: one device has it, and it is summed with the zeros of the others."""
     kept = {axis for axes in result for axis in axes}
     elements = math.prod(local_shape(value.shape, value.dims, mesh))
     for dim in windows.dropped:

@@ -1,4 +1,4 @@
-"""Values that are only added to others, and sums that a loop does nothing with but add up, turn after turn."""
+"""Values that are only added to others, and sums that a loop only accumulates."""
 
 from jax.extend.mlir import ir
 
@@ -7,14 +7,14 @@ _TRANSPARENT = (*_MOVES, "stablehlo.convert")
 
 
 def find_sole_addition(op: ir.Operation, moves: tuple[str, ...] = _MOVES) -> ir.Operation | None:
-    """The addition that alone reads what an operation makes, moved about at most."""
+    """The addition that alone reads an operation's result, perhaps reshaped or moved on the way."""
     while (user := _only_user(op)) is not None and user.name in moves:
         op = user
     return user if user is not None and user.name == "stablehlo.add" else None
 
 
 def is_added_up(op: ir.Operation) -> bool:
-    """Whether what an operation in a loop makes is read by the addition to a value that the loop carries, and that by nothing else."""
+    """Whether the result of an operation in a loop is only added to a value that the loop carries, and that is read by nothing else."""
     addition = find_sole_addition(op, _TRANSPARENT)
     carried = [each for value in addition.operands if (each := _find_loop_argument(value)) is not None] if addition is not None else []
     if addition is None or len(carried) != 1:
@@ -26,7 +26,7 @@ def is_added_up(op: ir.Operation) -> bool:
 
 
 def _find_loop_argument(value: ir.Value) -> ir.BlockArgument | None:
-    """The argument of a loop's body that a value is, moved or cast, if nothing else reads it."""
+    """The argument of a loop's body that a value is, perhaps reshaped or cast, if nothing else reads it."""
     while len(list(value.uses)) == 1:
         owner = value.owner
         if isinstance(owner, ir.Block):

@@ -1,7 +1,7 @@
-"""May a value be left a partial sum (`unreduced`, Shardy Y5)? Only where its operation sums over a dimension that lies on the axis.
+"""Whether a value may stay a partial sum (Shardy's `unreduced`): only where its operation sums over a dimension sharded over that axis.
 
-Anywhere else each device has the whole of it, and the reduction that follows would count it once a device: Shardy takes such a plan, and
-XLA runs it to wrong numbers (measured). So it is looked for in what Shardy made of the plan, and refused in words.
+Anywhere else each device has the whole value, and the reduction that follows would count it once per device: Shardy accepts such a plan,
+and XLA runs it to wrong numbers (measured). So Shardy's result is checked, and such a plan refused with an explanation.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def verify_partial_sums(module: ir.Operation, plan: Plan, answer: PropagationAns
 
 
 def _find_unreduced(plan: Plan) -> _UnreducedConstraints:
-    """The constraint that holds for each operation, the last one given, where that leaves a sum to do."""
+    """The constraint that applies to each operation, the last one given, where it leaves a sum unreduced."""
     constraints = plan.layout.constraints
     if not any(sharding.unreduced for _, sharding in constraints):
         return {}
@@ -74,7 +74,7 @@ def _partial_sum_error(
 
 
 def _is_sum(op: ir.Operation, axis: str, answer: PropagationAnswer) -> bool:
-    """Whether it sums over a dimension that lies on `axis`, or adds up nothing but partial sums over it."""
+    """Whether it sums over a dimension sharded over `axis`, or adds up only partial sums over it."""
     if (rule := rule_of(op)) is not None:
         for operand, mapping in zip(op.operands, rule.operands, strict=False):
             for axes, factors in zip(answer.dims_of(operand), mapping, strict=False):
@@ -84,7 +84,7 @@ def _is_sum(op: ir.Operation, axis: str, answer: PropagationAnswer) -> bool:
 
 
 def _unreduced_axes(value: ir.Value) -> tuple[str, ...]:
-    """The axes over which a value is still to be summed; what is only called so (`replicated_to_unreduced`) is whole."""
+    """The axes over which a value is still to be summed; a value that is only declared so (`replicated_to_unreduced`) is whole."""
     owner = producer(value)
     if owner is None or owner.name == "sdy.replicated_to_unreduced":
         return ()

@@ -1,4 +1,4 @@
-"""What a back end makes of one sum over devices: one collective or several, or none where sums are added first."""
+"""The collectives that a back end makes of one sum over devices: one or several, or none where sums are added first."""
 
 import math
 from dataclasses import replace
@@ -21,7 +21,7 @@ _SUMS = ("sdy.all_reduce", "sdy.reduce_scatter")
 
 
 class Reductions:
-    """The all-reduces and reduce-scatters of one answer, as they come."""
+    """The all-reduces and reduce-scatters of one answer, in order of appearance."""
 
     def __init__(self, mesh: Mesh, backend: Backend, answer: PropagationAnswer) -> None:
         self._mesh, self._backend, self._answer = mesh, backend, answer
@@ -50,7 +50,7 @@ class Reductions:
         return [replace(reshard, axes=axes) for axes in self._group_axes(op, reshard.axes)]
 
     def _slice_axes(self, op: ir.Operation, axes: tuple[str, ...]) -> tuple[str, ...]:
-        """The axes, some but not all of `axes`, along which each device keeps its slice of a product's sum."""
+        """The axes, some but not all of `axes`, along which each device keeps its slice of a dot's sum."""
         source, users = producer(op.operands[0]), [use.owner.operation for use in op.results[0].uses]
         if source is None or source.name != "stablehlo.dot_general" or len(users) != 1 or users[0].name != "sdy.all_slice":
             return ()
@@ -58,7 +58,7 @@ class Reductions:
         return kept if len(kept) < len(axes) else ()
 
     def _group_axes(self, op: ir.Operation, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """The axes of an all-reduce, apart for each dimension that is summed: XLA's partitioner makes one all-reduce a dimension."""
+        """The axes of an all-reduce, grouped by summed dimension: XLA's partitioner makes one all-reduce for each dimension."""
         source = producer(op.operands[0])
         if self._backend.folds_reductions or source is None or len(axes) < 2 or (rule := rule_of(source)) is None:
             return [axes]
@@ -78,7 +78,7 @@ class Reductions:
 
 
 def _window_sum_axes(op: ir.Operation, image: Dims, mesh: Mesh) -> tuple[str, ...]:
-    """The axes along which a convolution's windows are cut, or also its channels, if they are convolved apart: XLA sums those at once."""
+    """The axes that split a convolution's windows, or also its channels, if they are convolved separately: XLA sums those at once."""
     if op.name != "stablehlo.convolution":
         return ()
     is_grouped = any(ir.IntegerAttr(op.attributes[f"{name}_group_count"]).value > 1 for name in ("feature", "batch"))

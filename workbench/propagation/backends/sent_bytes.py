@@ -1,4 +1,4 @@
-"""In what type a back end sends a value, and so how many bytes."""
+"""The type in which a back end sends a value, and so the number of bytes."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def _is_narrowed(backend: Backend, op: ir.Operation, kind: str) -> bool:
 
 
 def is_rounded(backend: Backend, readers: Sequence[ir.Operation], value: ir.Value) -> bool:
-    """Whether a value that only these read is rounded to two bytes before it is sent."""
+    """Whether a value is rounded to two bytes before it is sent, given all its readers."""
     if not backend.narrows_dot_operands or not str(value.type).endswith("xf32>"):
         return False
     return bool(readers) and all(each.name == "stablehlo.dot_general" and not is_exact(each) for each in readers)

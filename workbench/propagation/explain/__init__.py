@@ -1,1 +1,1 @@
-"""Why a value lies as it does: where each mesh axis came from, step by step, and what it won against."""
+"""Why a value has its sharding: where each mesh axis came from, step by step, and which axes it won against."""

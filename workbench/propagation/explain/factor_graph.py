@@ -1,7 +1,8 @@
-"""What is tied to what: each operation with its tensors, and which dimensions of them are the same factor (Y10). Plain Python.
+"""The factor graph: each operation with its tensors, and which dimensions of them are the same factor (Shardy's op sharding rules). Plain
+Python.
 
-A data flow edge (Y17) ties all that a loop hands round, a branch yields or a `shard_map` lets in and out into one sharding; the values it
-ties are one value here.
+A data-flow edge (Shardy) gives one sharding to all that a loop carries, a branch yields or a `shard_map` passes in and out; the values on
+one edge are one value here.
 """
 
 import functools
@@ -34,9 +35,9 @@ RETURN, GROUP = "return", "sharding group"
 class OperationFactors(NamedTuple):
     """One operation: its tensors (operands, then results) by number, their dimensions' factors, the factors' sizes.
 
-    - `op`: its number in the program, that of the loop or branch for a data flow edge; -1 for what main returns;
-    - `key`: by which `RecordedPropagation.records` knows it; `kind`: as in `Operation`;
-    - `blocked`: factors that are not handed on.
+    - `op`: its number in the program, that of the loop or branch for a data-flow edge; -1 for what main returns;
+    - `key`: its key in `RecordedPropagation.records`; `kind`: as in `Operation`;
+    - `blocked`: factors that do not propagate.
     """
 
     op: int
@@ -57,7 +58,7 @@ class OperationFactors(NamedTuple):
 
 @dataclass(slots=True)
 class FactorGraph:
-    """All operations that hand shardings on, and for each value which of them it is in. `one[v]` is the value that v is tied into."""
+    """All operations that propagate shardings, and for each value which of them use it. `one[v]` is the value that stands for v's edge."""
 
     operations: list[OperationFactors]
     operations_of: dict[int, list[int]]
@@ -96,14 +97,14 @@ def _identity_rule(shape: tuple[int, ...], tensors: int) -> _Rule:
 
 
 def build_factor_graph(program: Program, recorded: RecordedPropagation) -> FactorGraph:
-    """Every operation that has a rule, every edge, what the plan inserted, and what main returns."""
+    """Every operation that has a rule, every data-flow edge, what the plan inserted, and what main returns."""
     structure = recorded.structure
     count = len(structure.values) + len(recorded.inserted) + len(recorded.results)
     one = _find_representatives(structure, count)
     behind = {each.operand: each.result for each in recorded.inserted}
 
     def resolve_read(value: int) -> int:
-        """What a reader of `value` reads: what was last inserted behind it."""
+        """What a reader of `value` really reads: what was last inserted behind it."""
         while value in behind:
             value = behind[value]
         return one[value]
@@ -173,11 +174,11 @@ def _index_yields(structure: Structure) -> Yields:
 
 
 def _list_inserted_factors(recorded: RecordedPropagation, one: list[int]) -> Iterator[OperationFactors]:
-    """What the plan inserted: constraints, barriers, and groups of values that lie alike."""
+    """What the plan inserted: constraints, barriers, and sharding groups."""
     structure, behind = recorded.structure, {each.result: each.operand for each in recorded.inserted}
 
     def program_value(value: int) -> int:
-        """The value of the program that stands in front of all that was inserted."""
+        """The value of the program before all that was inserted behind it."""
         while value in behind:
             value = behind[value]
         return value
@@ -203,7 +204,7 @@ def _list_result_factors(recorded: RecordedPropagation, resolve_read: Callable[[
 
 
 def _edge_sources(structure: Structure, edge: int, yields: Yields) -> tuple[int, tuple[int, ...]]:
-    """The operation a data flow edge belongs to, and the values that flow into it."""
+    """The operation a data-flow edge belongs to, and the values that flow into it."""
     tied = structure.values[structure.ops[edge].operands[0]]
     if tied.born < 0:  # into the body of a shard_map
         owner = structure.regions[tied.region].parent

@@ -1,4 +1,4 @@
-"""Whose an axis is that was there before the first step: the user's statement, or a line of the function."""
+"""The origin of an axis that was present before the first step: the user's statement, or a line of the function."""
 
 from workbench.core.paths import matches
 from workbench.core.selectors import operations_at
@@ -16,7 +16,7 @@ _EDGE = "sdy.data_flow_edge"
 
 
 class OriginResolver:
-    """Names the origin of what stands at a point, by what kind of value it is."""
+    """Finds the origin of an axis that was not propagated, by what kind of value has it."""
 
     def __init__(self, plan: Plan, recorded: RecordedPropagation, graph: FactorGraph) -> None:
         self._plan, self._recorded, self._graph = plan, recorded, graph
@@ -26,7 +26,7 @@ class OriginResolver:
         self._stated_results, self._carried = result_shardings(plan), dict(plan.program.carried)
 
     def find_origin(self, axis_on_dim: AxisOnDim) -> Origin:
-        """Whose `axis_on_dim` is; nothing was handed on to it."""
+        """The origin of `axis_on_dim`, which no step propagated."""
         program = self._plan.program
         if axis_on_dim.value in self._arguments:
             return self._tensor_origin("argument", program.arguments[self._arguments[axis_on_dim.value]], axis_on_dim)
@@ -39,7 +39,7 @@ class OriginResolver:
         )
 
     def _tensor_origin(self, kind: str, tensor: Tensor, axis_on_dim: AxisOnDim) -> Origin:
-        """By the override that it has, or the rule of its dimension."""
+        """The origin in an argument or result: its override, or the rule of its dimension."""
         layout = self._plan.layout
         if (override := layout.override(tensor.path)) is not None:
             pattern = next(each for each, _ in reversed(layout.overrides) if matches(each, tensor.path))
@@ -51,7 +51,7 @@ class OriginResolver:
 
     def _result_origin(self, number: int, axis_on_dim: AxisOnDim) -> Origin:
         program = self._plan.program
-        if number in self._carried:  # it lies as the argument that it becomes
+        if number in self._carried:  # it has the sharding of the argument that it becomes
             return self._tensor_origin("result", program.arguments[self._carried[number]], axis_on_dim)
         return self._tensor_origin("result", program.results[number], axis_on_dim)
 
@@ -71,7 +71,7 @@ class OriginResolver:
             operand = self._inserted[operand].operand
         program, structure = self._plan.program, self._recorded.structure
         born = structure.values[operand].born
-        if structure.ops[born].kind == _EDGE:  # of what a loop or barrier hands on
+        if structure.ops[born].kind == _EDGE:  # of what a loop or barrier passes on
             born = structure.values[structure.ops[born].operands[0]].born
         for pattern, sharding in reversed(self._plan.layout.constraints):
             if born in operations_at(program, pattern, len(sharding.dims)):
@@ -80,7 +80,7 @@ class OriginResolver:
         return None
 
     def _region_origin(self, axis_on_dim: AxisOnDim) -> Origin | None:
-        """What a `shard_map` lets in and out."""
+        """The origin in the specs of a `shard_map`."""
         structure, operations = self._recorded.structure, self._plan.program.operations
         for number in self._graph.operations_of.get(axis_on_dim.value, ()):
             op_factors = self._graph.operations[number]
@@ -89,7 +89,7 @@ class OriginResolver:
         return None
 
     def is_stated(self, axis_on_dim: AxisOnDim) -> bool:
-        """Whether the plan or the function itself put the axis there; what else has it got it from somewhere."""
+        """Whether the plan or the function itself put the axis there; any other axis was propagated."""
         value, structure = axis_on_dim.value, self._recorded.structure
         if value in self._arguments:
             return _has_axis(self._plan.argument_shardings[self._arguments[value]], axis_on_dim)

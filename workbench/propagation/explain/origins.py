@@ -1,10 +1,10 @@
-"""Shardy's own records of how it propagated (Y21): at which step which axis was handed on over which operation, and where all lies then.
+"""Shardy's own records of its propagation: at which step which axis propagated over which operation, and the final shardings.
 
 The passes are those of a plan, up to the propagation, with `debug-propagation-edge-sharding` switched on, in a process of their own
-(`recorder`). Shardy keeps the records by the operations' addresses and erases what nobody reads as it goes, so that it would write some of
-them where an operation was: what it would erase is erased before, in the same way, which changes no sharding. Whose an axis is follows from
-the edges. `debug-sharding-origins`, which would tell, stays off: it names another one where origins conflict, and it aborts the process
-where a constrained value has no other user.
+(`recorder`). Shardy keys the records by the operations' addresses and erases unused operations as it goes, so that it would write some
+records where an operation was: what it would erase is erased before, in the same way, which changes no sharding. Origins follow from the
+edges. `debug-sharding-origins` stays off: it names another origin where origins conflict, and it aborts the process where a constrained
+value has no other user.
 """
 
 import functools
@@ -27,21 +27,21 @@ from workbench.propagation.structure.structure import Structure
 
 _RECORDED = ("sdy-apply-sharding-constraints", "sdy-user-priority-propagate")
 _DEBUG = "debug-propagation-edge-sharding=true"
-_ERASING = "canonicalize{enable-patterns=none}"  # folds and erases as the driver of Shardy's patterns does, and rewrites nothing
+_ERASING = "canonicalize{enable-patterns=none}"  # folds and erases as the driver of Shardy's patterns does, without rewriting
 _KEEPS_RULES = "keep-sharding-rules=true"  # which are read of the program
 _STEP = re.compile(r"\{step-(\d+) = \[((?:\{[^{}]*\}(?:, )?)*)\]\}")
 _EDGE = re.compile(r'\{"([^"]+)"(:\(\d+\)\d+)? = (operand|result)-(\d+) -> \[([^\]]*)\]\}')
 
 
 class Slot(NamedTuple):
-    """An operand or a result of an operation, by its place."""
+    """An operand or a result of an operation, by its index."""
 
     is_result: bool
     position: int
 
 
 class PropagationRecord(NamedTuple):
-    """`axis` went from one slot of an operation to others, at a step that counts from 0."""
+    """`axis` propagated from one slot of an operation to others, at a step that counts from 0."""
 
     step: int
     axis: str
@@ -50,7 +50,7 @@ class PropagationRecord(NamedTuple):
 
 
 class FinalSharding(NamedTuple):
-    """Where a value lies after propagation: its axes, which dimensions are closed, which axes are kept out."""
+    """A value's sharding after propagation: its axes, which dimensions are closed, which axes are replicated explicitly."""
 
     dims: Dims
     closed: tuple[bool, ...]
@@ -58,7 +58,7 @@ class FinalSharding(NamedTuple):
 
 
 class InsertedOperation(NamedTuple):
-    """An operation that the plan put in and the program does not have: behind `operand`, of which all others read `result` instead."""
+    """An operation of the plan that the program does not have: behind `operand`; all other readers read `result` instead."""
 
     kind: str
     operand: int
@@ -67,7 +67,7 @@ class InsertedOperation(NamedTuple):
 
 @dataclass(slots=True)
 class RecordedPropagation:
-    """What Shardy did, by the numbers of the program's structure; what the plan inserted and the results of main are numbered on.
+    """What Shardy did, numbered as in the program's structure; inserted values and the results of main are numbered behind it.
 
     `records` are by operation: its number in the structure, or `("inserted", its result)`, `("result", 0)` for what main returns if that is
     one tensor.
@@ -78,11 +78,12 @@ class RecordedPropagation:
     records: dict[Any, tuple[PropagationRecord, ...]] = field(default_factory=dict)
     inserted: list[InsertedOperation] = field(default_factory=list)
     results: tuple[int, ...] = ()
-    groups: dict[int, list[int]] = field(default_factory=dict)  # by their ids: values that lie alike
+    groups: dict[int, list[int]] = field(default_factory=dict)  # by their ids: values of one sharding group
 
 
 def record_propagation(plan: Plan) -> RecordedPropagation:
-    """Propagate a plan with all records, in the process for that. Raises `PartitionError` with Shardy's words, or if it ends there."""
+    """Propagate a plan and record all steps, in a separate process. Raises `PartitionError` with Shardy's message, or if the process
+    dies."""
     module = annotated_module(plan)
     try:
         answer = recorder().ask(",".join(recording_passes(plan)), module_bytes(module))
@@ -92,7 +93,7 @@ def record_propagation(plan: Plan) -> RecordedPropagation:
 
 
 def recording_passes(plan: Plan) -> Iterator[str]:
-    """The passes of a plan up to the propagation, with their records, and what erases what they would erase before that."""
+    """The passes of a plan up to the propagation, with records, and before them the passes that erase what they would erase."""
     for each in propagating_passes(plan):
         name, _, options = each.partition("{")
         words = [word for word in options.rstrip("}").split() if word != _KEEPS_RULES]
@@ -149,7 +150,7 @@ class _RecordingReader:
         return self._inserted[position] if maker == -2 else self._structure.ops[maker].results[position]
 
     def _note_shardings(self, values: tuple[int, ...], sharding: int) -> None:
-        """Note where values lie, if it is said."""
+        """Note the shardings of values, if there are any."""
         if sharding != NONE:
             self._recorded.final_shardings.update(zip(values, _read_final_shardings(self._recording.texts[sharding]), strict=False))
 

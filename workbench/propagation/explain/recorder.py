@@ -1,4 +1,4 @@
-"""A warm process that runs Shardy's recording passes for this one, which it may crash without harm: one, started when first asked."""
+"""A warm process that runs Shardy's recording passes for this one, which survives its crashes; one process, started on first use."""
 
 import atexit
 import functools
@@ -17,19 +17,19 @@ from workbench.propagation.explain.recording import MOST_BYTES, receive, send
 from workbench.units import format_bytes
 
 SECONDS = 60
-"""That one recording may take: a GPT-3 of 96 layers written out takes about three."""
+"""How long one recording may take: a GPT-3 of 96 unrolled layers takes about three."""
 
-_REMEMBERED = 64  # plans that ended the process
-_GRACE = 2  # seconds until the process, told to end, is killed; and that its own alarm is later than ours
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # which a plan does not raise
+_REMEMBERED = 64  # plans that crashed the process
+_GRACE = 2  # seconds until the process, asked to end, is killed; its own alarm goes off as much later than ours
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # signals that a plan does not raise
 _STILL_VALID = "so they cannot be explained. The plan and all its other figures stand."
 _WAYS_OUT = ("change or remove the last constraint, group or barrier", "report it: this is a bug")
 
 
 class Recorder:
-    """Asks a process of `command`, one question at a time, from any thread.
+    """Sends requests to a process of `command`, one at a time, from any thread.
 
-    A process that died is started anew for the next question; a question that ended it is answered from memory after that. A fork of this
+    A process that died is restarted for the next request; a request that crashed it is answered from memory after that. A fork of this
     process has none, and starts its own. The process ends with this one: its standard input closes then.
     """
 
@@ -38,19 +38,19 @@ class Recorder:
         self.starts = 0  # of the process, so far
         self._lock = threading.Lock()
         self._process: _Process | None = None
-        self._stderr: IO[bytes] | None = None  # its last words, of the process that runs
-        self._fatal: dict[bytes, str] = {}  # by question: what to say of its death
+        self._stderr: IO[bytes] | None = None  # the standard error of the running process
+        self._fatal: dict[bytes, str] = {}  # by request: the message about the crash
         os.register_at_fork(after_in_child=self._leave_to_parent)
         atexit.register(self.close)
 
     @property
     def pid(self) -> int | None:
-        """Of the process, if it runs."""
+        """The id of the process, if it runs."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def ask(self, passes: str, module: bytes) -> bytes:
         """The recording of a module after the passes; raises `PartitionError` if the process dies or takes too long, `RefusedError` with
-        MLIR's words."""
+        MLIR's message."""
         question = hashlib.sha256(passes.encode() + b"\0" + module).digest()
         with self._lock:
             if question in self._fatal:
@@ -78,13 +78,13 @@ class Recorder:
         _pipe(process.stdout).close()
 
     def _exchange(self, question: bytes, *frames: bytes) -> tuple[bytes, bytes] | None:
-        """A word and a text; `None` if the process ended by itself, unasked for long, just as it was asked."""
+        """A word and a text; `None` if the process had ended by itself, idle for long, just before the request."""
         process, overdue = self._ensure_process(), threading.Event()
         timer = threading.Timer(self._seconds, _kill_overdue, (process, overdue))
         timer.daemon = True
         timer.start()
         try:
-            with suppress(BrokenPipeError):  # it died before it read all of it: how, its end tells
+            with suppress(BrokenPipeError):  # it died before it read everything: its exit status says how
                 send(_pipe(process.stdin), *frames)
             word, text = receive(_pipe(process.stdout)), receive(_pipe(process.stdout))
         except BaseException:  # an interrupt: nobody would read the answer
@@ -129,7 +129,7 @@ class Recorder:
         return self._stderr.read().decode(errors="replace")
 
     def _leave_to_parent(self) -> None:
-        """In a fork: the process and its pipes are the parent's, and a lock may be held by a thread that is not here."""
+        """In a fork: the process and its pipes are the parent's, and another thread, absent here, may hold a lock."""
         process, self._process, self._lock = self._process, None, threading.Lock()
         if process:
             process.returncode = 0  # not ours to wait for
@@ -146,17 +146,17 @@ def _kill_overdue(process: _Process, overdue: threading.Event) -> None:
 
 
 class RefusedError(Exception):
-    """MLIR's words about a module that the passes refuse."""
+    """MLIR's message about a module that the passes refuse."""
 
 
 @functools.cache
 def recorder() -> Recorder:
-    """This process's own."""
+    """The recorder of this process."""
     return Recorder((sys.executable, "-P", "-m", "workbench.propagation.explain.recording", str(SECONDS + _GRACE)))
 
 
 def _environment() -> dict[str, str]:
-    """This process's own, with its module path; no accelerator is touched."""
+    """The environment of this process, with its module path; no accelerator is used."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "JAX_PLATFORMS": "cpu"}
 
 
@@ -170,7 +170,7 @@ def _recording_error(message: str) -> PartitionError:
 
 
 def _failure_message(code: int, words: str, seconds: float | None) -> str:
-    """Why there is no answer, of how the process ended and its last words; `seconds` if it took longer."""
+    """Why there is no answer, from how the process ended and its standard error; `seconds` if it took longer."""
     if seconds is not None:
         return f"Shardy took more than {seconds:g} s to record how this plan's shardings spread, {_STILL_VALID}"
     if "bad_alloc" in words or "out of memory" in words.lower() or "MemoryError" in words:

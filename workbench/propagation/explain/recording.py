@@ -1,9 +1,9 @@
 """A program that runs Shardy's recording passes and answers on its pipes: `python -m workbench.propagation.explain.recording SECONDS`.
 
-Shardy notes its records on operations it may have erased meanwhile, which can end the process; `recorder` starts this one and outlives it.
+Shardy keeps records of operations that it may have erased meanwhile, which can end the process; `recorder` starts this one and survives it.
 A request on standard input is two frames, the passes and a module as bytecode; an answer is two, `done` or `error` and its text. A frame is
-its length in eight bytes and that many bytes. It ends when its standard input does, when nobody has asked for a while, which gives its
-memory back, or when a request takes longer than its limit.
+its length in eight bytes and that many bytes. It ends when its standard input does, when there was no request for a while, to free its
+memory, or when a request takes longer than its limit.
 """
 
 import json
@@ -23,21 +23,21 @@ from workbench.propagation.module.operations import CONTROL_FLOW
 from workbench.propagation.module.prepare import ID
 
 MOST_BYTES = 8 << 30
-"""Memory that a recording may take: a GPT-3 of 96 layers written out takes about 1 GiB."""
+"""Bytes of memory that a recording may take: a GPT-3 of 96 unrolled layers takes about 1 GiB."""
 
 IDLE = 300
-"""Seconds without a request after which it ends."""
+"""Seconds without a request after which the process ends."""
 
 INSERTED = -1  # the number of an operation that is not the program's
-NONE = -1  # the place of a text that is not there
+NONE = -1  # the index of a text that does not exist
 
 
 class RecordedOp(NamedTuple):
-    """What propagation left on one operation; texts are places in the table of `Recording`.
+    """What propagation left on one operation; texts are indices into the table of `Recording`.
 
     - `number`: of the program's operation, or `INSERTED`; `group`: of a sharding group;
-    - `kind`, `operand`: of an inserted one its name, and what it reads: an operation and its result, an argument (`-1, position`), or one
-      inserted before (`-2, position`).
+    - `kind`, `operand`: for an inserted one its name, and what it reads: an operation and its result, an argument (`-1, position`), or an
+      operation inserted before (`-2, position`).
     """
 
     number: int
@@ -73,13 +73,13 @@ def send(stream: BinaryIO, *frames: bytes) -> None:
 
 
 def read_recording(text: bytes) -> Recording:
-    """What `answer` wrote."""
+    """Parse what `answer` wrote."""
     texts, arguments, results, operations = json.loads(text)
     return Recording(texts, arguments, results, [RecordedOp(*each) for each in operations])
 
 
 def answer(passes: str, module: bytes) -> tuple[bytes, bytes]:
-    """`done` and the recording of a module after the passes, or `error` and MLIR's words."""
+    """`done` and the recording of a module after the passes, or `error` and MLIR's message."""
     try:
         parsed = parse_module(module)
         with parsed.context, ir.Location.unknown():
@@ -106,7 +106,7 @@ class _RecordingWriter:
         )
 
     def _text_index(self, attributes: Any, name: str) -> int:
-        """The place of an attribute's text; an attribute is printed once, which is what takes the time here."""
+        """The index of an attribute's text; each attribute is printed once, for printing takes most of the time here."""
         try:
             attribute = attributes[name]
         except KeyError:
@@ -138,7 +138,7 @@ class _RecordingWriter:
             return RecordedOp(INSERTED, sharding, edges, group, op.name, self._number_inserted(op))
 
     def _number_inserted(self, op: ir.Operation) -> tuple[int, int]:
-        """Number an inserted operation; what it reads."""
+        """Number an inserted operation; returns what it reads."""
         if len(op.results):
             self._inserted[op] = len(self._inserted)
         maker = producer(op.operands[0])
@@ -156,16 +156,16 @@ def _bound_memory() -> None:
 
 
 def _next(stream: BinaryIO) -> bytes | None:
-    """The first frame of the next request; `None` if there is none any more, or none for long."""
-    readable, _, _ = select.select([stream], [], [], IDLE)  # nothing is buffered: who asks waits for the answer
+    """The first frame of the next request; `None` if there will be none, or was none for long."""
+    readable, _, _ = select.select([stream], [], [], IDLE)  # nothing is buffered: the client waits for the answer
     return receive(stream) if readable else None
 
 
 def main(seconds: int) -> None:
-    """Answer requests until standard input ends; of one that takes longer, end by the alarm, also where nobody is left to end it."""
+    """Answer requests until standard input ends; the alarm ends the process if a request takes too long, also when its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for whoever asked
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # what libraries print is not part of the answer
     _bound_memory()
     context()
     while (passes := _next(sys.stdin.buffer)) is not None and (module := receive(sys.stdin.buffer)) is not None:

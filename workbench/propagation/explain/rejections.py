@@ -1,9 +1,9 @@
-"""What lost: axes that a neighbour had to give and that a value did not take, and what stood in the way.
+"""Rejected axes: those that a neighbour offered and that a value did not take, and what stood in the way.
 
-Shardings only ever grow, so that at the end of a propagation every factor on which the tensors of an operation still differ is a wish that
-lost. The reasons are those for which Shardy's factor propagation stops (`basic_factor_propagation.cc`, `aggressive_factor_propagation.cc`):
+Shardings only ever grow, so at the end of a propagation every factor on which the tensors of an operation still differ has a rejected axis.
+The reasons are those for which Shardy's factor propagation stops (`basic_factor_propagation.cc`, `aggressive_factor_propagation.cc`):
 it takes the longest common major axes of a factor over *all* tensors of the operation, without what is used on another dimension of one
-of them, kept out of it, or would widen a closed dimension of it.
+of them, replicated explicitly on it, or would widen a closed dimension of it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,26 +33,26 @@ from workbench.reports.propagation import (
     RejectedAxis,
 )
 
-Projection = list[dict[str, tuple[str, ...]]]  # of each tensor of an operation: the axes of each factor
+Projection = list[dict[str, tuple[str, ...]]]  # for each tensor of an operation: the axes of each factor
 
 
 class _Obstacle(NamedTuple):
-    """Why an axis goes no further in a tensor, and the axis in the way; one without a name is a dimension kept whole."""
+    """Why an axis does not propagate further in a tensor, and the axis in the way; one without a name is a dimension kept whole."""
 
     reason: str
     rival: AxisOnDim | None = None
 
 
 class Rejections:
-    """Reads the wishes off a finished propagation."""
+    """Finds the rejected axes of a finished propagation."""
 
     def __init__(self, plan: Plan, recorded: RecordedPropagation, graph: FactorGraph) -> None:
         self._plan, self._mesh, self._recorded, self._graph = plan, plan.mesh, recorded, graph
         self._resolver = OriginResolver(plan, recorded, graph)
 
     def list_rejections(self, replay: Propagation, value: int) -> tuple[RejectedAxis, ...]:
-        """The wishes that lost on a value, over any operation it is in; each origin and reason once. What nothing comes of is dropped, and
-        has none."""
+        """The axes that were rejected on a value, over any of its operations; each origin and reason once. Values without effect on the
+        results are dropped, and have none."""
         found: dict[object, RejectedAxis] = {}
         for number in self._graph.operations_of.get(value, ()):
             operation = self._graph.operations[number]
@@ -71,7 +71,7 @@ class Rejections:
         )
 
     def conflicts(self, replay: Propagation) -> tuple[Conflict, ...]:
-        """All pairs of statements of which one had its way where the other wanted its own."""
+        """All pairs of statements in conflict: one holds where the other's axis was rejected."""
         found: dict[object, list[RejectedAxis]] = {}
         for number, operation in enumerate(self._graph.operations):
             if self._has_differences(number):
@@ -93,7 +93,8 @@ class Rejections:
         )
 
     def _is_conflict(self, rejected: RejectedAxis) -> bool:
-        """Two axes for one place, or a constraint that keeps a dimension whole; an argument lies as the plan says, and wants nothing."""
+        """Two axes for one place, or a constraint that keeps a dimension whole; an argument has the plan's sharding, and requests
+        nothing."""
         winner = rejected.rival_origin
         if winner is None or (winner.statement, winner.path) == (rejected.origin.statement, rejected.origin.path):
             return False
@@ -109,7 +110,7 @@ class Rejections:
             for dim, factors in enumerate(operation.mappings[position]):
                 for factor in factors:
                     yield from self._rejected_on_factor(replay, operation, axes, position, dim, factor)
-            return  # an operand read twice is one value
+            return  # an operand that is read twice is one value
 
     def _rejected_on_factor(
         self, replay: Propagation, operation: OperationFactors, axes: Projection, position: int, dim: int, factor: str
@@ -121,7 +122,7 @@ class Rejections:
                 continue
             wanted_axis = theirs[same]
             if any(axes_overlap(wanted_axis, each) for each in self._dims_of(value)[dim]):
-                continue  # it is there, in another part of a dimension that several factors share
+                continue  # it is present, in another part of a dimension that several factors share
             at = self._axis_on_giver(operation, giver, factor, wanted_axis)
             obstacle = self._find_obstacle(operation, axes, (position, giver), (dim, factor), same, theirs)
             origin = replay.origin_of(at)
@@ -135,7 +136,7 @@ class Rejections:
         return replay.origin_of(rival) if rival.axis else self._resolver.find_origin(rival)
 
     def _axis_on_giver(self, operation: OperationFactors, giver: int, factor: str, wanted_axis: str) -> AxisOnDim:
-        """The axis as the giver has it, whole where only a part of it was wanted."""
+        """The axis as the giver has it, whole where only a part of it was requested."""
         value = operation.values[giver]
         for dim, factors in enumerate(operation.mappings[giver]):
             if factor in factors:
@@ -173,7 +174,7 @@ class Rejections:
         return _Obstacle(MINOR if self._is_minor(operation, axes, position, dim, factor) else NOT_PASSED)
 
     def _is_minor(self, operation: OperationFactors, axes: Projection, position: int, dim: int, factor: str) -> bool:
-        """Whether a dimension is made of several factors, and one that is major to this is not split to its end: `(ij)` by `j` alone."""
+        """Whether a dimension is made of several factors, and a more major one is not fully split: `(ij)` by `j` alone."""
         factors = operation.mappings[position][dim]
         major = factors[: factors.index(factor)]
         return any(prod(axis_size(axis, self._mesh) for axis in axes[position].get(each, ())) < operation.sizes[each] for each in major)
@@ -181,7 +182,7 @@ class Rejections:
     def _find_contestant(
         self, operation: OperationFactors, axes: Projection, position: int, factor: str, wanted_axis: str
     ) -> AxisOnDim | None:
-        """The same axis on a tensor that would give it to another dimension of this one: then neither comes."""
+        """The same axis on a tensor that would propagate it to another dimension of this one: then neither propagates."""
         mine = {each for factors in operation.mappings[position] for each in factors} - {factor}
         for other, each in enumerate(axes):
             for rival in mine & each.keys():
@@ -209,7 +210,7 @@ class Rejections:
         return _Obstacle(CLOSED, AxisOnDim(value, dim, "")) if final_sharding.closed[dim] else None
 
     def _has_differences(self, number: int) -> bool:
-        """Whether any tensor of an operation lies otherwise than another: cheap, and false for most."""
+        """Whether any two tensors of an operation are sharded differently: cheap, and false for most."""
         operation = self._graph.operations[number]
         final_shardings: list[FinalSharding | None] = [self._recorded.final_shardings.get(value) for value in operation.values]
         return any(each is not None and any(each.dims) for each in final_shardings) and not (
@@ -232,7 +233,7 @@ class Rejections:
 
     @cached_property
     def _live(self) -> frozenset[int]:
-        """The values that what main returns comes from, and what main takes: Shardy drops all others as it goes."""
+        """The values that main's results depend on, and main's arguments: Shardy drops all others as it goes."""
         live = {*self._recorded.structure.arguments, *self._recorded.results}
         pending = list(self._recorded.results)
         makers: dict[int, list[OperationFactors]] = {}
@@ -252,12 +253,13 @@ class Rejections:
 
 
 def _common(mine: tuple[str, ...], theirs: tuple[str, ...]) -> int:
-    """How many major axes two factors share."""
+    """How many major axes two factors have in common."""
     return next((i for i, (one, other) in enumerate(zip(mine, theirs, strict=False)) if one != other), min(len(mine), len(theirs)))
 
 
 class _Families:
-    """Dimensions that factors connect: two are of one family if an axis could go from one to the other, over any number of operations."""
+    """Dimensions connected by factors: two are of one family if an axis could propagate from one to the other, over any number of
+    operations."""
 
     def __init__(self, operations: Iterable[OperationFactors]) -> None:
         self._parent: dict[tuple[int, int], tuple[int, int]] = {}

@@ -1,8 +1,8 @@
-"""Shardy's records made into a replay: every axis of every value with its origin and the moves that brought it.
+"""Shardy's records as a replay: every axis of every value with its origin and the axis propagations that brought it.
 
-Shardy names as the source of an axis the first tensor of the operation that has it, on whatever dimension; where that is another
-dimension than the one it came along, the tensor that has it on the right one is the source here. A part of an axis that grows later
-(`x:(1)2`, then `x:(1)4`) arrives whole.
+Shardy names as the source of an axis the first tensor of the operation that has it, on whatever dimension; if that is another dimension
+than the one it propagated along, the source here is the tensor that has it on the right one. A sub-axis that grows later (`x:(1)2`, then
+`x:(1)4`) arrives whole.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,15 +19,15 @@ from workbench.propagation.module.garbage import gc_paused
 from workbench.propagation.module.naming import value_names
 from workbench.reports.propagation import ACROSS, BACKWARD, FORWARD, AxisOnDim, AxisPropagation, Conflict, Propagation, ShardedValue
 
-_INITIAL_STEP = -1  # the step of what was there before the first
-_STEP_FRACTION = 1 / 16  # of a step: less than any other follows
+_INITIAL_STEP = -1  # the step of what was present before the first
+_STEP_FRACTION = 1 / 16  # of a step: unrecorded propagation happens within it
 _UNRECORDED = (RETURN, GROUP, "sharding_constraint")
 
 
 def propagation_of(plan: Plan, computed: Sequence[Dims | None] = ()) -> Propagation:
-    """The replay of a plan's propagation; `computed` is where each value lies as its operation computes it, if that is known.
+    """The replay of a plan's propagation; `computed` are the shardings in which operations compute values, if they are known.
 
-    Raises `PartitionError` with Shardy's words.
+    Raises `PartitionError` with Shardy's message.
     """
     with gc_paused():
         return _replay(plan, computed)
@@ -69,7 +69,7 @@ def _axes_on_dims(value: int, dims: Dims) -> Iterator[AxisOnDim]:
 
 
 def _list_values(plan: Plan, recorded: RecordedPropagation, graph: FactorGraph, computed: Sequence[Dims | None]) -> Iterator[ShardedValue]:
-    """Arguments, intermediate values, what the plan inserted, results, in the order of their numbers."""
+    """Arguments, intermediate values, what the plan inserted, and results, in the order of their numbers."""
     program, structure = plan.program, recorded.structure
     arguments = dict(zip(structure.arguments, program.arguments, strict=True))
     known: dict[Dims, Sharding] = {}
@@ -105,7 +105,7 @@ def _list_values(plan: Plan, recorded: RecordedPropagation, graph: FactorGraph, 
 def _inserted_value(
     plan: Plan, recorded: RecordedPropagation, inserted_operation: InsertedOperation, sharding_of: Callable[[int, int], Sharding]
 ) -> ShardedValue:
-    """What the plan put behind a value goes by that value's names."""
+    """A value that the plan inserted has the names of the value it is behind."""
     program, structure = plan.program, recorded.structure
     behind = {each.result: each.operand for each in recorded.inserted}
     value = inserted_operation.operand
@@ -121,9 +121,9 @@ def _inserted_value(
 
 
 class _AxisPropagations:
-    """All moves in the order of their steps, which count from 1, each with the tensor it really came from.
+    """All axis propagations in the order of their steps, which count from 1, each with the tensor it really came from.
 
-    Shardy writes no record of what it hands on within a sharding group, and mixes up those of several results: these follow at once when
+    Shardy writes no record of what it propagates within a sharding group, and mixes up those of several results: these follow at once when
     an axis arrives.
     """
 
@@ -167,7 +167,7 @@ class _AxisPropagations:
         self._follow_unrecorded(axis_on_dim)
 
     def _follow_unrecorded(self, axis_on_dim: AxisOnDim) -> None:
-        """What gets the axis from here without a record of it."""
+        """Add what gets the axis from here without a record."""
         for number in self._graph.operations_of.get(axis_on_dim.value, ()) if self._unrecorded else ():
             operation = self._graph.operations[number]
             if operation.kind not in _UNRECORDED:
@@ -181,7 +181,7 @@ class _AxisPropagations:
                     self._add_axis_propagation(operation, step, next(slots), (axis_on_dim.value, axis_on_dim.dim, next(slots)), to)
 
     def _find_target(self, operation: OperationFactors, slot: Slot, record: PropagationRecord) -> AxisOnDim | None:
-        """Where an axis ended up in a tensor that it was handed to; `None` if Shardy thought better of it."""
+        """Where an axis ended up in a tensor that it was propagated to; `None` if Shardy dropped it again."""
         value = operation.value_at(slot)
         final_sharding = self._final_shardings.get(value)
         for dim, axes in enumerate(final_sharding.dims if final_sharding else ()):
@@ -196,7 +196,7 @@ class _AxisPropagations:
     def _find_source(
         self, operation: OperationFactors, slot: Slot, record: PropagationRecord, axis_on_dim: AxisOnDim
     ) -> tuple[int, int, Slot] | None:
-        """The tensor that had the axis before this step on a dimension of the same factor, Shardy's own choice first."""
+        """The tensor that had the axis before this step on a dimension of the same factor; Shardy's own choice comes first."""
         factors = set(operation.mappings[operation.position(slot)][axis_on_dim.dim])
         named_position = operation.position(record.source)
         for position in (named_position, *(each for each in range(len(operation.values)) if each != named_position)):

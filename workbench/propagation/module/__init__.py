@@ -1,1 +1,1 @@
-"""A StableHLO module in MLIR: read, named, numbered, and a plan's statements written into it."""
+"""A StableHLO module in MLIR: reading, naming and numbering it, and writing a plan's statements into it."""

@@ -36,7 +36,7 @@ def dtype_name(element_type: str) -> str:
 
 
 def local_shape(shape: tuple[int, ...], dims: Dims, mesh: Mesh) -> tuple[int, ...]:
-    """`ceil(size / parts)` in each dimension."""
+    """The shape of one device's shard: `ceil(size / parts)` in each dimension."""
     if not any(dims):
         return shape
     return tuple(
@@ -45,20 +45,20 @@ def local_shape(shape: tuple[int, ...], dims: Dims, mesh: Mesh) -> tuple[int, ..
 
 
 def local_bytes(kind: ir.Type, dims: Dims, mesh: Mesh) -> int:
-    """Bytes of one device's part of a value of this type."""
+    """Bytes of one device's shard of a value of this type."""
     shape, each = _shape_and_itemsize(kind)
     return math.ceil(math.prod(local_shape(shape, dims, mesh)) * each)
 
 
 @functools.lru_cache(maxsize=4096)
 def _shape_and_itemsize(kind: ir.Type) -> tuple[tuple[int, ...], float]:
-    """The shape of a tensor type, and bytes of an element; MLIR keeps one type of a kind."""
+    """The shape of a tensor type, and bytes of an element; MLIR shares equal types."""
     ranked = ir.RankedTensorType(kind)
     return tuple(ranked.shape), itemsize(dtype_name(str(ranked.element_type)))
 
 
 def read_shardings(attribute: ir.Attribute) -> tuple[Dims, ...]:
-    """The shardings of an `sdy.sharding` attribute: one, or one a result."""
+    """The shardings of an `sdy.sharding` attribute: one, or one for each result."""
     if sdy.TensorShardingPerValueAttr.isinstance(attribute):
         return tuple(_read_dims(sdy.TensorShardingAttr(each)) for each in sdy.TensorShardingPerValueAttr(attribute).shardings)
     return (_read_dims(sdy.TensorShardingAttr(attribute)),)
@@ -69,7 +69,7 @@ def _read_dims(sharding: Any) -> Dims:
 
 
 def read_annotation(attribute: ir.Attribute) -> Sharding:
-    """All an `sdy.sharding` says: open dimensions, priorities, replicated and unreduced axes too."""
+    """All that an `sdy.sharding` says: also open dimensions, priorities, replicated and unreduced axes."""
     sharding = sdy.TensorShardingAttr(attribute)
     dims = [sdy.DimensionShardingAttr(each) for each in sharding.dimension_shardings]
     return Sharding(
@@ -82,7 +82,7 @@ def read_annotation(attribute: ir.Attribute) -> Sharding:
 
 
 def read_annotations(attribute: ir.Attribute) -> tuple[Sharding, ...]:
-    """The same of each value of several."""
+    """The same for each of several values."""
     return tuple(map(read_annotation, sdy.TensorShardingPerValueAttr(attribute).shardings))
 
 
@@ -97,7 +97,7 @@ def _axis_text(attribute: Any) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def axis_names(text: str) -> tuple[str, ...]:
-    """The axes and sub-axes a collective's attribute names, each once.
+    """The axes and sub-axes that a collective's attribute names, each once.
 
     >>> axis_names('[{"x"}, {"y":(1)2, "x"}]')
     ('x', 'y:(1)2')

@@ -1,7 +1,7 @@
-"""Constraints kept apart: a value that is constrained twice goes by way of the first constraint.
+"""Keeping constraints apart: a value that is constrained twice is resharded by way of the first constraint.
 
 `sdy-reshard-to-collectives` leaves no sign of where one reshard ends and the next begins, and what is sent depends on it: XLA takes them
-one after the other. A barrier stands for each constraint of the program, as its value, and between each two reshards else.
+one after the other. So a barrier stands for each constraint of the program, as its value, and between each two other reshards.
 """
 
 import re
@@ -21,16 +21,16 @@ _REPEATED = {*CONSTANTS, "stablehlo.broadcast_in_dim", "stablehlo.iota"}  # each
 
 
 def drop_reshard_rules(ops: Sequence[ir.Operation]) -> None:
-    """Take their rule from constraints that became reshards: with one, Shardy would reshard behind them, where XLA does not."""
+    """Remove the sharding rule of constraints that became reshards: with one, Shardy would reshard behind them, where XLA does not."""
     for op in ops:
         if op.name == RESHARD and _RULE in op.attributes:
             del op.attributes[_RULE]
 
 
 def reshard_elementwise_operands(ops: Sequence[ir.Operation]) -> None:
-    """Reshard what elementwise operations read to how their result lies, as XLA does; Shardy may compute them in a way that neither has.
+    """Reshard the operands of elementwise operations to the result's sharding, as XLA does; Shardy may compute them in a third sharding.
 
-    Only where constraints are: elsewhere, propagation leaves no such conflict for the most part.
+    Only where there are constraints: elsewhere, propagation mostly leaves no such conflict.
     """
     for op in [each for each in ops if each.name in ELEMENTWISE and _SHARDING in each.attributes]:
         mine = op.attributes[_SHARDING]
@@ -47,7 +47,7 @@ def reshard_elementwise_operands(ops: Sequence[ir.Operation]) -> None:
 
 
 def reduce_results(main: ir.Operation, stated: Container[int]) -> None:
-    """Make whole sums of the results that propagation left partial ones, but for those that the plan places (`stated`): JAX hands over
+    """Make whole sums of the results that propagation left as partial sums, but for those that the plan shards (`stated`): JAX returns
     whole values.
 
     Shardy propagates partial sums to results from JAX 0.11 on.
@@ -62,7 +62,7 @@ def reduce_results(main: ir.Operation, stated: Container[int]) -> None:
 
 
 def insert_barriers(main: ir.Operation) -> None:
-    """Put the barriers in place; those of the program's constraints have their numbers."""
+    """Insert the barriers; those of the program's constraints get their numbers."""
     reshards = [op for op in operations_below(main) if op.name == RESHARD]
     for op in [each for each in reshards if ID in each.attributes]:
         barrier = _insert_barrier(op.results[0], op.attributes["sharding"], op)
@@ -79,7 +79,7 @@ def insert_barriers(main: ir.Operation) -> None:
 
 
 def _insert_barrier(value: ir.Value, sharding: ir.Attribute, place: ir.Operation) -> ir.Operation:
-    """A barrier that lies so, before `place`, with that one's number if it has one."""
+    """A barrier of this sharding before `place`, with that one's number if it has one."""
     per_value = ir.Attribute.parse(f"#sdy.sharding_per_value<[{str(sharding).removeprefix('#sdy.sharding')}]>")
     numbers = {name: place.attributes[name] for name in (ID, ORDER) if name in place.attributes}
     point = ir.InsertionPoint(place)
@@ -88,7 +88,7 @@ def _insert_barrier(value: ir.Value, sharding: ir.Attribute, place: ir.Operation
 
 
 def _sharding_text(value: ir.Value) -> str:
-    """How a value lies, as text without what only propagation reads (`?`); its own name for an argument."""
+    """A value's sharding as text, without what only propagation reads (`?`); for an argument its own name."""
     owner = producer(value)
     if owner is None:
         return str(value)

@@ -1,8 +1,8 @@
-"""The functions of a lowered module and the calls between them, seen as the one list of operations that they stand for.
+"""The functions of a lowered module and the calls between them, seen as one list of operations, as if inlined.
 
-XLA partitions a program with its functions as JAX lowered them. Shardy propagates through calls, and what it leaves is not always what it
-leaves where the bodies stand in place of the calls (`inline`). So the compilers are asked with functions, and the planner, which needs one
-list of operations, without. An operation has the same place in that list in both.
+XLA partitions a program with its functions as JAX lowered them. Shardy propagates through calls, and the result is not always the same as
+with inlined calls (`inline`). So the compilers are given functions, and the planner, which needs one list of operations, inlined ones. An
+operation has the same place in that list in both.
 """
 
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ _RETURN = "func.return"
 
 
 def separate_calls(module: ir.Operation) -> None:
-    """Give each call a function of its own, in place, so that what is said of an operation is said of that call alone."""
+    """Give each call a function of its own, in place, so that a statement about an operation applies to one call only."""
     run_passes(module, "sdy-flatten-call-graph")
 
 
 def operations_called(module: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
-    """The operations of the program as they would stand if each call were its function's body, and the scope of the call they stand in."""
+    """The operations of the program as if each call were inlined, and the scope of the call they are in."""
     functions = functions_of(module)
 
     def walk(parent: ir.Operation, scope: str) -> Iterator[tuple[ir.Operation, str]]:
@@ -41,9 +41,9 @@ def operations_called(module: ir.Operation) -> Iterator[tuple[ir.Operation, str]
 
 
 def number_operations_and_calls(module: ir.Operation) -> Iterator[tuple[ir.Operation, int]]:
-    """The operations and calls of all functions, each with its place in the list that its function alone stands for.
+    """The operations and calls of all functions, each with its place in the list of its function alone.
 
-    Where a call is, that list goes on with its function's. So the place of an operation in the program's list (`operations_called`) is the
+    At a call, that list goes on with the called function's. So the place of an operation in the program's list (`operations_called`) is the
     sum of the numbers of the calls that lead to it and its own.
     """
     functions, sizes = functions_of(module), dict[str, int]()
@@ -63,13 +63,13 @@ def number_operations_and_calls(module: ir.Operation) -> Iterator[tuple[ir.Opera
 
 
 def functions_of(module: ir.Operation) -> dict[str, ir.Operation]:
-    """By name."""
+    """The functions of a module by name."""
     every = (op.operation for op in module.regions[0].blocks[0].operations)
     return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in every if op.name == "func.func"}
 
 
 def callee_of(call: ir.Operation) -> str:
-    """The name of the function that is called."""
+    """The name of the function that a call calls."""
     return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
 
 

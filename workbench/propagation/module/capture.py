@@ -1,7 +1,7 @@
-"""Loop invariants captured by the loop instead of carried round it, as XLA does before it propagates shardings.
+"""Loop invariants are captured by the loop instead of carried, as XLA does before it propagates shardings.
 
-A scan's constants and stacked inputs go round the StableHLO loop unchanged. Carried, they would tie every use in the loop to one sharding
-through the carry's data-flow edge; captured, each use is free, which is what XLA's partitioner sees. As in its Shardy round trip
+A scan's constants and stacked inputs pass through the StableHLO loop unchanged. Carried, they would force one sharding on every use in the
+loop through the carry's data-flow edge; captured, each use is free, which is what XLA's partitioner sees. As in its Shardy round trip
 (`xla-sdy-open-while-free-vars-sharding`), an open sharding constraint before the loop lets the inside differ from the outside.
 """
 
@@ -48,5 +48,5 @@ def _open_constraint(value: ir.Value, before: ir.Operation) -> ir.Value:
 
 
 def is_open(constraint: ir.Operation) -> bool:
-    """Whether a constraint asks for nothing, as those before loops do."""
+    """Whether a constraint requests nothing, as those before loops do."""
     return _CONSTRAINING.search(str(constraint.attributes["sharding"])) is None

@@ -9,7 +9,7 @@ from jax.extend.mlir import ir, passmanager
 
 @functools.cache
 def context() -> ir.Context:
-    """The context of a trivial lowering: it has all dialects registered, by public means, and no device is touched."""
+    """The context of a trivial lowering: it has all dialects registered, by public means, and no device is used."""
     module = jax.jit(lambda: 0).trace().lower(lowering_platforms=("tpu",)).compiler_ir("stablehlo")
     return module.context
 
@@ -41,7 +41,7 @@ def main_function(module: ir.Operation) -> ir.Operation:
 
 
 def declared_mesh(module: ir.Operation) -> ir.Operation:
-    """The declaration of the module's one mesh, `@mesh`; new and without axes if there is none."""
+    """The declaration of the module's one mesh, `@mesh`; made without axes if there is none."""
     body = module.regions[0].blocks[0]
     for each in body.operations:
         if each.operation.name == "sdy.mesh":
@@ -64,7 +64,7 @@ def producer(value: ir.Value) -> ir.Operation | None:
 
 
 def constant_value(value: ir.Value) -> int | None:
-    """The whole number that a value always is; `None` if it is computed, or not one number."""
+    """The whole number that a value is always, if it is constant; `None` if it is computed, or not a single number."""
     owner = producer(value)
     if owner is None or owner.name not in ("stablehlo.constant", "sdy.constant"):
         return None

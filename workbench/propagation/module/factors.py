@@ -1,7 +1,7 @@
-"""Shardy's op sharding rules, read as which dimensions of which tensors are the same factor (Y10).
+"""Shardy's op sharding rules, read as which dimensions of which tensors are the same factor.
 
-`([i, k], [k, j])->([i, j])` says of a matrix product that its operands share `k`. Dimensions that are one factor alone, of the same
-size, carry the same thing and so the same name; a dimension made of several factors (`(ij)`, a reshape) is a thing of its own.
+`([i, k], [k, j])->([i, j])` says of a dot that its operands share `k`. Dimensions that are one factor alone, of the same
+size, are the same dimension and so have the same name; a dimension made of several factors (`(ij)`, a reshape) is one of its own.
 """
 
 import functools
@@ -23,7 +23,7 @@ class Rule(NamedTuple):
 
 
 def rule_of(op: ir.Operation) -> Rule | None:
-    """The rule Shardy populated, if the operation has one."""
+    """The rule that Shardy populated, if the operation has one."""
     return parse_rule(str(op.attributes["sdy.sharding_rule"])) if "sdy.sharding_rule" in op.attributes else None
 
 

@@ -1,4 +1,4 @@
-"""Work of which all that is made is kept, done without looking for garbage."""
+"""Pausing garbage collection during work whose results are all kept."""
 
 import gc
 from collections.abc import Iterator
@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Hundreds of thousands of small tuples are made here, and all are kept: looking for garbage among them takes a third of the time, and
-    holds all other threads meanwhile. In the end they are put with what is old, unlooked at, or the next allocation would look at once."""
+    """Hundreds of thousands of small tuples are made here, and all are kept: collecting garbage among them takes a third of the time, and
+    blocks all other threads. In the end they move to the oldest generation without being searched, or the next allocation would search them
+    at once."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,6 +1,6 @@
-"""The program in the form XLA's partitioner sees it: StableHLO after a round trip through HLO, as far as it decides propagation.
+"""The program in the form that XLA's partitioner sees: StableHLO after a round trip through HLO, as far as it affects propagation.
 
-Shardy's answer depends on the order of operations where wishes tie, and on what is a reshape. Three things differ after XLA's round trip:
+Shardy's answer depends on the order of operations where candidate axes tie, and on what is a reshape. Three things differ after the trip:
 
 - there is no CHLO, and Shardy has no rules for it: an elementwise CHLO operation becomes a StableHLO one of the same rule, a top-k the
   custom call that XLA makes of it (what they compute does not matter here; `KIND` remembers what they were);
@@ -19,7 +19,7 @@ from workbench.propagation.module.context import producer
 from workbench.propagation.module.numbering import number_operations
 from workbench.propagation.module.operations import CONTROL_FLOW
 
-KIND = "wb_kind"  # what a replaced operation was
+KIND = "wb_kind"  # the kind of an operation before it was replaced
 ORDER = "wb_order"  # an operation's place as traced, which is about the order a compiler runs it in
 
 
@@ -71,7 +71,7 @@ def _replace_chlo(op: ir.Operation) -> None:
     else:
         return
     types = [result.type for result in op.results]
-    operands = list(op.operands)[:2]  # a function of more arguments (a polynomial's, a polygamma's) is as elementwise in two
+    operands = list(op.operands)[:2]  # a function of more arguments (polynomials, polygamma) is as elementwise with two
     new = ir.Operation.create(name, types, operands, attributes, loc=op.location, ip=ir.InsertionPoint(op))
     for old, result in zip(op.results, new.results, strict=True):
         old.replace_all_uses_with(result)
@@ -89,7 +89,7 @@ def _copied_marks(old: ir.Operation) -> dict[str, ir.Attribute]:
 
 
 def _sort_post_order(block: ir.Block) -> None:
-    """Every operation right after what it reads, first operand first; what nothing reads, behind the rest."""
+    """Every operation right after its operands, the first operand first; operations without readers behind the rest."""
     ops = [each.operation for each in block.operations]
     inside, root = set(ops), ops[-1]
     order: dict[ir.Operation, None] = {}

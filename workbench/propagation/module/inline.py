@@ -1,6 +1,6 @@
-"""Calls replaced by the bodies they call, so that a program is one function with loops: what the planner propagates over.
+"""Calls are replaced by the bodies they call, so that a program is one function with loops: what the planner propagates over.
 
-Done once, so that no edit pays for it, and every operation has one place and one named scope. (MLIR's own `inline` pass finds no inliner
+Done once, so that no edit pays for it, and every operation has one place and one named scope. (MLIR's own `inline` pass has no inliner
 for `func` in jaxlib and leaves the calls.)
 """
 
@@ -34,7 +34,7 @@ def _inline_region(parent: ir.Operation, functions: dict[str, ir.Operation]) -> 
 
 
 def _expand_call(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]:
-    """Clone the callee's operations in front of the call, wire them, and erase the call."""
+    """Clone the callee's operations in front of the call, connect them, and erase the call."""
     scope = ir.StringAttr.get(scope_in_call(call))
     block = callee.regions[0].blocks[0]
     values = dict(zip(block.arguments, call.operands, strict=True))
@@ -65,7 +65,7 @@ def _rewire(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
 
 
 def _tag_scope(op: ir.Operation, scope: ir.Attribute) -> None:
-    """The call's scope on the clone and all inside it; calls inside find theirs there when their turn comes."""
+    """Put the call's scope on the clone and all inside it; calls inside get theirs when they are expanded."""
     op.attributes[CALLER] = scope
     for region in op.regions:
         for block in region.blocks:

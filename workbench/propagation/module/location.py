@@ -1,4 +1,4 @@
-"""What an operation's location tells: the named scope it was traced under and the user's line it came from."""
+"""What an operation's location says: the named scope it was traced under and the user's line it came from."""
 
 import functools
 import re
@@ -79,12 +79,12 @@ def _unwrap_transforms(word: str) -> tuple[str, tuple[str, ...]]:
 
 
 def source_of(location: ir.Location) -> str:
-    """The innermost line that is the user's and no library's: `gpt.py:42`; empty if there is none."""
+    """The innermost line in the user's code, `gpt.py:42`; empty if there is none."""
     return next((short_line(name, line) for name, line in _frames(location) if not is_library(name)), "")
 
 
 def short_line(filename: str, line: int) -> str:
-    """`gpt.py:42`, as lines are told and named."""
+    """`gpt.py:42`, the form in which lines are reported and selected."""
     return f"{Path(filename).name}:{line}"
 
 
@@ -105,7 +105,7 @@ def _frames(location: ir.Location) -> Iterator[tuple[str, int]]:
 
 @functools.cache
 def is_library(filename: str) -> bool:
-    """Whether a file is no code of the user's: installed, the workbench's own, or made while it ran (`<string>`, not `<stdin>`)."""
+    """Whether a file is not the user's code: installed, the workbench's own, or generated code (`<string>`, but not `<stdin>`)."""
     if filename.startswith("<"):
         return not filename.startswith(_INTERACTIVE)
     is_installed = filename.startswith(_LIBRARIES) or any(part in filename for part in _INSTALLED)

@@ -15,14 +15,14 @@ def trip_count(op: ir.Operation) -> int | None:
 
 
 def max_trip_count(op: ir.Operation) -> int | None:
-    """How often a `while` runs at most, if it ends after so many turns whatever its data say: a solver's, a search's, Equinox's bounded
-    loops."""
+    """How often a `while` runs at most, if it ends after a number of iterations whatever its data are: a solver's, a search's, Equinox's
+    bounded loops."""
     bounds = (_trips_by_condition(op, each) for each in _conditions(_last_operation(op.regions[0].blocks[0]).operands[0]))
     return min((each for each in bounds if each is not None), default=None)
 
 
 def _conditions(value: ir.Value) -> Iterator[ir.Value]:
-    """Those that all must hold for a truth to."""
+    """The conditions that must all hold for a Boolean value to be true."""
     owner = producer(value)
     if owner is not None and owner.name == "stablehlo.and":
         for each in owner.operands:
@@ -34,7 +34,7 @@ def _conditions(value: ir.Value) -> Iterator[ir.Value]:
 
 
 def _is_repeated_truth(op: ir.Operation) -> bool:
-    """Whether a truth's operation only repeats it: a conversion, `x != False`, any of one."""
+    """Whether an operation only passes a Boolean value on: a conversion, `x != False`, any of one."""
     if op.name == "stablehlo.reduce":
         return len(op.operands) == _WITH_START and shape_of(op.operands[0]) == []
     if op.name not in ("stablehlo.convert", "stablehlo.compare") or str(ir.RankedTensorType(op.operands[0].type).element_type) != "i1":
@@ -46,7 +46,7 @@ def _is_repeated_truth(op: ir.Operation) -> bool:
 
 
 def _trips_by_condition(op: ir.Operation, condition: ir.Value) -> int | None:
-    """How often a `while` runs if that is all that ends it."""
+    """How often a `while` runs if only this condition ends it."""
     body, compare = op.regions[1].blocks[0], producer(condition)
     if compare is None or compare.name != "stablehlo.compare":
         return None
@@ -57,7 +57,7 @@ def _trips_by_condition(op: ir.Operation, condition: ir.Value) -> int | None:
     if producer(limit) is None:
         carried = ir.BlockArgument(limit).arg_number
         if _last_operation(body).operands[carried] != body.arguments[carried]:
-            return None  # the limit moves
+            return None  # the limit is not constant
         limit = op.operands[carried]
     first, last, step = constant_value(op.operands[position]), constant_value(limit), _increment(body, position)
     if first is None or last is None or not step:
@@ -66,7 +66,7 @@ def _trips_by_condition(op: ir.Operation, condition: ir.Value) -> int | None:
 
 
 def _count_trips(comparison: str, first: int, last: int, step: int) -> int | None:
-    """How often `first`, `first + step`, ... is less than (at most, ...) `last`; `None` if for ever."""
+    """How often `first`, `first + step`, ... is less than (at most, ...) `last`; `None` if infinitely often."""
     if any(direction in comparison for direction in ("GT", "GE")):  # counting down is counting up with all signs changed
         first, last, step = -first, -last, -step
     elif not any(direction in comparison for direction in ("LT", "LE")):
@@ -82,7 +82,7 @@ def _last_operation(block: ir.Block) -> ir.Operation:
 
 
 def _increment(body: ir.Block, position: int) -> int | None:
-    """By how much the body raises its counter each time, or lowers it, a negative number."""
+    """By how much the body changes its counter in each iteration; negative where it counts down."""
     owner = producer(_last_operation(body).operands[position])
     if owner is None or owner.name not in ("stablehlo.add", "stablehlo.subtract"):
         return None
@@ -95,7 +95,7 @@ def _increment(body: ir.Block, position: int) -> int | None:
 
 
 def scanned_dimensions(op: ir.Operation, trips: int) -> Iterator[tuple[ir.Value, int]]:
-    """The dimensions a scan takes apart or puts together one slice a turn: the leading dimension of its stacked inputs and outputs."""
+    """The dimensions that a scan slices or stacks, one slice per iteration: the leading dimension of its stacked inputs and outputs."""
     for each in op.regions[1].blocks[0].operations:
         inner = each.operation
         if inner.name == "stablehlo.dynamic_slice":

@@ -1,8 +1,8 @@
-"""Scopes whose operations are one hand-written kernel on the target: how the name of a scope says so.
+"""Named scopes whose operations are one hand-written kernel on the target: how the scope's name says so.
 
-A flash attention, a fused softmax or a fused loss is written in plain JAX under such a scope. What is computed inside is never stored:
-the kernel reads what comes in and writes what goes out. `work` is the share of the products inside that it computes: a causal attention
-skips the half that its mask would blot out.
+A flash attention, a fused softmax or a fused loss is written in plain JAX under such a scope. Values inside are never stored: the kernel
+reads the scope's inputs and writes its outputs. `work` is the share of the dots inside that it computes: a causal attention skips the half
+that its mask would hide.
 """
 
 import functools
@@ -31,7 +31,7 @@ def without_marks(path: str) -> str:
 
 @functools.lru_cache(maxsize=65536)
 def marked_kernel(path: str) -> tuple[str, float] | None:
-    """The scope of the kernel an operation of this raw path is a part of, and the share of the work it does; `None` for no kernel.
+    """The scope of the kernel that an operation of this raw path belongs to, and the share of the work it does; `None` for no kernel.
 
     >>> marked_kernel("jit(step)/jvp(attention/flash_attention@kernel=0.5)/exp")
     ('flash_attention', 0.5)

@@ -1,4 +1,4 @@
-"""Names for every dimension of a program, from the few the user gave.
+"""Names for every dimension of a program, inferred from the few that the user gave.
 
 A name spreads, breadth first, over the dimensions that Shardy's rules call one factor of the same size; so the `d_ff` of the first
 matrix and of the second are one dimension. A name given by the user is never overwritten. The same place in repeated layers gets the
@@ -23,8 +23,8 @@ Names = tuple[str | None, ...]
 
 
 def value_names(tensor: Tensor, rank: int) -> tuple[str, ...]:
-    """Names of the dimensions of an argument or result as the partitioner has it. A random key is its words there, `uint32[2]`, along a
-    last dimension that has no name and that no statement splits.
+    """Names of the dimensions of an argument or result as the partitioner has it. A random key is an array of words there, `uint32[2]`,
+    whose last dimension has no name and is never split.
 
     >>> value_names(Tensor("key", (8,), "key<fry>", ("batch",), Role.INPUT), rank=2)
     ('batch', '_')
@@ -50,7 +50,7 @@ class Naming:
         self.returned = self._read_groups(main)
 
     def value(self, value: ir.Value) -> int:
-        """The number of a value, new if it was not seen yet."""
+        """The number of a value, a new one if it was not seen yet."""
         found = self._ids.get(value)
         if found is None:
             found = self._ids[value] = len(self.shapes)
@@ -59,7 +59,7 @@ class Naming:
         return found
 
     def _read_groups(self, parent: ir.Operation) -> list[int]:
-        """Groups of all operations of a region; the values its last operation returns."""
+        """Read the groups of all operations of a region; returns the values its last operation returns."""
         last: list[int] = []
         for region in parent.regions:
             for block in region.blocks:
@@ -119,7 +119,7 @@ class Naming:
             self._groups.append(nodes)
 
     def reach(self, node: Node) -> set[Node]:
-        """The node and all unnamed ones that are one dimension with it."""
+        """The node and all unnamed ones that are the same dimension."""
         found, queue = {node}, [node]
         while queue:
             for group in self._groups_of.get(queue.pop(), ()):
@@ -129,7 +129,7 @@ class Naming:
         return found
 
     def spread_names(self, seeds: dict[Node, str]) -> None:
-        """Name the seeds and everything their names reach first, nearest first."""
+        """Name the seeds and all that their names reach, breadth first."""
         fresh = {node: name for node, name in seeds.items() if node not in self.names}
         self.names.update(fresh)
         queue, done = deque(fresh), set()
@@ -157,7 +157,7 @@ def name_dimensions(naming: Naming, arguments: Sequence[Tensor], given: dict[str
 
 
 def _spread_over_layers(naming: Naming, arguments: Sequence[Tensor], positions: Places) -> None:
-    """Give unnamed dimensions the name their place has in another layer, as long as no argument gets a name twice by it.
+    """Give unnamed dimensions the name of the same place in another layer, unless an argument gets a name twice by it.
 
     In a chain of equal matrices the output of one is the input of the next, and so not the output of the next.
     """
@@ -211,7 +211,7 @@ def _size_names(size: int) -> Iterator[str]:
 
 
 def _make_unique(naming: Naming, arguments: Sequence[Tensor], given: dict[str, Names]) -> list[tuple[str, ...]]:
-    """The second dimension of one name in an argument is `name_2`; state that mirrors a parameter copies it."""
+    """Unique names: the second dimension of one name in an argument is `name_2`; state that mirrors a parameter copies its names."""
     dims: list[tuple[str, ...]] = []
     parameters = {tensor.path.partition("/")[2]: i for i, tensor in enumerate(arguments) if tensor.role is Role.PARAMETER}
     for i, tensor in enumerate(arguments):
@@ -230,7 +230,7 @@ def _make_unique(naming: Naming, arguments: Sequence[Tensor], given: dict[str, N
 
 
 def _find_mirrored(tensor: Tensor, arguments: Sequence[Tensor], parameters: dict[str, int]) -> int | None:
-    """The parameter that a leaf of optimiser state goes with: same shape, and its path ends in the parameter's."""
+    """The parameter that a leaf of optimiser state belongs to: same shape, and its path ends in the parameter's."""
     if tensor.role is not Role.OPTIMIZER_STATE:
         return None
     words = tensor.path.split("/")

@@ -1,4 +1,4 @@
-"""Numbers on operations, in the order they stand: Shardy's passes keep an attribute they do not know."""
+"""Numbers on operations, in program order: Shardy's passes keep attributes they do not know."""
 
 from jax.extend.mlir import ir
 

@@ -1,4 +1,4 @@
-"""Kinds of StableHLO operations, as far as the planner tells them apart."""
+"""Kinds of StableHLO operations, as far as the planner distinguishes them."""
 
 import re
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ ELEMENTWISE = frozenset(
 
 
 def operations_below(parent: ir.Operation) -> Iterator[ir.Operation]:
-    """The operations of the program below `parent` as they stand, a loop before what is in it: the order of their ids."""
+    """The operations of the program below `parent` in order, a loop before its body: the order of their ids."""
     for region in parent.regions:
         for block in region.blocks:
             for each in block.operations:
@@ -73,7 +73,7 @@ def operations_below(parent: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def manual_axes(op: ir.Operation) -> tuple[str, ...]:
-    """The mesh axes that the `shard_map`s around an operation are manual over, the outermost first."""
+    """The mesh axes that are manual in the `shard_map`s around an operation, the outermost first."""
     found: tuple[str, ...] = ()
     parent = op.parent
     while parent is not None and parent.name != "func.func":
@@ -89,7 +89,7 @@ def axes_made_manual(region: ir.Operation) -> tuple[str, ...]:
 
 
 def adds_updates(op: ir.Operation) -> bool:
-    """Whether an operation is a scatter that adds its updates to what is there."""
+    """Whether an operation is a scatter that adds its updates to the operand."""
     if op.name != "stablehlo.scatter" or len(op.results) > 1:
         return False
     return [each.operation.name for each in op.regions[0].blocks[0].operations] == ["stablehlo.add", "stablehlo.return"]

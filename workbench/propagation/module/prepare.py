@@ -1,7 +1,7 @@
 """From lowered StableHLO to a module ready for edits: everything that no layout changes is done here, once a trace.
 
     lowered module  ->  meshes merged, calls inlined  ->  the form XLA's partitioner sees  ->  loop invariants captured
-                    ->  constants set apart  ->  what decides nothing dropped  ->  rules populated  ->  operations numbered
+                    ->  constants set apart  ->  irrelevant operations dropped  ->  rules populated  ->  operations numbered
 
 The result propagates as the program does in XLA, in half the operations.
 """
@@ -19,7 +19,7 @@ ID = "wb_id"
 
 
 def prepare(module: ir.Module) -> None:
-    """Make a module with one mesh ready, in place."""
+    """Prepare a module with one mesh for edits, in place."""
     with module.context, ir.Location.unknown():
         inline_calls(module.operation)
         to_hlo_form(main_function(module.operation))

@@ -1,8 +1,8 @@
-"""What decides nothing about sharding is dropped, once a trace, so that every edit propagates over half the operations.
+"""Pruning: operations that do not affect sharding are dropped, once a trace, so that every edit propagates over half the operations.
 
-Three things can go without changing where anything lies or what is sent:
+Three things can be dropped without changing any sharding or what is sent:
 
-- a scalar's broadcast, where an elementwise operation reads it beside a whole tensor: it lies as its one reader does and is never sent;
+- a scalar's broadcast, where an elementwise operation reads it beside a whole tensor: it gets its one reader's sharding and is never sent;
 - all but one of several equal scalar constants, which have no dimension to shard;
 - in the optimiser, links of an elementwise chain with one reader and one whole operand of the same type: a reshard before or after such a
   link moves the same bytes. (Elsewhere they stay, for they may be constrained by name.)
@@ -16,7 +16,7 @@ from workbench.propagation.module.operations import CONSTANTS, CONTROL_FLOW, ELE
 
 
 def prune(main: ir.Operation) -> None:
-    """Drop it, in place; loops and branches included."""
+    """Drop irrelevant operations, in place; in loops and branches too."""
     _share_scalar_constants(main)
     scalars: dict[ir.Value, bool] = {}
     for block in _blocks(main):
@@ -54,7 +54,7 @@ def _share_scalar_constants(main: ir.Operation) -> None:
 
 
 def _element(value: ir.Value) -> ir.Type:
-    """jaxlib reads no attribute of complex numbers."""
+    """The element type of a tensor; jaxlib reads no attribute of complex numbers."""
     return ir.RankedTensorType(value.type).element_type
 
 
@@ -72,7 +72,7 @@ def _read_the_other_operand(op: ir.Operation, scalars: dict[ir.Value, bool]) -> 
 
 
 def _skip_single_links(op: ir.Operation) -> None:
-    """Read past producers that only pass one tensor of the same type on."""
+    """Skip producers that only pass on one tensor of the same type."""
     for i, value in enumerate(op.operands):
         source = value
         while (link := producer(source)) is not None and _is_single_link(link, source):
@@ -88,7 +88,7 @@ def _is_single_link(link: ir.Operation, result: ir.Value) -> bool:
 
 
 def _in_the_optimizer(op: ir.Operation) -> bool:
-    """In the scope `trace_training` puts round the optimiser's update."""
+    """Whether it is in the scope that `trace_training` puts around the optimiser's update."""
     return readable_path(scope_of(op.location)).startswith("optimizer/")
 
 
@@ -102,7 +102,7 @@ def _is_scalar_broadcast(value: ir.Value, scalars: dict[ir.Value, bool]) -> bool
 
 
 def _is_free_scalar(value: ir.Value, known: dict[ir.Value, bool]) -> bool:
-    """A scalar made of scalars alone: dropping a reader of it can drop no communication."""
+    """Whether a scalar is made of scalars alone: dropping a reader of it can drop no communication."""
     if value not in known:
         owner = producer(value)
         known[value] = not _shape(value) and (

@@ -1,4 +1,4 @@
-"""Where propagation has values lie, read off the module before communication is explicit; and the same as text for new attributes."""
+"""The shardings of values after propagation, read before communication is explicit; and shardings as text for new attributes."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ _SHARDING = "sdy.sharding"
 
 
 class ShardingReader:
-    """Shardings, each attribute read once: MLIR keeps one of a kind."""
+    """Reads shardings, each attribute once: MLIR shares equal ones."""
 
     def __init__(self, main: ir.Operation) -> None:
         self._arguments = ir.ArrayAttr(main.attributes["arg_attrs"])
@@ -23,7 +23,7 @@ class ShardingReader:
         return self._known[attribute]
 
     def dims_of(self, value: ir.Value) -> Dims:
-        """How propagation has a value lie; no dimensions where it says nothing."""
+        """The sharding that propagation gave a value; no dimensions where it has none."""
         owner = producer(value)
         if owner is not None and owner.name == "sdy.reshard":
             return self.read_attribute(owner.attributes["sharding"])[0]
@@ -39,7 +39,7 @@ class ShardingReader:
 
 
 def sharding_text(dims: Dims) -> str:
-    """As Shardy writes it.
+    """A sharding as Shardy writes it.
 
     >>> sharding_text((("x:(2)4", "y"), ()))
     '<@mesh, [{"x":(2)4, "y"}, {}]>'
@@ -48,5 +48,5 @@ def sharding_text(dims: Dims) -> str:
 
 
 def axes_text(axes: Iterable[str]) -> str:
-    """Axes and sub-axes: `x:(2)4` is `"x":(2)4`."""
+    """Axes and sub-axes as Shardy writes them: `x:(2)4` is `"x":(2)4`."""
     return ", ".join(f'"{axis}"' if ":" not in axis else '"{}":{}'.format(*axis.split(":")) for axis in axes)

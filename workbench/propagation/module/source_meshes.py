@@ -1,4 +1,4 @@
-"""Shardings the traced function already carries (`with_sharding_constraint`, `shard_map`), brought onto the plan's one mesh.
+"""Shardings in the traced function (`with_sharding_constraint`, `shard_map`), translated to the plan's one mesh.
 
 The function's meshes are merged into one declaration, `@mesh`: the axes a plan's mesh must have. Constraints over no axes (JAX puts them on
 random keys) say nothing and are dropped.
@@ -18,7 +18,7 @@ _AXIS = re.compile(r'"([^"]+)"=(\d+)')
 
 
 def merge_meshes(module: ir.Operation) -> None:
-    """Leave one mesh, `@mesh`, with the axes of all the function's own, and let everything name it; in place."""
+    """Leave one mesh, `@mesh`, with the axes of all the function's own meshes, and refer everything to it; in place."""
     axes: dict[str, str] = {}
     names: dict[str, bool] = {}  # each mesh symbol, and whether it has axes
     for op in [each.operation for each in module.regions[0].blocks[0].operations if each.operation.name == "sdy.mesh"]:
@@ -49,7 +49,7 @@ def _rename_meshes(parent: ir.Operation, meshes: dict[str, bool]) -> None:
 
 
 def verify_source_axes(module: ir.Operation, mesh: Mesh, *, is_manual: bool) -> None:
-    """Raises `PartitionError` if the function lays values on mesh axes that the plan's mesh does not have, or has in another size."""
+    """Raises `PartitionError` if the function uses mesh axes that the plan's mesh does not have, or has in another size."""
     known = ", ".join(f"`{name}`" for name in mesh.names)
     for name, size in _AXIS.findall(str(declared_mesh(module).attributes["mesh"])):
         if name not in mesh:

@@ -1,8 +1,8 @@
 """A layout's statements as Shardy's attributes and operations: shardings on arguments and results, constraints, groups and barriers behind
 values.
 
-They are written into the prepared module that the planner propagates, and the same into the module that JAX compiles
-(`lowered.write_layout`): what is predicted is what is compiled, also where JAX itself has no words for it.
+They are written into the prepared module that the planner propagates, and likewise into the module that JAX compiles
+(`lowered.write_layout`): what is predicted is what is compiled, also where JAX itself cannot express it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,14 +18,14 @@ from workbench.plan.plan import Plan
 from workbench.propagation.module.context import int64
 from workbench.propagation.module.operations import operations_below
 
-Find = Callable[[str, int | None], Iterable[int]]  # the places, in a list of operations, that a pattern names; of one rank or of any
+Find = Callable[[str, int | None], Iterable[int]]  # the places, in a list of operations, that a pattern selects; of one rank or of any
 
 _DIRECTIONS = {"none": 0, "forward": 1, "backward": 2}  # sdy.PropagationDirection
 _GROUPS = 1 << 20  # our groups' ids start here; the function's own (`shard_alike`) are counted from 0
 
 
 def sharding_attribute(sharding: Sharding, mesh: Mesh, rank: int) -> ir.Attribute:
-    """`#sdy.sharding`, without axes of size one, which split nothing; dimensions beyond those placed are whole (a random key's words)."""
+    """`#sdy.sharding`, without axes of size one, which split nothing; dimensions beyond the sharding's are whole (a random key's words)."""
     dims = [_dim_text(sharding, place, mesh) for place in range(len(sharding.dims))] + ["{}"] * (rank - len(sharding.dims))
     kinds = (("replicated", sharding.replicated), ("unreduced", sharding.unreduced))
     axis_lists = "".join(f", {kind}={_axes_text(axes, mesh)}" for kind, axes in kinds if any(axis_size(axis, mesh) > 1 for axis in axes))
@@ -40,13 +40,13 @@ def _dim_text(sharding: Sharding, place: int, mesh: Mesh) -> str:
 
 
 def _axes_text(axes: Iterable[str], mesh: Mesh) -> str:
-    """In the order of the mesh, as Shardy wants them."""
+    """Axes in the order of the mesh, as Shardy requires."""
     return "{" + ", ".join(f'"{axis}"' for axis in mesh.names if axis in axes and mesh[axis] > 1) + "}"
 
 
 def annotate_main(main: ir.Operation, plan: Plan, *, keep: bool = False) -> None:
-    """The plan's shardings on arguments and results. A result that is carried to the next step lies as its argument does; the others are
-    as an override says, else left to propagation. `keep` what else JAX wrote there (a donation)."""
+    """Put the plan's shardings on arguments and results. A result that is carried to the next step gets its argument's sharding; the others
+    what an override says, else they are left to propagation. `keep` what else JAX wrote there (a donation)."""
     known: dict[tuple[Sharding, int], ir.Attribute] = {}
     kind = ir.TypeAttr(main.attributes["function_type"]).value
     inputs, results = ([ir.RankedTensorType(each).rank for each in side] for side in (kind.inputs, kind.results))
@@ -59,7 +59,7 @@ def annotate_main(main: ir.Operation, plan: Plan, *, keep: bool = False) -> None
 
 
 def result_shardings(plan: Plan) -> dict[int, Sharding]:
-    """Results that something is said of, by number."""
+    """The shardings of results that the plan states, by number."""
     carried = {result: plan.argument_shardings[argument] for result, argument in plan.program.carried}
     if not plan.layout.overrides:
         return carried
@@ -74,7 +74,7 @@ def _sharding_attributes(
     known: dict[tuple[Sharding, int], ir.Attribute],
     old: Sequence[ir.Attribute],
 ) -> ir.ArrayAttr:
-    """One dictionary an argument, alike ones made once; the entries of `old` stay but for their sharding."""
+    """One dictionary for each argument, equal ones made once; the entries of `old` stay but for their sharding."""
     found = []
     for i, rank in enumerate(ranks):
         other_entries = {entry.name: entry.attr for entry in ir.DictAttr(old[i]) if entry.name != "sdy.sharding"} if old else {}
@@ -90,7 +90,7 @@ def _sharding_attributes(
 
 
 def insert_statements(main: ir.Operation, ops: Sequence[ir.Operation], plan: Plan, find: Find) -> None:
-    """Constraints behind the values they name, then barriers, and groups of the values in front of those; `find` gives places in `ops`."""
+    """Insert constraints behind the values they name, then barriers, and groups of the values in front; `find` gives places in `ops`."""
     layout = plan.layout
     if not (layout.constraints or layout.groups or layout.barriers):
         return
@@ -116,12 +116,12 @@ def insert_statements(main: ir.Operation, ops: Sequence[ir.Operation], plan: Pla
 
 
 def _effective_constraints(layout: Layout, find: Find) -> dict[int, Sharding]:
-    """The constraint that holds for each place: the last one given."""
+    """The constraint that applies at each place: the last one given."""
     return {i: sharding for pattern, sharding in layout.constraints for i in find(pattern, len(sharding.dims))}
 
 
 def _insert_behind(name: str, value: ir.Value, attributes: dict[str, ir.Attribute]) -> ir.Value:
-    """An operation behind a value that all other users read in its stead."""
+    """Insert an operation behind a value; all other users then read its result instead."""
     value = _skip_data_flow_edge(value)
     new = ir.Operation.create(name, [value.type], [value], attributes, loc=value.location, ip=_insertion_point_after(value))
     value.replace_all_uses_except(new.result, new)
@@ -129,7 +129,7 @@ def _insert_behind(name: str, value: ir.Value, attributes: dict[str, ir.Attribut
 
 
 def _skip_data_flow_edge(value: ir.Value) -> ir.Value:
-    """What a loop, branch or barrier hands on is read through its data flow edge, which must stay next to it: Shardy crashes otherwise."""
+    """The value's data-flow edge, for results of a loop, branch or barrier: the edge must stay next to these, or Shardy crashes."""
     edges = (use.owner.operation for use in value.uses if use.owner.operation.name == "sdy.data_flow_edge")
     return next((edge.results[0] for edge in edges), value)
 
@@ -147,7 +147,7 @@ def _insertion_point_after(value: ir.Value) -> ir.InsertionPoint:
 
 
 def lift_barriers(main: ir.Operation) -> None:
-    """Each barrier's result where propagation left it, which may be whole: XLA brings it there before it is read; in place."""
+    """Give each barrier's result the sharding that propagation left, which may be whole: XLA reshards it before it is read; in place."""
     for op in [each for each in operations_below(main) if each.name == "sdy.propagation_barrier"]:
         rank = ir.RankedTensorType(op.results[0].type).rank
         sharding = ir.Attribute.parse(f"#sdy.sharding<@mesh, [{', '.join(['{}'] * rank)}]>")

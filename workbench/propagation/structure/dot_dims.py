@@ -1,4 +1,4 @@
-"""The dimensions of a matrix product or a convolution by kind, as XLA's partitioner tells them (`dot_as_convolution_util.cc`)."""
+"""The dimensions of a dot or a convolution by kind, as XLA's partitioner classifies them (`dot_as_convolution_util.cc`)."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ LEFT, RIGHT, RESULT = 0, 1, 2
 
 
 class DotDim(NamedTuple):
-    """A dimension of the product: which one it is of the left operand, the right one and the result, -1 where it is none."""
+    """A dimension of a dot: its index in the left operand, the right one and the result, -1 where it does not occur."""
 
     left: int
     right: int
@@ -18,7 +18,7 @@ class DotDim(NamedTuple):
 
 
 class DotDims(NamedTuple):
-    """The dimensions of a product by kind; `spatial` are those that a convolution's windows move along."""
+    """The dimensions of a dot by kind; `spatial` are those that a convolution's windows move along."""
 
     batch: tuple[DotDim, ...]
     summed: tuple[DotDim, ...]
@@ -28,14 +28,14 @@ class DotDims(NamedTuple):
 
 
 def read_dot_dims(op: ir.Operation) -> DotDims | None:
-    """Of a product, or a convolution whose channels are convolved together; `None` of anything else."""
+    """The dimensions of a dot, or of a convolution whose channels are convolved together; `None` of anything else."""
     if op.name == "stablehlo.dot_general":
         return _read_dot(op)
     return _read_convolution(op) if op.name == "stablehlo.convolution" else None
 
 
 def _read_dot(op: ir.Operation) -> DotDims:
-    """Its result has the batch first, then the rows, then the columns."""
+    """A dot's dimensions: its result has the batch first, then the rows, then the columns."""
     text = str(op.attributes["dot_dimension_numbers"])
     batch, summed = ([_read_dims(text, f"{side}_{name}_dimensions") for side in ("lhs", "rhs")] for name in ("batching", "contracting"))
     free_dims = [
@@ -57,8 +57,8 @@ def _read_dims(text: str, name: str) -> list[int]:
 
 
 def _read_convolution(op: ir.Operation) -> DotDims | None:
-    """Of its spatial dimensions one of a single element is a batch, one that the window is as long as is summed, one that a window of one
-    element moves over is rows. Any other is a window."""
+    """Of a convolution's spatial dimensions, one of a single element is a batch; one as long as its window is summed; one that a window of
+    one element moves over is rows. Any other is a window."""
     if any(ir.IntegerAttr(op.attributes[name]).value > 1 for name in ("feature_group_count", "batch_group_count")):
         return None
     image, kernel, result = dimension_numbers(op)

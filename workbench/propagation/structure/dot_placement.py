@@ -1,15 +1,16 @@
-"""Where XLA's partitioner brings the tensors of a product before each device multiplies what it has (openxla/xla, `dot_handler.cc`).
+"""The shardings to which XLA's partitioner brings the tensors of a dot before each device multiplies its part (openxla/xla,
+`dot_handler.cc`).
 
-Shardy brings operands and result to one sharding of their shared dimensions by what is cheapest. XLA does not weigh. It looks for
-dimensions that lie alike in two of the three tensors, groups the devices along their axes, and goes on with the smaller product within
+Shardy brings operands and result to the cheapest common sharding of their shared dimensions. XLA does not compare costs. It looks for
+dimensions that are sharded alike in two of the three tensors, groups the devices along their axes, and goes on with the smaller dot within
 each group:
 
     a batch of products, alike in the result and one operand    the other operand is brought there
     rows or columns, alike in the result and one operand        the other operand is gathered along their axes
     a summed dimension, alike in both operands                  parts are summed, and slices of the result kept
 
-first without moving anything from one group to another, then with. What is left follows the result. This is told in mesh axes: what XLA
-does besides with devices that hold the same is not. Of random products three in five send what XLA's partitioner answers, to the byte.
+first without moving anything from one group to another, then with. What is left follows the result. This is modelled in mesh axes: how XLA
+treats replicated devices besides is not. Of random dots three in five send what XLA's partitioner answers, to the byte.
 """
 
 import functools
@@ -26,19 +27,20 @@ Axes = tuple[str, ...]
 
 
 class DotFacts(NamedTuple):
-    """A product, whatever the layout: its dimensions by kind, and the shapes and bytes an element of left operand, right one and result."""
+    """A dot's facts, whatever the layout: its dimensions by kind, and shapes and bytes per element of left operand, right one and
+    result."""
 
     dims: DotDims
     shapes: tuple[tuple[int, ...], ...]
     itemsizes: tuple[float, ...]
 
     def has_sharded_window(self, shardings: Sequence[Dims]) -> bool:
-        """Whether a dimension that windows move along is cut in a tensor: such a convolution is not taken apart as a product."""
+        """Whether a dimension that windows move along is sharded in a tensor: such a convolution is not handled as a dot."""
         return any(dims[each[at]] for each in self.dims.spatial for at, dims in enumerate(shardings))
 
 
 class DotShardings(NamedTuple):
-    """Where the tensors of a product lie when it is computed."""
+    """The shardings of a dot's tensors when it is computed."""
 
     left: Dims
     right: Dims
@@ -47,7 +49,7 @@ class DotShardings(NamedTuple):
 
 @functools.lru_cache(maxsize=8192)
 def choose_dot_shardings(facts: DotFacts, shardings: tuple[Dims, ...], mesh: Mesh) -> DotShardings:
-    """Where XLA computes a product whose operands and result lie so."""
+    """The shardings in which XLA computes a dot whose operands and result have these."""
     walk = _GroupWalk(facts, shardings, mesh)
     while any(
         way(without_moves=without_moves)
@@ -70,7 +72,7 @@ class _GroupWalk:
         self._devices = mesh.size
 
     def group_by_batch(self, *, without_moves: bool) -> bool:
-        """Go on within groups along a batch; whether there is one. `without_moves`: only if nothing is moved for it."""
+        """Go on within groups along a batch dimension; whether there is one. `without_moves`: only if nothing is moved for it."""
         kind = self._kinds.batch
         parts = self._count_parts(RESULT, kind)
         if parts == 1 or parts not in (self._count_parts(LEFT, kind), self._count_parts(RIGHT, kind)):
@@ -81,7 +83,7 @@ class _GroupWalk:
         return True
 
     def group_by_rows_or_columns(self, *, without_moves: bool) -> bool:
-        """Go on within groups along an operand's own dimensions; whether there are any. The other operand is wanted by each group."""
+        """Go on within groups along an operand's own dimensions; whether there are any. Each group needs the other operand."""
         at, kind = self._find_matching_operand()
         if not kind or (without_moves and any(self._ungrouped[at][each[at]] != self._ungrouped[RESULT][each.result] for each in kind)):
             return False
@@ -94,7 +96,7 @@ class _GroupWalk:
         return True
 
     def group_by_summed(self, *, without_moves: bool) -> bool:
-        """Go on within groups along a summed dimension; whether there is one. The larger operand says which."""
+        """Go on within groups along a contracted dimension; whether there is one. The larger operand decides which."""
         kind: Sequence[DotDim] = self._kinds.summed
         parts = [self._count_parts(at, kind) for at in (LEFT, RIGHT)]
         if min(parts) == 1:
@@ -111,7 +113,7 @@ class _GroupWalk:
         return True
 
     def follow_the_result(self) -> None:
-        """What no group is found for: operands go to where the result lies, unless slicing a whole one sends less."""
+        """Where no group is found, reshard operands to follow the result, unless slicing a whole one sends less."""
         whole = [not any(dims) for dims in self._ungrouped]
         for at in (RIGHT, LEFT):
             is_smaller = math.prod(self._shapes[RESULT]) < math.prod(self._shapes[at])
@@ -126,7 +128,7 @@ class _GroupWalk:
         self._assign_axes(self._kinds.columns, RESULT, (RIGHT, RESULT))
 
     def _find_matching_operand(self) -> tuple[int, Sequence[DotDim]]:
-        """The operand whose own dimensions are cut as the result's, and which: all of them, else single ones."""
+        """The operand whose own dimensions are sharded as the result's, and these dimensions: all of them, else single ones."""
         kinds = (self._kinds.rows, self._kinds.columns)
         operand_parts, result_parts = (
             [self._count_parts(at, kinds[number]) for number, at in enumerate(of)] for of in ((LEFT, RIGHT), (RESULT, RESULT))
@@ -142,7 +144,7 @@ class _GroupWalk:
         return at, [each for each in kinds[at] if self._count_parts(at, [each]) == self._count_parts(RESULT, [each]) > 1]
 
     def _infer_operand_dims(self, at: int, along: Axes) -> list[Axes]:
-        """Where an operand lies that follows the result, and the other operand, and leaves the axes `along` free."""
+        """The sharding of an operand that follows the result and the other operand, and leaves the axes `along` free."""
         found: list[Axes] = [()] * len(self._ungrouped[at])
         free = self._kinds.columns if at else self._kinds.rows
         requested = [(each[at], self._ungrouped[RESULT][each.result]) for each in (*free, *self._kinds.batch)]
@@ -154,7 +156,7 @@ class _GroupWalk:
         return found
 
     def _coarsen_result(self) -> list[Axes]:
-        """The result as coarse as the operands lie, where it is cut finer than they are; else whole."""
+        """The result as coarsely sharded as the operands, where it is finer than they are; else whole."""
         found: list[Axes] = [()] * len(self._ungrouped[RESULT])
         for kind, at in ((self._kinds.batch, LEFT), (self._kinds.rows, LEFT), (self._kinds.columns, RIGHT)):
             for each in kind:
@@ -167,7 +169,7 @@ class _GroupWalk:
         return any(left for left, _ in pairs) and all(left == right for left, right in pairs)
 
     def _form_groups(self, kind: Sequence[DotDim], source: int, tensors: Iterable[int]) -> None:
-        """Groups along the axes of these dimensions, as one tensor has them; there is nothing else along them then."""
+        """Form groups along the axes of these dimensions, as one tensor has them; nothing else is sharded along them then."""
         along = self._axes_along(source, kind)
         self._assign_axes(kind, source, tensors)
         for at in tensors:
@@ -191,13 +193,13 @@ class _GroupWalk:
         return math.prod(axis_size(axis, self._mesh) for axis in axes)
 
     def _bytes(self, at: int) -> float:
-        """Of one device's part."""
+        """Bytes of one device's part."""
         parts = self._size(axis for dims in (self.grouped[at], self._ungrouped[at]) for axes in dims for axis in axes)
         return math.prod(self._shapes[at]) * self._itemsizes[at] / parts
 
 
 def _is_mixed(axes: Axes, along: Axes) -> bool:
-    """Whether a dimension lies along some of these axes and along others, too: no groups are told from it."""
+    """Whether a dimension is sharded over some of these axes and over others, too: no groups can be formed from it."""
     return _has_overlap(axes, along) and not all(_has_overlap((axis,), along) for axis in axes)
 
 

@@ -1,4 +1,4 @@
-"""Values that lie in the host's memory: what a checkpoint policy offloads, and the buffers a loop stacks it in."""
+"""Values in the host's memory: what a checkpoint policy offloads, and the buffers a loop stacks it in."""
 
 from jax.extend.mlir import ir
 
@@ -6,7 +6,7 @@ from workbench.propagation.structure.structure import Structure
 
 PLACING = "annotate_device_placement"
 _FRONTEND, _PLACE = "mhlo.frontend_attributes", "_xla_buffer_placement"
-_MOVING = frozenset(  # kinds whose result lies where their first operand does
+_MOVING = frozenset(  # kinds whose result is in the memory of their first operand
     {
         "stablehlo.reshape",
         "stablehlo.transpose",
@@ -19,14 +19,14 @@ _MOVING = frozenset(  # kinds whose result lies where their first operand does
 
 
 def placement_of(op: ir.Operation) -> str:
-    """The memory an operation puts its operand into, `pinned_host` or `device`; empty for an operation that computes."""
+    """The memory an operation moves its operand to, `pinned_host` or `device`; empty for an operation that computes."""
     if op.name != "stablehlo.custom_call" or ir.StringAttr(op.attributes["call_target_name"]).value != PLACING:
         return ""
     return ir.StringAttr(ir.DictAttr(op.attributes[_FRONTEND])[_PLACE]).value
 
 
 def mark_host_values(structure: Structure) -> None:
-    """Mark values that lie on the host, from each that is put there on: through what takes parts of it, and through loops that stack it."""
+    """Mark values on the host, from each that is moved there on: through operations that slice it, and loops that stack it."""
     if not any(op.placement for op in structure.ops):
         return
     values = structure.values
@@ -46,7 +46,7 @@ def mark_host_values(structure: Structure) -> None:
 
 
 def _mark_loop(structure: Structure, loop: int) -> None:
-    """What a loop returns on the host it carries there, and starts with there if no one else reads the start."""
+    """What a loop returns on the host it also carries there, and starts with there if no one else reads the start."""
     op, body, values = structure.ops[loop], structure.body_of[loop], structure.values
     arguments = [index for index in structure.regions[body].values if values[index].born < 0]
     returned = next(each for each in reversed(structure.ops) if each.region == body).operands

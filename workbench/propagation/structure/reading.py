@@ -1,4 +1,4 @@
-"""Walking a prepared module, once a program: every operation by its id, every value, every loop."""
+"""Walking a prepared module, once per program: every operation by its id, every value, every loop."""
 
 from jax.extend.mlir import ir
 
@@ -24,7 +24,7 @@ _NEED_NO_RULE = frozenset({*CONTROL_FLOW, *CONSTANTS, "stablehlo.iota", "stableh
 
 
 def read_structure(module: ir.Module) -> Structure:
-    """Walk a prepared module once."""
+    """Walk a prepared module once, and note its structure."""
     reader = _StructureReader()
     main = main_function(module.operation)
     block = main.regions[0].blocks[0]
@@ -136,8 +136,8 @@ class _StructureReader:
             record.reads += 1
 
     def _work_in_kernel(self, op: ir.Operation) -> tuple[OperationWork, str]:
-        """The work of an operation, and the hand-written kernel it is a part of, which may do less of it. A product outside ends a kernel:
-        the same scope afterwards is another one."""
+        """The work of an operation, and the hand-written kernel it is a part of, which may do less of it. A dot outside ends a kernel: the
+        same scope afterwards is another one."""
         path = scope_in_call(op)
         found, work = marked_kernel(path), work_of(op)
         if found is None:
@@ -149,7 +149,7 @@ class _StructureReader:
 
 
 def _measure_heights(structure: Structure) -> list[int]:
-    """Of each operation the longest chain of uses behind it; a use inside a loop is one by the loop."""
+    """For each operation the length of the longest chain of uses behind it; a use inside a loop is one by the loop."""
     heights = [0] * len(structure.ops)
     made_by = {result: index for index, op in enumerate(structure.ops) for result in op.results}
     for index in range(len(structure.ops) - 1, -1, -1):

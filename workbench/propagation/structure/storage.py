@@ -1,8 +1,8 @@
 """Which values take memory, and until when.
 
-Fusion is modelled as the compilers do it to first order: an elementwise value with one use, and one that only repeats or counts, is
-computed inside its user and never stored; what it reads then lives until that user. So is, in each of its users, a slice, and what is
-quickly computed of slices of one value: the maximum over a window, say, of which only what the window moves over is kept.
+Fusion is modelled as the compilers do it, to first order: an elementwise value with one use, a broadcast and an iota are computed inside
+their user and never stored; what they read then lives until that user. So are, in each of their users, slices, and what is quickly computed
+from slices of one value: the maximum over a window, say, of which only the windows' operand is kept.
 """
 
 import math
@@ -34,7 +34,7 @@ Users = dict[int, list[int]]  # of each value: the ids of the operations that re
 
 
 def mark_stored(structure: Structure) -> None:
-    """Which values are never stored, and how long what they read must live; from the last operation to the first."""
+    """Mark the values that are never stored, and extend the lives of what they read; from the last operation to the first."""
     users: Users = {}
     for index, op in enumerate(structure.ops):
         for operand in set(op.operands):
@@ -42,7 +42,7 @@ def mark_stored(structure: Structure) -> None:
     windows = _find_slices(structure)
     for index in range(len(structure.ops) - 1, -1, -1):
         op = structure.ops[index]
-        if op.kind == "stablehlo.reduce_precision":  # a mark: who reads it reads what it marks
+        if op.kind == "stablehlo.reduce_precision":  # a mark: its readers read what it marks
             users[op.operands[0]].remove(index)
             users[op.operands[0]] += users.get(op.results[0], [])
         for slot, result in enumerate(op.results):
@@ -61,7 +61,7 @@ def mark_stored(structure: Structure) -> None:
 
 
 def _alias_operand(structure: Structure, op: Op, slot: int) -> None:
-    """A result that lies where an operand did."""
+    """Mark a result that shares an operand's memory."""
     value = structure.values[op.results[slot]]
     if op.kind in _ALIASING or (op.kind == "stablehlo.pad" and not op.shifted):  # a pad by nothing
         value.alias = op.operands[slot]
@@ -72,12 +72,12 @@ def _alias_operand(structure: Structure, op: Op, slot: int) -> None:
         if value.shape == structure.values[op.operands[1]].shape:
             _make_in_place(structure, op)
     elif op.kind == "stablehlo.dynamic_slice" and value.shape == structure.values[op.operands[0]].shape:
-        value.alias = op.operands[0]  # all of a stack of one: a loop of a single turn, which compilers take apart
+        value.alias = op.operands[0]  # all of a stack of one: a loop of a single iteration, which compilers unroll
         structure.values[op.operands[0]].last_use = max(structure.values[op.operands[0]].last_use, value.last_use)
 
 
 def _make_in_place(structure: Structure, op: Op) -> None:
-    """What is written over all of a stack of one is made there."""
+    """A value that overwrites all of a stack of one is made in the stack's memory."""
     update = op.operands[1]
     while (born := structure.values[update].born) >= 0 and structure.ops[born].kind == "stablehlo.reshape":
         update = structure.ops[born].operands[0]
@@ -102,7 +102,7 @@ def _is_fused(structure: Structure, op: Op, result: int, using: Sequence[Op]) ->
 
 
 def _find_slices(structure: Structure) -> dict[int, int]:
-    """Values that are slices of one other, or quickly computed of such alone: which other."""
+    """Values that are slices of one other value, or quickly computed from such alone: which other."""
     found: dict[int, int] = {}
     for op in structure.ops:
         if op.kind == "stablehlo.slice":
@@ -120,7 +120,7 @@ def _is_fused_by_all(structure: Structure, op: Op, result: int, users: Users) ->
 
 
 def _mark_unstored(structure: Structure, op: Op, result: int) -> None:
-    """A value is not stored; what it is made of lives until it is read."""
+    """Mark a value as not stored; what it is made of lives until it is read."""
     value = structure.values[result]
     value.stored = False
     for operand in op.operands:
@@ -130,8 +130,8 @@ def _mark_unstored(structure: Structure, op: Op, result: int) -> None:
 
 
 def _adds_to_argument(structure: Structure, value: int, users: Users) -> bool:
-    """Whether a product is only turned, converted and added to an argument of main: a sum over micro-batches, made in the product's own
-    kernel, where the argument lies."""
+    """Whether a dot is only transposed, converted and added to an argument of main: a sum over micro-batches, made in the dot's own kernel,
+    in the argument's memory."""
     while len(using := users.get(value, [])) == 1:
         op = structure.ops[using[0]]
         if op.kind == "stablehlo.add" and using[0] not in structure.updates:
@@ -145,8 +145,8 @@ def _adds_to_argument(structure: Structure, value: int, users: Users) -> bool:
 
 
 def _reuse_operands(structure: Structure) -> None:
-    """A hand-written kernel's result takes the place of an operand of its shape and type that no one reads afterwards: the gradient of a
-    fused loss lies where the logits did."""
+    """A hand-written kernel's result reuses the memory of an operand of its shape and type that no one reads afterwards: the gradient of a
+    fused loss that of the logits."""
     read: dict[tuple[str, int], dict[int, None]] = {}
     values = structure.values
     for op in structure.ops:
@@ -171,7 +171,7 @@ def _buffer_of(values: list[TracedValue], index: int) -> int:
 
 
 def _can_be_overwritten(structure: Structure, operand: int, op: Op) -> bool:
-    """Whether a kernel's operand is a buffer that another kernel made and that dies here."""
+    """Whether a kernel's operand is a buffer that another kernel made and that is not read later."""
     value = structure.values[operand]
     is_buffer = value.born >= 0 and value.stored and value.region == op.region
     return is_buffer and value.last_use <= op.position and structure.ops[value.born].kernel != op.kernel

@@ -1,4 +1,4 @@
-"""What the partitioner's answer is read against: the values of a prepared program, their lifetimes and their loops (`reading` makes it)."""
+"""The structure that the partitioner's answer is read against: a prepared program's values, their lifetimes, its loops (see `reading`)."""
 
 from dataclasses import dataclass, field
 
@@ -44,12 +44,12 @@ class Op:
     work: OperationWork
     shifted: tuple[int, ...]  # dimensions of the first result (see `work.shifted_dims`)
     trips_known: bool = True
-    is_recomputed: bool = False  # a product that rematerialisation computes again
+    is_recomputed: bool = False  # a dot that rematerialisation computes again
     placement: str = ""  # the memory it moves its operand to (see `host`)
     kernel: str = ""  # the hand-written kernel it is a part of (see `kernels`)
-    exact: bool = False  # a product that keeps its operands' precision (see `work.is_exact`)
+    exact: bool = False  # a dot that keeps its operands' precision (see `work.is_exact`)
     selects: bool = False  # a scatter that is a selection (see `work.selects`)
-    serial: bool = False  # a scatter that is made a row at a time (see `work.is_serial`)
+    serial: bool = False  # a scatter that runs a row at a time (see `work.is_serial`)
     windows: Windows | None = None  # through which it reads
 
 

@@ -1,4 +1,4 @@
-"""Values that are others' memory seen otherwise: a reshape, a transpose, a slice, what only passes a barrier."""
+"""Views: values in the memory of others: a reshape, a transpose, a slice, what only passes a barrier."""
 
 from workbench.propagation.structure.structure import Structure
 
@@ -8,14 +8,14 @@ VIEWING = PASSING | {"stablehlo.reshape", "stablehlo.transpose", DYNAMIC_SLICE}
 
 
 def resolve_view(structure: Structure, value: int) -> int:
-    """What a value is a view of."""
+    """The value whose memory a value is a view of."""
     while (born := structure.values[value].born) >= 0 and structure.ops[born].kind in VIEWING:
         value = structure.ops[born].operands[0]
     return value
 
 
 def uses_of(structure: Structure) -> list[int]:
-    """How many operations read each value, views of it looked through."""
+    """How many operations read each value, through views of it."""
     uses = [0] * len(structure.values)
     for op in reversed(structure.ops):
         view = op.kind in VIEWING and len(op.results) == 1

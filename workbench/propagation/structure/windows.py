@@ -24,7 +24,7 @@ class DimWindow(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """From its first element behind its last."""
+        """Elements from the first one of a window to behind its last."""
         return 1 + (self.size - 1) * self.dilation
 
     def count(self, size: int) -> int:
@@ -36,9 +36,9 @@ class Windows(NamedTuple):
     """What an operation reads of its first operand, whatever the layout.
 
     - `dims`: the window along each dimension;
-    - `kernel_dims`: of a convolution, the dimension of the kernel that each of the image is summed with; `None` for the batch;
-    - `dropped`: of a reshape, the dimensions of one element;
-    - `fill`: what stands in the padding, alike for numbers that are written alike; empty where nothing can.
+    - `kernel_dims`: for a convolution, the dimension of the kernel that each of the image is summed with; `None` for the batch;
+    - `dropped`: for a reshape, the dimensions of one element;
+    - `fill`: the value in the padding, as text: equal texts are equal numbers; empty where there is none.
     """
 
     dims: tuple[DimWindow, ...] = ()
@@ -48,7 +48,7 @@ class Windows(NamedTuple):
 
 
 def windows_of(op: ir.Operation) -> Windows | None:
-    """`None` for operations of other kinds, and where every window is one element, in its place."""
+    """The windows of an operation; `None` for other kinds, and where every window is one element, in its place."""
     match op.name:
         case "stablehlo.slice":
             found = Windows(_slice_windows(op))

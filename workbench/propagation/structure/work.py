@@ -8,10 +8,10 @@ from jax.extend.mlir import ir
 
 
 class OperationWork(NamedTuple):
-    """`flops` are 2 x multiply-adds of the whole tensors, `contracted` the summed dimensions of operand `contracted_of`; of a product,
+    """`flops` are 2 x multiply-adds of the whole tensors, `contracted` the summed dimensions of operand `contracted_of`; for a dot,
     `contracted_right` are those of the right operand.
 
-    Of a convolution, `passes` are the products that a systolic array makes of it, each summing over the longest of the kernel's dimensions;
+    Of a convolution, `passes` are the dots that a systolic array makes of it, each summing over the longest of the kernel's dimensions;
     1 for the gradient of a kernel, whose windows are longer than its result. `zeros` is how many elements it multiplies for one that is
     not a zero which `lhs_dilation` inserts.
     """
@@ -29,7 +29,7 @@ _NOTHING = OperationWork()  # of most operations: one for all of them
 
 
 def work_of(op: ir.Operation) -> OperationWork:
-    """The work of a product or a convolution; nothing for the others."""
+    """The work of a dot or a convolution; nothing for the others."""
     if op.name == "stablehlo.dot_general":
         text = str(op.attributes["dot_dimension_numbers"])
         contracted = _read_dims(text, "lhs_contracting_dimensions")
@@ -42,7 +42,7 @@ def work_of(op: ir.Operation) -> OperationWork:
 
 
 def is_exact(op: ir.Operation) -> bool:
-    """Whether a product keeps its operands' precision: by default a TPU rounds them to bfloat16."""
+    """Whether a dot keeps its operands' precision: by default a TPU rounds them to bfloat16."""
     return "precision_config" in op.attributes and "HIGH" in str(op.attributes["precision_config"])
 
 
@@ -60,7 +60,7 @@ def selects(op: ir.Operation) -> bool:
 
 
 def is_serial(op: ir.Operation) -> bool:
-    """Whether XLA:TPU makes a scatter a row at a time, in a loop: the rows are found by several coordinates, of which one lies in the row.
+    """Whether XLA:TPU runs a scatter a row at a time, in a loop: several coordinates find a row, and one of them is inside the row.
 
     So is the gradient of a `dynamic_slice` under `vmap`, as of an embedding that looks up one token.
     """
@@ -97,7 +97,8 @@ def _count_passes(op: ir.Operation, kernel: Sequence[int], window: Sequence[int]
 def shifted_dims(op: ir.Operation) -> tuple[int, ...]:
     """The dimensions of the first result along which elements come from another place: slices, pads, windows, halos.
 
-    Where such a dimension is sharded, Shardy calls the operation free of communication and leaves it to XLA to fetch what lies elsewhere.
+    Where such a dimension is sharded, Shardy calls the operation free of communication and leaves it to XLA to fetch elements of other
+    shards.
     """
     match op.name.removeprefix("stablehlo."):
         case "slice" | "pad" | "dynamic_slice" | "concatenate":

@@ -1,1 +1,1 @@
-"""Steps over micro-batches, whose gradients are added up before one update."""
+"""Gradient accumulation: steps over micro-batches, whose gradients are summed before one update."""

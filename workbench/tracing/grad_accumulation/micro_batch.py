@@ -1,6 +1,6 @@
-"""What a loss says of itself so that micro-batches add up: its weight in the mean, its moving averages.
+"""Marks in a loss that make micro-batches add up: its weight in the mean, its moving averages.
 
-A step of m micro-batches is the mean of their losses and of their gradients. Three things need a word:
+A step of m micro-batches is the mean of their losses and of their gradients. Three cases need care:
 
 - *Means over unequal masks.* The mean of a batch is (sum of losses) / (sum of counts), not the mean of the micro-batches' means. Write
 
@@ -19,7 +19,7 @@ A step of m micro-batches is the mean of their losses and of their gradients. Th
   them alone.
 
 - *Dropout.* A random key in the batch, without a batch dimension, is folded with the micro-batch's number, so that each draws its own
-  mask and recomputation draws the same again. A key for every example (a key array with the batch dimension) is cut with the batch:
+  mask and recomputation draws the same again. A key for every example (a key array with the batch dimension) is split with the batch:
   then the mask is the same for every number of micro-batches.
 """
 

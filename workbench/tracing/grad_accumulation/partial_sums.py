@@ -1,5 +1,5 @@
-"""Gradients of a micro-batch as partial sums, one of each part of it. Devices that share the micro-batches of a step add up their own parts
-of a gradient, and those of each other once, at the step's end; else they would have to for every micro-batch.
+"""Gradients of a micro-batch as partial sums, one for each data-parallel part of it. Devices that share the micro-batches of a step sum
+their own parts of a gradient, and sum over each other once, at the step's end, instead of once for every micro-batch.
 
 The gradient of a weight ends in an operation that sums over the batch (a product, a sum, a scatter), and whatever follows is linear in
 that sum. So the operation is done on each part alone, and what follows on each partial sum. This is exact for any network, batch
@@ -25,8 +25,8 @@ _ADDITION_OPS = ("add", "add_any", "sub", "concatenate")  # where every operand 
 
 @dataclass(frozen=True)
 class DataParallelGroups:
-    """How the devices of a stage share a micro-batch: in `count` parts, along mesh axes `axes`; `param_slices` are the numbers of the
-    network's pieces that every one of them has whole."""
+    """The data-parallel groups of a stage: a micro-batch is in `count` parts, along mesh axes `axes`; `param_slices` are the numbers of the
+    network's parameter slices that every part has whole."""
 
     axes: tuple[str, ...] = ()
     count: int = 1
@@ -61,8 +61,8 @@ def split_gradients(task: TracedStageTask, count: int, batch: int, places: Colle
 
 
 class _Operand(NamedTuple):
-    """What an operation done part by part takes: partial sums along dimension `dim`, or a whole value where that is `None`. It is made of
-    the values of the variables `read`."""
+    """An operand of an operation done part by part: partial sums along dimension `dim`, or a whole value where that is `None`. It is made
+    from the values of the variables `read`."""
 
     read: tuple[Any, ...]
     make: Callable[[Mapping[Any, Any]], Any]
@@ -91,7 +91,7 @@ class _GradientSplitter:
         return None if isinstance(atom, jex_core.Literal) else self.made.get(atom)
 
     def _split_operands(self, eqn: Any) -> list[_Operand] | None:
-        """What an equation takes where it is done part by part, if it can be."""
+        """The operands of an equation that is done part by part, if it can be."""
         name = eqn.primitive.name
         if (dims := self._find_summed_dims(eqn)) is not None:
             return [self._slice_operand(each, dim) for each, dim in zip(eqn.invars, dims, strict=True)]
@@ -104,7 +104,7 @@ class _GradientSplitter:
         return None
 
     def _find_summed_dims(self, eqn: Any) -> Sequence[int | None] | None:
-        """Of each operand the dimension along which the batch is summed over, `None` for one without; `None` if it is not."""
+        """For each operand the dimension along which the batch is summed over, `None` for one without; `None` if it is not summed."""
         match eqn.primitive.name:
             case "dot_general":
                 (left, right), _ = eqn.params["dimension_numbers"]
@@ -117,7 +117,7 @@ class _GradientSplitter:
         return None
 
     def _find_scattered_dims(self, eqn: Any) -> Sequence[int | None] | None:
-        """Rows added up, beginning with zeros: the gradient of a table that was looked up."""
+        """As `_find_summed_dims`, for a scatter that adds rows to zeros: the gradient of an embedding lookup."""
         table, indices, updates = eqn.invars
         numbers, maker = eqn.params["dimension_numbers"], self._find_maker(table)
         is_empty = maker is not None and maker.primitive.name == "broadcast_in_dim" and getattr(maker.invars[0], "val", None) == 0

@@ -28,7 +28,7 @@ def micro_batch_leaves(leaf: Any, split: Split, micro_batches: int) -> list[Any]
 
 
 def _fold_key(key: Any, number: int) -> Any:
-    """Keys of this micro-batch's own, of the form they came in."""
+    """The keys of this micro-batch, in the form they came in."""
     if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
         return _fold_each(key, number)
     return np.asarray(jax.random.key_data(_fold_each(jax.random.wrap_key_data(jax.numpy.asarray(key)), number)))

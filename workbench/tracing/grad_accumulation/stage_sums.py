@@ -1,4 +1,4 @@
-"""A task of a stage as it runs: its gradients added to the sums that the stage keeps, those that arrive for one value added up first.
+"""A task of a stage as it runs: its gradients are added to accumulators, and several that arrive for one value are summed first.
 
 Devices that share the micro-batches keep partial sums, each of its own parts (`partial_sums`)."""
 
@@ -19,10 +19,10 @@ Call = Callable[..., tuple[Any, ...]]
 class GradAccumulation:
     """`call(*totals, *arguments) -> (*totals, *results)`, traceable.
 
-    - `totals`: places (in the segment's pieces) of the sums of gradients that it adds to; `sums` their shapes and types;
-    - `split`: those of the places whose sums are partial ones, along a first dimension;
-    - `reads` and `specs` of the arguments: the task's, what arrives as often as it arrives;
-    - `gives`: the task's results but gradients.
+    - `totals`: places (among the virtual stage's parameter slices) of the accumulators it adds to; `sums` their shapes and types;
+    - `split`: those of the places whose accumulators are partial sums, along a first dimension;
+    - `reads` and `specs` of the arguments: the task's; a gradient that arrives from several stages is listed as often;
+    - `gives`: the task's results without gradients.
     """
 
     call: Call
@@ -42,8 +42,8 @@ def accumulate_grads(
     add_separately: bool = False,
     lay_out: Callable[[Call], Call] = lambda call: call,
 ) -> GradAccumulation:
-    """One of the stage's tasks; of a forward one nothing is added up. `add_separately`: gradients are made before they are added; `lay_out`
-    is what is done to the task before."""
+    """One of the stage's tasks with its gradients accumulated; a forward task has none. `add_separately`: gradients are made before they
+    are added; `lay_out` is applied to the task first."""
     task, split = split_task(stage, task, parts)
     task = replace(task, call=lay_out(task.call))
     counts = [_count_arrivals(stage, place) if group == "arriving" else 1 for group, place in task.reads]
@@ -63,7 +63,7 @@ def accumulate_grads(
 
 
 def split_task(stage: StageTasks, task: TracedStageTask, parts: DataParallelGroups) -> tuple[TracedStageTask, frozenset[int]]:
-    """The task with its gradients as partial sums where they can be, and places of those."""
+    """The task with its gradients as partial sums where possible, and the places of those."""
     network = stage.partition.network
     size = dict(network.batch_sizes).get(network.batch_dim, 0)
     return split_gradients(
@@ -75,12 +75,12 @@ def split_task(stage: StageTasks, task: TracedStageTask, parts: DataParallelGrou
 
 
 def partial_sums_spec(whole: jax.ShapeDtypeStruct, parts: DataParallelGroups) -> jax.ShapeDtypeStruct:
-    """Of the sum of one gradient."""
+    """Shape and type of the accumulator of one gradient, as partial sums."""
     return jax.ShapeDtypeStruct((parts.count, *whole.shape), whole.dtype)
 
 
 def _count_arrivals(stage: StageTasks, place: int) -> int:
-    """How many gradients arrive for a value that left: one from each stage that reads it."""
+    """How many gradients arrive for an output value: one from each stage that reads it."""
     return len(stage.partition.values[stage.virtual_stage.output_activations[stage.arriving[place]]].readers)
 
 

@@ -24,7 +24,7 @@ _ACCUMULATE = "accumulate"
 def trace_micro_batch(
     stage: Callable[[_Tree, _Tree], Any], params: _Tree, batch: _Tree, *, accumulate: str = "float32", dims: Dims = None, name: str = ""
 ) -> Program:
-    """Forward and backward of one micro-batch through `stage(params, batch)`, its gradients added to those so far.
+    """Forward and backward pass of one micro-batch through `stage(params, batch)`, its gradients added to those accumulated so far.
 
     `batch` is a dictionary. A stage that returns a scalar is the last, and the scalar its loss; any other has an argument `cotangent`, the
     gradient that the stage after it sends. What of `batch` is floating-point came from the stage before, and its gradient is a result.
@@ -51,7 +51,7 @@ def trace_micro_batch(
 
 
 def _add_gradients_early(run: Callable[..., Any], *trees: _Tree) -> Any:
-    """`run(*trees)` with each gradient added where it is made, not after all of them: no gradient lives longer than its addition."""
+    """`run(*trees)` with each gradient added as soon as it is made, not after all of them: no gradient lives longer than its addition."""
     closed, shapes = jax.make_jaxpr(run, return_shape=True)(*trees)
     keys_of: dict[Any, float] = {}
     keys = []
@@ -107,7 +107,7 @@ def trace_update(
 def _make_program(
     name: str, run: Callable[..., Any], trees: dict[str, _Tree], carried: dict[str, int], roles: dict[str, Role], dims: Dims
 ) -> Program:
-    """The program of `run(*trees)`; `carried` are the trees that a result, by number, takes the place of."""
+    """The program of `run(*trees)`; `carried` are the trees that a result, by number, replaces."""
     leaves = {root: named_leaves(root, tree) for root, tree in trees.items()}
     specs = [spec_of(path, leaf) for paths, each in leaves.values() for path, leaf in zip(paths, each, strict=True)]
     paths = [path for each, _ in leaves.values() for path in each]
@@ -129,7 +129,7 @@ def _make_program(
 
 
 def _make_step(call: Callable[..., tuple[Any, ...]], specs: list[Any], roles: list[Role]) -> Step:
-    """For a live run: parameters and state at zero, inputs made up."""
+    """The step for a live run: parameters and state at zero, synthetic inputs."""
     state = [spec for spec, role in zip(specs, roles, strict=True) if role in (Role.PARAMETER, Role.OPTIMIZER_STATE)]
     inputs: list[Synthetic] = [
         synthesize(spec) for spec, role in zip(specs, roles, strict=True) if role not in (Role.PARAMETER, Role.OPTIMIZER_STATE)

@@ -1,6 +1,6 @@
-"""A training step by accumulation: micro-batches one after the other through the whole loss, their gradients added up, one update.
+"""A training step by gradient accumulation: the whole loss on one micro-batch after the other, gradients summed, one update.
 
-What a pipeline must equal, for every number of stages.
+The reference that a pipeline must equal, for every number of stages.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ def grad_accumulation_step(program: Program, micro_batches: int) -> Step:
 
 
 def _make_micro_batch(program: Program, micro_batches: int) -> Callable[[list[Any], list[Any]], Any]:
-    """Loss times weight, weight, and the former's gradient; the loss as the user wrote it, uncut."""
+    """Loss times weight, weight, and the gradient of the former; the loss as the user wrote it, without stages."""
     training, network = program.step.training, network_of(program, micro_batches)
     assert training is not None, "asked of training steps"
     virtual_stage = partition_network(network, ()).virtual_stages[0]

@@ -1,1 +1,1 @@
-"""Jaxprs, read and rewritten: equations, calls inlined, layers outlined and computed again."""
+"""Reading and rewriting jaxprs: equations, inlined calls, outlined and recomputed layers."""

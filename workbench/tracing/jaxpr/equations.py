@@ -1,4 +1,4 @@
-"""Equations of a jaxpr: what they read, which of them something follows from, and some of them as a jaxpr again."""
+"""Equations of a jaxpr: what they read, which of them some variables depend on, and parts of a jaxpr as a jaxpr again."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def scope_of(eqn: Any) -> str:
 
 
 def select_needed(eqns: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
-    """The equations that the outputs follow from, in their order."""
+    """The equations that the outputs depend on, in their order."""
     read = set(variables(outputs))
     found = []
     for eqn in reversed(eqns):
@@ -34,8 +34,7 @@ def select_needed(eqns: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
 
 
 def classify_equations(eqns: Iterable[Any], part: dict[Any, int]) -> list[int]:
-    """Of each equation: whether parameters (1), the batch (2) or both (3) have part in it; `part` says it of their variables, and is
-    completed."""
+    """For each equation, whether it depends on parameters (1), the batch (2) or both (3); `part` says so of variables, and is completed."""
     kinds = []
     for eqn in eqns:
         kind = 0
@@ -47,7 +46,7 @@ def classify_equations(eqns: Iterable[Any], part: dict[Any, int]) -> list[int]:
 
 
 def scan_widths(scan: Any) -> tuple[int, int]:
-    """How many of a scan's arguments are constants, and how many are carried; the others are read a slice in each turn.
+    """How many of a scan's arguments are constants, and how many are carried; the others are read a slice in each iteration.
 
     Read off the ranks: a slice has one dimension less than its argument or result. (JAX tells it by `num_consts` and `num_carry` below
     0.11 and by trees from there on, and promises neither.)

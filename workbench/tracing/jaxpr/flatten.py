@@ -1,7 +1,7 @@
 """A traced loss as one flat list of equations: calls inlined, a scanned stack of layers unrolled, each layer with weights of its own.
 
-A scan over layers takes its weights stacked, `[layers, ...]`. To cut between two layers, the argument is taken apart into *pieces*, one
-slice `[1, ...]` for each turn; a cast on the way to the scan goes to each piece. A scan over anything but parameters stays a loop.
+A scan over layers takes its weights stacked, `[layers, ...]`. To partition between two layers, the argument is replaced by *parameter
+slices*, one `[1, ...]` for each iteration; a cast on the way to the scan is applied to each. A scan over anything else stays a loop.
 Equations are moved and renamed, never evaluated: named scopes and source lines stay, a layer's under its number.
 """
 
@@ -30,12 +30,12 @@ class ParamSlice(NamedTuple):
 
 @dataclass(frozen=True)
 class Flat:
-    """Equations in the order of the trace.
+    """A loss as equations in the order of the trace.
 
     - `param_slices`: the parameters, each with the variable that holds it; `batch`: a variable for each leaf of the batch;
     - `constants`: variables with a value known when the loss was traced;
     - `loss` and `weight` (of a micro-batch in the mean over them; `None` counts each alike): variables or literals;
-    - `averages`: numbers of the pieces that are moving averages;
+    - `averages`: numbers of the parameter slices that are moving averages;
     - `base`: the jaxpr all this comes from.
     """
 
@@ -50,7 +50,7 @@ class Flat:
 
 
 def flatten(closed: Any, parameters: int) -> Flat:
-    """The loss `closed(*parameter leaves, *batch leaves) -> loss`; the first `parameters` arguments are parameters."""
+    """Flatten the loss `closed(*parameter leaves, *batch leaves) -> loss`; the first `parameters` arguments are parameters."""
     _verify_pure(closed)
     inlined = Inlining()
     outvars = inlined.block(closed, closed.jaxpr.invars, None)
@@ -129,7 +129,7 @@ class _ScanUnroller:
         self.slices_of[eqn.outvars[0]] = fresh
 
     def _join_slices(self, atom: Any) -> Any:
-        """A variable, put together again from its slices where something besides a scan reads it."""
+        """A variable, concatenated again from its slices where something besides a scan reads it."""
         if isinstance(atom, jex_core.Literal) or (atom not in self.slices_of and atom not in self.known):
             return atom
         if atom not in self.known:
@@ -164,7 +164,7 @@ class _ScanUnroller:
         self._stack_results(scan, stacked, width, reverse=parts["reverse"])
 
     def _slice_argument(self, atom: Any, layer: int, scan: Any) -> Any:
-        """What a turn of the scan reads of a stacked argument."""
+        """What an iteration of the scan reads of a stacked argument."""
         if not isinstance(atom, jex_core.Literal) and atom in self.slices_of:
             return self._splice_function(lambda param_slice: jax.lax.squeeze(param_slice, (0,)), [self.slices_of[atom][layer]], scan)
         return self._splice_function(lambda whole: jax.lax.index_in_dim(whole, layer, 0, keepdims=False), [self._join_slices(atom)], scan)
@@ -188,7 +188,7 @@ def _is_cast(eqn: Any) -> bool:
 
 
 def _scanned_weights(eqn: Any) -> list[Any]:
-    """What a scan takes slice by slice."""
+    """The arguments that a scan takes slice by slice."""
     if eqn.primitive is not primitives.scan_p:
         return []
     return variables(eqn.invars[sum(scan_widths(eqn)) :])
@@ -222,7 +222,7 @@ def _marks_weight(eqn: Any) -> bool:
 
 
 def _find_averages(eqns: Sequence[Any], param_slices: Sequence[tuple[ParamSlice, Any]]) -> Iterable[int]:
-    """Numbers of the pieces that `moving_average` reads, perhaps after a squeeze."""
+    """Numbers of the parameter slices that `moving_average` reads, perhaps after a squeeze."""
     number = {var: i for i, (_, var) in enumerate(param_slices)}
     for eqn in eqns:
         first = eqn.invars[0] if eqn.invars else None

@@ -18,7 +18,7 @@ def inline(closed: Any) -> tuple[list[Any], dict[Any, Any], list[Any]]:
 
 @dataclass(slots=True)
 class Inlining:
-    """Puts what is called in place of the call. JAX shares one jaxpr among calls that are alike, so variables are made anew."""
+    """Replaces each call by what it calls. JAX shares one jaxpr among calls that are alike, so variables are made anew."""
 
     eqns: list[Any] = field(default_factory=list)
     constants: dict[Any, Any] = field(default_factory=dict)

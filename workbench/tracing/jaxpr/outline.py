@@ -1,6 +1,6 @@
-"""Named scopes made into parts that are computed again: their equations moved into a `jax.checkpoint` that keeps nothing.
+"""Recomputing named scopes: their equations are moved into a `jax.checkpoint` that keeps nothing.
 
-Equations of one scope, and of scopes asked for together that stand side by side (`attention/scores` and `attention/mix`), make one part:
+Equations of one scope, and of requested scopes that stand side by side (`attention/scores` and `attention/mix`), make one part:
 what goes from one to the other is not kept either.
 """
 
@@ -67,7 +67,7 @@ def outline(jaxpr: Any, scopes: Iterable[str], *, prevent_cse: bool) -> Any:
 
 
 def _find_prefix(eqn: Any, scopes: Sequence[str]) -> str | None:
-    """What stands before the scope an equation is in: equations of one layer have it in common; `None` outside all scopes."""
+    """The path in front of the scope an equation is in: equations of one layer have it in common; `None` outside all scopes."""
     path = f"/{without_marks(str(eqn.source_info.name_stack))}/"
     return next((path.partition(f"/{scope}/")[0] for scope in scopes if is_in_scope(scope, path.strip("/"))), None)
 

@@ -1,4 +1,4 @@
-"""A remat policy applied to a function that knows nothing of it: its jaxpr with layers wrapped anew, before it is differentiated.
+"""A remat policy applied to a function that is unaware of it: its jaxpr with layers wrapped anew, before it is differentiated.
 
 Layers are what `layers.layer` marks; where a function marks nothing, its outermost `jax.checkpoint`s (but a hand-written kernel's);
 where it has none, the bodies of its outermost scans. Equations are moved, never evaluated again: named scopes and source lines stay.
@@ -25,10 +25,10 @@ _WITHOUT_LAYERS = ("as traced", "none", "recompute")  # policies that need none
 
 
 def rematerialize(fn: Callable[..., Any], remat: Remat, traced: tuple[Any, Any] | None = None) -> Callable[..., Any]:
-    """`fn`, whose derivative keeps and computes again what `remat` says; values are those of `fn`.
+    """`fn`, whose derivative keeps and recomputes what `remat` says; its values are unchanged.
 
-    `traced` is the jaxpr of `fn`, if that was just made, and the shapes of its result: the first call with such arguments needs no other,
-    and lets it go, as it is large.
+    `traced` is the jaxpr of `fn`, if that was just made, and the shapes of its result: the first call with such arguments needs no other
+    trace, and lets this one go, as it is large.
     """
     first = [traced] if traced else []
 
@@ -42,7 +42,7 @@ def rematerialize(fn: Callable[..., Any], remat: Remat, traced: tuple[Any, Any] 
 
 
 def rewrite(closed: Any, remat: Remat) -> Any:
-    """The jaxpr of a function, its layers as `remat` says."""
+    """The jaxpr of a function, with the policy `remat` on its layers."""
     found = layers_in(closed)
     scans_are_layers = not found.layers and remat.policy not in _WITHOUT_LAYERS
     return _RematRewriter(remat, marked=found.marked, scans_are_layers=scans_are_layers).rewrite_closed(closed)
@@ -50,7 +50,7 @@ def rewrite(closed: Any, remat: Remat) -> Any:
 
 @dataclass(slots=True)
 class RematScopes:
-    """What a traced function offers a remat policy; `scopes` are the paths of its named scopes."""
+    """What a remat policy can refer to in a traced function; `scopes` are the paths of its named scopes."""
 
     layers: int = 0
     scans: int = 0
@@ -68,7 +68,7 @@ def layers_in(closed: Any) -> RematScopes:
 
 
 def verify_remat(remat: Remat, found: RematScopes, name: str) -> None:
-    """Raises `RematError` if the function has no layers for the policy, or not the names it is about."""
+    """Raises `RematError` if the function has no layers for the policy, or not the names it uses."""
     if remat.policy == "recompute":
         words = dict.fromkeys(word for path in found.scopes for word in path.split("/"))
         for scope in remat.names:
@@ -125,7 +125,7 @@ def _list_jaxprs(eqn: Any) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _RematRewriter:
-    """A walk from the outside to the layers; `marked` says how it knows one."""
+    """A walk from the outside to the layers; `marked` says how it recognises one."""
 
     remat: Remat
     marked: bool
@@ -142,7 +142,7 @@ class _RematRewriter:
     def rewrite_block(self, jaxpr: Any, known: dict[Any, Any], stack: Any, *, in_loop: bool) -> tuple[list[Any], list[Any]]:
         """The equations of a jaxpr and its results.
 
-        With a `stack` of scopes they are put in place of the checkpoint that stood there: `known` are its arguments, and its variables
+        With a `stack` of scopes they replace the checkpoint that stood there: `known` are its arguments, and its variables
         are made anew, for JAX shares one jaxpr among layers that are alike.
         """
         found: list[Any] = []
@@ -172,7 +172,7 @@ class _RematRewriter:
         return found, [read(atom) for atom in jaxpr.outvars]
 
     def _is_dissolved(self, eqn: Any) -> bool:
-        """Whether a layer becomes a part of what is around it: a mark that no policy is asked for, or any whose values are all kept."""
+        """Whether a layer is merged into what is around it: a mark without a policy, or any layer whose values are all kept."""
         keeps = self.remat.policy in ("none", "recompute") or (self.remat == AS_TRACED and self.marked)
         return keeps and _is_layer(eqn, marked=self.marked)
 
@@ -196,8 +196,8 @@ class _RematRewriter:
         return value
 
     def _rewrite_layer(self, eqn: Any, *, in_loop: bool) -> Any:
-        """A layer with the policy. In a loop nothing need keep XLA from merging what is computed twice: the forward and the backward
-        loop are two."""
+        """A layer under the policy. In a loop nothing needs to keep XLA from merging what is computed twice: the forward and the backward
+        loop are two loops."""
         inner = _INSIDE.rewrite_jaxpr(eqn.params["jaxpr"], in_loop=in_loop)
         barrier = not in_loop if eqn.params["policy"] is keep_everything else eqn.params["prevent_cse"]
         return eqn.replace(params={**eqn.params, "jaxpr": inner, "policy": policy_of(self.remat), "prevent_cse": barrier})

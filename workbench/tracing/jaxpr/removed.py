@@ -1,4 +1,4 @@
-"""What a traced function computes and its step does not: values no result needs, and those the planner prunes for they decide nothing."""
+"""What a traced function computes and its step does not: values that no result needs, and those the planner prunes as irrelevant."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -57,7 +57,7 @@ def _walk_values(jaxpr: Any, scope: str, *, is_live: bool = True) -> Iterator[tu
 
 
 def _find_live(jaxpr: Any) -> list[bool]:
-    """Of each equation, whether a result depends on it."""
+    """For each equation, whether a result depends on it."""
     needed = {atom for atom in jaxpr.outvars if not isinstance(atom, jex_core.Literal)}
     found = []
     for eqn in reversed(jaxpr.eqns):

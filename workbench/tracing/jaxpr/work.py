@@ -1,4 +1,4 @@
-"""Operations and bytes of one equation, from shapes alone: enough to weigh blocks against each other before any hardware is chosen."""
+"""FLOP and bytes of one equation, from shapes alone: enough to weigh blocks against each other before any hardware is chosen."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from jax.extend import core as jex_core
 
 _MOVES = ("reshape", "squeeze", "broadcast_in_dim", "transpose", "convert_element_type", "copy", "slice", "concatenate", "iota", "name")
-"""Nothing is computed in these."""
+"""Primitives that compute nothing."""
 
 
 def size_of(aval: Any) -> int:
@@ -16,7 +16,7 @@ def size_of(aval: Any) -> int:
 
 
 def flops_of(eqn: Any) -> int:
-    """Floating-point operations: 2 m n k of a product, one an element of anything else, a loop's body as often as it runs."""
+    """Floating-point operations: 2 m n k of a dot, one per element of anything else, a loop's body times its trip count."""
     name, params = eqn.primitive.name, eqn.params
     inner = list(jex_core.jaxprs_in_params(params))
     if name == "dot_general":

@@ -1,8 +1,8 @@
-"""The run of equal layers in a network, as one function over stacked weights: what a pipeline whose stages work in step needs.
+"""The run of equal layers in a network, as one function over stacked weights: what a pipeline in one SPMD program needs.
 
 Before the run is the prefix (or nothing: the first layer reads the batch where the others read the layer before), behind it the suffix.
 A layer is given what the layer before it made (`carry`) and what the prefix made for all layers alike (`shared`: a mask, positions). Two
-layers are equal if their jaxprs are, letter by letter.
+layers are equal if the texts of their jaxprs are.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,11 +25,11 @@ Name = tuple[str, int]  # ("batch", leaf of it) or ("value", of the cut)
 
 @dataclass(frozen=True)
 class HomogeneousLayers:
-    """`layer(pieces, batch, shared, carry) -> carry`, flat tuples all.
+    """`layer(param_slices, batch, shared, carry) -> carry`, all flat tuples.
 
-    - `prefix` (`None`: the run begins the network), `suffix`; `param_slices`: of each layer the numbers of its parameters, in one order;
+    - `prefix` (`None`: the run begins the network), `suffix`; `param_slices`: for each layer the numbers of its parameters, in one order;
     - `batch`: numbers of the leaves of the batch that every layer reads;
-    - `shared`: numbers of the cut's values that all layers read; `carry`: what the first is given; `last`: the values the last one makes.
+    - `shared`: numbers of the partition's values that all layers read; `carry`: the first layer's input; `last`: the last one's outputs.
     """
 
     partition: StagePartition
@@ -48,7 +48,7 @@ class HomogeneousLayers:
 
 @cache_with_owner
 def homogeneous_layers(network: Network) -> HomogeneousLayers:
-    """The longest run of equal layers. Raises `PipelineError` where there is none, or its layers do not hand on what they are given."""
+    """The longest run of equal layers. Raises `PipelineError` where there is none, or its layers do not return what they are given."""
     begin, end = _find_longest_run(network)
     partition = partition_network(network, range(max(begin, 1), end + 1))
     prefix, layers = (partition.virtual_stages[0], partition.virtual_stages[1:-1]) if begin else (None, partition.virtual_stages[:-1])
@@ -79,13 +79,13 @@ def homogeneous_layers(network: Network) -> HomogeneousLayers:
 
 
 def _list_carry(virtual_stage: StageFunction, batch: Sequence[int], shared: Sequence[int]) -> list[Name]:
-    """What a layer alone reads: of the one before it, of the batch if it is the first of all."""
+    """What only this layer reads: from the one before it, or from the batch if it is the first of all."""
     from_batch = [("batch", leaf) for leaf in virtual_stage.batch if leaf not in batch]
     return [*from_batch, *(("value", value) for value in virtual_stage.input_activations if value not in shared)]
 
 
 def _find_longest_run(network: Network) -> tuple[int, int]:
-    """Where the longest run of blocks that look alike, with something behind it, begins and ends."""
+    """Where the longest run of blocks with equal keys, with something behind it, begins and ends."""
     alike = [(block.layer_key, number) for number, block in enumerate(block_tasks(network))]
     runs = [[number for _, number in run] for _, run in groupby(alike, key=lambda each: each[0])]
     inner = [[number for number in run if number < len(alike) - 1] for run in runs]
@@ -101,7 +101,7 @@ def _find_longest_run(network: Network) -> tuple[int, int]:
 
 
 def _sort_by_type(partition: StagePartition, virtual_stage: StageFunction, names: Sequence[Name]) -> tuple[Name, ...]:
-    """What is handed on, by shape and type; two of one kind could be mistaken for each other."""
+    """The carry, ordered by shape and type; two values of one type could be mistaken for each other."""
     avals = {name: _aval(partition, name) for name in names}
     types = {name: f"{aval.dtype}{list(aval.shape)}" for name, aval in avals.items()}
     if len(set(types.values())) < len(types):
@@ -117,7 +117,7 @@ def _aval(partition: StagePartition, name: Name) -> Any:
 def _make_call(
     virtual_stage: StageFunction, names: Sequence[Name], made: Sequence[Name]
 ) -> Callable[[Arrays, Arrays, Arrays, Arrays], tuple[Any, ...]]:
-    """A segment that is given what has these names, in their order, and returns what it made in order."""
+    """A virtual stage that is given the values of these names, in their order, and returns what it made in order."""
     reads = [*(("batch", leaf) for leaf in virtual_stage.batch), *(("value", value) for value in virtual_stage.input_activations)]
 
     def layer(param_slices: Arrays, batch: Arrays, common: Arrays, carry: Arrays) -> tuple[Any, ...]:

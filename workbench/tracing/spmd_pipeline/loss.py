@@ -1,4 +1,4 @@
-"""The loss of a program, pipelined in step: its equal layers through the shifting buffer, what is before and behind them over all stages.
+"""The loss of a program, pipelined as one SPMD program: its equal layers in the shifting buffer, prefix and suffix over all stages.
 
 The prefix and the suffix run on the micro-batches where the stream holds them, each stage's devices on their share: they are pipelined too,
 as far as they can be, and idle nowhere. The loss is that of the micro-batches one by one, means over unequal masks included.
@@ -26,7 +26,7 @@ MOST_UNROLLED = 4  # layers
 def spmd_loss(program: Program, spec: PipelineSpec, place_on_stages: PlaceOnStages) -> Callable[[Any, Any], Any]:
     """`loss(params, batch)` on the program's own pytrees; `place_on_stages` keeps leaves [stages, ...] on the stages' devices.
 
-    Raises `PipelineError` for a program without equal layers, or whose layers the pieces do not divide.
+    Raises `PipelineError` for a program without equal layers, or whose layers the virtual stages do not divide.
     """
     run = find_layers(program, spec)
     splits = plan_input_splits(program, spec.micro_batches)
@@ -40,14 +40,14 @@ def spmd_loss(program: Program, spec: PipelineSpec, place_on_stages: PlaceOnStag
 
 
 def find_layers(program: Program, spec: PipelineSpec) -> HomogeneousLayers:
-    """The layers that the stages run in step. Raises `PipelineError` where there are none, or the pieces do not divide them."""
+    """The layers that the stages run. Raises `PipelineError` where there are none, or the virtual stages do not divide them."""
     run = homogeneous_layers(network_of(program, spec.micro_batches))
     verify_divides(program.name, len(run.param_slices), spec)
     return run
 
 
 def find_stacked_leaves(program: Program, spec: PipelineSpec) -> tuple[int, ...]:
-    """Numbers of the parameter leaves that hold one slice for each layer of the run: they lie over the stages at rest."""
+    """Numbers of the parameter leaves that hold one slice for each layer of the run: they are sharded over the stages at rest."""
     run = homogeneous_layers(network_of(program, spec.micro_batches))
     flat = run.partition.network.flat
     layers = len(run.param_slices)
@@ -57,7 +57,7 @@ def find_stacked_leaves(program: Program, spec: PipelineSpec) -> tuple[int, ...]
 
 
 def verify_divides(name: str, layers: int, spec: PipelineSpec) -> None:
-    """Raises `PipelineError` if the pieces do not have equally many layers."""
+    """Raises `PipelineError` if the virtual stages do not have equally many layers."""
     if layers % spec.virtual_stages == 0:
         return
     requirement = f"{spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages}" if spec.chunks > 1 else f"{spec.stages} stages"
@@ -71,7 +71,7 @@ def verify_divides(name: str, layers: int, spec: PipelineSpec) -> None:
 
 
 class _ParamSlices:
-    """The parameters by number of piece."""
+    """The parameters by number of the parameter slice."""
 
     def __init__(self, run: HomogeneousLayers, leaves: Sequence[Any], micro_batches: int) -> None:
         self.flat = run.partition.network.flat
@@ -84,7 +84,7 @@ class _ParamSlices:
         return _share_gradient(value, self.share) if number in self.flat.averages else value
 
     def stack(self, numbers: Sequence[int]) -> Any:
-        """One piece of each layer, [layers, ...]; a stacked leaf as it is."""
+        """One parameter slice of each layer, [layers, ...]; a stacked leaf as it is."""
         found = [self.flat.param_slices[number][0] for number in numbers]
         leaf = self.leaves[found[0].leaf]
         whole = [(found[0].leaf, layer) for layer in range(leaf.shape[0] if leaf.ndim else 0)]
@@ -121,7 +121,7 @@ def _loss(
 
 
 def _run_prefix(run: HomogeneousLayers, param_slices: _ParamSlices, batch: Sequence[Any]) -> dict[int, Any]:
-    """What the prefix makes of all micro-batches, by number of the cut's value."""
+    """What the prefix makes of all micro-batches, by number of the partition's value."""
     prefix = run.prefix
     if prefix is None:
         return {}
@@ -130,7 +130,7 @@ def _run_prefix(run: HomogeneousLayers, param_slices: _ParamSlices, batch: Seque
 
 
 def _run_stage(run: HomogeneousLayers, weights: Sequence[Any], x: Any) -> Any:
-    """The layers of one piece; weights are [layers of a piece, ...]. Few are written out: a loop copies what it keeps."""
+    """The layers of one virtual stage; weights are [layers of a stage, ...]. Few are unrolled: a loop copies what it keeps."""
 
     def layer(carry: Any, layer_weights: Any) -> tuple[Any, None]:
         return run.layer(layer_weights, x["batch"], x["shared"], carry), None
@@ -145,7 +145,7 @@ def _run_stage(run: HomogeneousLayers, weights: Sequence[Any], x: Any) -> Any:
 
 
 def _group_by_stage(leaf: Any, spec: PipelineSpec) -> Any:
-    """[layers, ...] as [stages, chunks, layers of a piece, ...]: piece k is chunk k div stages of stage k mod stages."""
+    """[layers, ...] as [stages, chunks, layers of a virtual stage, ...]: virtual stage k is chunk k div stages of stage k mod stages."""
     reshaped = leaf.reshape(spec.chunks, spec.stages, leaf.shape[0] // spec.virtual_stages, *leaf.shape[1:])
     return jnp.swapaxes(reshaped, 0, 1)
 
@@ -173,7 +173,7 @@ def _fold_key(key: Any, number: Any) -> Any:
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _share_gradient(value: Any, share: float) -> Any:  # noqa: ARG001 - it matters to the derivative
-    """A value whose gradient is the mean over micro-batches where each has one of its own: a moving average."""
+    """A value whose gradient is the mean over micro-batches where each has a gradient of its own: a moving average."""
     return value
 
 

@@ -40,11 +40,11 @@ def shifting_buffer(
     remat: bool = True,
     place_on_stages: Callable[[Tree], Tree] = lambda tree: tree,
 ) -> Tree:
-    """What `inputs`, leaves [M, ...], become after all stages, in the same order.
+    """The result of all stages on `inputs`, leaves [M, ...], in the same order.
 
-    - `stage(weights, x) -> x`: one stage of one repeat on one micro-batch, shapes and types as they came;
+    - `stage(weights, x) -> x`: one stage of one repeat on one micro-batch; shapes and types do not change;
     - `weights`: leaves [S, R, ...];
-    - `remat`: a stage's backward pass computes its forward one again;
+    - `remat`: a stage's backward pass recomputes its forward pass;
     - `place_on_stages`: keeps a tree of leaves [S, ...] on the devices of the stages, `with_sharding_constraint` say.
     """
     count = jax.tree.leaves(inputs)[0].shape[0]
@@ -90,7 +90,7 @@ def iterations_of(stages: int, micro_batches: int, repeats: int = 1) -> int:
 
 
 def _select_repeat(stage: Stage, *, remat: bool) -> Callable[[Any, Any, Any], Any]:
-    """`(weights of all repeats, x, repeat)`. The weights are the same in all iterations, and kept once; a repeat's are taken out again."""
+    """`(weights of all repeats, x, repeat)`. The weights are the same in all iterations, and kept once; a repeat's are sliced again."""
 
     def run(weights: Any, x: Any, repeat: Any) -> Any:
         repeat_weights = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, repeat, axis=0, keepdims=False), weights)
@@ -106,12 +106,12 @@ def _select_repeat(stage: Stage, *, remat: bool) -> Callable[[Any, Any, Any], An
 
 
 def _is_saved(primitive: Any, *_: Any, **__: Any) -> bool:
-    """All but the weights taken out, of which there would be one for each iteration."""
+    """Whether to save a value: all but the sliced weights, of which there would be one for each iteration."""
     return primitive.name not in ("dynamic_slice", "squeeze")
 
 
 def _mask_invalid(stage: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any, Any], Any]:
-    """`(weights, x, repeat, valid)`; what is not valid has gradients of zero, whatever the stage makes of it."""
+    """`(weights, x, repeat, valid)`; where it is not valid, gradients are zero whatever the stage computes."""
 
     @jax.custom_vjp  # type: ignore[untyped-decorator]
     def run(weights: Any, x: Any, repeat: Any, valid: Any) -> Any:
@@ -140,7 +140,7 @@ def _arrange_rows(leaf: Any, *, stages: int, slots: int) -> Any:
 
 
 def _restore_order(stream: Any, count: int, iterations: int) -> Any:
-    """The results, each where the stream has turned it to since the last stage made it."""
+    """The results in order, each from where the stream has turned it since the last stage made it."""
     stages, slots = stream.shape[:2]
     made = np.arange(count) + iterations - count
     rows, places = stages - 1 - (iterations - 1 - made) // slots, made % slots

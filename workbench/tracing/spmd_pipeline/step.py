@@ -1,4 +1,4 @@
-"""A training step pipelined in step, as a program: traced for a mesh that is only named, to be planned, or with its step for devices."""
+"""A training step pipelined as one SPMD program: traced for an abstract mesh, to be planned, or with its step for real devices."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ def _loss(program: Program, spec: PipelineSpec, mesh: jax.sharding.Mesh | Abstra
 
 
 def _place_on_stages(tree: Any, spec: PipelineSpec, mesh: jax.sharding.Mesh | AbstractMesh) -> Any:
-    """Leaves [stages, ...] each on its stage's devices, as the rest of the layout and the compiler will."""
+    """Leaves [stages, ...] each constrained to its stage's devices; other dimensions are left to the layout and the compiler."""
     if spec.stages == 1:
         return tree
 

@@ -1,1 +1,1 @@
-"""A traced loss in blocks, cut into the stages of a pipeline; what a stage computes for a micro-batch and at the end."""
+"""A traced loss in blocks, partitioned into the stages of a pipeline; what a stage computes for a micro-batch and at the end."""

@@ -1,4 +1,4 @@
-"""Each block of a network as programs of its own, so that the planner can price it: its forward pass, and forward and backward together.
+"""Each block of a network as programs of its own, so that the planner can estimate it: forward, and forward and backward together.
 
 Blocks that are alike (the layers of a stack) are one program.
 """
@@ -29,7 +29,7 @@ TOTAL = "total"  # before the path of a parameter: the sum of its gradients
 
 @dataclass(frozen=True)
 class BlockTasks:
-    """One block as a stage of its own, of a network cut at every block. `like` is an earlier block that it is alike, if any: what is
+    """One block as a stage of its own, of a network partitioned at every block. `like` is an earlier block that is alike, if any: what is
     traced of that one stands for both."""
 
     stage: StageTasks
@@ -41,7 +41,7 @@ class BlockTasks:
 
     @cached_property
     def structural_key(self) -> tuple[Any, ...]:
-        """Equal for blocks that compute alike on alike values, and have gradients of alike ones."""
+        """Equal for blocks that compute alike on alike values, and have gradients of alike values."""
         partition, virtual_stage = self.stage.partition, self.stage.virtual_stage
         output_activations = [
             (partition.values[value].aval.shape, str(partition.values[value].aval.dtype)) for value in virtual_stage.output_activations
@@ -50,7 +50,7 @@ class BlockTasks:
 
     @cached_property
     def layer_key(self) -> tuple[Any, ...]:
-        """Equal for blocks that are called alike, whether what they read is the batch or is made of it."""
+        """Equal for blocks that are called alike, whether their inputs are the batch or derived from it."""
         partition, virtual_stage = self.stage.partition, self.stage.virtual_stage
         shapes = [(spec.shape, str(spec.dtype)) for spec in (*self.stage.param_slices, *self.stage.batch, *self.stage.input_activations)]
         parts = [
@@ -60,7 +60,7 @@ class BlockTasks:
         return (*shapes, *parts, virtual_stage.flops, *(name for name, *_ in self._equations()))
 
     def _equations(self) -> Iterator[tuple[Any, ...]]:
-        """Each with its variables, numbered as they come."""
+        """Each equation with its variables, numbered in order of appearance."""
         network, number = self.stage.partition.network, self.stage.virtual_stage.number
         end = network.block_starts[number + 1] if number + 1 < len(network.block_starts) else len(network.proper)
         seen: dict[Any, int] = {}
@@ -84,7 +84,7 @@ class BlockTasks:
 
     @cached_property
     def _residual_places(self) -> tuple[list[int], list[int], int]:
-        """Places among what enters and what leaves, and bytes of others."""
+        """Places of residuals among the block's inputs and outputs, and bytes of the others."""
         linear = self.stage._linear  # noqa: SLF001 - the same noun from its other side
         inputs = linear.closed.jaxpr.invars
         first = len(self.stage.param_slices) + len(self.stage.batch)
@@ -98,7 +98,7 @@ class BlockTasks:
 
     @cached_property
     def weight_share(self) -> float:
-        """The share of the operations of the backward pass that the gradients of weights alone need."""
+        """The share of the backward pass's operations that only the gradients of weights need."""
         work = [_task_flops(task) for task in self._halves]
         return work[1] / sum(work) if sum(work) else 0.0
 
@@ -118,20 +118,20 @@ class BlockTasks:
 
     @cached_property
     def forward_program(self) -> Program:
-        """As the planner takes it; nothing is run."""
+        """The forward pass as a program for the planner; it is never run."""
         return self._make_program(self.stage.forward, "forward")
 
     def both_program(self, parts: DataParallelGroups) -> Program:
-        """Forward and backward pass, nothing computed twice."""
+        """Forward and backward pass as one program, nothing computed twice."""
         return self._trace_both(parts)[0]
 
     def list_partial_sums(self, parts: DataParallelGroups) -> tuple[int, ...]:
-        """The pieces of whose gradient it has partial sums."""
+        """The parameter slices whose gradients it has as partial sums."""
         places = self.exemplar._trace_both(parts)[1]  # noqa: SLF001 - as `residuals`
         return tuple(self.stage.virtual_stage.param_slices[place] for place in sorted(places))
 
     def _trace_both(self, parts: DataParallelGroups) -> tuple[Program, frozenset[int]]:
-        """The program, and places of the pieces whose gradients are split; traced once."""
+        """The program, and places of the parameter slices whose gradients are split; traced once."""
         if parts not in self._known_both:
             task, places = split_task(self.stage, self.stage.forward_and_backward, parts)
             self._known_both[parts] = self._make_program(task, "forward and backward"), places
@@ -143,16 +143,16 @@ class BlockTasks:
 
     @cached_property
     def keeping_program(self) -> Program:
-        """Its forward pass, which returns what the backward one reads."""
+        """Its forward pass, which also returns what the backward pass reads."""
         return self._make_program(self.stage.forward_keeping, "forward")
 
     def backward_program(self, parts: DataParallelGroups, *, recompute: bool, add_separately: bool) -> Program:
-        """Its backward pass as it runs, which reads what the forward one kept or makes that again; `parts` and `add_separately` as
-        `accumulate_grads` has them."""
+        """Its backward pass as it runs, which reads the forward pass's residuals or recomputes them; `parts` and `add_separately` as in
+        `accumulate_grads`."""
         return self._make_running_program(self.stage.backward(recompute=recompute), "backward", parts, add_separately=add_separately)
 
     def half_programs(self, parts: DataParallelGroups, *, recompute: bool, add_separately: bool) -> tuple[Program | None, Program | None]:
-        """The gradients of what entered, and those of the weights, each if it has any; as they run."""
+        """The gradients of its inputs, and those of its weights, each if it has any; as they run."""
         tasks = self.stage.backward_input(recompute=recompute), self.stage.backward_weight(recompute=recompute)
         titles = "gradient of the input", "gradient of the weights"
         first, second = (
@@ -168,7 +168,7 @@ class BlockTasks:
         return self._build(title, task.call, paths, list(task.specs), roles, results, 0)
 
     def _make_running_program(self, task: TracedStageTask, title: str, parts: DataParallelGroups, *, add_separately: bool) -> Program:
-        """With the sums of gradients that it adds to, where they lie: arguments `total/...` and results of the same name."""
+        """The task with the accumulators its gradients are added to: arguments `total/...`, and results of the same name in their place."""
         whole = accumulate_grads(self.stage, task, parts, add_separately=add_separately)
         totals = [f"{TOTAL}/{self._path_of('param_slices', place)}" for place in whole.totals]
         numbered: Counter[tuple[str, int]] = Counter()
@@ -191,7 +191,7 @@ class BlockTasks:
         results: list[tuple[str, Role]],
         carried: int,
     ) -> Program:
-        """The first `carried` results lie where the first arguments did."""
+        """A program whose first `carried` results replace its first arguments."""
         name = f"{self.stage.virtual_stage.blocks[0]}, {title}"
         step = Step(call, lambda _key, _given: (), lambda _step: ())
         places = tuple((i, i) for i in range(carried))
@@ -207,8 +207,8 @@ class BlockTasks:
         return f"{group}/{place}"
 
     def _name_dims(self, paths: Sequence[str], specs: Sequence[jax.ShapeDtypeStruct]) -> dict[str, str]:
-        """Names as the whole program has them, which the rules of a layout go by. What is carried has the first dimensions of the batch
-        if they are as large, but for its last one, features, unless it is as large as the batch in all of them."""
+        """Names as in the whole program, which the rules of a layout refer to. Carried values have the first dimensions of the batch if
+        they are as large, but for the last one, features, unless it is as large as the batch in all of them."""
         known, sizes = self.stage.partition.network.dims, self.stage.partition.network.batch_sizes
         found = {}
         for path, spec in zip(paths, specs, strict=True):
@@ -224,7 +224,7 @@ class BlockTasks:
 
 @dataclass(frozen=True, slots=True)
 class BlockResiduals:
-    """`values`: those of the cut at every block; `inside`: bytes of others that no one else reads."""
+    """`values`: numbers of those of the partition at every block; `inside`: bytes of others that no one else reads."""
 
     values: frozenset[int]
     inside: int
@@ -232,7 +232,7 @@ class BlockResiduals:
 
 @dataclass(frozen=True, slots=True)
 class HalfHandover:
-    """Bytes that the gradient of the weights reads and was `made` for it or arrived, and that the forward pass `kept`."""
+    """Bytes that the weights' gradient reads: `made` for it or arrived, and `kept` by the forward pass."""
 
     made: int
     kept: int

@@ -1,4 +1,4 @@
-"""A stage's forward pass with its derivative: what the backward pass reads of it, and the backward pass that reads that."""
+"""A stage's forward pass with its residuals, and the backward pass that reads them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Arrays = Sequence[Any]
 
 @dataclass(frozen=True, eq=False)
 class LinearizedStage:
-    """A segment's forward pass with its derivative.
+    """A virtual stage's forward pass with its derivative.
 
     `closed(*inputs) -> (*results, *residuals)`; `kept` are the residuals that the network proper makes, each once. Others are inputs or
     constants, or follow from weights or batch alone (a cast of weights): those are made again, not kept of every micro-batch.
@@ -30,7 +30,7 @@ class LinearizedStage:
 
 
 def linearize_stage(stage: StageValues) -> LinearizedStage:
-    """The derivative of a stage's segment, by its trained pieces and by what flows back."""
+    """The derivative of a virtual stage, with respect to its trained parameter slices and its inputs that have gradients."""
     closed, structure, results = _trace_residuals(stage)
     residuals = closed.jaxpr.outvars[len(results) :]
     inputs = {var: i for i, var in enumerate(closed.jaxpr.invars)}
@@ -52,7 +52,7 @@ def linearize_stage(stage: StageValues) -> LinearizedStage:
 
 
 def _trace_residuals(stage: StageValues) -> tuple[Any, Any, list[jax.ShapeDtypeStruct]]:
-    """The forward pass with its residuals, how they stand in the pullback (a pytree), and what the results are."""
+    """The forward pass with its residuals, their structure in the pullback (a pytree), and the results' shapes and types."""
     call, virtual_stage = stage.virtual_stage.call, stage.virtual_stage
     param_slices, batch = len(virtual_stage.param_slices), len(virtual_stage.batch)
     traced: list[tuple[Any, list[jax.ShapeDtypeStruct]]] = []  # by the trace, as it goes
@@ -78,7 +78,7 @@ def _trace_residuals(stage: StageValues) -> tuple[Any, Any, list[jax.ShapeDtypeS
 
 
 def _classify_variables(stage: StageValues, closed: Any) -> dict[Any, int]:
-    """Whether a variable follows from parameters, from the batch, or from both."""
+    """For each variable, whether it depends on parameters, on the batch, or on both."""
     param_slices, batch = len(stage.virtual_stage.param_slices), len(stage.virtual_stage.batch)
     kinds = [PARAMETERS] * param_slices + [BATCH] * batch
     part = {var: kinds[i] if i < len(kinds) else BOTH for i, var in enumerate(closed.jaxpr.invars)}
@@ -91,7 +91,7 @@ def _lookup(known: Mapping[Any, Any], atom: Any) -> Any:
 
 
 def select_outputs(closed: Any, outvars: Sequence[Any]) -> Callable[..., list[Any]]:
-    """What makes some of a jaxpr's variables."""
+    """A function that computes some of a jaxpr's variables."""
     jaxpr = closed.jaxpr.replace(
         outvars=list(outvars), eqns=select_needed(closed.jaxpr.eqns, outvars), debug_info=closed.jaxpr.debug_info.with_unknown_names()
     )
@@ -100,7 +100,7 @@ def select_outputs(closed: Any, outvars: Sequence[Any]) -> Callable[..., list[An
 
 
 def _make_cotangents(stage: StageValues, results: Sequence[jax.ShapeDtypeStruct], arriving: Arrays) -> list[Any]:
-    """Of each result: what arrived, one for the loss, nothing for the weight and for whole numbers."""
+    """The cotangent of each result: what arrived, one for the loss, nothing for the weight and for whole numbers."""
     given = dict(zip(stage.arriving, arriving, strict=True))
     found = []
     for place, spec in enumerate(results):

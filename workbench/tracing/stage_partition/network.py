@@ -1,8 +1,8 @@
-"""A flat loss in blocks: the units a person sees and drags, named after the program's scopes.
+"""A flat loss in blocks: the units that a person sees and drags, named after the program's scopes.
 
-What depends on parameters *and* batch is the network proper: it runs in the order of the trace, and a cut falls between two blocks of it.
-What depends on one of them alone (a cast of weights, a mask, random keys) costs little and belongs to no block: each stage that reads it
-computes it for itself, from its own weights and its own copy of the batch.
+What depends on parameters *and* batch is the network proper: it runs in the order of the trace, and a boundary falls between two of its
+blocks. What depends on one of them alone (a cast of weights, a mask, random keys) costs little and belongs to no block: each stage that
+reads it computes it for itself, from its own weights and its own copy of the batch.
 """
 
 import re
@@ -27,8 +27,8 @@ class Block:
     """Consecutive equations under one named scope.
 
     - `flops` and `traffic` (bytes read and written, nothing fused) of the forward pass of one micro-batch;
-    - `param_slices`: numbers of the parameters it reads; `parameter_bytes` of them;
-    - `crossing`: bytes of one micro-batch that are made up to here and read later: what a cut behind this block sends, skips included.
+    - `param_slices`: numbers of the parameter slices it reads; `parameter_bytes` of them;
+    - `crossing`: bytes of one micro-batch that are made up to here and read later: what a boundary behind this block sends, skips included.
     """
 
     path: str
@@ -85,7 +85,7 @@ class Network:
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
-        """The blocks' paths; one that comes again has its count behind it, `encoder` and `encoder_2`."""
+        """The blocks' paths; a repeated one has its count behind it, `encoder` and `encoder_2`."""
         seen: Counter[str] = Counter()
         names = []
         for _, path in self._runs:
@@ -120,7 +120,7 @@ class Network:
         return variables([self.flat.loss] if self.flat.weight is None else [self.flat.loss, self.flat.weight])
 
     def with_free(self, eqns: Sequence[Any], results: Iterable[Any] = ()) -> list[Any]:
-        """Equations with those of no block that they (and `results`) follow from in front, in the order of the trace."""
+        """The equations, in front of them those of no block that they (and `results`) depend on, in the order of the trace."""
         free: dict[int, Any] = {}
         open_ends = [*(var for eqn in eqns for var in variables(eqn.invars)), *variables(results)]
         while open_ends:
@@ -136,8 +136,8 @@ class Network:
 
 
 def _group_by_scope(scopes: Sequence[str]) -> list[tuple[int, str]]:
-    """Runs of equations of one block; what stands outside of all scopes goes with what is before it, unless it makes the first or the last
-    of repeated layers unlike the others."""
+    """Runs of equations of one block; equations outside of all scopes go with the block before them, unless that would make the first or
+    the last of repeated layers unlike the others."""
     common = _count_common([scope.split("/") for scope in scopes if scope])
     runs: list[tuple[int, str]] = []
     for index, scope in enumerate(scopes):
@@ -150,14 +150,14 @@ def _group_by_scope(scopes: Sequence[str]) -> list[tuple[int, str]]:
 
 
 def _separate_start(runs: list[tuple[int, str]], scopes: Sequence[str]) -> list[tuple[int, str]]:
-    """With what stands before the first layer as a block of its own."""
+    """The runs with what stands before the first layer as a block of its own."""
     (_, path), *others = runs
     first = next((index for index, scope in enumerate(scopes) if scope), 0)
     return [(0, "start"), (first, path), *others] if first and template(path) != path else runs
 
 
 def _separate_end(runs: list[tuple[int, str]], scopes: Sequence[str]) -> list[tuple[int, str]]:
-    """What stands behind the last layer, beyond what stands behind the layer before it."""
+    """The runs with what stands behind the last layer, beyond what stands behind the layer before it, as a block of its own."""
     if len(runs) < 2 or not runs[-1][1] or template(runs[-1][1]) == runs[-1][1] or template(runs[-1][1]) != template(runs[-2][1]):
         return []
     before, last = (_count_unscoped(scopes[:end]) for end in (runs[-1][0], len(scopes)))
@@ -195,14 +195,14 @@ def block_path(scope: str, common: int = 0) -> str:
 
 
 def _by_product(eqns: Sequence[Any]) -> list[tuple[int, str]]:
-    """A program without scopes: a block for each product, named after it and its place."""
+    """The blocks of a program without scopes: one for each dot, named after it and its place."""
     starts = [place for place, eqn in enumerate(eqns) if eqn.primitive.name in _PRODUCTS] or [0]
     names = [re.sub(r"_general.*", "", eqns[place].primitive.name) for place in starts]
     return [(0 if i == 0 else place, f"{name}_{i}") for i, (place, name) in enumerate(zip(starts, names, strict=True))]
 
 
 def _count_crossing_bytes(eqns: Sequence[Any], made: dict[Any, int], results: Sequence[Any]) -> list[int]:
-    """Behind each equation the bytes that are made and still to be read."""
+    """For each equation, the bytes made up to there and read later."""
     last = {var: index for index, eqn in enumerate(eqns) for var in variables(eqn.invars) if var in made}
     change = [0] * (len(eqns) + 1)
     for var, end in last.items():

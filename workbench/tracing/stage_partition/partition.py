@@ -1,4 +1,4 @@
-"""From a program or a loss to its network, and from that to a cut."""
+"""From a program or a loss to its network, and from that to a stage partition."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -55,9 +55,9 @@ def _trace_network(program: Program, micro_batches: int) -> Network:
 def partition_loss(
     loss: Callable[..., Any], params: Any, batch: Any, boundaries: Sequence[str] = (), *, shared: str = "replicate"
 ) -> StagePartition:
-    """`loss(params, batch)` cut before the blocks of these paths; `batch` is one micro-batch. Arrays or their specs.
+    """`loss(params, batch)` partitioned before the blocks of these paths; `batch` is one micro-batch. Arrays or their specs.
 
-    `shared` is what becomes of a parameter that two stages use: `replicate` or `report`, as an error.
+    `shared` says what to do with a parameter that two stages use: `replicate` it, or `report` it as an error.
     Raises `PipelineError` for a block that is not there, a loss with side effects; `TraceError` where JAX cannot trace it.
     """
     trees = []
@@ -79,7 +79,7 @@ def _flatten_loss(
 
 
 def _value(result: Any) -> Any:
-    """Of `(loss, auxiliary)` the loss."""
+    """The loss, of `loss` or of `(loss, auxiliary)`."""
     return result[0] if isinstance(result, tuple) else result
 
 

@@ -1,8 +1,8 @@
-"""What an optimiser does that is not done element by element, and which of that stages can do together.
+"""What an optimiser does that is not elementwise, and which of that stages can do together.
 
-Most optimisers treat each element for itself, and each stage runs them on its own parameters. Clipping by the global norm (Pascanu et al.
-2012) takes one sum over the elements of all gradients besides. It is a sum of the stages' sums: each stage adds up its own terms, all are
-told what they come to, and go on. Any other mixing of elements is refused.
+Most optimisers are elementwise, and each stage runs them on its own parameters. Clipping by the global norm (Pascanu et al. 2012) also
+takes one sum over the elements of all gradients. It is a sum of the stages' sums: each stage adds up its own terms, all receive the total,
+and go on. Any other mixing of elements is refused.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,10 +30,10 @@ _NUMBERS: Leaves = frozenset((-1,))  # no leaf: elements numbered, which a stage
 
 @dataclass
 class SharedSums:
-    """Of the equations of an optimiser's step its sums over parameters: the variables that hold them, and the leaves that each is over.
+    """The sums over parameters in the equations of an optimiser's step: the variables that hold them, and the leaves that each is over.
 
-    `leaves_of` says which leaf each variable is an element of; `steps` is what is done with the sums: primitives, with the numbers in them.
-    Raises `PipelineError` for anything else that is not element by element.
+    `leaves_of` says which leaf each variable is an element of; `steps` is what is done with the sums: primitives, with their constants.
+    Raises `PipelineError` for anything else that is not elementwise.
     """
 
     name: str
@@ -80,7 +80,7 @@ class SharedSums:
         return frozenset().union(*(self._open_sums.get(var, self.leaves_of.get(var, _NONE)) for var in read))
 
     def _is_leaf_sum(self, eqn: Any) -> bool:
-        """A sum of all elements of one leaf."""
+        """Whether an equation sums all elements of one leaf."""
         if eqn.primitive.name != "reduce_sum":
             return False
         first = eqn.invars[0]
@@ -88,7 +88,7 @@ class SharedSums:
         return whole and not isinstance(first, jex_core.Literal) and bool(self.leaves_of.get(first, _NONE) - _NUMBERS)
 
     def _is_addition(self, eqn: Any) -> bool:
-        """Sums added up, with one another or with nothing; a leaf of a single element is its own sum."""
+        """Whether an equation adds sums, to one another or to nothing; a leaf of a single element is its own sum."""
         ins, name = variables(eqn.invars), eqn.primitive.name
         if not any(var in self._open_sums for var in ins) or any(var.aval.size > 1 for var in ins):
             return name in _ADDING and self._is_scalar_addition(ins)
@@ -98,11 +98,11 @@ class SharedSums:
         return name in _SAME or (name == "reduce_sum" and not eqn.params["axes"])
 
     def _is_scalar_addition(self, ins: Sequence[Any]) -> bool:
-        """Leaves of a single element each, of several parameters."""
+        """Whether it adds leaves of a single element each, of several parameters."""
         return all(var.aval.size == 1 and self.leaves_of.get(var) for var in ins) and len(self._leaves(ins)) > 1
 
     def _close_sums(self, read: Iterable[Any]) -> None:
-        """What is read otherwise than by adding to it has all its terms."""
+        """Close the sums that are read otherwise than by adding to them: they have all their terms."""
         for var in variables(read):
             if var in self._open_sums:
                 self.sums[var] = self._open_sums.pop(var)
@@ -124,7 +124,7 @@ def _is_mixing(eqn: Any) -> bool:
 
 
 def verify_common(found: SharedSums, leaves: Leaves) -> None:
-    """Raises `PipelineError` unless the sums are ones over parameters together: all, or one sum over some."""
+    """Raises `PipelineError` unless the sums can be taken over all parameters together: all of them, or one sum over some."""
     over = set(found.sums.values())
     if not over or over == {leaves} or len(found.sums) == 1:
         return

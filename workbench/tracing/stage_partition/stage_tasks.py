@@ -1,17 +1,17 @@
-"""What a stage does for one micro-batch, as flat functions: forward, with or without what the backward pass reads; backward, whole or as
-the gradient of its input (which another stage waits for) and that of its weights (which none does).
+"""The tasks of a stage for one micro-batch, as flat functions: forward, with or without residuals for the backward pass; backward, whole or
+as the gradient of its input (which another stage waits for) and that of its weights (which none does).
 
 Arguments are named groups of arrays, in this order, each task taking those it needs:
 
-    pieces     the stage's parameters
-    batch      the leaves of the micro-batch that it reads
-    entering   values from earlier stages
-    kept       what the forward pass left for the backward one (without recomputation)
-    arriving   gradients of what left the stage, in the order of `StageFunction.output_activations`, those that flow back
-    pending    what the gradient of the input left for that of the weights
+    param_slices       the stage's parameters
+    batch              the leaves of the micro-batch that it reads
+    input_activations  values from earlier stages
+    kept               residuals that the forward pass left for the backward one (without recomputation)
+    arriving           gradients of the stage's outputs, in the order of `StageFunction.output_activations`, those that flow back
+    pending            what the gradient of the input left for that of the weights
 
-Splitting a backward pass (zero bubble, Qi et al. 2024): its equations that the gradient of the input follows from are one task; the
-others, the products that make weight gradients mostly, are the other, with what they read of the first passed on as `pending`.
+Splitting a backward pass (zero bubble, Qi et al. 2024): the equations that the gradient of the input depends on are one task; the
+others, mostly the dots that make weight gradients, are the other, and what they read of the first is passed on as `pending`.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ from workbench.tracing.stage_partition.stage_values import StageValues, spec_of
 class TracedStageTask:
     """`call(*arguments) -> results`, traceable.
 
-    - `reads`: for each argument its group and place in it; what is not read is not asked for;
+    - `reads`: for each argument its group and place in it; arguments that are not read are left out;
     - `specs`: their shapes and types;
     - `gives`: for each result its group (`output_activations`, `loss`, `weight`, `kept`, `pending`, `departing`, `gradient`) and place in
       it;
@@ -48,7 +48,7 @@ class TracedStageTask:
 
 @dataclass(frozen=True, eq=False)
 class StageTasks(StageValues):
-    """The tasks of one virtual stage, traced when they are asked for.
+    """The tasks of one virtual stage, traced on first use.
 
     `departing` are the gradients of those input activations that flow back, in the order of `StageFunction.input_activations`; `gradient`
     those of the stage's floating-point parameters, by their place in `StageFunction.param_slices`.
@@ -56,7 +56,7 @@ class StageTasks(StageValues):
 
     @cached_property
     def _results(self) -> tuple[tuple[str, int], ...]:
-        """What the segment's call returns."""
+        """The results of the virtual stage's call."""
         names = [("output_activations", place) for place in range(len(self.virtual_stage.output_activations))]
         weighs = self.partition.network.flat.weight is not None
         return (*names, *([("loss", 0)] if self.is_last else []), *([("weight", 0)] if self.is_last and weighs else []))
@@ -85,13 +85,13 @@ class StageTasks(StageValues):
         return _make_task(jex_core.ClosedJaxpr(closed.jaxpr.replace(outvars=outvars), closed.consts), self._inputs, (*self._results, *kept))
 
     def backward(self, *, recompute: bool) -> TracedStageTask:
-        """Gradients of the weights and of what entered."""
+        """Gradients of the weights and of the stage's inputs."""
         closed, names = self._backward(recompute=recompute)
         return _make_task(closed, names, self._gradients)
 
     @cached_property
     def forward_and_backward(self) -> TracedStageTask:
-        """Both passes of a micro-batch at once, nothing computed twice: what the planner prices."""
+        """Both passes of a micro-batch at once, nothing computed twice: what the planner estimates."""
         linear, count, width = self._linear, len(self._inputs), len(self._results)
         arriving = [spec_of(self.partition.values[self.virtual_stage.output_activations[place]].aval) for place in self.arriving]
         outvars = [*linear.closed.jaxpr.outvars[:width], *linear.kept]
@@ -106,7 +106,7 @@ class StageTasks(StageValues):
         return _make_task(closed, names, (*self._results, *self._gradients))
 
     def backward_input(self, *, recompute: bool) -> TracedStageTask:
-        """Gradients of what entered, and what `backward_weight` needs besides."""
+        """Gradients of the stage's inputs, and what `backward_weight` needs besides."""
         return self._halves(recompute=recompute)[0]
 
     def backward_weight(self, *, recompute: bool) -> TracedStageTask:
@@ -178,7 +178,7 @@ class StageTasks(StageValues):
 
 
 def _make_task(closed: Any, names: Sequence[tuple[str, int]], gives: Sequence[tuple[str, int]]) -> TracedStageTask:
-    """A task of the arguments alone that its results follow from."""
+    """A task of only those arguments that its results depend on."""
     jaxpr = closed.jaxpr
     eqns = select_needed(jaxpr.eqns, jaxpr.outvars)
     read = {var for eqn in eqns for var in variables(eqn.invars)} | set(variables(jaxpr.outvars))

@@ -1,8 +1,8 @@
 """The end of a step, stage by stage: each stage's gradients through the optimiser into its own parameters.
 
-An optimiser that treats each element for itself (SGD, Adam, AdamW, weight decay, schedules, one optimiser for each group of parameters)
-may be run on a part of the parameters: the other leaves are taken out of the tree. One that takes a sum over all of them besides (the norm
-of clipping) is run in two parts, with the stages' sums added up in between. Any other may not.
+An elementwise optimiser (SGD, Adam, AdamW, weight decay, schedules, one optimiser for each group of parameters) may be run on a part of the
+parameters: the other leaves are taken out of the tree. One that also takes a sum over all of them (the norm of clipping) is run in two
+parts, with the stages' sums added up in between. Any other may not.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,12 +30,13 @@ from workbench.tracing.stage_partition.stages import StagePartition
 class StageUpdate:
     """The optimiser's step of one stage.
 
-    - `owned`: numbers of the cut's pieces that this stage updates; a piece that several stages use belongs to the first of them;
+    - `owned`: numbers of the parameter slices that this stage updates; one that several stages use belongs to the first of them;
     - `state`: for each leaf of the stage's optimiser state its number among the program's arguments, and the layer of it if it is stacked;
-    - `call(pieces, state, gradients, total) -> (pieces, state)`; gradients are sums over micro-batches, `total` what the micro-batches
-      weigh together;
-    - `sums`: how many sums over all parameters it needs (`shared_sums`). Then `terms(pieces, state, gradients, total)` are the stage's own
-      terms of each, and `finish(pieces, state, gradients, total, sums)` is the step once they are added up; `call` takes its own for all.
+    - `call(param_slices, state, gradients, total) -> (param_slices, state)`; gradients are sums over micro-batches, `total` the sum of the
+      micro-batches' weights;
+    - `sums`: how many sums over all parameters it needs (`shared_sums`). Then `terms(param_slices, state, gradients, total)` are the
+      stage's own terms of each, and `finish(param_slices, state, gradients, total, sums)` is the step once they are added up; `call` uses
+      its own terms alone.
     """
 
     owned: tuple[int, ...]
@@ -47,7 +48,7 @@ class StageUpdate:
 
 
 def owners(partition: StagePartition) -> tuple[int, ...]:
-    """The stage each piece belongs to: the first that uses it; one that none uses, to the first of all."""
+    """The stage that updates each parameter slice: the first that uses it; the first of all for one that none uses."""
     first: dict[int, int] = {}
     for virtual_stage in partition.virtual_stages:
         for param_slice in virtual_stage.param_slices:
@@ -84,7 +85,7 @@ def stage_update(program: Program, partition: StagePartition, stage: int, whole:
 
 
 def _split_update(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any], whole: SharedSums) -> StageUpdate:
-    """The step taken apart at its sums over all parameters. A stage that has none of what they are over has no terms."""
+    """The step split at its sums over all parameters. A stage that has none of their parameters has no terms."""
     count, width = len(specs), len(state)
     total = jax.ShapeDtypeStruct((), jnp.float32)
 
@@ -120,7 +121,7 @@ def _split_update(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any
 
 
 def _select_after(eqns: Sequence[Any], given: Sequence[Any], outvars: Sequence[Any]) -> list[Any]:
-    """What the results follow from where these variables are given."""
+    """The equations that the results depend on where these variables are given."""
     return select_needed([eqn for eqn in eqns if not any(var in given for var in eqn.outvars)], outvars)
 
 
@@ -160,7 +161,7 @@ def _locate_state(program: Program, partition: StagePartition, owned: Sequence[i
 
 
 def verify_separable(program: Program) -> None:
-    """Raises `PipelineError` for an optimiser that is not element by element."""
+    """Raises `PipelineError` for an optimiser that is not elementwise."""
     if common_sums(program).sums:
         raise PipelineError(
             f"The optimiser of {program.name} does not treat each element for itself: it takes a norm of all parameters together, and a "
@@ -170,7 +171,7 @@ def verify_separable(program: Program) -> None:
 
 
 def common_sums(program: Program) -> SharedSums:
-    """The sums over all parameters that the optimiser takes, and stages can add up (`shared_sums`).
+    """The sums over all parameters that the optimiser takes, and that stages can add up (`shared_sums`).
 
     Raises `PipelineError` for one that mixes elements in any other way.
     """
@@ -191,7 +192,7 @@ def common_sums(program: Program) -> SharedSums:
 
 
 def accumulator(spec: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    """What gradients of a parameter are summed in: at least float32."""
+    """Shape and type of the accumulator for a parameter's gradients: at least float32."""
     return jax.ShapeDtypeStruct(spec.shape, accumulator_type(spec.dtype))
 
 

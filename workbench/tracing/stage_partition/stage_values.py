@@ -1,4 +1,4 @@
-"""What a segment of a cut reads and gives, as shapes and types."""
+"""What a virtual stage reads and returns, as shapes and types."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from workbench.tracing.stage_partition.stages import StageFunction, StagePartiti
 
 @dataclass(frozen=True, eq=False)
 class StageValues:
-    """Of one segment; `arriving` and `departing` are of the gradients."""
+    """Shapes and types of one virtual stage's values; `arriving` and `departing` are of gradients."""
 
     partition: StagePartition
     virtual_stage: StageFunction
@@ -31,17 +31,17 @@ class StageValues:
 
     @cached_property
     def arriving(self) -> tuple[int, ...]:
-        """Places in `output_activations` of what flows back."""
+        """Places in `output_activations` of values that have gradients."""
         return tuple(place for place, i in enumerate(self.virtual_stage.output_activations) if self.partition.values[i].flows_back)
 
     @cached_property
     def departing(self) -> tuple[int, ...]:
-        """Places in `input_activations` of what flows back."""
+        """Places in `input_activations` of values that have gradients."""
         return tuple(place for place, i in enumerate(self.virtual_stage.input_activations) if self.partition.values[i].flows_back)
 
     @cached_property
     def trained(self) -> tuple[int, ...]:
-        """Places in `param_slices` of what has a gradient."""
+        """Places in `param_slices` of those that have gradients."""
         return tuple(place for place, spec in enumerate(self.param_slices) if jnp.issubdtype(spec.dtype, jnp.inexact))
 
     @property

@@ -1,9 +1,9 @@
-"""A network cut into consecutive stages: for each a pure function, the parameters it uses, the values that come in and go out.
+"""A network partitioned into consecutive stages: for each a pure function, the parameters it uses, its input and output values.
 
-Three ways in, one representation: any loss (`cut_loss`), a sequence of layer functions (`losses.sequential_loss`), a scanned stack of
-equal layers (`losses.scanned_loss`); the latter two make a loss of what they are given.
+Three ways in, one representation: any loss (`partition_loss`), a sequence of layer functions (`losses.sequential_loss`), a scanned stack
+of equal layers (`losses.scanned_loss`); the latter two make a loss of what they are given.
 
-A value goes straight from the stage that makes it to each stage that reads it: a skip connection passes no stage between.
+A value goes straight from the stage that makes it to each stage that reads it: a skip connection passes through no stage in between.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ SHARED = ("replicate", "report")
 
 @dataclass(frozen=True, slots=True)
 class StageValue:
-    """What is carried from stage `maker` to the stages in `readers`; `flows_back` if it has a gradient."""
+    """A value sent from stage `maker` to the stages in `readers`; `flows_back` if it has a gradient."""
 
     aval: Any
     maker: int
@@ -38,12 +38,12 @@ class StageValue:
 
 @dataclass(frozen=True, eq=False)
 class StageFunction:
-    """One stage: `call(*pieces, *batch, *entering) -> (*leaving, *results)`, all flat.
+    """One stage: `call(*param_slices, *batch, *input_activations) -> (*output_activations, *results)`, all flat.
 
     - `blocks`: paths of what it computes;
-    - `param_slices` and `batch`: numbers of the parameters and of the batch's leaves it reads;
-    - `input_activations`, `output_activations`: numbers of the cut's values that it reads, and makes for later stages;
-    - of the last stage alone there are `results`: the loss times its weight, and the weight (of size ()); else none.
+    - `param_slices` and `batch`: numbers of the parameter slices and of the batch's leaves it reads;
+    - `input_activations`, `output_activations`: numbers of the partition's values that it reads, and makes for later stages;
+    - only the last stage has `results`: the loss times its weight, and the weight (of size ()).
     """
 
     number: int
@@ -58,7 +58,7 @@ class StageFunction:
 
 @dataclass(frozen=True, eq=False)
 class StagePartition:
-    """Consecutive segments of a network. `shared` are the pieces that several segments use, with those segments' numbers."""
+    """Consecutive virtual stages of a network. `shared` are the parameter slices that several stages use, with those stages' numbers."""
 
     network: Network
     starts: tuple[int, ...]
@@ -74,13 +74,13 @@ class StagePartition:
         return {param_slice: tuple(each) for param_slice, each in users.items() if len(each) > 1}
 
     def path(self, param_slice: int) -> str:
-        """How a person knows a piece: `params/layers/w1[3]`."""
+        """The path of a parameter slice as a person reads it: `params/layers/w1[3]`."""
         leaf, layer = self.network.flat.param_slices[param_slice][0]
         return self.network.parameter_paths[leaf] + ("" if layer is None else f"[{layer}]")
 
 
 def partition_network(network: Network, starts: Sequence[int], shared: str = "replicate") -> StagePartition:
-    """The network cut before the blocks of these numbers; the first stage begins at block 0.
+    """The network partitioned before the blocks of these numbers; the first stage begins at block 0.
 
     A parameter that two stages use is held by both, its gradients added (`replicate`), or an error (`report`).
     """
@@ -159,14 +159,14 @@ def _virtual_stage(
 
 
 def _list_reads(eqns: Sequence[Any], results: Sequence[Any]) -> dict[Any, None]:
-    """What the equations and the results read that the equations do not make."""
+    """The variables that the equations and the results read and the equations do not make."""
     made = {var for eqn in eqns for var in eqn.outvars}
     read = [*(var for eqn in eqns for var in variables(eqn.invars)), *results]
     return dict.fromkeys(var for var in read if var not in made)
 
 
 def _weigh_loss(call: Callable[..., list[Any]], *, has_weight: bool) -> Callable[..., list[Any]]:
-    """The last stage: its loss as a part of the sum over micro-batches, and what it counts for."""
+    """The last stage's call, its loss weighted for the sum over micro-batches, and the weight."""
 
     def run(*values: Any) -> list[Any]:
         if not has_weight:
