@@ -154,7 +154,7 @@ def _read_today(key: str, compiled: Compiled, serialized: bytes, plan: Plan, tar
 
 
 def _key(plan: Plan, target: Target, step: Any, options: Mapping[str, Any]) -> str:
-    """A hash of all that the answer depends on. The program's text includes shardings, scopes and source lines; devices are in mesh order."""
+    """A hash of what the answer depends on. The program's text includes shardings, scopes and source lines; devices are in mesh order."""
     devices = " ".join(f"{each.device_kind}{getattr(each, 'coords', '')}{each.id}" for each in target.mesh.devices.flat)
     settings = " ".join((compiler_flags(), *(f"{name}={value}" for name, value in sorted(options.items()))))
     program = step.as_text(debug_info=True)

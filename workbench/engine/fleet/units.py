@@ -2,8 +2,8 @@
 
 A unit reads arrays by name and writes arrays by name; the executor moves them between host and device and knows nothing else of a model:
 
-    piece n        a parameter slice: a parameter, or one layer's slice of a stacked one state s, i, l  a leaf of the optimiser's state
-    (slice l of it); each shard s has its own count of steps
+    piece n        a parameter slice: a parameter, or one layer's slice of a stacked one
+    state s, i, l  a leaf of the optimiser's state (slice l of it); each shard s has its own count of steps
     batch i        a leaf of the mini-batch
     value v        what one shard computes and another reads; kept until the last backward unit that reads it
     cotangent v    its gradient, summed over the shards that read it
