@@ -111,7 +111,7 @@ def _is_slice(computation: Computation, user: HloInstruction) -> bool:
 def _is_async(instruction: HloInstruction, within: HloInstruction | None) -> bool:
     starts = within if within and within.opcode == "async-start" else instruction
     if starts.opcode.endswith("-start"):
-        return not starts.backend_config.get("collective_backend_config", {}).get("is_sync")  # XLA:GPU distinguishes those that start only by name
+        return not starts.backend_config.get("collective_backend_config", {}).get("is_sync")  # XLA:GPU marks their starts only by name
     return within is not None and ("async" in within.name or _is_chained(instruction))
 
 

@@ -142,7 +142,7 @@ def environment(job: WorkerJob) -> dict[str, Any]:
     return {
         **os.environ,
         "XLA_FLAGS": " ".join(flags),
-        "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),  # the notebook may already hold part of a GPU
+        "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),  # the notebook may hold part of a GPU
         "JAX_NUM_CPU_DEVICES": str(max(min(job.devices, MAX_VIRTUAL_DEVICES), _asked_for())),
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),  # noqa: PTH109 - what an empty entry means to Python
         **_quiet_tpu(),
