@@ -51,7 +51,7 @@ def partition_plan(plan: Plan, hardware: Hardware | None = None, *, keep: bool =
 def start_partition(
     plan: Plan, hardware: Hardware | None = None, *, keep: bool = True, worker: PartitionService | None = None
 ) -> Future[Partitioned]:
-    """Like `partition_plan`, as a future, which is done at once if the answer is cached. `worker` is this process's own if none is given."""
+    """Like `partition_plan`, as a future, which is done at once if the answer is cached. `worker`: by default this process's own."""
     target = target_of(plan, hardware or plan.hardware)
     key = _key(plan, target) if keep else ""
     if key and (known := _load(key)) is not None:

@@ -40,7 +40,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
         return reduce_class(obj, reduced) if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == _BY_VALUE else reduced
 
     def _reduce_code(self, code: CodeType) -> Any:
-        """Reduce a code object as cloudpickle does, with its file name, which cloudpickle 3.1.3 leaves out: messages name the user's line."""
+        """Reduce a code object as cloudpickle does, with its file name, which cloudpickle 3.1.3 drops: messages name the user's line."""
         make, parts = self.dispatch_table[CodeType](code)
         return _with_file_name, (make, parts, code.co_filename)
 

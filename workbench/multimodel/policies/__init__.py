@@ -1,4 +1,4 @@
-"""Which model runs next: one short file a policy. Simulator and executor ask the same code."""
+"""Policies: which model runs next, one short file each. Simulator and executor use the same code."""
 
 from workbench.errors import FleetError, unknown_name
 from workbench.multimodel.policies.exact_order import ExactOrder
