@@ -155,7 +155,7 @@ def _reader_text(each: Reshard) -> str:
 
 
 def _diagnose_resharding(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
-    """Values resharded between operations that take a large share of the bytes sent; a parameter that is gathered is sharded so by choice."""
+    """Values resharded between operations that take a large share of the bytes sent; a gathered parameter is sharded so by choice."""
     if not report.sent:
         return []
     values = [each for each in edges if each.argument is None and not each.gathered_whole and each.moves]

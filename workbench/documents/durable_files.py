@@ -122,7 +122,7 @@ def lock_folder(path: Path) -> Iterator[None]:
 
 
 def try_lock(file: int) -> bool:
-    """Lock an open file; `False` where another holds it. Where the system has no `flock` (Windows, some network drives) it always succeeds."""
+    """Lock an open file; `False` where another holds it. Without `flock` (Windows, some network drives) it always succeeds."""
     try:
         import fcntl
 

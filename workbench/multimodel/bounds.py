@@ -60,7 +60,7 @@ def strategies(jobs: Sequence[Job], devices: int, micro_batches: int | None = No
 
 
 def _pack_models(lengths: Sequence[float], devices: int) -> float:
-    """Seconds of whole models on devices, the longest first onto the device that is free first: at most 4/3 of the optimum (Graham 1969)."""
+    """Seconds of whole models on devices, the longest first, onto the first free device: at most 4/3 of the optimum (Graham 1969)."""
     loads = [0.0] * devices
     for length in sorted(lengths, reverse=True):
         loads[loads.index(min(loads))] += length

@@ -27,7 +27,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The memory of one device: `capacity` bytes, of which the share `buffer` is left for the next unit's state (Hydra's double buffering)."""
+    """The memory of one device: `capacity` bytes, of which the share `buffer` is left for the next unit (Hydra's double buffering)."""
 
     capacity: int
     buffer: float = 0.15

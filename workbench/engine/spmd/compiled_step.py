@@ -165,7 +165,7 @@ def _make_init_state(program: Program, shardings: tuple[NamedSharding, ...]) -> 
 
 
 def _copy_shared_buffers(arrays: Arrays) -> Arrays:
-    """Copies of arrays that share a buffer with another (an average that starts as the parameters, say): a buffer can be donated only once."""
+    """Copies of arrays that share a buffer with another (an average that starts as the parameters, say): a buffer is donated only once."""
     seen: set[int] = set()
     separate = []
     for array in arrays:

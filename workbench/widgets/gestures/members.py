@@ -1,4 +1,4 @@
-"""All gestures there are: the tests run over these tuples, so that a new member is under every law at once."""
+"""All gestures: the tests run over these tuples, so that a new one is tested like the others."""
 
 from workbench.widgets.gestures import (
     annotation,
