@@ -88,9 +88,7 @@ class _ExactProblem:
         self.tick = lower_bound(jobs, devices) / _TICKS
         self.model = cp_model.CpModel()
         lengths = [sum(self._ticks(job.unit(unit).seconds) for unit in range(job.length)) for job in jobs]
-        least = max(
-            -(-sum(lengths) // devices), *lengths
-        )  # the lower bound of `bounds`, in ticks: it is often reached, and then proves optimality
+        least = max(-(-sum(lengths) // devices), *lengths)  # `lower_bound` in ticks: often reached, and then it proves optimality
         self.makespan = self.model.new_int_var(least, sum(lengths), "C")
         self.on_device: list[list[cp_model.IntervalVar]] = [[] for _ in range(devices)]
         self.units = [(i, unit, *self._add_unit(job, unit)) for i, job in enumerate(jobs) for unit in range(job.length)]

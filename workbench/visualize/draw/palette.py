@@ -1,4 +1,4 @@
-"""The colours of mesh axes and of what has none. All of them hold on white and on near-black; none is the only sign of anything."""
+"""The colours of mesh axes and of everything else. All are readable on white and on near-black; colour is never the only distinction."""
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import base_axis
@@ -40,7 +40,7 @@ WARNING = "#D1383F"
 
 
 def axis_colour(axis: str, mesh: Mesh) -> str:
-    """The colour of a mesh axis or Shardy sub-axis: by its place in the mesh, never by its size.
+    """The colour of a mesh axis or Shardy sub-axis: by its index in the mesh, never by its size.
 
     >>> axis_colour("model", Mesh("data:4 model:2"))
     '#EE6E12'

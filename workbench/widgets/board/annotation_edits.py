@@ -68,7 +68,7 @@ def _ungroup(gesture: UngroupGesture, plan: Plan, _report: Report) -> Edit:
 
 
 def _opened(thing: GestureTarget, place: int, *, is_open: bool) -> Sharding | None:
-    """A sharding with a dimension opened to further axes, or closed on those it has; without axes it is left to propagation, or replicated."""
+    """A sharding with one dimension opened to further axes, or closed on its own; without axes it is left to propagation, or replicated."""
     axes, given = thing.given.dims[place], thing.given
     if not axes:
         return unless_empty(thing, given.with_dim(place, None if is_open else ()))

@@ -33,7 +33,7 @@ class BackgroundQueries:
         self._published = 0.0
 
     def ask(self, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
-        """The result of `work`, or `None` while it is being computed; raises what it raised. A new question is waited for so many seconds."""
+        """The result of `work`, or `None` while it is being computed; raises what it raised. It waits for a new question for a while."""
         with self._lock:
             self._turn_to(report)
             if name not in self._answered:

@@ -70,7 +70,7 @@ class Paint:
     colours: dict[str, int]
 
     def sharding_cell(self, sharding: Sharding, names: tuple[str, ...] = ()) -> Cell:
-        """A value's sharding, one tag per dimension: `batch:data`, `seq`, `64:x+y`; without names as a layout writes it: `data`, `-`, `?`."""
+        """A value's sharding, one tag per dimension: `batch:data`, `seq`, `64:x+y`; without names as in a layout: `data`, `-`, `?`."""
         tags = [_dim_tag(names[place] if place < len(names) else "", axes) for place, axes in enumerate(sharding.dims)]
         colours = [[self.colours.get(base_axis(axis)) for axis in axes or ()] for axes in sharding.dims]
         shown = [{"name": text, "title": title, "colours": each} for (text, title), each in zip(tags, colours, strict=True)]

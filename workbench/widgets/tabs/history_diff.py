@@ -46,7 +46,7 @@ def _decision_cell(kind: str, decision: PlanSetting, paint: Paint) -> Cell:
 
 
 def _sharding(sharding: Sharding, paint: Paint, names: tuple[str, ...] = ()) -> Cell:
-    """A tag per dimension, in the colours of the axes it is sharded over: with its name if that is known, else with the axes; `?` is open."""
+    """A tag per dimension, in the colours of the axes it is sharded over: with its name if known, else with the axes; `?` is open."""
     tags = [
         {
             "name": names[place] if place < len(names) else "?" if dim is None else "+".join(dim) or "-",

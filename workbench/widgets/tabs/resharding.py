@@ -33,7 +33,7 @@ def resharding_blocks(report: Report, comparison_state: ComparisonState | None, 
 
 
 def try_edits(key: str, report: Report, background: BackgroundQueries | None = None) -> None:
-    """Find the remedies of one resharding, in the background where possible; raises `WorkbenchError` if the plan does not have it any more."""
+    """Find the remedies of one resharding, in the background if possible; raises `WorkbenchError` if the plan no longer has it."""
     found = next((each for each in report.reshards if key_of(each) == key), None)
     if found is None:
         raise WorkbenchError("The plan reshards nothing there any more.", ["look at the table again"])

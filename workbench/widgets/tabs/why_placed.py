@@ -17,7 +17,7 @@ _COLUMNS = (Column("dimension"), Column("size", number=True), Column("mesh axes"
 
 
 def placed_answer(subject: str, report: Report, paint: Paint, background: BackgroundQueries | None = None) -> Answer | None:
-    """The answer for an argument: its bytes, the statement of the layout that gives each dimension's sharding, and the axes rejected there."""
+    """The answer for an argument: its bytes, the statement that gives each dimension's sharding, and the axes rejected there."""
     placed = [each for each in report.arguments if is_named(subject, each.tensor.path)]
     if not placed:
         return None
