@@ -1,4 +1,4 @@
-"""The difference of two plans as text: decisions, figures with their change, traffic by mesh axis, arguments that are sharded differently."""
+"""The difference of two plans as text: decisions, figures with their change, traffic by mesh axis, changed shardings."""
 
 from workbench.analysis.plan_diff import Change, FigureChange, PlanDiff, PlanSetting
 from workbench.text.tables import axes_text, table_text, tail_text, wrap_text

@@ -1,4 +1,4 @@
-"""The memory of one device over the step, stacked by role, with the peak and what is alive there; as predicted, and below it as compiled."""
+"""The memory of one device over the step, stacked by role, with the peak and what is alive there; predicted, and below it compiled."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _PHASE_PREFIXES = {"grad/": "backward", "optimizer/": "optimizer"}  # how the pa
 
 @dataclass(frozen=True)
 class _Chart:
-    """One tier: its series by name and colour, a column for each position in the program, and what is alive at the peak as (bytes, what)."""
+    """One tier: its series by name and colour, a column for each position in the program, and what is alive at the peak: (bytes, what)."""
 
     title: str
     series: tuple[tuple[str, str], ...]

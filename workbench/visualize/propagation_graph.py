@@ -72,7 +72,7 @@ def _parameters(report: Report, replay: Propagation) -> tuple[tuple[int, ...], .
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One step of the replay, by the rows of the picture: the sharding of each value, the axis that reached a row, and that of each arrow."""
+    """One step of the replay, by rows of the picture: the sharding of each value, the axis that reached a row, and that of each arrow."""
 
     shardings: Sequence[Sharding]
     fresh: dict[int, str]

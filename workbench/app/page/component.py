@@ -1,4 +1,4 @@
-"""A board as a Panel component: the same module as in the notebook, in a served page. It shows the state it is sent, and decides nothing."""
+"""A board as a Panel component: the same module as in the notebook, in a served page. It only shows the state it is sent."""
 
 from typing import Any
 

@@ -78,7 +78,7 @@ def _host_text(name: str, port: int) -> str:
 
 
 def _is_own_or_followed_link(headers: Mapping[str, str]) -> bool:
-    """Whether the request comes from this server's own page, or from a link that the user followed. Browsers that do not say are accepted."""
+    """Whether the request is from this server's own page, or a link that the user followed. Requests that do not say are accepted."""
     if headers.get("Sec-Fetch-Site", "none") in OWN_SITES:
         return True
     return (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")

@@ -1,4 +1,4 @@
-"""Shutdown of a server: by SIGTERM, which service managers send, or by Ctrl-C. Nothing that was saved is lost, and no traceback is printed."""
+"""Shutdown of a server: by SIGTERM, which service managers send, or by Ctrl-C. Nothing saved is lost, and no traceback is printed."""
 
 import asyncio
 import os
@@ -52,7 +52,7 @@ class Signals:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Install the handlers; only the main thread can, elsewhere signals are left as they are. A second SIGTERM has its default effect."""
+        """Install the handlers; only the main thread can, elsewhere nothing is changed. A second SIGTERM has its default effect."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._hear)
             before = signal.signal(signal.SIGINT, self._hear)

@@ -39,7 +39,7 @@ class Settling(NamedTuple):
 
 
 class VisitContext(NamedTuple):
-    """The surroundings of a visit: its window, the runner, the host's event loop, where its history is stored, and how its figures settle."""
+    """The surroundings of a visit: its window, the runner, the event loop, where its history is stored, and how its figures settle."""
 
     window: VisitorWindow
     runner: Runner | None
