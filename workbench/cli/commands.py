@@ -93,9 +93,7 @@ def run(options: argparse.Namespace) -> None:
     measurement, plan = _run_distributed(options) if distributed else _run_here(options)
     if measurement is None:
         return  # only process 0 prints
-    here = plan.updated(
-        hardware=measurement.hardware, axis_assignment=None
-    )  # the measurement stands beside the prediction for this machine
+    here = plan.updated(hardware=measurement.hardware, axis_assignment=None)  # measured beside predicted for this machine
     print(json.dumps(measurement_record(measurement), indent=1) if options.json else measurement_text(measurement, here.report()))
 
 

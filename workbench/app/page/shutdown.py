@@ -76,7 +76,7 @@ class Signals:
 
 def _hang_up(server: Any) -> None:
     with suppress(TimeoutError, asyncio.TimeoutError, OSError):
-        leaving = server._http.close_all_connections()  # the server has no public method for it
+        leaving = server._http.close_all_connections()  # noqa: SLF001 - the server has no public method for it
         server.io_loop.asyncio_loop.run_until_complete(asyncio.wait_for(leaving, FAREWELL))
 
 

@@ -74,7 +74,7 @@ class BackgroundQueries:
                 report, name, work = self._waiting.popleft()
             try:
                 found: Any = work()
-            except Exception as error:  # whatever it raises goes to the caller
+            except Exception as error:  # noqa: BLE001 - whatever it raises goes to the caller
                 found = error
             if self._keep(report, name, found):
                 self._defer(self._changed)
