@@ -16,7 +16,7 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes
 
 Goal = Callable[[Report], str]
-"""What stands between a report and the goal, in a sentence; empty where it is met."""
+"""Why a report misses the goal, in a sentence; empty where it meets it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 
 SAME_WITHIN = 0.02
-"""Relative difference up to which two figures are called the same."""
+"""Relative difference up to which two figures count as the same."""
 
 
 def is_same(one: float, other: float) -> bool:

@@ -19,7 +19,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 
 PlanSetting = tuple[str, ...] | Sharding | Hardware | AxisAssignment | Remat | Precision | PipelineSpec | int | str | None
-"""What a plan may say of something: mesh axes of a dimension, a sharding, the size of an axis, ...; `None` if it says nothing."""
+"""A setting of a plan: mesh axes of a dimension, a sharding, the size of an axis, ...; `None` if the plan has none."""
 
 
 class Change(NamedTuple):

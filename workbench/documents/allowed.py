@@ -12,7 +12,7 @@ from workbench.core.program import Reference, is_built_here
 from workbench.errors import DocumentError, wrong_type
 
 ALLOW_VARIABLE = "WORKBENCH_ALLOW"
-"""The environment variable that allows modules where there is no command line to write: in front of Jupyter's server, say."""
+"""The environment variable that allows modules where there is no command line: for a Jupyter server, say."""
 
 _WAY_OUT = 'name modules, "mine" or "mine,other.models", or one function of a module, "mine:build"'
 

@@ -14,7 +14,7 @@ from workbench.errors import DocumentError
 from workbench.plan.plan import Plan
 
 MARK = "p1."
-"""What a text begins with: the first form of it."""
+"""The prefix of every link text: its format version."""
 MOST_TEXT = 16_000  # characters; servers refuse longer URLs
 MOST_DOCUMENT = 1 << 20  # bytes
 

@@ -16,11 +16,11 @@ from workbench.errors import DocumentError
 MOST_TEXT = 1 << 20
 """Characters of a document. A plan with a thousand statements has some 60,000; a fleet of a thousand models, listed one by one, 80,000."""
 MOST_LEVELS = 16
-"""Levels of lists and tables within each other. A plan has four."""
+"""Nesting levels of lists and tables. A plan has four."""
 MOST_VALUES = 100_000
-"""Entries of all lists and tables together; the schema is tried on every one of them."""
+"""Entries of all lists and tables together; the schema checks every one of them."""
 MOST_DIGITS = 40
-"""Digits of a whole number: sizes beyond 64 bits are refused in words where they are used, and Python refuses to print 4,300."""
+"""Digits of a whole number: sizes beyond 64 bits are refused where they are used, and Python refuses to print 4,300."""
 
 _DOTTED = re.compile(rf"""(?<![\w.-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_LEVELS},}}""")
 

@@ -14,9 +14,9 @@ from workbench.units import format_bytes, read_whole_number
 
 SPILLS = ("host", "disk")
 MOST_MEMORY = 1 << 60
-"""Bytes of a device."""
+"""The largest memory of a device, in bytes."""
 MOST_MINI_BATCHES = 1_000_000
-"""Of all models and epochs of a fleet: their units are scheduled one by one, and kept in the record of the run."""
+"""For all models and epochs of a fleet: their units are scheduled one by one, and kept in the record of the run."""
 
 
 @dataclass(frozen=True)

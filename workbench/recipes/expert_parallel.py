@@ -30,7 +30,7 @@ from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redu
 from workbench.recipes.shards import place_examples
 
 DATA_MOVEMENT = ("transpose", "reshape", "convert", "reduce_precision", "broadcast_in_dim", "sharding_constraint")
-"""What leaves a token's values as they are."""
+"""Operations that leave a token's values unchanged."""
 
 
 @dataclass(frozen=True, slots=True)

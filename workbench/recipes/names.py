@@ -55,8 +55,7 @@ DIMS: dict[DimUse, tuple[str, ...]] = {
     DimUse.EXPERTS: ("experts", "expert", "exp", "e", "moe_experts", "local_experts", "routed_experts"),
     DimUse.SPACE: ("depth", "height", "width", "rows", "cols", "columns", "frames", "time", "planes", "d", "h", "w", "x", "y", "z"),
 }
-"""Names by use, without what `strip_affixes` takes off; a program's own dimension may carry one that is ambiguous, so uses are checked
-too."""
+"""Names by purpose, without what `strip_affixes` removes; a program may use an ambiguous one, so the use is checked too."""
 
 AXES: dict[str, tuple[str, ...]] = {
     "data": ("data", "dp", "batch", "replica", "replicas", "fsdp"),
@@ -67,7 +66,7 @@ AXES: dict[str, tuple[str, ...]] = {
     "space": ("spatial", "space", "rows", "height"),
     "pipeline": ("stage", "pipe", "pipeline", "pp"),
 }
-"""Names of mesh axes by what they are for, the most telling first."""
+"""Names of mesh axes by their purpose, the most specific first."""
 
 
 def strip_affixes(name: str) -> str:

@@ -64,7 +64,7 @@ def constrain_gradients(plan: Plan, axis: str) -> Iterator[Edit]:
 
 
 GRADIENTS = ("dot_general", "convolution", "reduce", "scatter")
-"""What makes the gradient of a weight: a product of two activations, a sum over the examples, rows added into a table."""
+"""What makes the gradient of a weight: a dot of two activations, a sum over the examples, rows added into a table."""
 
 
 def whole_tensors_note(tensors: Iterable[Tensor], axis: str, parts: int) -> tuple[str, ...]:

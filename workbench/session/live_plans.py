@@ -20,7 +20,7 @@ class ShownBoard(Protocol):
 
 
 boards: "WeakSet[ShownBoard]" = WeakSet()
-"""Those that are open, also where no variable names them."""
+"""The open boards, also those that no variable names."""
 
 
 class LivePlans(list[dict[str, Any]]):

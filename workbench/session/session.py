@@ -19,7 +19,7 @@ from workbench.reports.report import Report
 Listener = Callable[[Plan, Report], None]
 
 KEPT_REPORTS, KEPT_BYTES = 8, 128 << 20
-"""Reports that are kept, and their bytes; a plan is small, but a report holds on to everything Shardy said of it."""
+"""The number of cached reports, and their bytes; a plan is small, but a report references all of Shardy's answer."""
 _BYTES_PER_OPERATION = 2300  # of a report with all details requested, as measured on an unrolled GPT
 MOST_NAME = 80  # characters of a name
 

@@ -33,7 +33,7 @@ from workbench.visualize.graph_boxes import (
 )
 
 LEVELS = (0.01, 0.05, 0.15, 0.3)
-"""Shares of the whole from which on a box is in the next colour of `HEAT`."""
+"""Shares of the whole from which on a box has the next colour of `HEAT`."""
 TOP = 66  # of the first box, below title and legend
 _NAMED = 2  # of what a box reads, in the twin
 

@@ -11,7 +11,7 @@ from workbench.visualize.draw.collapse import Collapsed
 
 WIDTH, HEIGHT, GAP, INDENT, HEAD, FRAME = 388.0, 20.0, 5.0, 9.0, 19.0, 6.0  # pixels
 DIMS_AT = 200.0
-"""Where the dimensions of every row begin, so that they can be compared."""
+"""The x at which the dimensions of every row begin, so that they can be compared."""
 _LANE, _MOST_LANES = 6.0, 10
 
 Ends = tuple[int, int]

@@ -8,7 +8,7 @@ from workbench.plan.plan import Plan
 from workbench.widgets.board.host import ENDING
 
 Stamp = tuple[int, int, int]
-"""When a file was written, how large it is, and which one it is: a clock may stand still between two saves."""
+"""When a file was written, its size, and its inode: two saves may have the same time."""
 
 
 class PlanFile:

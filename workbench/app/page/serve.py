@@ -38,7 +38,7 @@ _PAGE = Path(__file__).parent / "page.html"
 
 
 Opening = Callable[[Mapping[str, str], Screen], Callable[[], None]]
-"""Opens the board that an address asks for on a screen, and returns what to call when its page is gone."""
+"""Opens the board that a URL asks for on a screen, and returns what to call when its page is closed."""
 
 
 def serve(

@@ -27,7 +27,7 @@ WATCHED = 1500  # milliseconds between two checks of a file
 _log = logging.getLogger(__name__)
 
 Message = Mapping[str, Any]
-"""What a page says: `{"gesture": {...}}` to the board, or `{"heard": {"kind": ...}}` of the window around it."""
+"""A message of a page: `{"gesture": {...}}` to the board, or `{"heard": {"kind": ...}}` from the window around it."""
 
 
 class Settling(NamedTuple):

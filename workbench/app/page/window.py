@@ -10,7 +10,7 @@ from typing import Any, Literal
 Target = Literal["bridge", "board"]
 Show = Callable[[Target, Mapping[str, Any]], None]
 """Shows parameters of the bridge, or of the board, whose parts are texts (`part_text`): a first board comes whole, with `"new": True`, and
-`{"closed": True}` takes it away."""
+`{"closed": True}` removes it."""
 
 
 class VisitorWindow:

@@ -20,7 +20,7 @@ from workbench.session.journal import is_board_id, journal_folder, new_board_id,
 MOST = 200
 """Boards at once. Each takes some 150 MiB of its own."""
 LINGERING, MOST_LINGERING = 60.0, 4
-"""Seconds that a board waits for a page that was cut off, and how many do so at once; one that has ended is in its journal."""
+"""Seconds that a board waits for a page that lost its connection, and how many do so at once; one that has ended is in its journal."""
 _LOOK = 1.0  # seconds between two checks of all boards
 
 

@@ -11,7 +11,7 @@ from workbench.app.processes.remote_board import Message, RemoteBoard
 from workbench.errors import EngineError
 
 PATIENCE, LIMIT = 3.0, 120.0
-"""Seconds until a visitor is told that the board is busy, and until what it is at is stopped."""
+"""Seconds until a visitor sees that the board is busy, and until its work is stopped."""
 MOST_DEATHS, WITHIN = 3, 60.0
 """A board that dies so often within so many seconds is not started again."""
 

@@ -17,7 +17,7 @@ from typing import Any
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory, Rematerialised
 
 LIMIT = 1 << 30
-"""Bytes the store may take; the least recently used go first."""
+"""Bytes the cache may take; the least recently used files are deleted first."""
 _UNFINISHED = 86_400.0  # seconds after which an unfinished file is taken to be left by a process that was killed
 
 

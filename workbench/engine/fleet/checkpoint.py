@@ -24,7 +24,7 @@ from workbench.errors import FleetError
 
 LATEST, POSITION, PREVIOUS = "latest.json", "position.json", "previous.json"
 NAMES = (LATEST, POSITION, PREVIOUS)
-"""From the newest on."""
+"""From the newest to the oldest."""
 Checked = TypeVar("Checked")
 
 

@@ -9,7 +9,7 @@ from workbench.documents.durable_files import explain_write_errors, make_folder,
 from workbench.errors import FleetError
 
 LOCK = ".lock"
-"""Of a fleet's folder; no model's name begins with a dot."""
+"""The lock file in a fleet's folder; no model's name begins with a dot."""
 
 
 @contextmanager

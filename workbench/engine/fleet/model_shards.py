@@ -19,7 +19,7 @@ from workbench.tracing.stage_partition.partition import network_of
 from workbench.tracing.stage_partition.stages import partition_network, starts_at
 
 Compiled = tuple[tuple[CompiledUnit, ...], ...]
-"""Units of the mini-batch, of each device."""
+"""For each device the compiled units of the mini-batch."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from workbench.spmd.module import HloModule
 from workbench.spmd.packed import PackedMemory
 
 READER_VERSION = 5
-"""Raised when the reading changes, so that what was read before is read anew: from the stored module, without compiling again."""
+"""Raised when the reader changes, so that records read before are read again: from the stored module, without compiling again."""
 
 
 def read_compiled(

@@ -31,7 +31,7 @@ class PartitionService(Protocol):
 
 
 MOST_FILES = 10_000
-"""Answers that are kept, a few kilobytes each; the least recently used go first."""
+"""The number of cached answers, a few kilobytes each; the least recently used are deleted first."""
 _READER = 9  # raised when the question, or what is read of an answer, changes
 
 

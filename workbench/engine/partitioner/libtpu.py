@@ -14,7 +14,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 
 OF_PARTITIONER, OF_LIBTPU = b"P", b"L"
-"""Who is asked: the first byte of a packed question."""
+"""Which compiler is asked: the first byte of a pickled question."""
 
 
 def asks_libtpu(plan: Plan, hardware: Hardware | None) -> bool:

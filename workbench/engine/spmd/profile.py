@@ -165,7 +165,7 @@ def _to_trace_events(raw: Iterable[RawEvent], known: Mapping[str, InstructionFac
 
 
 _UNKNOWN = InstructionFacts(COMPUTE, "kernel", "", "")
-"""A kernel that no instruction owns: the runtime's copies, whatever runs in a command buffer."""
+"""A kernel that belongs to no instruction: the runtime's copies, or what runs in a command buffer."""
 
 
 def read_instructions(module: HloModule, mesh: Mesh) -> dict[str, InstructionFacts]:

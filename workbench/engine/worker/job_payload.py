@@ -23,7 +23,7 @@ from workbench.plan.plan import Plan
 from workbench.tracing.platform import NO_TPU, lacks_tpu
 
 MAX_VIRTUAL_DEVICES = 64
-"""Virtual CPU devices a worker is given at most: each costs threads, and a copy of whatever is replicated."""
+"""The most virtual CPU devices of a worker: each costs threads, and a copy of whatever is replicated."""
 
 _CONFIG = (  # settings that change the meaning of a traced program or its random values
     "jax_enable_x64",

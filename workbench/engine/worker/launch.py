@@ -108,7 +108,7 @@ def _compile_job(plan: Plan, hardware: Hardware | None, options: Mapping[str, An
 
 
 ONE_THREAD_A_DEVICE = ("--xla_cpu_multi_thread_eigen=false",)
-"""Virtual CPU devices share one pool of threads: a product that is split over all of it leaves nothing to the device beside it."""
+"""Virtual CPU devices share one pool of threads: a dot that uses all of it leaves nothing to the other devices."""
 
 
 def run_fleet(fleet: Fleet, on_progress: TrainingListener | None = None, time_limit: float | None = None) -> FleetMeasurement:

@@ -57,10 +57,10 @@ class LineCodec(Generic[Message]):
 WorkerEvent = RunEvent | TrainingEvent
 
 EVENTS: LineCodec[WorkerEvent] = LineCodec("event", {**RUN_EVENTS, **TRAINING_EVENTS})
-"""What a worker tells."""
+"""The messages of a worker."""
 
 COMMANDS: LineCodec[FleetCommand] = LineCodec("command", FLEET_COMMANDS)
-"""What it is told."""
+"""The messages to a worker."""
 
 
 class _Coder(NamedTuple):

@@ -17,7 +17,7 @@ from jax._src import tree_util
 Reduced = tuple[Any, ...]
 
 _REGISTRY: Mapping[type, Any] = getattr(tree_util, "_registry", {})
-"""JAX's own record of which functions take a class apart, which it tells nowhere else."""
+"""JAX's own registry of pytree classes and their flattening functions, which has no public interface."""
 
 
 def reduce_class(kind: type, reduced: Reduced) -> Reduced:

@@ -105,7 +105,7 @@ def _key(environment: Mapping[str, str], kind: str) -> tuple[Any, ...]:
 
 
 STANDBY = Standby()
-"""Of this process. Nothing waits until somebody asks for it (`engine.prepare_compile`)."""
+"""This process's standby worker. Nothing waits until it is requested (`engine.prepare_compile`)."""
 atexit.register(STANDBY.close)
 
 

@@ -35,13 +35,13 @@ DONE: Mapping[str, Callable[[Any], WorkerEvent]] = {
     "fleet": TrainingDone,
     "timing": TimingDone,
 }
-"""Each kind of job, and the event that tells its result."""
+"""Each kind of job, and the event that holds its result."""
 
 TAKES_COMMANDS = ("fleet",)
-"""Kinds whose function has an argument `commands` besides, a queue of what its starter says meanwhile."""
+"""Kinds whose function has an additional argument `commands`, a queue of the parent's messages."""
 
 _BEHIND = 15
-"""By how much a job that nobody waits for is nicer to all others than they are to it."""
+"""The niceness of a job that nobody waits for."""
 
 _SPEAKING = threading.Lock()
 

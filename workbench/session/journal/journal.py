@@ -25,7 +25,7 @@ from workbench.session.session import Session
 
 FORMAT, VERSION = "sharding-workbench.journal", 1
 SYNC_DELAY = 1.0
-"""Seconds a change may wait for the disk."""
+"""Seconds after which a change is synced to the disk at the latest."""
 
 
 @dataclass(frozen=True, slots=True)

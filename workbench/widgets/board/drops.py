@@ -10,7 +10,7 @@ from workbench.plan.plan import Plan
 from workbench.plan.sharding_faults import brief_fault
 
 WHOLE = "*"
-"""The source of a chip of the tables: the dimension with all its axes, where a chip of the board is one of them."""
+"""The source zone of a chip of the tables: the dimension with all its axes, where a chip of the board is one of them."""
 
 
 def dropped_axes(axes: tuple[str, ...], source: str, target: str, *, add: bool) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from workbench.widgets.pipeline.figures import pipeline_figures
 
 ROLES = tuple(Role)
 HIDDEN = "hidden"
-"""The shade of communication behind computation."""
+"""The shade of communication that overlaps with computation."""
 
 
 def figures(

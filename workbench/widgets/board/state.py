@@ -42,7 +42,7 @@ TABS = (
     ("notes", "Notes"),
 )
 URGENT = (DOES_NOT_FIT, "cannot be cut")
-"""Kinds of diagnostics that stand over the board, not in the notes alone."""
+"""Kinds of diagnostics that are shown over the board, not only among the notes."""
 
 
 class SessionView(Protocol):

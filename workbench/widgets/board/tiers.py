@@ -28,7 +28,7 @@ TIERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("Compiled", _COMPILED, AOT, ("compiled",)),
     ("Measured", "Taken from a run of the plan on the attached devices.", PROFILING, ("measured", "step, measured")),
 )
-"""Name, what it says, what to read, and the labels it explains; each is nearer to the truth than the one before, and dearer to get."""
+"""Name, definition, further reading, and the labels it explains; each tier is more accurate than the one before, and costs more."""
 
 _SAYS = {name.lower(): f"{name}. {says}" for name, says, _, _ in TIERS}
 _OF_COLLECTIVES = ("predicted", "mfu", "memory", "sent")  # figures that follow from the bytes sent

@@ -12,7 +12,8 @@ from workbench.widgets.gestures.target_hardware import HARDWARE_ZONE, HardwareGe
 
 Members = tuple[type[Gesture], ...]
 MOST_FIELDS, MOST_ENTRIES, MOST_LETTERS = 24, 64, 2_000
-"""Of a gesture; entries of a list in it, letters of a text. The longest texts are places, the longest lists the axes of a mesh."""
+"""Limits of a gesture: its fields, entries of a list, letters of a text. The longest texts are paths, the longest lists the axes of a mesh.
+"""
 
 
 def read_gesture(message: Message, members: Members = BOARD_GESTURES) -> Gesture:

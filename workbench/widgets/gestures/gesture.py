@@ -8,9 +8,9 @@ from workbench.errors import WorkbenchError
 from workbench.widgets.gestures.fields import Zone
 
 Message = Mapping[str, Any]
-"""A gesture as it comes over the wire: JSON that nobody has looked at yet."""
+"""A gesture as it is received: JSON that is not checked yet."""
 TABLES = "tables"
-"""The zone over the tables, for what is done with their chips."""
+"""The zone over the tables, for gestures on their chips."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from workbench.widgets.gestures.fields import Value
 from workbench.widgets.gestures.gesture import EditGesture
 
 CHANGES = ("stages", "micro_batches", "chunks", "schedule", "remat", "engine", "axis", "boundary", "time", "memory", "buckets")
-"""What of a pipeline that is there can be another."""
+"""The settings of a pipeline that can be changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from workbench.session.settling import Defer, Work, call_from_thread
 from workbench.widgets.run.jobs import Jobs
 
 PAUSE = 2.0
-"""Seconds that a plan stands before it is compiled unasked."""
+"""Seconds that a plan must stay before it is compiled automatically."""
 BUSY = 0.5
-"""The share of all processors' time that somebody used during the pause, from which on the machine is busy."""
+"""The share of all processors' time during the pause from which on the machine counts as busy."""
 SETTING = "WORKBENCH_COMPILE"
-"""The environment variable that says `when asked` where nothing should be compiled unasked; a board's own switch goes before it."""
+"""The environment variable that is `when asked` where nothing should be compiled automatically; a board's own switch overrides it."""
 
 Clock = Callable[[], tuple[float, float]]
 

@@ -24,7 +24,7 @@ from workbench.widgets.tabs.tensors import tensor_blocks
 from workbench.widgets.tabs.values import selected_blocks, value_blocks
 
 SEARCHED = ("tensors", "values")
-"""Tabs that can be narrowed by words."""
+"""Tabs that can be searched."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block
 MOST_ROWS = 400
 TENSOR, VALUE = "tensor", "value"
 FOLDED_AT_FIRST = frozenset({f"role {Role.OPTIMIZER_STATE.value}"})
-"""Sections that open when asked: optimiser state lies as its parameters do."""
+"""Sections that are closed at first: optimiser state is sharded as its parameters are."""
 _SECTIONS = {
     Role.PARAMETER: "Parameters",
     Role.OPTIMIZER_STATE: "Optimizer state",
