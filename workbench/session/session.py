@@ -119,7 +119,7 @@ class Session:
 
     @property
     def redo_children(self) -> Mapping[int, int]:
-        """By number, the child that was last left by undo: where `redo` goes."""
+        """By number of a plan, the child that `redo` goes to: the one on the branch that was visited last."""
         return self._redo_children
 
     @property
