@@ -31,7 +31,7 @@ from workbench.multimodel.training_events import TrainingEvent, UnitDone
 
 FOLDER = ".rehearsal"
 """A subfolder of the fleet's folder in which checkpoints are written while profiling; no model's name begins with a dot."""
-_SECONDS_PER_MODEL, _MOST_BATCHES, _ENDLESS_BATCHES = 0.1, 40, 1_000_000  # seconds for each model, mini-batches of it, and a limit for both
+_SECONDS_PER_MODEL, _MOST_BATCHES, _ENDLESS_BATCHES = 0.1, 40, 1_000_000  # limits for each model, and a number never reached
 _LEAST_TRIMMED = 4  # with at least so many measurements the longest is dropped
 UnitKey = tuple[Any, tuple[int, ...]]
 

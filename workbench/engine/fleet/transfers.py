@@ -23,7 +23,8 @@ class Transfers:
         self._scheduler, self._tell, self._give_up = scheduler, tell, give_up
 
     def bring(self, device: FleetDevice, turn: UnitDispatch) -> bool:
-        """Copy in what is not on the device yet, once the units before have stored it on the host; for a successor all but the last one.
+        """Copy in what is not on the device yet, once the units before have stored their results on the host (for a successor all of these
+        but the last).
 
         `False` where the user's data raise: that ends their model.
         """

@@ -29,8 +29,7 @@ class UnitDispatch:
 
 
 class UnitScheduler:
-    """Models and their units in turn. `changed` is the lock, and is notified when a model, a device or memory is free; a `failure` ends
-    all."""
+    """The models, and the units under way. `changed` is the lock, notified when a model, device or memory is free; a `failure` ends all."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy

@@ -143,7 +143,7 @@ def _figure(key: str, label: str, text: str, note: str, tone: str = "") -> State
 
 
 def _balances(planned: PipelineReport) -> Iterator[State]:
-    """The partitions to choose from, each with the time per micro-batch of its slowest virtual stage."""
+    """The ways to balance the stages, each with a note; for the bucket rule, the time per micro-batch of its slowest virtual stage."""
     costs, spec = [block.work for block in planned.blocks], planned.spec
     now = evaluate_starts(costs, _starts(planned))
     yield {"key": "time", "label": "Balance by time", "note": "the dearest piece as cheap as can be", "on": not spec.boundaries}
