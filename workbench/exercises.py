@@ -1,10 +1,9 @@
-"""Exercises that check their own answers: a program on a mesh, a layout to find, and what is asked of the plan that it makes.
+"""Exercises that check their own answers: a program on a mesh, a layout to find, and goals for the resulting plan.
 
     one = Exercise(plan, lies("up/dot_general", "[data, model]"), statements(1))
     one.check("@up/dot_general=[data, model]")  # Right.
 
-A goal is a function of a report that says why it is not met, or nothing. There is more than one way to be right: whatever layout meets
-every goal is.
+A goal is a function of a report that returns why it is not met, or an empty text. Any layout that meets every goal is right.
 """
 
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes
 
 Goal = Callable[[Report], str]
-"""What stands between a report and the goal, in a sentence; empty where it is met."""
+"""Why a report misses the goal, in a sentence; empty where it meets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Verdict:
     def __str__(self) -> str:
         return "\n  - ".join(["Not yet:", *self.reasons]) if self.reasons else "Right."
 
-    __repr__ = __str__  # a notebook shows what the last line of a cell gives by its repr
+    __repr__ = __str__  # a notebook shows the value of a cell's last line by its repr
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -47,7 +46,7 @@ class Exercise:
         object.__setattr__(self, "goals", goals)
 
     def check(self, layout: str) -> Verdict:
-        """Whether this layout, instead of the plan's, is an answer; a layout that cannot be is told as the planner tells it."""
+        """Whether this layout, in place of the plan's, is an answer; for an illegal layout the reason is the planner's error."""
         try:
             report = self.plan.updated(layout=layout).report()
             return Verdict(tuple(filter(None, (goal(report) for goal in self.goals))))
@@ -56,7 +55,7 @@ class Exercise:
 
 
 def lies(value: str, sharding: str) -> Goal:
-    """An argument, result or intermediate value lies so."""
+    """An argument, result or intermediate value has this sharding."""
     expected = Sharding.parse(sharding)
 
     def goal(report: Report) -> str:
@@ -70,7 +69,7 @@ def lies(value: str, sharding: str) -> Goal:
 
 
 def statements(most: int) -> Goal:
-    """The layout says it in so many statements."""
+    """The layout has this number of statements."""
 
     def goal(report: Report) -> str:
         found = len(report.plan.layout.statements)
@@ -80,7 +79,7 @@ def statements(most: int) -> Goal:
 
 
 def sends(most: int = 0, *, kind: str = "") -> Goal:
-    """At most so many bytes leave each device a step; with `kind`, by collectives of that kind and no other."""
+    """At most so many bytes leave each device per step; with `kind`, by collectives of that kind and no other."""
 
     def goal(report: Report) -> str:
         if report.sent > most:
@@ -98,7 +97,7 @@ def _sent_text(report: Report) -> str:
 
 
 def computes_once() -> Goal:
-    """No product is computed twice."""
+    """No dot is computed redundantly."""
 
     def goal(report: Report) -> str:
         found = report.flops.duplication
@@ -108,7 +107,7 @@ def computes_once() -> Goal:
 
 
 def gathers_nothing_whole() -> Goal:
-    """No value is gathered whole on every device to be cut anew (class 8, *involuntary full rematerialization*).
+    """No value is gathered whole on every device to be resharded (*involuntary full rematerialization*).
 
     XLA's partitioner is asked, and warns of none.
     """
@@ -137,7 +136,7 @@ def holds(role: str, most: int) -> Goal:
 
 
 def pads_nothing() -> Goal:
-    """Every dimension divides by the parts it is cut into."""
+    """Every dimension divides by the number of its shards."""
 
     def goal(report: Report) -> str:
         return f"{report.padding[0].path}: {report.padding[0].arithmetic}." if report.padding else ""

@@ -1,1 +1,1 @@
-"""From a plan to its report, and what follows from reports: diagnostics, suggestions, differences, comparisons."""
+"""Analyze a plan into its report, and what follows from reports: diagnostics, suggestions, differences, comparisons."""

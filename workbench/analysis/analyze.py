@@ -1,4 +1,4 @@
-"""`analyze`: a plan to a report. Pure: same plan, same report; nothing executes, nothing is traced again."""
+"""`analyze`: from a plan to a report. Pure: the same plan gives the same report; nothing executes, nothing is traced again."""
 
 from workbench.analysis.compiled_report import with_compiled
 from workbench.analysis.details import PlannedDetails
@@ -12,10 +12,11 @@ from workbench.reports.report import Report
 
 
 def analyze(plan: Plan, hardware: Hardware | None = None, answer: Partitioned | None = None) -> Report:
-    """Everything the planner knows of a plan: Shardy's answer, and what it costs one device; its time if the hardware is known.
+    """Everything the planner knows of a plan: Shardy's propagation, and its cost on one device; the step time if the hardware is known.
 
-    With XLA's own `answer` to the plan, the collectives are those, and all that follows from them does; where the hardware's compiler gave
-    it, memory is that compiler's, and kernels are those it made. Raises `PartitionError` where Shardy refuses the plan.
+    With the partitioner's `answer` to the plan, its collectives replace the planned ones, and so do all figures that depend on them; where
+    it came from the hardware's own compiler, memory and kernels are also that compiler's. Raises `PartitionError` where Shardy refuses the
+    plan.
     """
     found = estimate(plan, hardware, answer)
     report = Report(
@@ -33,12 +34,12 @@ def analyze(plan: Plan, hardware: Hardware | None = None, answer: Partitioned | 
         partitioned=answer,
         details=PlannedDetails(found, _analyze_as_run),
     )
-    report = diagnose(report, found.planned, found.partitioned.edges)  # edits are tried on what Shardy says, and compared with that
+    report = diagnose(report, found.planned, found.partitioned.edges)  # edits are tried on Shardy's propagation, and compared with that
     return with_compiled(report, answer.scheduled) if answer is not None and answer.scheduled is not None else report
 
 
 def _analyze_as_run(plan: Plan, hardware: Hardware | None) -> Report | None:
-    """A pipeline in step is another program, planned as that."""
+    """An SPMD pipeline is another program, and is planned as that."""
     if plan.pipeline is None or plan.pipeline.engine != "spmd":
         return None
     return analyze(as_spmd_program(plan), hardware)

@@ -1,7 +1,7 @@
 """One plan's figures side by side: as predicted, as compiled, as measured; and why two of them differ.
 
 Views, the command line and the tests read the same `Comparison`. Collectives are compared by class: all-reduce and reduce-scatter are one,
-`reduce`, for XLA:CPU makes an all-reduce and a slice of the latter; permutes that a compiler made of a gather count as that gather.
+`reduce`, because XLA:CPU makes an all-reduce and a slice of the latter; permutes that a compiler made from a gather count as that gather.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 
 SAME_WITHIN = 0.02
-"""Relative difference up to which two figures are called the same."""
+"""Relative difference up to which two figures count as the same."""
 
 
 def is_same(one: float, other: float) -> bool:
@@ -32,7 +32,7 @@ Volumes = Mapping[tuple[tuple[str, ...], str], int]  # payload bytes by (mesh ax
 
 
 class CollectiveRow(NamedTuple):
-    """Payload bytes a device and step over one set of mesh axes: as planned, and as compiled."""
+    """Payload bytes per device and step over one set of mesh axes: as planned, and as compiled."""
 
     axes: tuple[str, ...]
     kind: str
@@ -49,8 +49,8 @@ class CollectiveRow(NamedTuple):
 
 
 class StageRow(NamedTuple):
-    """A device of one stage of a pipeline: bytes it was planned to hold throughout and at its worst moment, and to send to the others of
-    its stage in a step; and the stage as compiled."""
+    """A device of one stage of a pipeline: bytes it was planned to hold throughout and at its peak, and to send to the others of its stage
+    in a step; and the stage as compiled."""
 
     stage: int
     held: int
@@ -64,7 +64,8 @@ class StageRow(NamedTuple):
 
 
 class ComparedFigure(NamedTuple):
-    """One figure in up to three tiers; `None` where a tier does not give it. Bytes, seconds or FLOP, by `unit`."""
+    """One figure in up to three tiers (predicted, compiled, measured); `None` where a tier does not give it. Bytes, seconds or FLOP, by
+    `unit`."""
 
     name: str
     unit: str
@@ -79,14 +80,14 @@ class ComparedFigure(NamedTuple):
 
     @property
     def error(self) -> float | None:
-        """How far the prediction is off, relative to the truest figure there is: 0.1 is a tenth too much."""
+        """The relative error of the prediction against the last tier that has the figure: 0.1 is a tenth too much."""
         if self.predicted is None or not self.best_known:
             return None
         return self.predicted / self.best_known - 1
 
     @property
     def verdict(self) -> str:
-        """The error in words; empty where there is none to tell."""
+        """The error in words; empty where there is none to report."""
         if self.error is None:
             return ""
         if abs(self.error) < 0.005:
@@ -96,7 +97,7 @@ class ComparedFigure(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """A report beside what the compiler made of the plan, beside what a run measured; either may be missing."""
+    """A report beside what the compiler made of the plan, and what a run measured; either of these may be missing."""
 
     report: Report
     compiled: Compiled | None = None
@@ -104,7 +105,7 @@ class Comparison:
 
     @cached_property
     def stages(self) -> tuple[StageRow, ...]:
-        """Of a pipeline whose stages are programs of their own, each as planned beside what is compiled of it; else none."""
+        """The stages of a pipeline that are programs of their own, each as planned beside its compiled record; else none."""
         planned = self._pipeline_report
         if planned is None or self.compiled is None:
             return ()
@@ -112,24 +113,24 @@ class Comparison:
 
     @cached_property
     def _pipeline_report(self) -> PipelineReport | None:
-        """The pipeline, where its stages are programs of their own: then no figure is of the program whole."""
+        """The pipeline, where its stages are programs of their own: then no figure is of the whole program."""
         spec = self.report.plan.pipeline
         return self.report.pipeline if spec is not None and spec.engine == "mpmd" else None
 
     @property
     def _report_as_run(self) -> Report:
-        """Of the program that is compiled and run, where that is one for all devices."""
+        """The report of the program that is compiled and run, where that is one for all devices."""
         return self.report if self._pipeline_report is not None else self.report.as_run
 
     @cached_property
     def _fullest(self) -> int:
-        """The stage that all but `stages` is about: the compiled fullest, else the planned."""
+        """The stage that all but `stages` is about: the compiled one with the highest peak, else the planned one."""
         assert self._pipeline_report is not None, "asked of pipelines"
         return self.compiled.fullest if self.compiled else self._pipeline_report.fullest
 
     @cached_property
     def collectives(self) -> tuple[CollectiveRow, ...]:
-        """By set of mesh axes and class, the heaviest first; of a pipeline those inside of its fullest stage."""
+        """By set of mesh axes and class, largest first; for a pipeline those within its fullest stage."""
         if self._pipeline_report is not None:
             predicted = dict(self._pipeline_report.payload(self._fullest))
             found = self.compiled.by_axis_and_kind if self.compiled else self.measurement.compiled if self.measurement else {}
@@ -140,7 +141,7 @@ class Comparison:
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
-        """Each collective that one side has and the other has not, or has more often, with its cause; the heaviest first."""
+        """Each collective that one side has and the other has not, or has more often, with its cause; largest first."""
         return (
             explain_collectives(self._report_as_run, self.compiled) if self.compiled is not None and self._pipeline_report is None else ()
         )
@@ -195,7 +196,7 @@ class Comparison:
         yield ComparedFigure("products", "FLOP", self._report_as_run.flops.per_device, compiled, None)
 
     def _time_figures(self) -> Iterator[ComparedFigure]:
-        """A measured step stands beside what was predicted for the devices it ran on, which need not be those of the plan."""
+        """The times. A measured step is compared with the prediction for the devices it ran on, which need not be those of the plan."""
         time, measured = self._report_as_run.step_time, self.measurement
         compiled = self.compiled.compute_seconds if self.compiled else None
         if self._pipeline_report is None:

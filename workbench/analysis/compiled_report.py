@@ -1,8 +1,8 @@
-"""A report whose memory and kernels are the compiler's own: what a plan's figures settle to once it is scheduled for its hardware, and once
-it is compiled, when the compiler says how long each kernel takes.
+"""A report with the compiler's own memory and kernels: the figures of a plan once it is scheduled for its hardware, and once it is
+compiled, when the compiler estimates the time of each kernel.
 
-What is sent stays as XLA's partitioner has it, and what only the planner knows (which values are alive where, which kernel is whose) stays
-a prediction: `Report.prediction` is the report before.
+Collectives stay as XLA's partitioner has them, and what only the planner knows (which values are alive where, which kernel belongs to what)
+stays a prediction: `Report.prediction` is the report before.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from workbench.reports.step_time import StepTime
 
 
 def with_compiled(report: Report, compiled: Compiled | Scheduled) -> Report:
-    """The report with memory and step time as `compiled` has them; unchanged where that is of a pipeline's stages, each a program."""
+    """The report with memory and step time from `compiled`; unchanged where that is of a pipeline's stages, each a program of its own."""
     if report.plan.pipeline is not None or compiled.stages:
         return report
     prediction = report.prediction
@@ -28,13 +28,13 @@ def with_compiled(report: Report, compiled: Compiled | Scheduled) -> Report:
 
 
 def compiled_memory(predicted: Memory, compiled: Compiled | Scheduled) -> Memory:
-    """Bytes at the peak as compiled: arguments by role as they were predicted to share them, results that lie in no argument's place, and
-    all else, which the compiler does not tell apart, as activations."""
+    """Bytes at the peak as compiled: arguments by role in the predicted proportions, results that share no argument's buffer, and all else,
+    which the compiler does not break down, as activations."""
     found = compiled.memory
     staying = {role: count for role in ARGUMENT_ROLES if (count := predicted.by_role.get(role, 0))}
     whole = sum(staying.values())
     by_role = {role: count * found.arguments // whole for role, count in staying.items()}
-    if by_role:  # what rounding left
+    if by_role:  # rounding errors
         by_role[next(iter(by_role))] += found.arguments - sum(by_role.values())
     by_role[Role.ACTIVATION] = found.temporary + (0 if staying else found.arguments)
     by_role[Role.OUTPUT] = max(found.outputs - found.aliased, 0)
@@ -42,14 +42,14 @@ def compiled_memory(predicted: Memory, compiled: Compiled | Scheduled) -> Memory
 
 
 def compiled_time(predicted: StepTime, compiled: Compiled | Scheduled) -> StepTime:
-    """The step with its kernels as long as the compiler estimates them, where it does (XLA:TPU alone); else as they are foreseen of the
-    compiler's own kernels, where it has shown them."""
+    """The step with the compiler's estimates of its kernels, where it gives any (XLA:TPU alone); else as the cost model predicts them for
+    the compiler's own kernels, where these are known."""
     seconds = compiled.kernel_seconds if isinstance(compiled, Scheduled) else compiled.compute_seconds
     return predicted if seconds is None or not predicted.estimate else predicted.scaled(seconds / predicted.estimate)
 
 
 def _settle_memory_diagnostic(prediction: Report, memory: Memory, no_room: str) -> tuple[Diagnostic, ...]:
-    """Whether the plan fits is the compiler's to say: a prediction that it does not goes where it does, and one comes where it does not."""
+    """Renew the diagnostic on memory: whether the plan fits is for the compiler to say, so it is removed or added accordingly."""
     others = tuple(each for each in prediction.diagnostics if each.kind != DOES_NOT_FIT)
     if memory.fits and not no_room:
         return others

@@ -1,6 +1,6 @@
-"""Edits that decide a conflict the other way. Each is tried: what is suggested does let the loser have its way where it lost.
+"""Edits that resolve a conflict the other way. Each is tried: what is suggested does let the loser's axis through where it was rejected.
 
-What is tried: the loser's rule a round earlier than the winner's (Shardy Y7), the value constrained to what the loser wants, the winner's
+Candidates: the loser's rule with a user priority before the winner's (Shardy), the value constrained to what the loser wants, the winner's
 axis taken out of its own statement, or for this one tensor alone.
 """
 
@@ -18,16 +18,17 @@ from workbench.reports.report import Report
 
 
 def resolving_edits(report: Report, conflict: Conflict) -> tuple[Edit, ...]:
-    """The edits after which the loser's axis splits the dimension that it lost first; empty if only the function itself can be changed."""
+    """The edits after which the loser's axis splits the dimension where it was first rejected; empty if only the function itself can be
+    changed."""
     plan, replay = report.plan, report.propagation
     return tuple(edit for edit in dict.fromkeys(_candidates(plan, replay, conflict)) if resolves(plan, replay, edit, conflict.first))
 
 
 def resolves(plan: Plan, replay: Propagation, edit: Edit, rejected: RejectedAxis) -> bool:
-    """Whether a wish that lost is fulfilled after an edit."""
+    """Whether a rejected axis is accepted after an edit."""
     try:
         after = propagation_of(plan.apply(edit))
-    except WorkbenchError:  # not legal, or refused by Shardy
+    except WorkbenchError:  # illegal, or refused by Shardy
         return False
     sharded_value = replay.values[rejected.wanted.value]
     before, now = (_named_alike(values, sharded_value) for values in (replay.values, after.values))
@@ -38,7 +39,7 @@ def resolves(plan: Plan, replay: Propagation, edit: Edit, rejected: RejectedAxis
 
 
 def _named_alike(values: Sequence[ShardedValue], sharded_value: ShardedValue) -> list[int]:
-    """The numbers of the sites that go by the name of this one, in the order of the program."""
+    """The numbers of the values with the same role, path, kind and shape as this one, in the order of the program."""
     wanted = (sharded_value.role, sharded_value.path, sharded_value.kind, sharded_value.shape)
     return [number for number, each in enumerate(values) if (each.role, each.path, each.kind, each.shape) == wanted]
 
@@ -54,13 +55,14 @@ def _candidates(plan: Plan, replay: Propagation, conflict: Conflict) -> Iterator
 
 
 def _dim_of_rule(layout: Layout, origin: Origin) -> str:
-    """The dimension whose rule an origin is."""
+    """The dimension whose rule an origin is; empty if it is none."""
     dim = origin.statement.partition(":")[0]
     return dim if origin.kind in ("argument", "result") and "=" not in origin.statement and layout.rule(dim) else ""
 
 
 def _constraint_edits(replay: Propagation, rejected: RejectedAxis) -> Iterator[Edit]:
-    """The value as the loser wants it in this dimension: an intermediate one with its other dimensions left to propagation."""
+    """Edits that shard the value as the loser wants it in this dimension: an intermediate one with its other dimensions left to
+    propagation."""
     sharded_value = replay.values[rejected.wanted.value]
     axes = _axes_of_giver(replay, rejected)
     if sharded_value.role == "argument" and not any(":" in axis for axis in axes):
@@ -72,14 +74,14 @@ def _constraint_edits(replay: Propagation, rejected: RejectedAxis) -> Iterator[E
 
 
 def _axes_of_giver(replay: Propagation, rejected: RejectedAxis) -> tuple[str, ...]:
-    """The giver's axes down to the one that lost."""
+    """The axes of the value that gives the rejected axis, from the major one to that."""
     held = replay.values[rejected.giver.value].sharding.dims[rejected.giver.dim] or ()
     place = held.index(rejected.giver.axis) if rejected.giver.axis in held else 0
     return held[: place + 1]
 
 
 def _without(layout: Layout, replay: Propagation, winner: Origin) -> Iterator[Edit]:
-    """The winner's axis taken out of its statement: for its own tensor, then everywhere."""
+    """Edits that take the winner's axis out of its statement: for its own tensor, then everywhere."""
     axis = base_axis(winner.axis) if winner.axis else ""
     sharded_value = replay.values[winner.axis_on_dim.value]
     if (dim := _dim_of_rule(layout, winner)) and winner.kind == "argument":
@@ -94,6 +96,6 @@ def _without(layout: Layout, replay: Propagation, winner: Origin) -> Iterator[Ed
 
 
 def _less(sharding: Sharding, axis_on_dim: AxisOnDim, axis: str) -> Sharding:
-    """Without one axis of one dimension; what was kept whole there is left open."""
+    """A sharding without one axis of one dimension; a dimension replicated explicitly is left open."""
     left = tuple(each for each in sharding.dims[axis_on_dim.dim] or () if each != axis)
     return sharding.with_dim(axis_on_dim.dim, left if axis else None)

@@ -1,4 +1,4 @@
-"""The longer lists of a report, made of its estimate when somebody looks at them."""
+"""The longer lists of a report, made from its estimate when they are first requested."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _KINDS_WITHOUT_VALUES = ("constant", "data_flow_edge", "sharding_constraint", "r
 
 @dataclass(frozen=True, slots=True)
 class PlannedDetails(Details):
-    """Of a plan's estimate; `run_as` plans the program that runs in place of a pipeline's, where there is such."""
+    """Details of a plan's estimate; `run_as` plans the program that runs in place of a pipeline's, if there is one."""
 
     estimate: Estimate
     run_as: Callable[[Plan, Hardware | None], Report | None]
@@ -86,7 +86,7 @@ class PlannedDetails(Details):
         return graph_of(plan.program, estimate.partitioned, estimate.kernels, plan.mesh, seconds, estimate.simulated)
 
     def pipeline(self) -> PipelineReport | None:
-        """Pieces of a pipeline are programs of their own, estimated each by itself."""
+        """The stages of a pipeline are programs of their own, estimated separately."""
         plan, hardware = self._plan, self.estimate.hardware
         if plan.pipeline is None:
             return None
@@ -112,7 +112,7 @@ class PlannedDetails(Details):
         return report.diagnostics if self._plan.pipeline is None else with_pipeline(report)
 
     def _collective_seconds(self, sends: list[InsertedCollective]) -> list[float]:
-        """Of one execution of each; 0 without hardware."""
+        """Seconds of one execution of each collective; 0 without hardware."""
         hardware = self.estimate.hardware
         return [each.seconds for each in collective_costs(sends, self._plan, hardware)] if hardware else [0.0] * len(sends)
 

@@ -1,4 +1,4 @@
-"""What to mind in a plan: data in the report, each with its arithmetic and edits that would mend it."""
+"""Diagnostics of a plan: data in the report, each with its arithmetic and edits that would fix it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ from workbench.spmd.join import operations_at_places
 from workbench.units import format_bytes
 
 _MOST_NAMED = 3  # things named in a message
-_MIN_TRAFFIC_SHARE = 0.25  # of all that is sent
+_MIN_TRAFFIC_SHARE = 0.25  # share of all bytes sent
 _MIN_TRAFFIC = 1 << 20  # bytes
 _MIN_PADDING_SHARE = 0.1  # of a value's bytes
 
 
 def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> Report:
-    """The report with its diagnostics. `partitioned` is Shardy's answer, by which edits are judged; `edges` are the report's own."""
+    """The report with its diagnostics. `partitioned` is Shardy's propagation, by which edits are judged; `edges` are the report's own."""
     found = (
         *_diagnose_hardware(report),
         *_diagnose_memory(report, partitioned),
@@ -53,7 +53,7 @@ def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> 
 
 
 def _diagnose_hardware(report: Report) -> list[Diagnostic]:
-    """The mesh is larger than the hardware, or the axis assignment is not one of it; times are as if it were not so."""
+    """The mesh is larger than the hardware, or the axis assignment is not one of that hardware; times are computed without it."""
     plan = report.plan
     if plan.hardware is None or not (problem := axis_assignment_error(plan.mesh, plan.hardware, plan.axis_assignment)):
         return []
@@ -63,7 +63,7 @@ def _diagnose_hardware(report: Report) -> list[Diagnostic]:
 
 
 def _diagnose_memory(report: Report, partitioned: Propagated) -> list[Diagnostic]:
-    """What one device would hold at the peak, against what it has; edits that hold less, the most telling first."""
+    """Peak memory of one device against its capacity; edits that reduce it, the most effective first."""
     memory = report.memory
     if memory.fits:
         return []
@@ -73,14 +73,14 @@ def _diagnose_memory(report: Report, partitioned: Propagated) -> list[Diagnostic
 
 
 def over_capacity_text(memory: Memory, when: str) -> str:
-    """By how much a device's memory is too small, the bytes by role in it; to follow `One device would hold`."""
+    """By how much a device's memory is too small, with the bytes by role; to follow `One device would hold`."""
     roles = " + ".join(f"{role} {format_bytes(count)}" for role, count in memory.by_role.items())
     room, share = format_bytes(memory.capacity), memory.peak / memory.capacity
     return f"{format_bytes(memory.peak)} {when} ({roles}) and has {room}: {share:.2f} times as much."
 
 
 def _suggest_remat(report: Report, partitioned: Propagated) -> tuple[SetRemat, ...]:
-    """Keep less for the backward pass, if activations are what there is most of and scanned layers are there to be traced so."""
+    """Suggest to keep less for the backward pass, if activations take the most memory and scanned layers can be traced with remat."""
     program, by_role = report.plan.program, report.memory.by_role
     most = max(by_role, key=lambda role: by_role[role])
     has_layers = bool(program.carried and partitioned.structure.body_of)
@@ -89,7 +89,7 @@ def _suggest_remat(report: Report, partitioned: Propagated) -> tuple[SetRemat, .
 
 
 def _suggest_splits(report: Report) -> tuple[ShardDim, ...]:
-    """Split the largest dimensions that lie whole, over the largest axis where that is legal."""
+    """Suggest to split the largest replicated dimensions, over the largest axis where that is legal."""
     axes = sorted((name for name, size in report.mesh.axes if size > 1), key=lambda name: -report.mesh[name])
     found: dict[str, ShardDim] = {}
     for axis in axes:
@@ -99,7 +99,8 @@ def _suggest_splits(report: Report) -> tuple[ShardDim, ...]:
 
 
 def _diagnose_rematerialisations(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
-    """What XLA's partitioner warned of, where it was asked; with a sharding in between that avoids it, where one is found."""
+    """The warnings of XLA's partitioner about rematerialisation, if it was asked; with an intermediate sharding that avoids it, where one
+    is found."""
     found = [each for each in edges if each.gathered_whole]
     matched = {warning for each in found for warning in each.gathered_whole}
     unmatched = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in matched]
@@ -132,7 +133,7 @@ def _diagnose_unmatched_warning(report: Report, partitioned: Propagated, warning
 
 
 def _list_reshards(report: Report, partitioned: Propagated, edges: list[Edge]) -> tuple[Reshard, ...]:
-    """These places alone, alike ones together; nothing is priced."""
+    """The reshards at these values alone, equal ones together; no cost is computed."""
     return reshard_list(report.plan, replace(partitioned, edges=edges), lambda moves: [0.0] * len(moves))
 
 
@@ -154,7 +155,7 @@ def _reader_text(each: Reshard) -> str:
 
 
 def _diagnose_resharding(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
-    """Values resharded between operations that take a large share of what is sent; a parameter that is gathered lies so by choice."""
+    """Values resharded between operations that take a large share of the bytes sent; a gathered parameter is sharded so by choice."""
     if not report.sent:
         return []
     values = [each for each in edges if each.argument is None and not each.gathered_whole and each.moves]
@@ -172,12 +173,12 @@ def _diagnose_resharding(report: Report, partitioned: Propagated, edges: Sequenc
 
 
 def _diagnose_split_reshapes(report: Report, partitioned: Propagated) -> list[Diagnostic]:
-    """Reshapes whose major part takes the axis of the whole: a batch cut into micro-batches splits over the micro-batches first."""
+    """Reshapes whose major part takes the axis of the whole: a batch split into micro-batches is sharded over the micro-batches first."""
     found = []
     for number in partitioned.structure.reshapes:
         operation, op = report.plan.program.operations[number], partitioned.structure.ops[number]
         dims = partitioned.dims[op.results[0]]
-        if not dims or not any(":" in axis for dim in dims for axis in dim):  # only a part of an axis is torn off
+        if not dims or not any(":" in axis for dim in dims for axis in dim):  # only a part of an axis is split off
             continue
         read = partitioned.dims[op.operands[0]]
         torn = {base_axis(axis) for dim in dims or () for axis in dim} - {axis for dim in dims or () for axis in dim}
@@ -196,7 +197,7 @@ def _diagnose_split_reshapes(report: Report, partitioned: Propagated) -> list[Di
 
 
 def _diagnose_padding(report: Report, partitioned: Propagated) -> list[Diagnostic]:
-    """Dimensions that do not divide, by name: the values together, the largest told."""
+    """Dimensions that do not divide, by name: the values together, the largest reported."""
     groups: dict[tuple[str, tuple[str, ...]], list[Padding]] = {}
     for each in padding_list(report.plan, partitioned):
         groups.setdefault((each.dim, each.axes), []).append(each)
@@ -230,7 +231,7 @@ def _diagnose_unused_axes(report: Report, partitioned: Propagated) -> list[Diagn
 
 
 def _diagnose_duplicated_work(report: Report) -> list[Diagnostic]:
-    stages = report.plan.pipeline.stages if report.plan.pipeline else 1  # each does its own part of it
+    stages = report.plan.pipeline.stages if report.plan.pipeline else 1  # each device does its own part of it
     factor = report.flops.duplication / stages
     if factor < 1.01:
         return []
@@ -245,7 +246,7 @@ def _diagnose_duplicated_work(report: Report) -> list[Diagnostic]:
 
 
 def _carries_stages(report: Report, axis: str) -> bool:
-    """Whether the pipeline's stages lie along an axis: it splits the program, no tensor of it."""
+    """Whether an axis carries the pipeline's stages: it splits the program, and no tensor of it."""
     return report.plan.pipeline is not None and report.plan.pipeline.axis == axis
 
 
@@ -276,7 +277,7 @@ def _diagnose_branches(report: Report, partitioned: Propagated) -> list[Diagnost
 
 
 def _diagnose_manual_regions(report: Report, partitioned: Propagated) -> list[Diagnostic]:
-    """Shardy does not look into them; XLA's partitioner, once it was asked, has counted what they send."""
+    """Shardy does not look into manual regions; XLA's partitioner, once it was asked, has counted what they send."""
     if report.partitioned is not None:
         return []
     message = 'As planned, what it sends by itself is not counted; what brings values in and out is. `plan.report("partitioned")` has both.'
@@ -288,8 +289,8 @@ def _diagnose_manual_regions(report: Report, partitioned: Propagated) -> list[Di
 
 
 def _diagnose_constraint_ranks(report: Report) -> list[Diagnostic]:
-    """Constraints whose words name values of another rank as well, which they leave alone. The backward pass, which mirrors the other one,
-    is not told of."""
+    """Constraints whose pattern names values of another rank as well, which are not constrained. The backward pass, which mirrors the
+    forward one, is not reported."""
     program, found = report.plan.program, []
     for pattern, sharding in report.plan.layout.constraints:
         rank = len(sharding.dims)
@@ -310,7 +311,7 @@ def _diagnose_constraint_ranks(report: Report) -> list[Diagnostic]:
 
 
 def _suggest_dims(report: Report, axis: str) -> tuple[ShardDim, ...]:
-    """The largest dimensions that may go there."""
+    """The largest dimensions that may be split over the axis."""
     plan = report.plan
     free = sorted((dim for dim in plan.program.dims if not plan.layout.rule(dim)), key=lambda dim: -max(plan.program.dims[dim]))
     legal = (dim for dim in free if illegality_text(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None)

@@ -1,4 +1,4 @@
-"""What to mind in single operations: what is not counted as planned, what no rule is known for, and where XLA goes wrong."""
+"""Diagnostics of single operations: what is not counted as planned, what has no sharding rule, and where XLA is wrong."""
 
 import itertools
 import math
@@ -28,13 +28,13 @@ def operator_notes(report: Report, partitioned: Propagated) -> Iterator[Diagnost
 
 
 def subject_of(program: Program, index: int) -> str:
-    """How a message names an operation."""
+    """The name of an operation in a message."""
     operation = program.operations[index]
     return operation.path or operation.source or operation.kind
 
 
 def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
-    """Operations that read across the cut of a dimension in a way that is not known, a kind at a time."""
+    """Operations that read across shards of a dimension in an unknown way, grouped by kind."""
     structure = partitioned.structure
     uncounted = (index for index in structure.shifting if index not in partitioned.halo_operand_dims)
     for kind, indices in _group_by_kind(report, [index for index in uncounted if _reads_across_shards(partitioned, index)]).items():
@@ -54,7 +54,7 @@ def _reads_across_shards(partitioned: Propagated, index: int) -> bool:
 
 
 def _diagnose_missing_rules(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
-    """Operations that Shardy has no rule for, a kind at a time; only where something of them is cut."""
+    """Operations that Shardy has no rule for, grouped by kind; only where something of them is sharded."""
     ops = partitioned.structure.ops
     cut = [
         index
@@ -74,8 +74,8 @@ def _diagnose_missing_rules(report: Report, partitioned: Propagated) -> Iterator
 
 
 def _diagnose_repeated_sums(report: Report, partitioned: Propagated, answer: Partitioned) -> Iterator[Diagnostic]:
-    """Convolutions that XLA sums over devices that hold the same parts (jaxlib 0.10.2): over mesh axes along which nothing lies that a
-    convolution sums. The first such sum of each."""
+    """Convolutions that XLA sums over devices that hold the same parts (jaxlib 0.10.2): over mesh axes that shard no dimension the
+    convolution sums over. The first such sum of each."""
     sums = [each for each in answer.collectives if each.kind in ("all-reduce", "reduce-scatter")]
     makers = operations_at_places(partitioned.structure, [each.made_by for each in sums])
     repeated: dict[int, tuple[str, ...]] = {}
@@ -88,8 +88,8 @@ def _diagnose_repeated_sums(report: Report, partitioned: Propagated, answer: Par
 
 
 def _find_repeated_axes(partitioned: Propagated, index: int, axes: Sequence[str]) -> tuple[str, ...]:
-    """Of a convolution's all-reduce, the mesh axes along which neither image nor kernel is cut in a dimension that is summed. One that is
-    taken apart as a product may be summed along others: devices that held the same keep a part each first."""
+    """The mesh axes of a convolution's all-reduce along which neither image nor kernel is sharded in a dimension that is summed. A
+    convolution decomposed as a dot may be summed along others: replicas first keep one part each."""
     windows, shardings = partitioned.structure.ops[index].windows, partitioned.halo_operand_dims.get(index, ())
     if windows is None or not windows.kernel_dims or not shardings:
         return ()
@@ -115,8 +115,8 @@ def _repeated_sum_diagnostic(report: Report, index: int, axes: Sequence[str]) ->
 
 
 def _diagnose_shared_padding(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
-    """Operations that read one value through the same windows and pad it with different numbers: XLA fetches the borders once, with the
-    padding of the first (`ReshardAsWindowedInput`, openxla/xla, keeps what it made of a value by its windows; jaxlib 0.10.2)."""
+    """Operations that read one value through the same windows and pad it with different numbers: XLA exchanges the halos once, with the
+    padding of the first (`ReshardAsWindowedInput`, openxla/xla, caches the resharded value by its windows; jaxlib 0.10.2)."""
     ops = partitioned.structure.ops
     found: dict[tuple[Any, ...], int] = {}
     for index in partitioned.structure.shifting:
@@ -139,14 +139,14 @@ def _diagnose_shared_padding(report: Report, partitioned: Propagated) -> Iterato
 
 
 def _suggest_freeing_axes(report: Report, axes: AbstractSet[str]) -> tuple[ShardDim, ...]:
-    """Edits that take the axes from the dimensions that lie along them."""
+    """Edits that take the axes from the dimensions that are sharded over them."""
     rules = report.plan.layout.rules
     return tuple(ShardDim(dim, tuple(axis for axis in placed if axis not in axes)) for dim, placed in rules if set(placed) & axes)
 
 
 def _suggest_fixes(report: Report, axes: Sequence[str]) -> tuple[ShardDim, ...]:
-    """What lies along the axes is left whole, where something does; else the first dimension of the inputs that may go there, the batch as
-    a rule, does, too."""
+    """Leave the dimensions over these axes replicated, if there are any; else replicate the first dimension of the inputs that allows it as
+    well, the batch as a rule."""
     plan = report.plan
     if freeing := _suggest_freeing_axes(report, set(axes)):
         return freeing

@@ -1,6 +1,6 @@
-"""Why the compiled program sends something else than the plan: every collective without a match on the other side, and its cause.
+"""Why the compiled program does not send what the plan does: every collective without a match on the other side, and its cause.
 
-Collectives are matched by mesh axes, class and payload. What is left over on both sides is tried against what compilers are known to do.
+Collectives are matched by mesh axes, class and payload. What is left over on both sides is matched against known compiler transformations.
 """
 
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ from workbench.reports.report import Report
 
 
 class Cause(NamedTuple):
-    """A named thing that compilers do, and what it means."""
+    """A named compiler transformation, and what it means."""
 
     name: str
     text: str
@@ -66,7 +66,7 @@ _UNPARTITIONED_OPS = ("top_k", "sort", "fft", "cholesky", "triangular_solve", "c
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Payload bytes a device and step that differ over `axes` at one place of the program; equal where only their form differs."""
+    """Payload bytes per device and step that differ over `axes` at one place of the program; equal where only their form differs."""
 
     axes: tuple[str, ...]
     kind: str
@@ -95,7 +95,7 @@ class _Item:
 
 
 def explain_collectives(report: Report, compiled: Compiled) -> tuple[Difference, ...]:
-    """The differences, heaviest first; what was only combined or windowed stands at the end, as its bytes are equal."""
+    """The differences, largest first; those that were only combined or windowed come last, as their bytes are equal."""
     order = {name: place for place, name in enumerate(report.mesh.names)}
     ours, theirs = _remove_matches([_planned_item(each, order) for each in report.collectives], list(_list_compiled_items(compiled, order)))
     thin = {_scope(each.path) for each in report.padding if each.size < each.parts} if ours or theirs else set[str]()
@@ -119,13 +119,13 @@ def _list_compiled_items(compiled: Compiled, order: dict[str, int]) -> Iterator[
         parts = each.parts or (each.payload,)
         paths = each.part_paths if len(each.part_paths) == len(parts) else (each.path,) * len(parts)
         for payload, path in zip(parts, paths, strict=True):
-            source = each.source if path == each.path else ""  # the line is that of the first
+            source = each.source if path == each.path else ""  # its source line is that of the first
             yield _Item(axes, collective_class(each.part_of or each.kind), payload, each.count, path, source, each.reader)
 
 
 def _remove_matches(ours: list[_Item], theirs: list[_Item]) -> tuple[list[_Item], list[_Item]]:
-    """What is left of each side when equal payloads over equal axes are taken away, execution by execution: those of one place first, then
-    those of places whose names end alike (a compiled loop's body does not say where the loop stands), then any."""
+    """What is left of each side when equal payloads over equal axes are matched, execution by execution: those of one path first, then
+    those whose paths have the same tail (a compiled loop's body does not say where the loop is), then any."""
     for parts in (None, 2, 0):
         ours, theirs = _remove_matches_by(ours, theirs, parts)
     return ours, theirs[::-1]
@@ -156,7 +156,7 @@ def _remove_matches_by(ours: list[_Item], theirs: list[_Item], parts: int | None
 
 
 def _pair_leftovers(ours: list[_Item], theirs: list[_Item], *, narrows: bool) -> Iterator[Difference]:
-    """Leftovers of both sides that belong together; they are taken out of the lists."""
+    """Leftovers of both sides that belong together; they are removed from the lists."""
     for test in (
         _match_combined,
         _match_widened,
@@ -181,7 +181,7 @@ _Match = tuple[list[_Item], list[_Item], Cause] | None
 
 
 def _match_combined(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
-    """All that is left of one kind over the same axes, and its bytes are the same: packed together before they are sent."""
+    """All that is left of one kind over the same axes, with equal bytes: combined before they are sent."""
     our_items, their_items = ([item for item in side if (item.axes, item.kind) == (each.axes, each.kind)] for side in (ours, theirs))
     planned, found = (sum(item.total for item in side) for side in (our_items, their_items))
     return (our_items, their_items, COMBINED) if their_items and planned == found else None
@@ -195,7 +195,7 @@ def _match_widened(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
 
 
 def _match_padded(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
-    """A reduction of somewhat more, and the shift of no more than that, which has no name of its own."""
+    """A reduction of somewhat more bytes, and the shift of no more than that, which has no name of its own."""
     if each.kind != "reduce":
         return None
 
@@ -217,7 +217,7 @@ def _match_narrowed(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
 
 
 def _match_rewritten(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Match:
-    """All that either side sends for an operation that some compilers know no more when they partition."""
+    """All that either side sends for an operation that some compilers rewrite before they partition."""
     name = each.path.rpartition("/")[2]
     if not any(word in name for word in _EXPANDED_OPS):
         return None
@@ -227,7 +227,7 @@ def _match_rewritten(each: _Item, theirs: list[_Item], ours: list[_Item]) -> _Ma
 
 
 def _match_split(each: _Item, theirs: list[_Item], _: list[_Item]) -> _Match:
-    """One reduction over several axes, found as one an axis."""
+    """One reduction over several axes, found as one per axis."""
     if each.kind != "reduce" or len(each.axes) < 2:
         return None
     by_axis = {item.axes: item for item in theirs if (item.kind, item.payload) == (each.kind, each.payload) and len(item.axes) == 1}
@@ -258,14 +258,14 @@ def _find_first(items: Iterable[_Item], test: Callable[[_Item], bool]) -> _Item 
 
 
 def _explain_too_fine(items: list[_Item], thin: set[str], *, is_ours: bool) -> Iterator[Difference]:
-    """Those in scopes of values that have fewer elements than devices along a dimension; they are taken out of the list."""
+    """Those in scopes of values that have fewer elements than devices along a dimension; they are removed from the list."""
     for each in [item for item in items if _scope(item.path) in thin]:
         items.remove(each)
         yield _make_difference(each, each.total if is_ours else 0, 0 if is_ours else each.total, TOO_FINE)
 
 
 def _explain_leftovers(ours: list[_Item], theirs: list[_Item], resharded: set[str], *, has_loops: bool) -> Iterator[Difference]:
-    """What has no match; `resharded` are the places where the compiler takes another way, of which this may be a step."""
+    """What has no match; `resharded` are the places where the compiler reshards in other steps, of which this may be one."""
     for each in ours:
         yield _make_difference(each, each.total, 0, _cause_of_missing(each, has_loops=has_loops))
     for each in theirs:
@@ -316,7 +316,7 @@ def _make_difference(each: _Item, predicted: int, compiled: int, cause: Cause) -
 
 
 def _list_other_forms(compiled: Compiled) -> Iterator[Difference]:
-    """What is sent in another form, byte for byte the same: a line for each kind and axes."""
+    """What is sent in another form with the same bytes: a line for each kind and axes."""
     forms: dict[tuple[Cause, tuple[str, ...], str], list[CompiledCollective]] = defaultdict(list)
     for each in compiled.collectives:
         if each.part_of and each.part_of != each.kind:

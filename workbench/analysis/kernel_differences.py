@@ -1,4 +1,4 @@
-"""Why the compiled program's kernels take another time than the plan's: by named scope and by what they do."""
+"""Why the compiled program's kernels take a different time than the plan's: by named scope and by kind of work."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -19,13 +19,13 @@ FUSED = Cause("fused otherwise", "elementwise work is in other kernels than in t
 KERNEL_CAUSES = (COPIED, IN_PIECES, RECOMPUTED, RATE, FUSED)
 
 _COPIES = ("copy", "transpose", "convert", "broadcast", "reshape", "pad", "slice", "dynamic-slice", "dynamic-update-slice", "concatenate")
-_MIN_SHARE = 0.01  # of all kernels: what is smaller is not worth a line
-_PIECES = 1.3  # times as many kernels are no longer the same ones
+_MIN_SHARE = 0.01  # share of all kernels below which a difference is not reported
+_PIECES = 1.3  # ratio of kernel counts above which they are no longer the same kernels
 
 
 @dataclass(frozen=True, slots=True)
 class KernelDifference:
-    """Seconds a device and step in kernels of the outermost named `scope` that do one kind of `work`."""
+    """Seconds per device and step in kernels of the outermost named `scope` that do one kind of `work`."""
 
     scope: str
     work: str

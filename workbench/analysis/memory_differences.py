@@ -1,4 +1,4 @@
-"""Why the compiled program's peak memory is another than the plan's: by named scope, what each side holds at its own peak."""
+"""Why the compiled program's peak memory differs from the plan's: by named scope, what each side holds at its own peak."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ REST = Cause("the rest", "what is too small for a line of its own, and what the 
 
 MEMORY_CAUSES = (PACKED, FREED, HELD, SIZED, ARGUMENTS, REST)
 
-_MIN_SHARE = 0.01  # of the peak: what is smaller is not worth a line
+_MIN_SHARE = 0.01  # share of the peak below which a difference is not reported
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryDifference:
-    """Bytes on one device at either peak that belong to `scope`, the outermost named scope; empty where it is of no one's."""
+    """Bytes on one device at either peak that belong to `scope`, the outermost named scope; empty for values outside of any scope."""
 
     scope: str
     predicted: int
@@ -31,9 +31,9 @@ class MemoryDifference:
 
 
 def explain_memory(report: Report, compiled: Compiled) -> tuple[MemoryDifference, ...]:
-    """The differences of at least a hundredth of the peak, the largest first, and what is left of the difference last.
+    """The differences of at least a hundredth of the peak, the largest first, and the remaining difference last.
 
-    Of the compiled program the largest buffers are known by name, and the sum of all.
+    For the compiled program only the largest buffers are known by name, and the sum of all.
     """
     memory = compiled.memory
     ours = Counter[str]()

@@ -1,9 +1,9 @@
-"""The fewest statements that say the same: rules, overrides, constraints, groups and barriers that leave every value where it lies.
+"""The fewest statements with the same effect: rules, overrides, constraints, groups and barriers that leave every value sharded as it is.
 
-Arguments lie exactly as a layout says, so that the fewest statements for them are found without the partitioner: a rule says the same of a
-dimension everywhere, and each argument that the rules place otherwise needs an override, one for all that a pattern names. All choices of
-rules are compared where there are few, else one dimension after the other. What else the layout says is then left out, a statement at a
-time, as long as Shardy lays every value as before. Last, each statement is left out once more: what then changes is the proof that it is
+Arguments are sharded exactly as a layout says, so the fewest statements for them are found without the partitioner: a rule applies to a
+dimension everywhere, and each argument that the rules shard differently needs an override, one for all that a pattern names. All choices of
+rules are compared where there are few, else one dimension after the other. The rest of the layout is then removed statement by statement,
+as long as Shardy shards every value as before. Last, each statement is left out once more: what changes then is the proof that it is
 needed.
 """
 
@@ -21,12 +21,13 @@ from workbench.plan.plan import Plan
 from workbench.propagation import partition
 
 Rules = tuple[tuple[str, tuple[str, ...]], ...]
-_MOST_CHOICES = 4096  # choices of rules; of more, one dimension after the other
+_MOST_CHOICES = 4096  # the largest number of rule choices compared; beyond that one dimension after the other
 
 
 @dataclass(frozen=True, slots=True)
 class NeededStatement:
-    """One statement, and the first argument or value that would lie otherwise without it: where it lies, where it would."""
+    """One statement, and the first argument or value that would be sharded differently without it: its sharding, and the one without the
+    statement."""
 
     statement: str
     changed: str
@@ -39,8 +40,8 @@ class MinimalLayout:
     """The fewest statements found.
 
     - `needed`: one entry a statement, with what it is needed for: leaving any of them out changes something;
-    - `is_fewest`: whether no fewer rules and overrides place the arguments so, all choices of rules having been compared;
-    - `written`: statements of the plan before; `placed`: arguments and values that lie split by these.
+    - `is_fewest`: whether no fewer rules and overrides shard the arguments so, all choices of rules having been compared;
+    - `written`: statements of the plan before; `placed`: arguments and values that are sharded by these.
     """
 
     layout: Layout
@@ -51,7 +52,7 @@ class MinimalLayout:
 
     @property
     def edit(self) -> Edit:
-        """The edit that makes it the plan's layout."""
+        """The edit that applies it to the plan."""
         return SetLayout(self.layout)
 
     def __str__(self) -> str:
@@ -62,7 +63,7 @@ class MinimalLayout:
 
 
 def minimal_annotations(plan: Plan) -> MinimalLayout:
-    """The fewest statements after which every argument, result and intermediate value lies as it does now.
+    """The fewest statements with which every argument, result and intermediate value is sharded as it is now.
 
     Raises `PartitionError` with Shardy's words if the plan itself is refused.
     """
@@ -70,7 +71,7 @@ def minimal_annotations(plan: Plan) -> MinimalLayout:
     rules, is_fewest = _find_rules(plan)
     layout = plan.layout.updated(rules=rules, overrides=_find_overrides(plan, rules), priorities=_keep_priorities(plan.layout, rules))
     longer = len(layout.rules + layout.overrides) > len(plan.layout.rules + plan.layout.overrides)
-    if longer or _find_moved_value(plan, layout, before):  # a pattern of the user's own, a dimension left open: it stays as it is written
+    if longer or _find_moved_value(plan, layout, before):  # a pattern of the user's own, a dimension left open: it stays as written
         layout, is_fewest = plan.layout, False
     layout = _prune_layout(plan, layout, before)
     needed = tuple(_prove_needed(plan, layout, before))
@@ -106,14 +107,14 @@ def _as_rules(names: Sequence[str], chosen: Sequence[tuple[str, ...]]) -> Rules:
 
 
 def _cost(plan: Plan, names: Sequence[str], chosen: Sequence[tuple[str, ...]]) -> tuple[int, int]:
-    """Statements in all, and of those the overrides: of two layouts of one length, that of more rules."""
+    """The number of statements, and of those the overrides: of two layouts of one length the one with more rules is better."""
     rules = _as_rules(names, chosen)
     overrides = len({(template(path), sharding) for path, sharding in _list_exceptions(plan, rules)})
     return len(rules) + overrides, overrides
 
 
 def _list_exceptions(plan: Plan, rules: Rules) -> Iterator[tuple[str, Sharding]]:
-    """The arguments that the rules do not place as they lie."""
+    """The arguments that the rules shard differently from how they are."""
     axes = dict(rules)
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
         if sharding.dims != tuple(axes.get(dim, ()) for dim in tensor.dims) or not sharding.is_plain:
@@ -121,7 +122,7 @@ def _list_exceptions(plan: Plan, rules: Rules) -> Iterator[tuple[str, Sharding]]
 
 
 def _find_overrides(plan: Plan, rules: Rules) -> tuple[tuple[str, Sharding], ...]:
-    """The exceptions to the rules, as few patterns as name them and nothing that lies otherwise."""
+    """Overrides for the exceptions to the rules, with as few patterns as possible that match no argument sharded differently."""
     placements = dict(zip((tensor.path for tensor in plan.program.arguments), plan.argument_shardings, strict=True))
     waiting = dict(_list_exceptions(plan, rules))
     found: list[tuple[str, Sharding]] = []
@@ -134,7 +135,7 @@ def _find_overrides(plan: Plan, rules: Rules) -> tuple[tuple[str, Sharding], ...
 
 
 def _find_widest_pattern(path: str, sharding: Sharding, placements: dict[str, Sharding]) -> str:
-    """The shortest tail of a path, layer numbers left open, that names only what lies so."""
+    """The shortest tail of a path, layer numbers left open, that matches only arguments of this sharding."""
     for words in (template(path).split("/"), path.split("/")):
         for length in range(1, len(words) + 1):
             pattern = "/".join(words[-length:])
@@ -147,7 +148,7 @@ Placements = dict[str, tuple[tuple[str, ...], ...]]
 
 
 def _list_placements(plan: Plan) -> Placements:
-    """Every argument, intermediate value and result by a name, with where it lies."""
+    """The sharding of every argument, intermediate value and result, by name."""
     found, program = partition(plan), plan.program
     operations, values = program.operations, found.structure.values
     placements: Placements = {}
@@ -162,7 +163,7 @@ def _list_placements(plan: Plan) -> Placements:
 
 
 def _find_moved_value(plan: Plan, layout: Layout, before: Placements) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
-    """The first value that would lie otherwise, and how; itself, unsplit, if such a plan is refused."""
+    """The first value that would be sharded differently, and how; itself, unsharded, if such a plan is refused."""
     try:
         after = _list_placements(plan.updated(layout=layout))
     except WorkbenchError:
@@ -171,7 +172,7 @@ def _find_moved_value(plan: Plan, layout: Layout, before: Placements) -> tuple[s
 
 
 def _prune_layout(plan: Plan, layout: Layout, before: Placements) -> Layout:
-    """Without the constraints, groups, barriers and priorities that change nothing."""
+    """The layout without the constraints, groups, barriers and priorities that change nothing."""
     while True:
         for _, smaller in _leave_out_each(layout):
             if smaller.rules == layout.rules and smaller.overrides == layout.overrides and not _find_moved_value(plan, smaller, before):
@@ -202,7 +203,7 @@ def _prove_needed(plan: Plan, layout: Layout, before: Placements) -> Iterator[Ne
 
 
 def _find_changed_argument(plan: Plan, layout: Layout) -> tuple[str, tuple[tuple[str, ...], ...]] | None:
-    """The first argument that another layout places otherwise: seen without the partitioner."""
+    """The first argument that another layout shards differently: found without the partitioner."""
     for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
         other = layout.sharding(tensor)
         if other.dims != sharding.dims:

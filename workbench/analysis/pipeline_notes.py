@@ -1,4 +1,4 @@
-"""What to mind in a pipeline: a stage that does not fit, uneven stages, too large a bubble, what its engine does otherwise; with edits."""
+"""Diagnostics of a pipeline: a stage that does not fit, uneven stages, too large a bubble, what its engine does differently; with edits."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,12 +19,12 @@ from workbench.reports.report import Report
 from workbench.tracing.spmd_pipeline.loss import find_layers
 from workbench.units import format_bytes, format_seconds
 
-MIN_BALANCE = 0.9  # balance below which stages are uneven
-MAX_BUBBLE, TARGET_BUBBLE = 0.2, 0.1  # a bubble to mind, and one to bring it to
+MIN_BALANCE = 0.9  # balance below which stages count as uneven
+MAX_BUBBLE, TARGET_BUBBLE = 0.2, 0.1  # a bubble to report, and one to reduce it to
 
 
 def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
-    """The report's diagnostics with those of its pipeline, whose stages are what must fit; or why there is none, where it cannot be cut."""
+    """The report with the diagnostics of its pipeline, whose stages must fit the memory each; or why it cannot be partitioned."""
     try:
         planned = report.pipeline
     except WorkbenchError as error:
@@ -44,19 +44,19 @@ def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
 
 
 def _diagnose_no_partition(plan: Plan, spec: PipelineSpec, error: WorkbenchError) -> Diagnostic:
-    """Why the program cannot be cut as its pipeline says, with what can be."""
+    """Why the program cannot be partitioned as its pipeline says, with the partitions that are possible."""
     edits: list[Edit] = [SetPipeline(replace(spec, boundaries=()), "boundaries by balance")] if spec.boundaries else []
     try:
         most = len(program_blocks(plan.program, spec.micro_batches)) // spec.chunks
         edits += [ResizeAxis(spec.axis, most)] if 1 <= most < spec.stages else []
     except WorkbenchError:
-        pass  # it cannot be traced, and nothing of its pipeline can be mended
+        pass  # it cannot be traced, so no edit of its pipeline helps
     edits = [*(edit for edit in edits if _can_be_partitioned(plan, edit)), SetPipeline(None, "no pipeline")]
     return Diagnostic("cannot be cut", "pipeline", error.message, tuple(edits))
 
 
 def _diagnose_unequal_layers(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
-    """Why one program for all stages cannot be made of the plan's, before it is run."""
+    """Why the plan cannot be run as one SPMD program, reported before it is run."""
     try:
         if spec.engine == "spmd":
             find_layers(plan.program, spec)
@@ -74,7 +74,7 @@ def _can_be_partitioned(plan: Plan, edit: Edit) -> bool:
 
 
 def _diagnose_memory(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
-    """Each stage whose devices would hold more than they have."""
+    """Each stage whose devices would hold more than their memory."""
     step, room = planned.simulated, planned.capacity
     for device, peak in enumerate(step.peaks):
         if not room or peak <= room:
@@ -89,7 +89,7 @@ def _diagnose_memory(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic
 
 
 def _suggest_less_memory(plan: Plan, planned: PipelineReport, device: int) -> Iterator[SetPipeline]:
-    """Other ways to run the same pieces in which this stage holds less, and more and smaller micro-batches."""
+    """Other schedules of the same virtual stages in which this stage holds less, and more and smaller micro-batches."""
     spec, costs = planned.spec, planned.simulated.costs
     changes = [("recompute all micro-batches", {"remat": "always"}), ("schedule 1f1b", {"schedule": "1f1b", "engine": "mpmd"})]
     for about, change in changes:
@@ -100,11 +100,11 @@ def _suggest_less_memory(plan: Plan, planned: PipelineReport, device: int) -> It
         yield SetPipeline(more, f"{more.micro_batches} micro-batches")
 
 
-_ONE_CHUNK_EQUIVALENTS = {"interleaved": "1f1b", "circular": "gpipe"}  # and breadth-first is what it says with one chunk, too
+_ONE_CHUNK_EQUIVALENTS = {"interleaved": "1f1b", "circular": "gpipe"}  # and with one chunk breadth-first is the same schedule, too
 
 
 def _diagnose_one_chunk(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
-    """A schedule that goes round, and nothing to go round for."""
+    """An interleaved schedule with a single chunk, which has no effect."""
     alike = _ONE_CHUNK_EQUIVALENTS.get(spec.schedule)
     if alike is None or spec.chunks > 1 or spec.stages == 1:
         return
@@ -120,7 +120,7 @@ def _diagnose_one_chunk(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
 
 
 def _diagnose_uneven_stages(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
-    """Stages that work longer than the others, and the cut that is more even if there is one."""
+    """Stages that work longer than the others, and a more even partition if there is one."""
     if planned.balance >= MIN_BALANCE:
         return
     busy = planned.simulated.busy
@@ -139,7 +139,7 @@ def _diagnose_uneven_stages(plan: Plan, planned: PipelineReport) -> Iterator[Dia
 
 
 def _balance_stages(plan: Plan, planned: PipelineReport) -> PipelineReport | None:
-    """The pipeline with its boundaries left to the balance, if it is the more even one."""
+    """The pipeline with its boundaries left to balancing, if that is more even."""
     if not planned.spec.boundaries:
         return None
     found = pipeline_report(plan.updated(pipeline=replace(planned.spec, boundaries=())))
@@ -147,7 +147,7 @@ def _balance_stages(plan: Plan, planned: PipelineReport) -> PipelineReport | Non
 
 
 def _diagnose_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
-    """A bubble that more micro-batches make smaller: what is idle stays, and the work it is measured against grows."""
+    """A bubble that more micro-batches make smaller: the idle time stays, and the work it is measured against grows."""
     bubble, least, spec = planned.simulated.bubble, planned.least_bubble, planned.spec
     if bubble <= MAX_BUBBLE:
         return
@@ -174,7 +174,7 @@ def _diagnose_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic
 
 
 def _with_micro_batches(plan: Plan, spec: PipelineSpec, count_wanted: int) -> PipelineSpec | None:
-    """With so many micro-batches, or as few more as divide the batch and suit the schedule, or else as many as do."""
+    """The pipeline with so many micro-batches, or as few more as divide the batch and suit the schedule, or else as many as do."""
     for count in (
         *range(count_wanted, min(4 * count_wanted, MOST_OF_EACH) + 1),
         *range(min(count_wanted, MOST_OF_EACH) - 1, spec.micro_batches, -1),
@@ -190,7 +190,7 @@ def _with_micro_batches(plan: Plan, spec: PipelineSpec, count_wanted: int) -> Pi
 
 
 def _try_replace(spec: PipelineSpec, **changes: object) -> PipelineSpec | None:
-    """`None` where there cannot be such a pipeline."""
+    """The changed pipeline; `None` where it is illegal."""
     try:
         return replace(spec, **changes)  # type: ignore[arg-type]
     except WorkbenchError:

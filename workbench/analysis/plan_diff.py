@@ -1,4 +1,4 @@
-"""Two plans side by side: what was decided otherwise, and what that costs or saves. A value; `print` it.
+"""The difference of two plans: which decisions differ, and what that costs or saves. A value; `print` it.
 
 The history, the command line (`workbench diff`) and the tests read the same `PlanDiff`.
 """
@@ -19,11 +19,11 @@ from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 
 PlanSetting = tuple[str, ...] | Sharding | Hardware | AxisAssignment | Remat | Precision | PipelineSpec | int | str | None
-"""What a plan may say of something: mesh axes of a dimension, a sharding, the size of an axis, ...; `None` if it says nothing."""
+"""A setting of a plan: mesh axes of a dimension, a sharding, the size of an axis, ...; `None` if the plan has none."""
 
 
 class Change(NamedTuple):
-    """Something decided otherwise: `kind` is one of `KINDS`, `subject` a dimension, a pattern or a mesh axis where the kind has several."""
+    """One decision that differs: `kind` is one of `KINDS`, `subject` a dimension, a pattern or a mesh axis where the kind has several."""
 
     kind: str
     subject: str
@@ -38,7 +38,7 @@ KINDS = (
 
 
 class FigureChange(NamedTuple):
-    """One figure of a device and step; bytes, seconds or FLOP by `unit`; `None` where a report does not have it."""
+    """One figure per device and step; bytes, seconds or FLOP by `unit`; `None` where a report does not have it."""
 
     name: str
     unit: str
@@ -47,17 +47,17 @@ class FigureChange(NamedTuple):
 
     @property
     def delta(self) -> float:
-        """What the second plan costs more; 0 where there is nothing to set it against."""
+        """The second plan's figure less the first's; 0 where there is nothing to compare."""
         return 0.0 if self.before is None or self.after is None else self.after - self.before
 
     @property
     def ratio(self) -> float | None:
-        """How much of the first plan's figure the second one has: 0.5 is half."""
+        """The second plan's figure relative to the first's: 0.5 is half."""
         return self.after / self.before if self.before and self.after is not None else None
 
 
 class TrafficChange(NamedTuple):
-    """Payload bytes a device and step over one set of mesh axes by one kind of collective."""
+    """Payload bytes per device and step over one set of mesh axes by one kind of collective."""
 
     axes: tuple[str, ...]
     kind: str
@@ -70,7 +70,8 @@ class TrafficChange(NamedTuple):
 
 
 class PlacementChange(NamedTuple):
-    """Arguments that lie otherwise, `tensors` of them under one template path. A sharding is `None` where there is no such argument."""
+    """Arguments that are sharded differently, `tensors` of them under one template path. A sharding is `None` where there is no such
+    argument."""
 
     path: str
     dims: tuple[str, ...]
@@ -82,7 +83,7 @@ class PlacementChange(NamedTuple):
 
     @property
     def delta(self) -> int:
-        """Bytes more on one device, all of them together."""
+        """Additional bytes on one device, all of them together."""
         return self.bytes_after - self.bytes_before
 
 
@@ -95,7 +96,7 @@ class PlanDiff:
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """What was decided otherwise; empty exactly if the plans are equal but for their names."""
+        """The decisions that differ; empty exactly if the plans are equal but for their names."""
         return tuple(_list_changes(self.before.plan, self.after.plan))
 
     @cached_property
@@ -105,14 +106,14 @@ class PlanDiff:
 
     @cached_property
     def traffic(self) -> tuple[TrafficChange, ...]:
-        """By mesh axes and kind, whatever either plan sends; the greatest change first."""
+        """Bytes sent by mesh axes and kind in either plan; the greatest change first."""
         before, after = _sum_traffic(self.before), _sum_traffic(self.after)
         rows = (TrafficChange(*key, before.get(key, 0), after.get(key, 0)) for key in {**before, **after})
         return tuple(sorted(rows, key=lambda row: (-abs(row.delta), -row.after, row.axes, row.kind)))
 
     @cached_property
     def placements(self) -> tuple[PlacementChange, ...]:
-        """Arguments that lie otherwise, alike ones together; the greatest change of memory first."""
+        """Arguments that are sharded differently, equal ones together; the greatest change of memory first."""
         return tuple(sorted(_compare_placements(self.before, self.after), key=lambda each: -abs(each.delta)))
 
     def __str__(self) -> str:
@@ -153,7 +154,7 @@ def _as_entries(groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, str], .
 
 
 def _compare_programs(before: Plan, after: Plan) -> Iterator[Change]:
-    """Another program, or the same one with dimensions renamed."""
+    """Whether it is another program, or the same one with dimensions renamed."""
     one, other = before.program, after.program
     names = [{traced: each.renamed.get(traced, traced) for traced in {**one.renamed, **other.renamed}} for each in (one, other)]
     renamed = list(_compare_entries("dimension", names[0], names[1]))

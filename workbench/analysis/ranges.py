@@ -1,11 +1,11 @@
-"""How far a figure may be off: the interval that holds nine of ten true ones, from how far it was off on programs of others.
+"""Prediction intervals: the range that holds nine of ten true figures, from the errors on other people's programs.
 
-`ranges.toml` has, for each figure, tier and platform, between which shares of the prediction the truth was in nine of ten cases:
-`benchmarks/fit_ranges.py` makes it of the compilers' answers to third-party programs that no number was fitted on, and
-`benchmarks/accuracy.py` says what share it holds of others. The truth of a device that is not there is its compiler's own figure.
+`ranges.toml` has, for each figure, tier and platform, between which ratios to the prediction the truth was in nine of ten cases:
+`benchmarks/fit_ranges.py` derives it from the compilers' answers to third-party programs that no number was fitted on, and
+`benchmarks/accuracy.py` measures its coverage of others. The truth for an absent device is its compiler's own figure.
 
-Arguments take what they take, so memory may be off by a share of what the step computes (`Memory.working`): little where parameters are
-most of it, much where the step's own values fill the memory on the chip. What is sent, and the time of kernels, are off by a factor.
+The size of arguments is exact, so the error of memory is a share of what the step computes (`Memory.working`): little where parameters are
+most of it, much where the step's own values dominate. The errors of bytes sent and of kernel times are factors.
 """
 
 import tomllib
@@ -25,7 +25,7 @@ SENT, MEMORY, KERNELS, STEP = "sent", "memory", "kernels", "step"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From `low` to `high`, in the unit of the figure; nine of ten true figures lie in it."""
+    """An interval from `low` to `high`, in the unit of the figure; it holds nine of ten true figures."""
 
     low: float
     high: float
@@ -36,8 +36,8 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """How far the truth was from the prediction, from `low` to `high`, in so many cases: of memory as a share of what the step computes (0
-    is equal), of all else as a share of the prediction (1 is equal)."""
+    """The interval of errors, from `low` to `high`, over so many cases: for memory as a share of what the step computes (0 is exact), for
+    all else as a ratio to the prediction (1 is exact)."""
 
     low: float
     high: float
@@ -47,8 +47,8 @@ class Residual:
 def ranges_of(report: Report) -> Mapping[str, Range]:
     """The intervals of a report's figures: bytes sent, bytes at the peak, seconds of kernels and of a step.
 
-    A figure that the compiler has settled has none, nor has one that nothing was compared with on this platform, nor what is sent and takes
-    time where data say how often a loop runs; without hardware there is none at all, nor for a pipeline.
+    There is none for a figure that the compiler has settled, for one without cases on this platform, or for bytes and times that depend on
+    a loop whose trip count depends on data; and none at all without hardware, or for a pipeline.
     """
     if report.hardware is None or report.plan.pipeline is not None:
         return {}
@@ -66,7 +66,7 @@ def ranges_of(report: Report) -> Mapping[str, Range]:
 
 
 def _residuals_for(report: Report, chip: Chip) -> Mapping[str, Residual]:
-    """By figure. What a scheduled program sends is settled; of its kernels something is known where their rates were fitted."""
+    """The intervals by figure. What a scheduled program sends is settled; its kernels have intervals where their rates were fitted."""
     known = {figure: each for (figure, *of), each in residuals().items() if of == [report.prediction.tier, chip.platform]}
     if report.is_scheduled:
         known.pop(SENT, None)
@@ -77,7 +77,7 @@ def _residuals_for(report: Report, chip: Chip) -> Mapping[str, Residual]:
 
 
 def is_counted(report: Report) -> bool:
-    """Whether it is known how often each loop runs."""
+    """Whether the trip count of each loop is known."""
     return all(each.kind != UNKNOWN_TRIP_COUNT for each in report.diagnostics)
 
 
@@ -93,7 +93,7 @@ def _scale_range(value: float, residual: Residual) -> Range:
 
 @cache
 def residuals() -> Mapping[tuple[str, str, str], Residual]:
-    """By figure, tier and platform, as `ranges.toml` has them."""
+    """The intervals by figure, tier and platform, read from `ranges.toml`."""
     table = tomllib.loads(RANGES_FILE.read_text(encoding="utf-8"))
     return {
         (each["figure"], each["tier"], each["platform"]): Residual(each["low"], each["high"], each["cases"]) for each in table["residuals"]

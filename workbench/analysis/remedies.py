@@ -1,8 +1,8 @@
 """Edits that avoid a resharding or make it cheaper. Each is tried on the plan before it is suggested.
 
-What is tried: the value constrained to what its reader needs, to what it lies like, or, where XLA gathers it whole, to a sharding in
-between that is one plain step from either; its argument placed as the reader needs it; constraints of the layout taken back; dimensions
-placed otherwise.
+Candidates: the value constrained to what its reader needs, to its present sharding, or, where XLA gathers it whole, to an intermediate
+sharding that is one plain step from either; its argument sharded as the reader needs it; constraints of the layout taken back; dimensions
+sharded otherwise.
 """
 
 import itertools
@@ -25,18 +25,18 @@ from workbench.reports.report import Report
 from workbench.reports.reshard import Remedy, Reshard
 from workbench.units import divisors
 
-_MOST_TRIED = 10  # reports made for one resharding
+_MOST_TRIED = 10  # the number of edits tried for one resharding
 _MOST_SUGGESTED = 3
-_MOST_AXES = 3  # of more, too many shardings in between
+_MOST_AXES = 3  # the number of axes above which there are too many intermediate shardings
 
 
 def find_remedies(report: Report, reshard: Reshard) -> tuple[Remedy, ...]:
-    """The edits that send less at this place and no more in the whole step; what saves most first."""
+    """The edits that reduce the bytes sent at this place without increasing those of the whole step; the largest saving first."""
     plan, tried, evaluator = report.plan, [], _RemedyEvaluator(report, reshard)
     for edit in itertools.islice(dict.fromkeys(_candidate_edits(plan, reshard)), _MOST_TRIED):
         try:
             after = plan.apply(edit).report()
-        except WorkbenchError:  # not legal, or refused by Shardy
+        except WorkbenchError:  # illegal, or refused by Shardy
             continue
         if (remedy := evaluator.remedy(edit, after)) is not None:
             tried.append(remedy)
@@ -45,7 +45,7 @@ def find_remedies(report: Report, reshard: Reshard) -> tuple[Remedy, ...]:
 
 
 class _RemedyEvaluator:
-    """Compares plans as planned, without an edit and with it; at the place itself, with what XLA sends there if that is known."""
+    """Compares the plan as planned without an edit and with it; at the place itself with what XLA sends there, if that is known."""
 
     def __init__(self, report: Report, reshard: Reshard) -> None:
         self._reshard, self._is_settled = reshard, report.partitioned is not None
@@ -59,7 +59,7 @@ class _RemedyEvaluator:
         self._peak = (report if reshard.rematerialises else self._before).memory.peak
 
     def remedy(self, edit: Edit, after: Report) -> Remedy | None:
-        """What an edit does, if it is a remedy: this place sends less, the step no more."""
+        """The effect of an edit, if it is a remedy: this place sends less, the step no more."""
         before, here = (sum(each.sent for each in _find_same_reshards(report, self._reshard)) for report in (self._before, after))
         saved = self._before.sent + self._extra_sent - after.sent
         if here >= before + self._extra_sent or saved < 0:
@@ -70,7 +70,7 @@ class _RemedyEvaluator:
 
 
 def _is_certain(before: Sequence[Reshard], after: Sequence[Reshard], reshard: Reshard, mesh: Mesh) -> bool:
-    """Whether XLA sends what is planned: fewer values go from and to the same shardings, and what is resharded anew takes a plain step."""
+    """Whether XLA sends what is planned: fewer values have the same reshard, and each new reshard is a plain step."""
     old, new = (Counter(map(_reshard_key, each)) for each in (before, after))
     return new[_reshard_key(reshard)] < max(old[_reshard_key(reshard)], 1) and all(
         step_sends(*ends, mesh) is not None for ends in new.keys() - old.keys()
@@ -82,7 +82,7 @@ def _reshard_key(each: Reshard) -> tuple[tuple[int, ...], Sharding, Sharding]:
 
 
 def avoid_rematerialisation(plan: Plan, planned: Propagated, reshard: Reshard) -> tuple[Edit, ...]:
-    """An edit with which XLA need not gather the value whole, tried on Shardy's answer alone: for a diagnostic."""
+    """An edit with which XLA need not gather the value whole, tried on Shardy's propagation alone: for a diagnostic."""
     before = _list_reshards(plan, planned)
     elsewhere = _total_payload(planned) - sum(
         each.payload for each in before if (each.path, *_reshard_key(each)) == (reshard.path, *_reshard_key(reshard))
@@ -99,18 +99,18 @@ def avoid_rematerialisation(plan: Plan, planned: Propagated, reshard: Reshard) -
 
 
 def _list_reshards(plan: Plan, planned: Propagated) -> tuple[Reshard, ...]:
-    """What is resharded; nothing is priced."""
+    """The resharded values; no cost is computed."""
     return reshard_list(plan, planned, lambda moves: [0.0] * len(moves))
 
 
 def _total_payload(planned: Propagated) -> int:
-    """Bytes of all collectives of a step."""
+    """Payload bytes of all collectives of a step."""
     times = planned.structure.regions
     return sum(each.payload * times[each.region].times for each in planned.reshards)
 
 
 def fix_padding(plan: Plan, padding: Padding) -> tuple[Edit, ...]:
-    """Mesh axes of another size, and other axes, with which the dimension divides; each tried on Shardy's answer."""
+    """Mesh axes of another size, and other axes, by which the dimension divides; each tried on Shardy's propagation."""
     found: list[Edit] = []
     for edit in _suggest_resizes(plan, padding):
         try:
@@ -125,7 +125,8 @@ def fix_padding(plan: Plan, padding: Padding) -> tuple[Edit, ...]:
 
 
 def fix_split_reshape(plan: Plan, operation: Operation, dims: Dims, torn: Collection[str]) -> tuple[Edit, ...]:
-    """A constraint that puts the axes a reshape tore apart onto one of its dimensions, the first behind the major one that they divide."""
+    """A constraint that puts the axes that a reshape splits apart onto one of its dimensions, the first after the major one that they
+    divide."""
     split_dims = [at for at, dim in enumerate(dims) if any(base_axis(axis) in torn for axis in dim)]
     for at in range(split_dims[0] + 1, len(dims)):
         moved = [tuple(axis for axis in dim if base_axis(axis) not in torn) for dim in dims]
@@ -154,13 +155,13 @@ def _suggest_resizes(plan: Plan, padding: Padding) -> Iterator[Edit]:
 
 
 def _find_same_reshards(report: Report, reshard: Reshard) -> list[Reshard]:
-    """What is resharded of the same value, and from there on to the same reader."""
+    """Reshards of the same value, from there on to the same reader."""
     mine = {reshard.path, reshard.reader} if reshard.reader_source else {reshard.path}
     return [each for each in report.reshards if each.shape == reshard.shape and each.path in mine]
 
 
 def _candidate_edits(plan: Plan, reshard: Reshard) -> Iterator[Edit]:
-    """Edits worth a try, the gentlest first."""
+    """Candidate edits, those with the smallest effect first."""
     before, after = (_keep_if_plain(each) for each in (reshard.before, reshard.after))
     for pattern in () if reshard.is_argument else _name_value(plan, reshard):
         if reshard.rematerialises and before and after:
@@ -177,12 +178,12 @@ def _candidate_edits(plan: Plan, reshard: Reshard) -> Iterator[Edit]:
 
 
 def _keep_if_plain(sharding: Sharding) -> Sharding | None:
-    """The sharding, if a layout can say it: no sub-axes."""
+    """The sharding if a layout can express it: no sub-axes; else `None`."""
     return sharding if all(axis == base_axis(axis) for axis in sharding.axes) else None
 
 
 def _name_value(plan: Plan, reshard: Reshard) -> Iterator[str]:
-    """Names for the value in a constraint: its path, in all layers or here alone, or its line where others have the same path."""
+    """Patterns for the value in a constraint: its path, in all layers or in this one, or its line where others have the same path."""
     alike = {op.source for op in plan.program.operations if op.path == reshard.path and op.shape == reshard.shape}
     if reshard.path and len(alike) == 1:
         yield from dict.fromkeys((f"/{template(reshard.path)}", f"/{reshard.path}"))
@@ -191,8 +192,7 @@ def _name_value(plan: Plan, reshard: Reshard) -> Iterator[str]:
 
 
 def find_intermediate_shardings(reshard: Reshard, plan: Plan) -> list[Sharding]:
-    """Shardings that are one plain step from where the value lies and one from where it is needed, the cheapest way round first; the best
-    three."""
+    """Shardings one plain step from the value's present one and one from the one needed, the cheapest path first; the best three."""
     axes = list(dict.fromkeys((*reshard.before.axes, *reshard.after.axes)))
     if len(axes) > _MOST_AXES:
         return []
@@ -206,10 +206,10 @@ def find_intermediate_shardings(reshard: Reshard, plan: Plan) -> list[Sharding]:
 
 
 def step_sends(shape: tuple[int, ...], before: Sharding, after: Sharding, mesh: Mesh) -> float | None:
-    """The elements that leave a device in a plain step; `None` if the step is not plain.
+    """The number of elements that a device sends in a plain step; `None` if the step is not plain.
 
-    Plain are: axes added at the minor end of dimensions (each device slices), axes taken from there (it gathers), or the minor axes of one
-    dimension moved to the minor end of another (an all-to-all). XLA's partitioner has a direct way for each.
+    A plain step adds axes at the minor end of dimensions (each device slices), takes axes from there (it gathers), or moves the minor axes
+    of one dimension to the minor end of another (an all-to-all). XLA's partitioner has a direct implementation of each.
     """
     old, new = _axes_of(before), _axes_of(after)
     if _is_prefix(old, new):
@@ -222,12 +222,12 @@ def step_sends(shape: tuple[int, ...], before: Sharding, after: Sharding, mesh: 
 
 
 def _is_prefix(fewer: Dims, more: Dims) -> bool:
-    """Whether each dimension's axes of the one are its major axes in the other."""
+    """Whether each dimension's axes in the first are its major axes in the second."""
     return all(few == many[: len(few)] for few, many in zip(fewer, more, strict=True))
 
 
 def _find_moved_axes(old: Dims, new: Dims) -> tuple[str, ...]:
-    """The minor axes of one dimension that are at the minor end of another in the new sharding, if all else is as it was."""
+    """The minor axes of one dimension that are at the minor end of another in the new sharding, if all else is unchanged."""
     changed = [(before, after) for before, after in zip(old, new, strict=True) if before != after]
     if len(changed) != 2:
         return ()
@@ -241,7 +241,7 @@ def _axes_of(sharding: Sharding) -> Dims:
 
 
 def _shardings(axes: list[str], rank: int) -> Iterator[Sharding]:
-    """All shardings of this rank over some of these axes, but the one that leaves it whole."""
+    """All shardings of this rank over some of these axes, except the replicated one."""
     for count in range(1, len(axes) + 1):
         for order in itertools.permutations(axes, count):
             for dims in itertools.combinations_with_replacement(range(rank), count):
@@ -254,7 +254,7 @@ def _place_axes(order: tuple[str, ...], dims: tuple[int, ...], rank: int) -> lis
 
 
 def _candidate_rules(plan: Plan, reshard: Reshard) -> Iterator[Edit]:
-    """The dimensions of the value that are split otherwise before and after, as the reader has them, or whole."""
+    """The dimensions of the value that are sharded differently before and after: as the reader has them, or replicated."""
     for dim, old, new in zip(reshard.dims, reshard.before.dims, reshard.after.dims, strict=True):
         if old != new and dim in plan.program.dims and (rule := plan.layout.rule(dim)):
             plain = tuple(axis for axis in new or () if axis == base_axis(axis))

@@ -1,1 +1,1 @@
-"""The board where a person sees it: in a notebook cell, on a served page; and who runs and compiles for it."""
+"""The board's hosts: in a notebook cell, on a served page; and the runners that run and compile for it."""

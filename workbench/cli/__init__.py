@@ -1,7 +1,7 @@
-"""The command line: `workbench serve`, `report`, `run`, `compile`, `compare`, `diff`, `recipe`, `fleet`, `export`, `models`,
-`hardware`, `calibrate`.
+"""The command line: `workbench serve`, `report`, `run`, `compile`, `compare`, `diff`, `recipe`, `fleet`, `export`, `models`, `hardware`,
+`calibrate`.
 
-Exit codes: 0 done, 1 something a person can mend (said on stderr, with the ways out), 2 wrong usage, 130 stopped with Ctrl-C.
+Exit codes: 0 done, 1 an error that the user can fix (printed on stderr, with the ways out), 2 wrong usage, 130 stopped with Ctrl-C.
 """
 
 import os
@@ -16,14 +16,14 @@ from workbench.tracing import UntestedJaxWarning, untested_jax
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. Never a traceback for what a person can mend."""
+    """Run one command; returns the exit code. No traceback for errors that the user can fix."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show `·` shows `?`
-    use_current_folder_last()  # plans name functions of the folder they are used in
+    use_current_folder_last()  # plans name functions in the current folder
     options = make_parser().parse_args(arguments)
     if (warning := untested_jax()) is not None:
-        warnings.simplefilter("ignore", UntestedJaxWarning)  # said here, without a line of code
+        warnings.simplefilter("ignore", UntestedJaxWarning)  # printed without a line of code
         print(f"workbench: {warning}", file=sys.stderr)
     try:
         options.command(options)

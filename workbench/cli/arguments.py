@@ -18,7 +18,7 @@ words used here:
 
 
 class FormerOption(argparse.Action):
-    """An option under the name it had before: it is read, and the present name is said on standard error."""
+    """An option under its former name: it is accepted, with a note on standard error that gives the present one."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:  # noqa: ARG002 - argparse passes the parser
         print(f"{option} is called --{self.dest.replace('_', '-')} now.", file=sys.stderr)
@@ -74,24 +74,24 @@ def add_parser(added: Any, name: str, text: str, *, description: str | None = No
 
 
 def add_json(command: argparse.ArgumentParser, besides: str = "") -> None:
-    """One JSON object in place of text."""
+    """Add `--json`: one JSON object in place of text."""
     command.add_argument("--json", action="store_true", help=f"print one JSON object instead of tables{besides}")
 
 
 def add_time_limit(command: argparse.ArgumentParser) -> None:
-    """How long it may take."""
+    """Add the time limit."""
     command.add_argument("--time-limit", type=duration, metavar="SECONDS", help="give up after so many seconds (default: never)")
 
 
 def add_hardware_file(command: argparse.ArgumentParser) -> None:
-    """Hardware of one's own, beside the catalogue."""
+    """Add the user's own hardware file, beside the catalogue."""
     command.add_argument(
         "--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware/hardware.toml"
     )
 
 
 def add_allow(command: argparse.ArgumentParser) -> None:
-    """Modules whose programs a file may name."""
+    """Add the modules whose programs a file may name."""
     command.add_argument(
         "--allow",
         metavar="MODULE",
@@ -109,7 +109,7 @@ def positive(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """Seconds, more than none and not endless."""
+    """Seconds, positive and finite."""
     try:
         seconds = float(text)
     except ValueError:

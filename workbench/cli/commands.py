@@ -1,4 +1,4 @@
-"""What each command does."""
+"""The implementation of each command."""
 
 import argparse
 import functools
@@ -51,14 +51,14 @@ def serve(options: argparse.Namespace) -> None:
     opened = {"file": file, "root": options.root, "open_browser": not options.no_open, "unix_socket": options.unix_socket}
     opened["allow"] = (*allowed_modules(options), *([options.model] if options.model and ":" in options.model else []))
     opened["verify"] = not options.unix_socket  # behind a proxy nobody reads this terminal: there an error is shown on the page
-    opened["tour"] = not options.plan and not options.model  # on the example, not on a plan of one's own
+    opened["tour"] = not options.plan and not options.model  # on the example, not on the user's own plan
     with listening(options):
         serve(make, port=options.port, jobs=options.jobs, time_limit=options.time_limit, **opened, **reach)
 
 
 @contextmanager
 def listening(options: argparse.Namespace) -> Iterator[None]:
-    """What keeps a server from its port or socket, in words."""
+    """What prevents a server from using its port or socket, in words."""
     try:
         yield
     except OSError as error:
@@ -92,13 +92,13 @@ def run(options: argparse.Namespace) -> None:
     distributed = options.distributed or any(int(os.environ.get(name) or 1) > 1 for name in LAUNCHERS)
     measurement, plan = _run_distributed(options) if distributed else _run_here(options)
     if measurement is None:
-        return  # process 0 speaks for all
-    here = plan.updated(hardware=measurement.hardware, axis_assignment=None)  # what was measured stands beside what this machine should do
+        return  # only process 0 prints
+    here = plan.updated(hardware=measurement.hardware, axis_assignment=None)  # measured beside predicted for this machine
     print(json.dumps(measurement_record(measurement), indent=1) if options.json else measurement_text(measurement, here.report()))
 
 
 def _run_here(options: argparse.Namespace) -> tuple[Measurement, Plan]:
-    """In a worker process, so that running out of memory there is a message here."""
+    """Run in a worker process, so that running out of memory there becomes an error message here."""
     from workbench.engine import run_plan
 
     plan = plan_on_the_cpu(options)
@@ -107,7 +107,7 @@ def _run_here(options: argparse.Namespace) -> tuple[Measurement, Plan]:
 
 
 def _run_distributed(options: argparse.Namespace) -> tuple[Measurement | None, Plan]:
-    """In this process, which is one of several that a launcher started; only process 0 prints."""
+    """Run in this process, which is one of several that a launcher started; only process 0 prints."""
     from workbench.engine import execute, start_distributed
 
     with _libraries_off_stdout():
@@ -120,7 +120,7 @@ def _run_distributed(options: argparse.Namespace) -> tuple[Measurement | None, P
 
 @contextmanager
 def _libraries_off_stdout() -> Iterator[None]:
-    """Send what libraries print (gloo tells of its peers on stdout) to stderr, so that `--json` stays JSON."""
+    """Send what libraries print (gloo lists its peers on stdout) to stderr, so that `--json` stays JSON."""
     sys.stdout.flush()
     stdout = os.dup(1)
     os.dup2(2, 1)
@@ -132,7 +132,7 @@ def _libraries_off_stdout() -> Iterator[None]:
 
 
 def _print_progress(event: RunEvent) -> None:
-    """A line a stage, and about ten lines over the steps."""
+    """Print a line per stage, and about ten lines over the steps."""
     match event:
         case Progress(stage=stage):
             print(f"{stage} ...", file=sys.stderr, flush=True)
@@ -142,7 +142,7 @@ def _print_progress(event: RunEvent) -> None:
 
 
 def _say_nothing(event: RunEvent) -> None:
-    """Progress of a process that does not speak."""
+    """Progress of a process that prints nothing."""
 
 
 def compile_(options: argparse.Namespace) -> None:
@@ -204,7 +204,7 @@ def explain(options: argparse.Namespace) -> None:
 
 
 def _stage_printer() -> RunListener:
-    """A line a stage; the terminal needs no heartbeat."""
+    """Print a line per stage; the terminal needs no heartbeat."""
     stages: set[str] = set()
 
     def tell(event: RunEvent) -> None:
@@ -249,5 +249,5 @@ def hardware(options: argparse.Namespace) -> None:
 
 
 def _argument_text(name: str, default: object) -> str:
-    """`layers=2`; without a value where the model decides by itself."""
+    """`layers=2`; without a value where the model has its own default."""
     return name if default is None else f"{name}={json.dumps(default)}"

@@ -1,4 +1,4 @@
-"""What may be written after `workbench fleet`."""
+"""The arguments of `workbench fleet`."""
 
 from typing import Any
 

@@ -32,7 +32,7 @@ from workbench.units import format_seconds, parse_bytes
 
 
 def run(options: argparse.Namespace) -> None:
-    """In a worker process; Ctrl-C ends it, and with a folder the next run goes on from there."""
+    """Train in a worker process; Ctrl-C ends it, and with a folder the next run resumes there."""
     from workbench.cli.follow import Follower
     from workbench.documents import fleet_record
     from workbench.engine import start_fleet
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def simulate(options: argparse.Namespace) -> None:
-    """Policies are those asked for, else the file's."""
+    """Simulate the policies of the command line, else the file's."""
     from workbench.documents import simulation_record
     from workbench.engine import measure_units
     from workbench.text.fleet import simulation_text
@@ -75,7 +75,7 @@ def simulate(options: argparse.Namespace) -> None:
 
 
 def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
-    """The page of the file's fleet, served to those who may `reach` it. Raises `OSError` where it cannot listen."""
+    """Serve the page of the file's fleet to those who may `reach` it. Raises `OSError` where it cannot listen."""
     from workbench.app.page.fleet import serve_fleet
     from workbench.documents import load_fleet
     from workbench.tracing.platform import force_cpu_backend
@@ -102,7 +102,7 @@ def _schedules(times: FleetTimes, devices: int, fleet: Fleet, policy_name: str) 
 
 
 def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
-    """The file's fleet, with what the command line says otherwise; that is judged before any model is traced."""
+    """The file's fleet with the changes of the command line; these are checked before any model is traced."""
     from workbench.documents import load_fleet
     from workbench.tracing.platform import force_cpu_backend
 
@@ -119,7 +119,7 @@ def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
 
 
 class _ProgressPrinter:
-    """A line a stage, a line a tenth of all units, and one for each model that is done; on standard error."""
+    """Prints a line per stage, a line per tenth of all units, and one for each model that is done; on standard error."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._forecast = ShortForecast(fleet)

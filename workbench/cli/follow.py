@@ -1,4 +1,4 @@
-"""A fleet file that changes while its models train: what is added to it joins the run, what is taken out of it stops."""
+"""Follow a fleet file that changes while its models train: a model that is added to it joins the run, one that is removed stops."""
 
 import threading
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class AcceptsCommands(Protocol):
 
 @dataclass
 class Follower:
-    """Looks at the file again and again. A file that cannot be read, as while it is edited, is told once and changes nothing."""
+    """Reads the file again and again. A file that cannot be read, as while it is edited, is reported once and changes nothing."""
 
     path: Path
     fleet: Fleet
@@ -56,7 +56,7 @@ class Follower:
             return self._seen
 
     def _apply(self, fleet: Fleet) -> None:
-        """Other changes than of models wait for the next run."""
+        """Apply changes of models; other changes wait for the next run."""
         models = {each.name: each for each in fleet.models}
         for name in [each for each in models if each not in self._names]:
             self.training.send(add_model_command(models[name]))

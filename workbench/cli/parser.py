@@ -1,4 +1,4 @@
-"""What may be written on the command line."""
+"""The argument parser of the command line."""
 
 import argparse
 from typing import Any

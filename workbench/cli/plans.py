@@ -1,4 +1,4 @@
-"""The plan that a command line means."""
+"""The plan that a command line describes."""
 
 import argparse
 import json
@@ -57,7 +57,8 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 
 def _set_pipeline(plan: Plan, spec: "PipelineSpec") -> Plan:
-    """Raises `PipelineError` for one that the program cannot be cut by, blocks included: a command's own pipeline is refused at once."""
+    """Raises `PipelineError` for a pipeline that cannot partition the program, blocks included: one given by the command is refused at
+    once."""
     from workbench.pipeline.stage_partition import verify_partition
     from workbench.plan.edits import SetPipeline
 
@@ -67,18 +68,18 @@ def _set_pipeline(plan: Plan, spec: "PipelineSpec") -> Plan:
 
 
 def allowed_modules(options: argparse.Namespace) -> tuple[str, ...]:
-    """The modules whose programs files may name: those of the command line, and those of the environment."""
+    """The modules whose programs files may name: from the command line, and from the environment."""
     from workbench.documents import read_allowed, read_allowed_here
 
     return (*read_allowed(options.allow), *read_allowed_here())
 
 
 def use_hardware_file(options: argparse.Namespace) -> None:
-    """In this process and in its workers, as if the environment named it."""
+    """Use a hardware file in this process and in its workers, as if the environment named it."""
     from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, load_catalogue
 
     if options.hardware_file:
-        load_catalogue(options.hardware_file)  # says what is wrong with it
+        load_catalogue(options.hardware_file)  # raises for an invalid file
         os.environ[HARDWARE_FILE_VARIABLE] = options.hardware_file
 
 

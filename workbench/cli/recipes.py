@@ -1,4 +1,4 @@
-"""`workbench recipe`: which known ways to lay a program out there are for a plan, and what one of them makes of it."""
+"""`workbench recipe`: the known ways to shard a program that apply to a plan, and the effect of one of them."""
 
 import argparse
 import json

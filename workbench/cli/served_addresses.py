@@ -1,4 +1,4 @@
-"""Who may reach the served page: what `--address` and `--origins` ask for, judged before anything is traced."""
+"""Who may reach the served page: `--address` and `--origins`, checked before anything is traced."""
 
 import argparse
 import ipaddress
@@ -10,7 +10,7 @@ from workbench.errors import WorkbenchError
 
 
 def reach_of(options: argparse.Namespace) -> dict[str, Any]:
-    """`address` and `origins` as `app.page.serve.serve` takes them, none for a socket. Raises `WorkbenchError` for what cannot be."""
+    """`address` and `origins` as `app.page.serve.serve` takes them, none for a socket. Raises `WorkbenchError` for invalid ones."""
     from workbench.app.page.request_policy import verify_origins
     from workbench.app.page.serve import LOOPBACK, verify_address, verify_port
 

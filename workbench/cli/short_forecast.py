@@ -1,4 +1,4 @@
-"""What a fleet's run is now expected to take, for its lines of progress."""
+"""The expected time of a fleet's run, for its lines of progress."""
 
 from workbench.multimodel import FleetSchedule, ScheduledUnit, policy_named
 from workbench.multimodel.expected import predict_rest
@@ -7,11 +7,11 @@ from workbench.multimodel.measured import FleetTimes
 from workbench.multimodel.training_events import SchedulePredicted, TrainingEvent, UnitDone
 from workbench.units import format_seconds
 
-MOST_LEFT = 5_000  # units that are simulated for a line of progress
+MOST_LEFT = 5_000  # the most units that are simulated for a line of progress
 
 
 class ShortForecast:
-    """Hears what a training tells, and says where it is going."""
+    """Follows the events of a training, and forecasts its end."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -32,7 +32,7 @@ class ShortForecast:
 
     @property
     def text(self) -> str:
-        """Nothing where that would take long to know; a solver's order is not known here, and the usual one stands in for it."""
+        """The forecast; empty where it would take long. A solver's order is not known here, so the default policy is used instead."""
         if self._times is None or len(self._predicted.placed) - len(self._ran) > MOST_LEFT:
             return ""
         policy = policy_named("sharded-lrtf" if self._fleet.policy == "exact" else self._fleet.policy)

@@ -1,4 +1,4 @@
-"""Plans as files: a JSON document that carries no code, and a JAX script that needs no workbench window.
+"""Plans as files: a JSON document that contains no code, and a JAX script that runs without the workbench.
 
 save_plan(plan, "gpt.plan.json")
 plan = load_plan("gpt.plan.json")

@@ -1,7 +1,7 @@
-"""Which programs a document may name: models of the zoo, what the person at the keyboard allows, what was built in this process already.
+"""Which programs a document may name: models of the zoo, those that the user allows, and those built in this process already.
 
-A document comes from anyone, and importing a module runs it. So the name of a program is judged before anything is imported. A model of the
-zoo that takes long to trace is allowed in the same way, by its name.
+A document may come from anyone, and importing a module runs it. So the name of a program is checked before anything is imported. A model of
+the zoo that takes long to trace is allowed in the same way, by its name.
 """
 
 import os
@@ -12,7 +12,7 @@ from workbench.core.program import Reference, is_built_here
 from workbench.errors import DocumentError, wrong_type
 
 ALLOW_VARIABLE = "WORKBENCH_ALLOW"
-"""The environment variable that allows modules where there is no command line to write: in front of Jupyter's server, say."""
+"""The environment variable that allows modules where there is no command line: for a Jupyter server, say."""
 
 _WAY_OUT = 'name modules, "mine" or "mine,other.models", or one function of a module, "mine:build"'
 
@@ -23,7 +23,7 @@ def read_allowed(given: str | Iterable[str]) -> tuple[str, ...]:
     >>> read_allowed("mine, other.models:build")
     ('mine', 'other.models:build')
 
-    Raises `DocumentError` for what is no name.
+    Raises `DocumentError` for an invalid name.
     """
     texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [given]
     if not all(isinstance(each, str) for each in texts):
@@ -37,15 +37,15 @@ def read_allowed(given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def read_allowed_here() -> tuple[str, ...]:
-    """What the environment allows. Raises `DocumentError` for what is no name."""
+    """The names that the environment allows. Raises `DocumentError` for an invalid name."""
     return read_allowed(os.environ.get(ALLOW_VARIABLE, ""))
 
 
 def verify_allowed(reference: Reference, name: str, allow: str | Iterable[str] = ()) -> None:
-    """That the document `name` may name this program. Nothing is imported.
+    """Check that the document called `name` may name this program. Nothing is imported.
 
     Raises `DocumentError` for a function of a module that is neither allowed nor the origin of a program that was built here, and for a
-    model of the zoo that is not there, does not take these arguments, or takes long to trace.
+    model that is not in the zoo, does not take these arguments, or takes long to trace.
     """
     target = reference.target
     module, colon, _ = target.partition(":")
@@ -69,13 +69,13 @@ def verify_allowed(reference: Reference, name: str, allow: str | Iterable[str] =
 
 
 def is_allowed(reference: Reference, allow: str | Iterable[str]) -> bool:
-    """Whether the person at the keyboard has allowed the program by name, or has built it in this process."""
+    """Whether the user has allowed the program by name, or has built it in this process."""
     module = reference.target.partition(":")[0]
     return is_built_here(reference) or any(_covers(each, reference.target, module) for each in read_allowed(allow))
 
 
 def _verify_model(reference: Reference, name: str) -> None:
-    """A model of the zoo is traced when a document is opened; one that takes long has to be allowed by its name, `gpt`."""
+    """Check a model of the zoo, which is traced when a document is opened: one that takes long must be allowed by its name, `gpt`."""
     from workbench.models.registry import verify_quick
 
     if not is_built_here(reference):
@@ -83,5 +83,5 @@ def _verify_model(reference: Reference, name: str) -> None:
 
 
 def _covers(allowed: str, target: str, module: str) -> bool:
-    """`mine` covers `mine:build` and `mine.sub:build`; `mine:build` itself alone."""
+    """`mine` covers `mine:build` and `mine.sub:build`; `mine:build` only itself."""
     return allowed in (target, module) or module.startswith(f"{allowed}.")

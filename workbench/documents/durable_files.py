@@ -1,7 +1,7 @@
-"""Files that are to be kept: written whole or not at all, and on the disk when the call returns.
+"""Atomic, durable writes: a file is written whole or not at all, and is on the disk when the call returns.
 
-A file is written beside its place, brought to the disk, and put in its place in one step; then its folder is brought to the disk, for a
-name that only the memory of the machine knows is lost with the power, or names an empty file. What cannot be written is said in words.
+It is written under a temporary name, synced, and renamed; then its folder is synced, because an unsynced name may be lost on a power
+failure, or name an empty file. Errors are explained in words.
 """
 
 import errno
@@ -15,8 +15,8 @@ from secrets import token_hex
 
 from workbench.errors import WorkbenchError
 
-_NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)  # what file systems say that bring no folder to the disk on request
-_LOCK_TIMEOUT = 5.0  # seconds that another writer may hold a folder
+_NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)  # errors of file systems that cannot sync a folder on request
+_LOCK_TIMEOUT = 5.0  # seconds that another writer may lock a folder
 _WAYS_OUT = {
     errno.EBUSY: ("try again",),
     errno.EROFS: ("choose a folder of a disk that is not read-only",),
@@ -29,7 +29,7 @@ _WAYS_OUT = {
 
 @contextmanager
 def explain_write_errors(path: str | Path, kind: type[WorkbenchError]) -> Iterator[None]:
-    """What the system says against writing `path` becomes an error of this kind, with its ways out."""
+    """Turn the system's error on writing `path` into an error of this kind, with its ways out."""
     try:
         yield
     except OSError as error:
@@ -38,17 +38,17 @@ def explain_write_errors(path: str | Path, kind: type[WorkbenchError]) -> Iterat
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write the whole file, or leave the one before untouched; on the disk when it returns. Raises `OSError`.
+    """Replace a file as a whole, or leave the one before untouched; synced when it returns. Raises `OSError`.
 
-    A symbolic link stays one, and what it leads to is written. Mode, group and owner stay as far as this user may set them. What is no
-    plain file (`/dev/stdout`) is written to and not replaced.
+    A symbolic link stays one, and its target is written. Mode, group and owner stay as far as this user may set them. A special file
+    (`/dev/stdout`) is written to and not replaced.
     """
     before = _read_status(path)
     if before is not None and not stat.S_ISREG(before.st_mode):
         path.write_bytes(content)
         return
     target = Path(os.path.realpath(path))
-    if before is not None and not os.access(target, os.W_OK):  # a new file in its place would not ask
+    if before is not None and not os.access(target, os.W_OK):  # replacing it would bypass the check for write permission
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     draft = target.with_name(f".{token_hex(8)}.draft")
     try:
@@ -62,8 +62,8 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def write_synced(path: Path, content: bytes, like: os.stat_result | None = None) -> None:
-    """Write a file that nobody reads yet, and bring it to the disk; with the access of another one, if that is given. Raises `OSError`."""
-    mode = 0o666 if like is None else stat.S_IMODE(like.st_mode)  # the first is narrowed by the umask, as any new file's
+    """Write and sync a new file that nobody reads yet, with the permissions of another one, if that is given. Raises `OSError`."""
+    mode = 0o666 if like is None else stat.S_IMODE(like.st_mode)  # the first is narrowed by the umask, like any new file's
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
         stream.write(content)
         stream.flush()
@@ -73,13 +73,13 @@ def write_synced(path: Path, content: bytes, like: os.stat_result | None = None)
 
 
 def sync_file(path: Path) -> None:
-    """What a file holds is on the disk. Raises `OSError`."""
+    """Sync a file's content. Raises `OSError`."""
     with path.open("rb") as stream:
         os.fsync(stream.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Which names a folder has is on the disk, where the file system does that on request: Windows opens no folder. Raises `OSError`."""
+    """Sync a folder's entries, where the file system supports that: Windows opens no folder. Raises `OSError`."""
     try:
         file = os.open(folder, os.O_RDONLY)
         try:
@@ -92,7 +92,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """With those above it, so that they survive the machine. Raises `OSError`."""
+    """Make a folder and its parents, synced. Raises `OSError`."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -101,9 +101,9 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def lock_folder(path: Path) -> Iterator[None]:
-    """One writer at a time in the folder of this file, of all threads and processes that ask. Raises `OSError`.
+    """Lock the folder of this file against other threads and processes that use this function. Raises `OSError`.
 
-    Where there are no locks (`try_lock`), or no folder can be opened, all are let in.
+    Where there are no locks (`try_lock`), or no folder can be opened, nobody is locked out.
     """
     try:
         file = os.open(Path(os.path.realpath(path)).parent, os.O_RDONLY)
@@ -118,11 +118,11 @@ def lock_folder(path: Path) -> Iterator[None]:
             time.sleep(0.01)
         yield
     finally:
-        os.close(file)  # and the lock is gone
+        os.close(file)  # which releases the lock
 
 
 def try_lock(file: int) -> bool:
-    """Lock an open file; `False` where another has it. Where the system has no `flock` (Windows, some network drives) all get it."""
+    """Lock an open file; `False` where another holds it. Without `flock` (Windows, some network drives) it always succeeds."""
     try:
         import fcntl
 
@@ -135,7 +135,7 @@ def try_lock(file: int) -> bool:
 
 
 def _read_status(path: Path) -> os.stat_result | None:
-    """Of what a path leads to, if that is there."""
+    """The status of a path's target, if it exists."""
     try:
         return path.stat()
     except FileNotFoundError:
@@ -143,10 +143,10 @@ def _read_status(path: Path) -> os.stat_result | None:
 
 
 def _copy_access(file: int, like: os.stat_result) -> None:
-    """Owner and group first: setting them takes bits off the mode."""
+    """Copy owner and group first: setting them clears bits of the mode."""
     current = os.fstat(file)
     if (current.st_uid, current.st_gid) != (like.st_uid, like.st_gid):
-        for owner in (like.st_uid, -1):  # only an administrator gives files away
+        for owner in (like.st_uid, -1):  # only an administrator may change the owner
             with suppress(PermissionError):
                 os.fchown(file, owner, like.st_gid)
                 break

@@ -1,4 +1,4 @@
-"""Fleet files: which models to train together, on what, in TOML or JSON. A grid stands for one model a combination.
+"""Fleet files: which models to train together, on which devices, in TOML or JSON. A grid stands for one model per combination.
 
 policy = "sharded-lrtf"
 memory = "2 GiB"
@@ -41,11 +41,11 @@ _FORMAT_HINTS = ("write it as README.md shows", "name it *.toml or *.json")
 
 
 def load_fleet(path: str | Path, allow: str | Iterable[str] = (), **changes: Any) -> Fleet:
-    """Read a fleet file, JSON if its name ends so, else TOML. A relative `folder` lies beside it; `changes` are fields of the fleet that go
-    before the file's; `allow` as of `load_plan`. What can be judged without importing or tracing a model is judged first.
+    """Read a fleet file, JSON if its name ends so, else TOML. A relative `folder` is relative to it; `changes` are fields of the fleet that
+    override the file's; `allow` as of `load_plan`. What can be checked without importing or tracing a model is checked first.
 
-    Raises `DocumentError` for a file that cannot be read, has a field that is not there or of the wrong kind, or names a program that is
-    not allowed or cannot be built; `FleetError` for models that cannot be trained together.
+    Raises `DocumentError` for a file that cannot be read, has an unknown field or one of the wrong kind, or names a program that is not
+    allowed or cannot be built; `FleetError` for models that cannot be trained together.
     """
     path = Path(path)
     try:
@@ -64,7 +64,7 @@ def resolve_fleet(fleet: Fleet | str | Path, allow: str | Iterable[str] = ()) ->
 
 
 def parse_fleet(text: str, name: str = "The text", *, is_json: bool = False, allow: str | Iterable[str] = (), **changes: Any) -> Fleet:
-    """The fleet of a text; `name` is what errors call it. `allow`, `changes`, and what is raised, as of `load_fleet`."""
+    """Parse the text of a fleet file; `name` is what errors call it. `allow`, `changes`, and errors are those of `load_fleet`."""
     document = _parse_document(text, name, is_json=is_json)
     _verify_fields(document, name)
     if problem := _schema_problem(document):
@@ -84,7 +84,7 @@ def parse_fleet(text: str, name: str = "The text", *, is_json: bool = False, all
 
 
 def _read_options(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The fields of a fleet, its models left out."""
+    """The fields of a fleet, without its models."""
     options = {key: value for key, value in document.items() if key not in ("models", "version")}
     if "memory" in options:
         options["memory"] = _parse_memory(options["memory"], name)
@@ -105,7 +105,7 @@ def _parse_document(text: str, name: str, *, is_json: bool) -> dict[str, Any]:
 
 
 def _verify_fields(document: Mapping[str, Any], name: str) -> None:
-    """A field that is not there is told with the nearest one that is, before the schema says less of it."""
+    """Report an unknown field with the nearest known one, before the schema reports it with less detail."""
     schema = load_schema("fleet")["properties"]
     entries = document.get("models", ())
     fields = schema["models"]["items"]["properties"]
@@ -139,7 +139,7 @@ def _verify_names(entries: list[dict[str, Any]], name: str) -> None:
 
 
 def _verify_count(entries: list[dict[str, Any]], name: str) -> None:
-    """That the grids make no more models than a fleet can have; they are multiplied before any is made."""
+    """Check that the grids make no more models than a fleet can have; the number is computed before any is made."""
     counts = [prod(len(values) for values in entry.get("grid", {}).values()) for entry in entries]
     if sum(counts) > MOST_MODELS:
         entry, count = max(zip(entries, counts, strict=True), key=lambda each: each[1])
@@ -151,7 +151,7 @@ def _verify_count(entries: list[dict[str, Any]], name: str) -> None:
 
 
 def _parse_memory(value: str | float, name: str) -> int:
-    """Bytes; the schema takes 1.0 for a whole number, which is hardly meant as one byte."""
+    """Bytes; the schema accepts 1.0 as a whole number, which is hardly meant as one byte."""
     found = value if isinstance(value, int) else parse_bytes(value) if isinstance(value, str) else None
     if found is None:
         shown = f'"{value[:80]}"' if isinstance(value, str) else f"{value:g} without a unit"
@@ -169,7 +169,7 @@ class _ModelDraft:
     error_name: str
 
     def verify(self, allow: str | Iterable[str]) -> None:
-        """As far as can be told without importing anything."""
+        """Check what can be checked without importing anything."""
         verify_model_name(self.name)
         if ":" not in self.reference.target:
             with self._naming_errors():
@@ -177,13 +177,13 @@ class _ModelDraft:
         verify_allowed(self.reference, self.error_name, allow)
 
     def verify_function(self) -> None:
-        """As far as can be told untraced, its module imported."""
+        """Check what can be checked with its module imported but untraced."""
         if ":" in self.reference.target:
             with self._naming_errors():
                 verify_arguments(self.reference, load_function(self.reference))
 
     def model(self, programs: dict[str, Program]) -> FleetModel:
-        """The same program for models that name it alike; `programs` are those traced so far."""
+        """The model; models that name the same program share it: `programs` are those traced so far."""
         with self._naming_errors():
             program = programs.get(str(self.reference)) or program_from_reference(self.reference)
         programs[str(self.reference)] = program
@@ -203,7 +203,7 @@ class _ModelDraft:
 
 
 def _verify_trace_count(drafts: list[_ModelDraft], name: str, allow: str | Iterable[str]) -> None:
-    """Raises `DocumentError` for more programs of the zoo to trace than a document may ask for by itself."""
+    """Raises `DocumentError` for more programs of the zoo to trace than a document may ask for without permission."""
     traced = {str(each.reference): each.reference for each in drafts if ":" not in each.reference.target}
     targets = [each.target for each in traced.values() if not is_allowed(each, allow)]
     if len(targets) > MOST_TRACED:
@@ -220,7 +220,7 @@ def _verify_trace_count(drafts: list[_ModelDraft], name: str, allow: str | Itera
 
 
 def _expand_grid(entry: Mapping[str, Any], name: str) -> Iterator[_ModelDraft]:
-    """One model, or one a combination of its grid, the last argument varying fastest."""
+    """One model, or one per combination of its grid, the last argument varying fastest."""
     grid: Mapping[str, list[Any]] = entry.get("grid", {})
     given: Mapping[str, Any] = entry.get("arguments", {})
     if repeated := next((each for each in grid if each in given), None):

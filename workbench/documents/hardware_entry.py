@@ -1,4 +1,4 @@
-"""Measured hardware as an entry of a hardware file, which `WORKBENCH_HARDWARE` names or `--hardware-file` is given."""
+"""Write measured hardware as an entry of a hardware file, which `WORKBENCH_HARDWARE` or `--hardware-file` names."""
 
 import json
 import math
@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from workbench.hardware.hardware import Hardware
 
 _NETWORK = "{ bandwidth = 1.25e9, latency = 50e-6 }"
-_LARGEST_NODE = 4096  # virtual devices, at most
+_LARGEST_NODE = 4096  # largest number of virtual devices
 
 
 def hardware_entry(hardware: Hardware, name: str = "This machine") -> str:
-    """The TOML of one entry, of what `engine.calibrate` measured: a node of as many such devices as one likes.
+    """The TOML of one entry, from the measurements of `engine.calibrate`: a node of any number of such devices.
 
     `parse_hardware("8 This machine")` reads it back.
     """

@@ -1,7 +1,7 @@
 """A program that no document can name, traced from functions of a running process: the history of its board names it by its fingerprint.
 
-Such a document is of use only to whoever has that program already: it is read against a program that was served again, and refused where
-that is another one by now.
+Such a document is of use only to a process that has that program already: it is read with the program that is served again, and refused if
+that has changed.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _MARK = "#"
 
 
 def known_reference(program: Program, known: Program) -> Reference | None:
-    """How a document says that `program` is the `known` one, under whichever remat and precision; `None` if it is not, or has a name."""
+    """The reference in a document if `program` is the `known` one, with any remat and precision; `None` if it is not, or has a name."""
     same = program.fingerprint == known.fingerprint or (program.retrace is not None and program.retrace is known.retrace)
     return Reference(_MARK + known.fingerprint) if same and program.reference is None else None
 
@@ -24,7 +24,7 @@ def is_known_reference(reference: Reference) -> bool:
 
 
 def known_program(reference: Reference, known: Program | None, name: str) -> Program:
-    """The `known` program; raises `DocumentError` if it is not that. `name` is what errors call the document."""
+    """The `known` program; raises `DocumentError` if the document is not of that. `name` is what errors call the document."""
     if known is None or reference.target != _MARK + known.fingerprint:
         raise DocumentError(
             f"{name} is of a program that was traced in another process and that has no name to find it by; it is not the one here.",
@@ -37,7 +37,7 @@ def known_program(reference: Reference, known: Program | None, name: str) -> Pro
 
 
 def names_from_trace(program: Program, renamed: Mapping[str, str]) -> Mapping[str, str]:
-    """What is to be renamed for `renamed`, by the names of the trace, to hold; some dimensions may have been renamed before."""
+    """The renames, by the names of the trace, that give `renamed`; some dimensions may have been renamed before."""
     traced_names = program.renamed or program.dims
     renamed = {name if name in traced_names else program.former_dims.get(name, name): present for name, present in renamed.items()}
     now = {traced: present for traced, present in program.renamed.items() if traced in renamed}

@@ -1,7 +1,7 @@
-"""A plan as text for an address, and back: the plan document, without spaces, compressed, in letters that a URL leaves alone.
+"""A plan as text for a URL, and back: the plan document, without spaces, compressed, in characters that need no escaping.
 
-A link comes from anyone, and following one is less of a decision than opening a file. So it may only name models of the zoo, or the program
-that is open already: nothing is imported for its sake.
+A link may come from anyone, and following one is less of a decision than opening a file. So it may only name models of the zoo, or the
+program that is open already: no module is imported for it.
 """
 
 import base64
@@ -14,15 +14,15 @@ from workbench.errors import DocumentError
 from workbench.plan.plan import Plan
 
 MARK = "p1."
-"""What a text begins with: the first form of it."""
-MOST_TEXT = 16_000  # characters; servers refuse longer addresses
+"""The prefix of every link text: its format version."""
+MOST_TEXT = 16_000  # characters; servers refuse longer URLs
 MOST_DOCUMENT = 1 << 20  # bytes
 
 _WAYS_OUT = ("ask for the link again: part of it may have been cut off", "ask for the plan as a file, and open it")
 
 
 def link_text(plan: Plan) -> str:
-    """Text for `?plan=`. Raises `DocumentError` if the plan cannot be saved, or is too long for an address.
+    """Text for `?plan=`. Raises `DocumentError` if the plan cannot be saved, or is too long for a URL.
 
     >>> from workbench.documents.programs import program_from_reference
     >>> from workbench.core.program import Reference
@@ -66,7 +66,7 @@ def _unpack_link(text: str) -> str:
     try:
         unpacker = zlib.decompressobj()
         raw = unpacker.decompress(base64.b64decode(packed + "=" * (-len(packed) % 4), altchars=b"-_", validate=True), MOST_DOCUMENT)
-        if not unpacker.eof:  # cut off, or a small text that would unpack to gigabytes
+        if not unpacker.eof:  # truncated, or a small text that would unpack to gigabytes
             raise DocumentError("The link is cut off, or holds more than a plan.", _WAYS_OUT)
         return raw.decode()
     except (binascii.Error, zlib.error, ValueError):
@@ -74,7 +74,7 @@ def _unpack_link(text: str) -> str:
 
 
 def _read_target(document: str) -> str:
-    """The program that a document names, before anything is built; what is wrong with the document, `parse_plan` says."""
+    """The program that a document names, before anything is built; errors in the document are left to `parse_plan`."""
     try:
         return str(json.loads(document)["program"]["target"])
     except (ValueError, LookupError, TypeError, RecursionError):

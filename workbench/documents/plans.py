@@ -1,4 +1,4 @@
-"""Plan documents: JSON with a version and a schema, one statement a line so that two plans diff well. `parse_plan(dump_plan(p)) == p`."""
+"""Plan documents: JSON with a version and a schema, one statement per line so that two plans diff well. `parse_plan(dump_plan(p)) == p`."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -31,9 +31,10 @@ VERSION = 1
 
 
 def dump_plan(plan: Plan, known: Program | None = None) -> str:
-    """The plan document. Raises `DocumentError` if the program has no reference, or one by which it could not be built again.
+    """The plan document. Raises `DocumentError` if the program has no reference, or one from which it could not be built again.
 
-    Where `parse_plan` will be given the `known` program, one without a reference may be that, under whichever remat and precision.
+    If `parse_plan` will be given the `known` program, a program without a reference is accepted if it is that one, with any remat and
+    precision.
     """
     reference = (known and known_reference(plan.program, known)) or _require_reference(plan)
     renamed = {traced: now for traced, now in plan.program.renamed.items() if traced != now}
@@ -61,8 +62,8 @@ def dump_plan(plan: Plan, known: Program | None = None) -> str:
 
 def parse_plan(text: str, name: str = "The text", allow: str | Iterable[str] = (), known: Program | None = None) -> Plan:
     """The plan of a document; `name` is what errors call it. `allow` are modules whose programs it may name besides those of the zoo and
-    those that were built in this process (`read_allowed`), and `known` one without a reference that it may be of (`dump_plan`). All that
-    can be judged without the program is judged before it is imported.
+    those that were built in this process (`read_allowed`), and `known` a program without a reference that it may be of (`dump_plan`). All
+    that can be checked without the program is checked before it is imported.
 
     Raises `DocumentError` if the text is no plan document, is of a newer version or names a program that is not allowed or cannot be built,
     `RematError` or `PrecisionError` if it does not fit its remat or precision, and `MeshError` or `LayoutError` if the plan is illegal.
@@ -83,7 +84,7 @@ def parse_plan(text: str, name: str = "The text", allow: str | Iterable[str] = (
 
 
 def save_plan(plan: Plan, path: str | Path, verify: Callable[[], None] = lambda: None) -> None:
-    """Write the document whole or not at all. `verify` may refuse by raising: nobody else saves a plan in that folder meanwhile."""
+    """Write the document atomically. `verify` may refuse by raising: nobody else saves a plan in that folder meanwhile."""
     path, text = _as_path(path), dump_plan(plan)
     with explain_write_errors(path, DocumentError), lock_folder(path):
         verify()
@@ -91,7 +92,7 @@ def save_plan(plan: Plan, path: str | Path, verify: Callable[[], None] = lambda:
 
 
 def load_plan(path: str | Path, allow: str | Iterable[str] = ()) -> Plan:
-    """Read a plan document; `allow="mine"` lets it name programs of the module `mine`, which is imported then.
+    """Read a plan document; `allow="mine"` lets it name programs of the module `mine`, which is then imported.
 
     Errors are those of `parse_plan`, and `DocumentError` if the file cannot be read.
     """
@@ -137,7 +138,7 @@ def _require_reference(plan: Plan) -> Reference:
 
 
 def _hardware_name(hardware: Hardware) -> str:
-    """As the catalogue reads it; hardware that was measured, or is of a file that is not read by itself, has no such name."""
+    """The name that the catalogue reads; hardware that was measured, or is in a file that is not read automatically, has none."""
     try:
         known = parse_hardware(hardware.name) == hardware
     except HardwareError:
@@ -189,7 +190,7 @@ def _parse_shardings(entries: Mapping[str, str]) -> tuple[tuple[str, Sharding], 
 
 
 def _parse_document(text: str, name: str) -> dict[str, Any]:
-    """The document as plain values, judged from the outside in: JSON, ours, of a version we know, as the schema says."""
+    """The document as plain values, checked from the outside in: JSON, a plan, a version we know, the schema."""
     verify_length(text, name, "plan document")
     try:
         document = parse_json(text)
@@ -216,7 +217,7 @@ def _verify_schema(document: dict[str, Any], name: str) -> None:
 
 
 def _schema_problem(document: Mapping[str, Any]) -> str | None:
-    """Where a document departs from the schema, and how."""
+    """The first departure of a document from the schema, in words."""
     problem = schema_problem("plan", document)
     return problem and f"at `{problem[0]}`, {problem[1]}"
 
@@ -226,7 +227,7 @@ def _not_json_error(name: str, reason: str) -> DocumentError:
 
 
 def _pretty_json(value: object, indent: str = "") -> str:
-    """JSON with one entry a line, but lists of plain values (`["data", 4]`) on one."""
+    """JSON with one entry per line, but lists of plain values (`["data", 4]`) on one."""
     inner = indent + "  "
     if isinstance(value, Mapping) and value:
         entries = [f"{json.dumps(key, ensure_ascii=False)}: {_pretty_json(each, inner)}" for key, each in value.items()]

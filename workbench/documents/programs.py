@@ -18,7 +18,7 @@ _PROGRAM_ANNOTATIONS = (Program, "Program", "wb.Program", "workbench.Program")
 
 
 def program_from_reference(reference: Reference) -> Program:
-    """Build the program of a reference: `gpt` is of the zoo, `package.module:function` is imported and called.
+    """Build the program of a reference: `gpt` is in the zoo, `package.module:function` is imported and called.
 
     Whoever calls this vouches for the module; the reference of a document goes through `allowed.verify_allowed` first.
 
@@ -34,9 +34,9 @@ def program_from_reference(reference: Reference) -> Program:
 
 
 def verify_reference(reference: Reference) -> None:
-    """That a document which names this program could be read again, as far as can be told without building or importing anything.
+    """Check that a document which names this program could be read again, as far as possible without building or importing anything.
 
-    Raises `DocumentError` for a function that is not there, that lives in this notebook or script alone, or that takes other arguments.
+    Raises `DocumentError` for a function that does not exist, that exists only in this notebook or script, or that takes other arguments.
     """
     module_name, colon, attribute = reference.target.partition(":")
     if not colon:
@@ -55,13 +55,13 @@ def verify_reference(reference: Reference) -> None:
 
 
 def load_function(reference: Reference) -> Callable[..., Any]:
-    """The function that a reference names; its module is imported. Raises `DocumentError` where it is not there, or is no such function."""
+    """The function that a reference names; its module is imported. Raises `DocumentError` where it does not exist, or is no function."""
     module_name, _, attribute = reference.target.partition(":")
     return _find_function(_import_module(module_name, reference), attribute, reference)
 
 
 def verify_arguments(reference: Reference, function: Callable[..., Any]) -> None:
-    """Raises `DocumentError` for arguments that the function has not."""
+    """Raises `DocumentError` for arguments that the function does not have."""
     try:
         inspect.signature(function).bind(**reference.arguments)
     except TypeError as error:
@@ -72,7 +72,7 @@ def verify_arguments(reference: Reference, function: Callable[..., Any]) -> None
 
 
 def _is_found(module: str) -> bool:
-    """Whether a package of this name could be imported; what lies in it is known only once that has run."""
+    """Whether a package of this name could be imported; its content is known only once it has run."""
     try:
         return importlib.util.find_spec(module.partition(".")[0]) is not None
     except (ImportError, ValueError):
@@ -86,7 +86,7 @@ def _import_module(name: str, reference: Reference) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise _no_module_error(error.name, reference) from None
         raise _import_failed_error(name, reference, error) from error
-    except (Exception, SystemExit) as error:  # whatever a module does when it is imported, the person who opened a plan gets a sentence
+    except (Exception, SystemExit) as error:  # whatever a module raises when it is imported, the person who opened a plan gets a sentence
         raise _import_failed_error(name, reference, error) from error
 
 

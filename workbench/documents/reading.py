@@ -1,6 +1,6 @@
-"""Texts from anyone, read with bounds: how long, how deep, how many values, and which kinds of them.
+"""Read untrusted texts with limits: on length, depth, number of values, and their types.
 
-What is within these bounds is parsed and judged in well under a second; each is far above what a person or a program writes.
+What is within these limits is parsed and checked in well under a second; each is far above what a person or a program writes.
 """
 
 import json
@@ -16,11 +16,11 @@ from workbench.errors import DocumentError
 MOST_TEXT = 1 << 20
 """Characters of a document. A plan with a thousand statements has some 60,000; a fleet of a thousand models, listed one by one, 80,000."""
 MOST_LEVELS = 16
-"""Levels of lists and tables within each other. A plan has four."""
+"""Nesting levels of lists and tables. A plan has four."""
 MOST_VALUES = 100_000
-"""Entries of all lists and tables together; the schema is tried on every one of them."""
+"""Entries of all lists and tables together; the schema checks every one of them."""
 MOST_DIGITS = 40
-"""Digits of a whole number: sizes beyond 64 bits are refused in words where they are used, and Python refuses to print 4,300."""
+"""Digits of a whole number: sizes beyond 64 bits are refused where they are used, and Python refuses to print 4,300."""
 
 _DOTTED = re.compile(rf"""(?<![\w.-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_LEVELS},}}""")
 
@@ -30,7 +30,7 @@ class UnreadableError(ValueError):
 
 
 def read_text(path: Path) -> str:
-    """A file's text, as far as a document goes and one character more; raises `OSError` and `UnicodeDecodeError`."""
+    """A file's text, up to the longest document and one character more; raises `OSError` and `UnicodeDecodeError`."""
     with path.open(encoding="utf-8") as stream:
         return stream.read(MOST_TEXT + 1)
 
@@ -44,7 +44,7 @@ def verify_length(text: str, name: str, kind: str) -> None:
 
 
 def parse_json(text: str) -> Any:
-    """The values of a JSON text. Raises `UnreadableError`; an entry that stands twice in one object is refused as well."""
+    """The values of a JSON text. Raises `UnreadableError`; an object with a duplicate key is refused as well."""
     return _parse_bounded(
         lambda: json.loads(text, object_pairs_hook=_object_without_repeats, parse_constant=_refuse_constant, parse_int=_bounded_integer)
     )
@@ -73,7 +73,7 @@ _TOO_DEEP = f"its lists and tables lie more than {MOST_LEVELS} deep in each othe
 
 
 def _verify_values(root: Any) -> None:
-    """Numbers, texts, truth values, nothing, and lists and tables of them; as deep and as many as the bounds say."""
+    """Check for numbers, texts, booleans, null, and lists and tables of them, within the limits on depth and number."""
     level, count = [root], 0
     for _ in range(MOST_LEVELS + 1):
         count += len(level)
@@ -109,7 +109,7 @@ def _verify_text(text: str) -> None:
 
 
 def _bounded_integer(given: str | int) -> int:
-    """Python itself refuses to read or to print numbers of thousands of digits."""
+    """An integer of limited length: Python itself refuses to read or to print numbers of thousands of digits."""
     if len(given) > MOST_DIGITS if isinstance(given, str) else abs(given) >= 10**MOST_DIGITS:
         raise UnreadableError(f"a whole number has more than {MOST_DIGITS} digits")
     return int(given)
@@ -120,7 +120,7 @@ def _refuse_constant(text: str) -> Any:
 
 
 def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; Python would silently keep the last of two entries with one name."""
+    """A JSON object; Python would silently keep the last of two entries with the same key."""
     known: dict[str, Any] = {}
     for key, value in pairs:
         if key in known:

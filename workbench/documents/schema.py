@@ -1,4 +1,4 @@
-"""What the schema of a kind of document says against one."""
+"""Check a document against the schema of its kind."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ _GRAMMARS = "rfc3987_syntax"
 
 @cache
 def load_schema(kind: str) -> Mapping[str, Any]:
-    """That of a `kind` of document: `plan` or `fleet`."""
+    """The schema of a `kind` of document: `plan` or `fleet`."""
     schema: Mapping[str, Any] = json.loads(Path(__file__).with_name(f"{kind}.schema.json").read_text(encoding="utf-8"))
     return schema
 
@@ -39,8 +39,8 @@ def _validator(kind: str) -> Any:
 def import_validator() -> None:
     """Import jsonschema, which is only done where a document is read or written.
 
-    Where JupyterLab is installed, it would compile 38 grammars then, to judge addresses with letters beyond ASCII, which takes 2.6 s. No
-    document of ours has such an address, so it is told that the grammars are not there.
+    Where JupyterLab is installed, jsonschema would then compile 38 grammars, to check URLs with non-ASCII letters, which takes 2.6 s. No
+    document of ours has such a URL, so the grammars are hidden from it.
     """
     if "jsonschema" in sys.modules or _GRAMMARS in sys.modules:
         return

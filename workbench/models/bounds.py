@@ -1,7 +1,8 @@
 """How large a model of the zoo may be asked for. Its name and arguments come from documents and links of anyone.
 
-Two laws. Each argument has a largest value (`MOST`), for everybody, far above any published model. And there is what a document may ask for
-unless it is allowed more (`verify_pieces`): tracing takes time for every layer that is not like the one before it, or is not scanned.
+There are two limits. Each argument has a largest value (`MOST`), far above any published model. And a document may ask for only so many
+separately traced layers unless it is allowed more (`verify_pieces`): tracing takes time for every layer that is not like the one before it,
+or is not scanned.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,11 +27,11 @@ MOST_LETTERS = 200
 """Of an argument that is text."""
 
 Pieces = Callable[[Mapping[str, Any]], int]
-"""How many pieces of a model are traced each by itself, by its arguments; those that are left out have their defaults."""
+"""How many parts of a model are traced separately, by its arguments; those that are left out have their defaults."""
 
 
 def one_piece(_: Mapping[str, Any]) -> int:
-    """A model whose size has no part in how long it takes to trace."""
+    """A model whose size does not affect the time to trace it."""
     return 1
 
 
@@ -49,13 +50,13 @@ def convolutions(presets: Mapping[str, Any]) -> Pieces:
 
 
 def _read_choice(given: Mapping[str, Any], name: str, presets: Mapping[str, Any]) -> int:
-    """As given, or as the preset says; an unknown preset is told by whoever builds it."""
+    """The argument as given, or as in the preset; an unknown preset is reported when the model is built."""
     value = given[name] or getattr(presets.get(given["preset"]), name, 0)
     return int(value)
 
 
 def verify_pieces(whose: str, model: str, pieces: int, most: int) -> None:
-    """Raises `DocumentError` for a model of more pieces than a document may ask for by itself."""
+    """Raises `DocumentError` for a model with more separately traced parts than a document may ask for."""
     if pieces > most:
         scanned = ["let it be scanned, `scan` true"] if model not in ("amoebanet", "deep_unet") else []
         raise DocumentError(

@@ -27,7 +27,7 @@ LAYOUTS = (
     ("data:4 model:2", "batch:data; classes:model"),
     ("data:2 model:4", "batch:data; rows:model"),
     ("data:2 rows:2 model:2", "batch:data; rows:rows; hidden:model"),
-    ("data:4 model:2", "batch:data; hidden:data"),  # FSDP-like: weights lie in pieces on the axis that splits the batch
+    ("data:4 model:2", "batch:data; hidden:data"),  # FSDP-like: weights are sharded over the axis that splits the batch
 )
 """The README's three (`batch:all`, `hidden:all`, both) and ours, on eight devices."""
 

@@ -45,7 +45,7 @@ class Model:
     **Invariants**
 
     - `build` takes keyword arguments with defaults, whole numbers, numbers, truth values or text: JSON carries them.
-    - `pieces` tells how many of its layers are traced each by itself, and a document may ask for `quick` of them: some four seconds.
+    - `pieces` gives how many of its layers are traced separately, and a document may ask for `quick` of them: some four seconds.
     - `layouts` are pairs of mesh and layout text, legal for the defaults, on eight devices each.
     """
 
@@ -126,7 +126,7 @@ ALL_MODELS = (
 
 
 FORMER_DIMS = {"queries": "q_per_kv", "shares": "qkv", "gates": "gate_up"}
-"""What dimensions of the models were called in their first versions, and what they are called now."""
+"""Former names of the models' dimensions, and their present names."""
 
 
 def build(name: str, /, **arguments: Any) -> Program:

@@ -1,4 +1,4 @@
-"""Many models trained at once, as shard units on shared devices (Hydra): jobs, policies, bounds, simulation. Nothing here executes."""
+"""Train many models at once, as shard units on shared devices (Hydra): jobs, policies, bounds, simulation. Nothing here executes."""
 
 from workbench.multimodel.bounds import Strategy as Strategy
 from workbench.multimodel.bounds import list_bound as list_bound

@@ -1,4 +1,4 @@
-"""What no schedule can beat, and what other ways of training the same models would take (DOMAIN: Hydra TR, section 4; derived)."""
+"""Lower and upper bounds on a schedule, and the times of other ways to train the same models (Hydra TR, section 4; partly derived here)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,9 @@ from workbench.multimodel.jobs import Job
 def lower_bound(jobs: Sequence[Job], devices: int, done: Sequence[int] = ()) -> float:
     """`max(sum R_i / P, max R_i)`: all the work shared out, or the longest model, whose units run one after the other.
 
-    On devices that slow each other down the work is what it is while all compute (a unit of `s` seconds among `k` devices takes up `s / k`
-    of each second of all of them, and that is least among all), and the longest model is alone. Units that are `done` do not count.
+    On devices that slow each other down the work is counted as if all compute (a unit of `s` seconds among `k` devices takes up `s / k` of
+    each second of all of them, which is least with all of them), and the longest model as if it were alone. Units that are `done` do not
+    count.
 
     >>> from workbench.multimodel.jobs import chain
     >>> lower_bound([chain("a", (1.0,) * 4), chain("b", (1.0,) * 4), chain("c", (1.0,) * 8)], devices=2)
@@ -21,14 +22,14 @@ def lower_bound(jobs: Sequence[Job], devices: int, done: Sequence[int] = ()) -> 
 
 
 def list_bound(jobs: Sequence[Job], devices: int) -> float:
-    """No schedule that leaves no device idle while a unit is eligible takes longer (Graham 1966): `(2 - 1/P)` times the lower bound, of
-    units that are as slow as they can be."""
+    """Upper bound of any list schedule, one that leaves no device idle while a unit is eligible (Graham 1966): `(2 - 1/P)` times the lower
+    bound, for units at their slowest."""
     return (2 - 1 / devices) * lower_bound([each.with_contention(devices) for each in jobs], devices)
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """Another way to train the same models: seconds in all, transfers not counted; `note` says what it takes for granted."""
+    """Another way to train the same models: seconds in all, transfers not counted; `note` states its assumptions."""
 
     name: str
     seconds: float
@@ -36,7 +37,7 @@ class Strategy:
 
 
 def strategies(jobs: Sequence[Job], devices: int, micro_batches: int | None = None) -> tuple[Strategy, ...]:
-    """One at a time, model parallel, task parallel, pipelined; GPipe's rule of thumb is four micro-batches a device.
+    """One model at a time, model parallel, task parallel, pipelined; GPipe's rule of thumb is four micro-batches per device.
 
     >>> from workbench.multimodel.jobs import chain
     >>> three = [chain(name, (1.0,) * 4) for name in "abc"]
@@ -59,7 +60,7 @@ def strategies(jobs: Sequence[Job], devices: int, micro_batches: int | None = No
 
 
 def _pack_models(lengths: Sequence[float], devices: int) -> float:
-    """Whole models on devices, the longest first onto the one that is free first: at most 4/3 of the optimum (Graham 1969)."""
+    """Seconds of whole models on devices, the longest first, onto the first free device: at most 4/3 of the optimum (Graham 1969)."""
     loads = [0.0] * devices
     for length in sorted(lengths, reverse=True):
         loads[loads.index(min(loads))] += length

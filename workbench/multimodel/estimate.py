@@ -1,4 +1,4 @@
-"""What a model's layers need and how long its units may take, before anything was compiled or timed."""
+"""Estimate the memory of a model's layers and the seconds of its units, before anything was compiled or timed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +12,8 @@ from workbench.multimodel.shards import Layer
 from workbench.pipeline.stage_partition import network_blocks
 
 RATES = "20 GFLOP/s, 10 GB/s"
-_FLOPS, _BYTES, _LAUNCH = 2e10, 1e10, 2e-5  # a second, a second, seconds of a unit: of no device in particular
-_BACKWARD_FACTOR = 3  # a backward pass computes its shard again, and then about twice as much
+_FLOPS, _BYTES, _LAUNCH = 2e10, 1e10, 2e-5  # FLOP per second, bytes per second, seconds of a unit: of no particular device
+_BACKWARD_FACTOR = 3  # a backward pass recomputes its shard's forward pass, and then takes about twice as long
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,14 @@ class LayerWork:
 
 
 def layers_of(program: Program) -> tuple[Layer, ...]:
-    """The network's blocks by the bytes they need: parameters, a gradient each, and the optimiser's share."""
+    """The network's blocks with the bytes they need: parameters, a gradient each, and the optimiser's state."""
     return tuple(each.layer for each in estimate_layers(program))
 
 
 @cache_with_program(5)
 def estimate_layers(program: Program) -> tuple[LayerWork, ...]:
-    """The blocks of a program, forward, for one mini-batch. Raises `PipelineError` for a program that cannot be cut."""
+    """The blocks of a program in order, with their forward time, for one mini-batch. Raises `PipelineError` for a program that cannot be
+    partitioned."""
     state_bytes = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}
     factor = 2 + state_bytes[Role.OPTIMIZER_STATE] / max(state_bytes[Role.PARAMETER], 1)
     blocks = network_blocks(program)
@@ -46,7 +47,7 @@ def estimate_layers(program: Program) -> tuple[LayerWork, ...]:
 
 
 def estimated_job(model: FleetModel, starts: Sequence[int]) -> Job:
-    """The model cut before the blocks `starts`, its units as long as arithmetic and memory traffic alone would take."""
+    """The model partitioned before the blocks `starts`, with unit times from arithmetic and memory traffic alone."""
     works = estimate_layers(model.program)
     ends = [*starts[1:], len(works)]
     forward = [sum(each.seconds for each in works[begin:end]) for begin, end in zip(starts, ends, strict=True)]

@@ -1,8 +1,8 @@
 """The shortest schedule there is, for small cases, by a constraint solver.
 
 Hydra's printed formulation (TR, section 4.7.1) starts each unit on *every* device and lacks a variable that assigns it to one; here each
-unit has one interval a device of which exactly one is present (Saturn's formulation has the same). The job shop is NP-complete: a limit of
-time is set, and the answer says whether it is proven.
+unit has one optional interval per device, of which exactly one is present (as in Saturn's formulation). Job-shop scheduling is NP-complete:
+there is a time limit, and the answer says whether it is proven optimal.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from workbench.multimodel.policies.exact_order import ExactOrder
 from workbench.multimodel.schedule import FleetSchedule, ScheduledUnit
 from workbench.multimodel.simulate import simulate
 
-_TICKS = 10_000  # so many are the lower bound: times are whole numbers to the solver
+_TICKS = 10_000  # ticks in the lower bound: the solver's times are whole numbers
 MOST_UNITS = 2_000
 
 
@@ -35,9 +35,9 @@ class Optimum:
 def optimum(jobs: Sequence[Job], devices: int, limit: float = 10.0) -> Optimum:
     """The shortest schedule of these jobs, transfers not counted; `limit` in seconds.
 
-    Where devices slow each other down it is the shortest for units as long as they are while all devices compute, told at their true pace.
-    Never longer than that of `sharded-lrtf`, whose it is if the time does not suffice. Raises `FleetError` for no device, and for more than
-    2,000 units.
+    Where devices slow each other down, the solver assumes unit times as if all devices compute, and the schedule is then simulated at the
+    real pace. It is never longer than that of `sharded-lrtf`, which is returned if the time does not suffice. Raises `FleetError` for no
+    device, and for more than 2,000 units.
     """
     verify_within_reach(jobs, devices)
     lrtf, crowded = policy_named("sharded-lrtf"), [_without_transfers(each.with_contention(devices)) for each in jobs]
@@ -57,7 +57,7 @@ def optimum(jobs: Sequence[Job], devices: int, limit: float = 10.0) -> Optimum:
 
 
 def verify_within_reach(jobs: Sequence[Job], devices: int) -> None:
-    """What a solver can be asked; raises `FleetError` for anything else."""
+    """Check that the problem is small enough for the solver; raises `FleetError` otherwise."""
     verify_names([each.name for each in jobs])
     verify_devices(devices)
     units = sum(each.length for each in jobs)
@@ -69,7 +69,7 @@ def verify_within_reach(jobs: Sequence[Job], devices: int) -> None:
 
 
 def prepare_policy(policy: Policy, jobs: Sequence[Job], devices: int) -> Policy:
-    """The policy, ready to decide about these jobs: `exact` solves first. Raises what `optimum` does."""
+    """The policy, ready to decide about these jobs: `exact` is solved first. Raises what `optimum` does."""
     return _order_of(optimum(jobs, devices).schedule) if isinstance(policy, ExactOrder) and not policy.starts else policy
 
 
@@ -78,7 +78,7 @@ def _order_of(schedule: FleetSchedule) -> ExactOrder:
 
 
 def _without_transfers(job: Job) -> Job:
-    """Without transfers and pauses."""
+    """The job without transfers and pauses."""
     return replace(job, units=tuple(replace(each, load=0.0, store=0.0, carry=0.0, pause=0.0) for each in job.units))
 
 
@@ -88,7 +88,7 @@ class _ExactProblem:
         self.tick = lower_bound(jobs, devices) / _TICKS
         self.model = cp_model.CpModel()
         lengths = [sum(self._ticks(job.unit(unit).seconds) for unit in range(job.length)) for job in jobs]
-        least = max(-(-sum(lengths) // devices), *lengths)  # the lower bound of `bounds`, in ticks: often reached, and then it proves
+        least = max(-(-sum(lengths) // devices), *lengths)  # `lower_bound` in ticks: often reached, and then it proves optimality
         self.makespan = self.model.new_int_var(least, sum(lengths), "C")
         self.on_device: list[list[cp_model.IntervalVar]] = [[] for _ in range(devices)]
         self.units = [(i, unit, *self._add_unit(job, unit)) for i, job in enumerate(jobs) for unit in range(job.length)]
@@ -100,7 +100,7 @@ class _ExactProblem:
         self.model.minimize(self.makespan)
 
     def hint(self, policy: Policy) -> None:
-        """Where to look first: the solver is never worse than this policy."""
+        """Give the solver this policy's schedule as a start: the solution is never worse."""
         ticked = [
             replace(job, units=tuple(replace(each, seconds=float(self._ticks(each.seconds))) for each in job.units)) for job in self.jobs
         ]

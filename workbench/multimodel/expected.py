@@ -1,4 +1,4 @@
-"""What a run that is under way is now expected to take: units as long as they turned out to be, from where the models stand."""
+"""Update the prediction of a run under way: units as long as they turned out to be, from the current progress of the models."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ def predict_rest(
     double_buffer: bool = True,
     away: frozenset[int] = frozenset(),
 ) -> FleetSchedule:
-    """The rest of a run, in seconds from its start; with nothing left, what `ran` is all there is.
+    """The expected schedule of a run, in seconds from its start: what `ran`, and the rest as simulated.
 
     `predicted` was simulated from `jobs` before the run; `ran` are the units that are done. Each model ends before its unit `last`, and
     devices that are `away` take nothing.
@@ -32,10 +32,10 @@ def predict_rest(
     6.0
     """
     devices = predicted.devices
-    first: dict[int, int] = {}  # a checkpoint may have spared some
+    first: dict[int, int] = {}  # a checkpoint may have supplied some
     for each in predicted.placed:
         first[each.model] = min(first.get(each.model, each.unit), each.unit)
-    done = [first.get(number, end) for number, end in enumerate(last)]  # of what an earlier run has done nothing is predicted
+    done = [first.get(number, end) for number, end in enumerate(last)]  # units that an earlier run has done are not predicted
     back, free = [0.0] * len(jobs), [0.0] * devices
     for each in ran:
         free[each.device] = max(free[each.device], each.end)
@@ -47,7 +47,7 @@ def predict_rest(
 
 
 def _revise_jobs(predicted: FleetSchedule, jobs: Sequence[Job], ran: Sequence[ScheduledUnit]) -> list[Job]:
-    """Units longer or shorter by as much as those like them were, of the same model, else of any."""
+    """Scale each unit by how much longer or shorter similar units of the same model took than predicted, else those of any model."""
     foreseen = {(each.model, each.unit): each.end - each.start for each in predicted.placed if not each.lost}
     sums: dict[tuple[int, int], tuple[float, float]] = {}
     for each in ran:

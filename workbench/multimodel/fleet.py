@@ -1,4 +1,4 @@
-"""What is asked for: models to train together, on how many devices, within how much memory, by which policy."""
+"""The description of a fleet: models to train together, the number of devices, the memory, and the policy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +14,14 @@ from workbench.units import format_bytes, read_whole_number
 
 SPILLS = ("host", "disk")
 MOST_MEMORY = 1 << 60
-"""Bytes of a device."""
+"""The largest memory of a device, in bytes."""
 MOST_MINI_BATCHES = 1_000_000
-"""Of all models and epochs of a fleet: their units are scheduled one by one, and kept in the record of the run."""
+"""For all models and epochs of a fleet: their units are scheduled one by one, and kept in the record of the run."""
 
 
 @dataclass(frozen=True)
 class FleetModel:
-    """One model of a fleet: a training program, how long it trains, where it is cut.
+    """One model of a fleet: a training program, how long it trains, where it is partitioned.
 
     - `mini_batches` an epoch, `epochs` at most; `seed` of its first parameters;
     - `cuts`: paths of the blocks that begin a new shard; empty leaves it to the memory (`shards.greedy_shards`);
@@ -49,7 +49,7 @@ class FleetModel:
         object.__setattr__(self, "cuts", tuple(self.cuts))
 
     def _verify_types(self) -> None:
-        """Raises `FleetError` for what is no program, no list of paths or no loss."""
+        """Raises `FleetError` for a wrong type of program, paths or loss."""
         if not isinstance(self.program, Program):
             raise FleetError(self._expected_text("program", "a `Program`"), ["make it with `wb.trace_training`"])
         if not isinstance(self.cuts, list | tuple) or not all(isinstance(each, str) for each in self.cuts):
@@ -68,9 +68,9 @@ class Fleet:
     """Models on shared devices.
 
     - `devices`: how many, `None` for one a model, as far as they are attached;
-    - `memory`: bytes of each that may be used, `None` for what it has;
+    - `memory`: bytes of each that may be used, `None` for all;
     - `buffer`: the share of it that is left for the next unit's state; `double_buffer` brings that in while a unit runs;
-    - `spill`: where what no device holds lies, `host` memory or `disk`; `folder`: where checkpoints (and spilled state) are kept.
+    - `spill`: where state that is on no device is kept, `host` memory or `disk`; `folder`: where checkpoints (and spilled state) are kept.
 
     **Invariants**
 
@@ -98,7 +98,7 @@ class Fleet:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name of the fleet in messages."""
         return f"model `{self.models[0].name}`" if len(self.models) == 1 else f"{len(self.models)} models"
 
     def updated(self, **changes: object) -> "Fleet":
@@ -106,7 +106,7 @@ class Fleet:
 
 
 def _verify_models(models: object) -> None:
-    """Raises `FleetError` for what is no list of models."""
+    """Raises `FleetError` if this is not a list of models."""
     ways_out = ['write models=[FleetModel("a", program)], say']
     if not isinstance(models, list | tuple):
         raise FleetError(wrong_type("models", models, "a list of models"), ways_out)
@@ -130,7 +130,7 @@ def _count_text(count: int) -> str:
 
 
 def verify_model_name(name: object) -> None:
-    """Raises `FleetError` for what no file can be named after."""
+    """Raises `FleetError` for a name that no file can have."""
     if not isinstance(name, str):
         raise FleetError(wrong_type("name", name, "a text"), [f'write "{name}"'] if isinstance(name, int) else ['write "a", say'])
     if not name or any(letter in name for letter in '/\\\0:*?"<>|') or name.startswith("."):
@@ -138,7 +138,7 @@ def verify_model_name(name: object) -> None:
 
 
 def verify_options(options: Mapping[str, Any]) -> None:
-    """Raises `FleetError` for fields of a fleet that cannot be, whatever its models; one that is left out has its default."""
+    """Raises `FleetError` for illegal fields of a fleet, whatever its models; one that is left out has its default."""
     policy_named(options.get("policy", Fleet.policy))
     if (devices := options.get("devices")) is not None:
         verify_devices(read_whole_number("devices", devices, FleetError))
@@ -161,7 +161,7 @@ def verify_options(options: Mapping[str, Any]) -> None:
 
 
 def _is_number(value: object) -> bool:
-    """NumPy's numbers count, text and truth do not."""
+    """Whether this is a number: NumPy's are, texts and booleans are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -170,5 +170,5 @@ def _is_whole(value: object) -> bool:
 
 
 def _list_text(cuts: object) -> str:
-    """What was meant by a text, which is read letter by letter where a list is expected."""
+    """A hint for a text where a list is expected, which would be read letter by letter."""
     return f'["{cuts}"]' if isinstance(cuts, str) else '["layers/1"], say'

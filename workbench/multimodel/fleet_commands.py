@@ -1,4 +1,4 @@
-"""What a fleet can be told while it trains: frozen values, which `engine.start_fleet`'s handle sends and the training answers.
+"""Commands to a fleet while it trains: frozen values, which `engine.start_fleet`'s handle sends and the training answers.
 
 Each is answered by `CommandDone` or `CommandRefused` (`training_events`).
 """
@@ -17,7 +17,7 @@ class AddModel:
 
 @dataclass(frozen=True)
 class StopModel:
-    """End a model with the mini-batch that it is in; the others go on faster."""
+    """End a model after its current mini-batch; the others get its share of the devices."""
 
     model: str
 

@@ -1,7 +1,7 @@
-"""What a fleet would take: how its models are cut, how long their units are, and the schedule that follows. Nothing is executed.
+"""Forecast of a fleet: how its models are partitioned, how long their units are, and the schedule that follows. Nothing is executed.
 
-Sizes and seconds of a cut that was compiled and timed (`FleetTimes`) are used as they are. Those of any other cut are estimated from the
-layers, times what the compiled cuts of the same model turned out to be of their estimate.
+Sizes and seconds of a partition that was compiled and timed (`FleetTimes`) are used as they are. Those of any other partition are estimated
+from the layers, and scaled by the ratio of compiled to estimated for the same model.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from workbench.multimodel.simulate import simulate
 
 SOURCES = ("timed", "scaled", "estimated")
 MOST_PLANNED = 64  # devices that a board plans for
-MOST_IF_UNKNOWN = 8  # devices that a fleet of no number is planned for, where it is not known how many there are
+MOST_IF_UNKNOWN = 8  # devices to plan for if a fleet gives no number and the number attached is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Shard:
 
 @dataclass(frozen=True)
 class ModelForecast:
-    """One model, cut. `source` says where its seconds come from: `timed`, `scale_job` from another cut that was, or `estimated`."""
+    """One partitioned model. `source` says where its seconds come from: `timed`, `scaled` from another partition that was timed, or
+    `estimated`."""
 
     model: FleetModel
     shards: tuple[Shard, ...]
@@ -49,7 +50,7 @@ class ModelForecast:
 
 @dataclass(frozen=True)
 class FleetForecast:
-    """A fleet on so many devices, cut and scheduled; `usable` are the bytes that a unit may use of each, if they are limited."""
+    """A fleet on so many devices, partitioned and scheduled; `usable` are the bytes of each that a unit may use, if they are limited."""
 
     fleet: Fleet
     devices: int
@@ -58,7 +59,7 @@ class FleetForecast:
 
     @property
     def doubtful(self) -> tuple[ModelForecast, ...]:
-        """Models with a shard that is estimated larger than there is room: its compiled size will tell."""
+        """Models with a shard whose estimate is larger than the memory: its compiled size will decide."""
         return tuple(each for each in self.models if self.usable and max(shard.bytes for shard in each.shards) > self.usable)
 
     @property
@@ -67,16 +68,16 @@ class FleetForecast:
 
     @cached_property
     def schedule(self) -> FleetSchedule:
-        """Raises `FleetError` where `exact` is asked for, and out of reach."""
+        """The schedule. Raises `FleetError` where `exact` is asked for, and too large for the solver."""
         return simulate(self.jobs, self.devices, self.policy, double_buffer=self.fleet.double_buffer)
 
     @cached_property
     def policy(self) -> Policy:
-        """Ready to decide."""
+        """The policy, ready to decide."""
         policy = policy_named(self.fleet.policy)
         if policy.name != "exact":
             return policy
-        from workbench.multimodel.exact import prepare_policy  # the solver is large, and needed for this alone
+        from workbench.multimodel.exact import prepare_policy  # the solver is a large import, and needed for this alone
 
         return prepare_policy(policy, self.jobs, self.devices)
 
@@ -94,14 +95,14 @@ class FleetForecast:
 
     @property
     def source(self) -> str:
-        """The least certain of its models'."""
+        """The least certain source among its models."""
         return max((each.source for each in self.models), key=SOURCES.index)
 
 
 def forecast(fleet: Fleet, timed: Sequence[FleetTimes] = (), attached: int | None = None) -> FleetForecast:
-    """The fleet's outlook; of `timed`, the newest is first. `attached` are the devices that there are, if that is known.
+    """The forecast of the fleet; `timed` has the newest first. `attached` is the number of devices, if that is known.
 
-    Raises `FleetError` for a layer, or a given shard, that does not fit; `PipelineError` for a program that cannot be cut.
+    Raises `FleetError` for a layer, or a given shard, that does not fit; `PipelineError` for a program that cannot be partitioned.
     """
     devices = count_devices(fleet, attached)
     room = _find_room(fleet, timed)
@@ -111,8 +112,8 @@ def forecast(fleet: Fleet, timed: Sequence[FleetTimes] = (), attached: int | Non
 
 
 def count_devices(fleet: Fleet, attached: int | None = None) -> int:
-    """How many it is planned for and trained on: a fleet of no number gets one a model, as far as they are `attached`; eight at most where
-    that is not known."""
+    """The number of devices it is planned for and trained on: a fleet without a number gets one per model, up to the number `attached`;
+    eight at most where that is not known."""
     return fleet.devices or min(len(fleet.models), attached or MOST_IF_UNKNOWN)
 
 
@@ -136,16 +137,16 @@ def _forecast_model(fleet: Fleet, model: FleetModel, timed: Sequence[FleetTimes]
 
 
 def _find_room(fleet: Fleet, timed: Sequence[FleetTimes]) -> Room | None:
-    """What of a device a unit may use: the fleet's budget, and no more than a device has, where a timing was held to that."""
+    """The bytes of a device that a unit may use: the fleet's budget, limited by the device's memory where a timing knows that."""
     limit = next((each.budget for each in timed if each.budget != each.memory), None)
     budget = min((each for each in (fleet.memory, limit) if each is not None), default=None)
     return None if budget is None else Room(budget, fleet.buffer if fleet.double_buffer else 0.0)
 
 
 def _find_starts(model: FleetModel, layers: Sequence[Layer], factor: float, room: Room | None, *, is_compiled: bool) -> tuple[int, ...]:
-    """Where the shards of a model begin, as the executor will find it, but for what the compiler makes of each.
+    """Where the shards of a model begin, as the executor will find it, but from estimates instead of compiled sizes.
 
-    Unless it is `is_compiled`, for shards of the model have been compiled, a layer's activations are no reason to refuse it.
+    Unless it `is_compiled`, that is, shards of the model have been compiled, a layer's activations are no reason to refuse it.
     """
     names = [each.name for each in layers]
     if unknown := next((each for each in model.cuts if each not in names[1:]), None):
@@ -167,7 +168,7 @@ def _scale_layers(layers: Sequence[Layer], factor: float) -> list[Layer]:
 
 
 def _clip_activations(layers: Sequence[Layer], usable: int) -> list[Layer]:
-    """With no more activations than leave each layer room for its parameters."""
+    """The layers with activations reduced so that each layer's parameters fit."""
     after = [*(each.input_activations for each in layers[1:]), 0]
     return [
         replace(each, residuals=max(0, min(each.residuals, usable - each.resident - each.input_activations - then)))
@@ -176,7 +177,7 @@ def _clip_activations(layers: Sequence[Layer], usable: int) -> list[Layer]:
 
 
 def _measured_factor(layers: Sequence[Layer], known: Sequence[ModelTimes]) -> float:
-    """What compiled shards need, of what the planner thought: the most of any."""
+    """The largest ratio of compiled to estimated bytes of a shard."""
     found = [
         need / estimate
         for each in known

@@ -8,11 +8,11 @@ from functools import cached_property
 
 from workbench.errors import FleetError
 
-MOST_DEVICES = 4_096  # of a simulation, which looks at each of them at each moment
+MOST_DEVICES = 4_096  # of a simulation, which looks at each of them at each step
 
 
 class Pass(StrEnum):
-    """What a unit does with its shard; the last forward and the first backward of a mini-batch may be one, `forward_loss`."""
+    """What a unit computes for its shard; the last forward and the first backward of a mini-batch may be one, `forward_loss`."""
 
     FORWARD = "forward"
     FORWARD_LOSS = "forward_loss"
@@ -21,13 +21,13 @@ class Pass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One pass of one shard over one mini-batch (H4). All times in seconds, on one device.
+    """One pass of one shard over one mini-batch (Hydra's shard unit). All times in seconds, on one device.
 
-    - `seconds`: it computes; a backward unit recomputes its shard from the saved input (H6), which is counted here;
-    - `load`: the shard's parameters and optimiser state from the host to the device, `store` what it changed back to the host;
-    - `carry`: the boundary activations or gradients it starts from, host to device; the unit before it stored as much;
-    - `slowed`: so much longer it computes for each other device that computes meanwhile, for devices that share cores;
-    - `pause`: from the end of the unit before it on a device, when its state is there, until it computes.
+    - `seconds`: compute time; a backward unit recomputes its shard from the saved input, which is counted here;
+    - `load`: to copy the shard's parameters and optimiser state from the host to the device; `store`: to copy what it changed back;
+    - `carry`: to copy the boundary activations or gradients it starts from, host to device; the unit before it stored as much;
+    - `slowed`: the relative slowdown for each other device that computes meanwhile, for devices that share cores;
+    - `pause`: the overhead between the unit before it on a device and its start, when its state is there.
     """
 
     shard: int
@@ -40,7 +40,7 @@ class Unit:
     pause: float = 0.0
 
     def seconds_among(self, devices: int) -> float:
-        """Seconds while so many devices compute, this one included.
+        """Compute time while so many devices compute, this one included.
 
         >>> Unit(0, Pass.FORWARD, 2.0, slowed=0.5).seconds_among(devices=3)
         3.0
@@ -49,7 +49,7 @@ class Unit:
 
     @property
     def least_time(self) -> float:
-        """The least of its times."""
+        """The least of its compute times over the number of computing devices."""
         return min(self.seconds, self.load, self.store, self.carry, self.slowed, self.pause)
 
 
@@ -81,29 +81,29 @@ class Job:
 
     @property
     def length(self) -> int:
-        """Units in all."""
+        """Number of units in all."""
         return len(self.units) * self.mini_batches * self.epochs
 
     @property
     def seconds(self) -> float:
-        """Compute time in all, R_i of the bounds."""
+        """Compute time in all, R_i in the bounds."""
         return self.mini_batch_seconds * self.mini_batches * self.epochs
 
     def with_contention(self, devices: int) -> "Job":
-        """The job as it is while so many devices compute all the time."""
+        """The job with unit times as if so many devices compute all the time."""
         return replace(self, units=tuple(replace(each, seconds=each.seconds_among(devices), slowed=0.0) for each in self.units))
 
     def device_seconds(self, devices: int, done: int = 0) -> float:
-        """The least time of devices that the rest of it takes up, of so many: alone on all of them, or while all compute."""
+        """The least device time, over so many devices, that the rest of it takes: alone on all of them, or while all compute."""
         least = (replace(each, seconds=min(each.seconds * devices, each.seconds_among(devices))) for each in self.units)
         return replace(self, units=tuple(least)).remaining(done)
 
     def unit(self, index: int) -> Unit:
-        """The unit at a place of the whole chain."""
+        """The unit at a position in the whole sequence."""
         return self.units[index % len(self.units)]
 
     def remaining(self, done: int) -> float:
-        """Seconds still to compute after `done` units: `((e - 1) b + c_e - 1) t + c_m` of Algorithm 2.
+        """Seconds still to compute after `done` units: `((e - 1) b + c_e - 1) t + c_m` of Hydra's Algorithm 2.
 
         >>> chain = tuple(Unit(0, Pass.FORWARD, 1.5) for _ in range(2))
         >>> Job("a", chain, mini_batches=10, epochs=2).remaining(done=6 * 2 + 1)
@@ -114,13 +114,13 @@ class Job:
         return (left - 1) * self.mini_batch_seconds + sum(each.seconds for each in self.units[into:]) if left > 0 else 0.0
 
     def with_unit_seconds(self, index: int, seconds: float) -> "Job":
-        """The job with another time for one unit of the mini-batch: what was measured feeds the policy."""
+        """The job with another time for one unit of the mini-batch: measured times feed the policy."""
         units = tuple(replace(each, seconds=seconds) if i == index else each for i, each in enumerate(self.units))
         return replace(self, units=units)
 
 
 def chain(name: str, seconds: tuple[float, ...], mini_batches: int = 1, epochs: int = 1) -> Job:
-    """A job of forward units with these times and nothing to transfer.
+    """A job of forward units with these times and no transfers.
 
     >>> chain("a", (2.0, 2.0)).seconds
     4.0
@@ -129,7 +129,7 @@ def chain(name: str, seconds: tuple[float, ...], mini_batches: int = 1, epochs: 
 
 
 def verify_names(names: Sequence[str]) -> None:
-    """Raises `FleetError` where there is no model, or two have one name."""
+    """Raises `FleetError` where there is no model, or two have the same name."""
     if not names:
         raise FleetError("There is no model to train.", ["list one at least"])
     counts = Counter(names)
@@ -138,7 +138,7 @@ def verify_names(names: Sequence[str]) -> None:
 
 
 def verify_devices(devices: int) -> None:
-    """Raises `FleetError` for no device, and for more than a simulation takes."""
+    """Raises `FleetError` for no device, and for more than a simulation supports."""
     if devices < 1:
         raise FleetError(f"There are {devices} devices to train on.", ["one is needed at least"])
     if devices > MOST_DEVICES:

@@ -1,4 +1,4 @@
-"""What a fleet's run measured, beside what was predicted before it."""
+"""The measurements of a fleet's run, beside what was predicted before it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,9 +10,9 @@ from workbench.multimodel.schedule import FleetSchedule
 
 @dataclass(frozen=True, slots=True)
 class ModelTimes:
-    """One model, cut before the blocks `starts`, with the bytes that each shard needs, compiled, and its timed units.
+    """One model, partitioned before the blocks `starts`, with the compiled bytes of each shard, and its timed units.
 
-    `cuts` are the model's own when it was cut, `None` where that is not known.
+    `cuts` are the boundaries that the model itself gave when it was partitioned, `None` where that is not known.
     """
 
     starts: tuple[int, ...]
@@ -23,11 +23,11 @@ class ModelTimes:
 
 @dataclass(frozen=True)
 class FleetTimes:
-    """The models of a fleet, cut, with units that were timed: alone, and together where devices share cores.
+    """The models of a fleet, partitioned, with units that were timed: alone, and together where devices share cores.
 
-    - `memory`: the budget that was asked for, `None` for all of a device; `budget`: the bytes that came of it;
-    - `starts`, `needs`: of each model the blocks at which its shards begin, and the bytes that each of these needs, compiled;
-    - `programs`, `cuts`: of each model the fingerprint of its program and its own cuts, as far as that is told (`for_models`).
+    - `memory`: the requested budget, `None` for all of a device; `budget`: the resulting bytes;
+    - `starts`, `needs`: for each model the blocks at which its shards begin, and the compiled bytes of each shard;
+    - `programs`, `cuts`: for each model the fingerprint of its program and its own boundaries, as far as they are recorded (`for_models`).
     """
 
     jobs: tuple[Job, ...]
@@ -42,7 +42,8 @@ class FleetTimes:
     cuts: tuple[tuple[str, ...], ...] = ()
 
     def for_models(self, models: Sequence[FleetModel]) -> "FleetTimes":
-        """With what was timed, by name: a model that is changed later keeps its name. What is told already stays."""
+        """The times with the program and boundaries of each model recorded, by name: a model that is changed later keeps its name. What is
+        recorded already stays."""
         if self.programs:
             return self
         by_name = {each.name: each for each in models}
@@ -51,7 +52,7 @@ class FleetTimes:
         return replace(self, programs=programs, cuts=tuple(each.cuts if each else () for each in timed))
 
     def of(self, model: FleetModel) -> ModelTimes | None:
-        """What is known of a model of this name and, as far as that is told, of this program."""
+        """The times of a model of this name and, as far as that is recorded, of this program."""
         index = next((i for i, each in enumerate(self.jobs[: len(self.starts)]) if each.name == model.name), None)
         if index is None:
             return None
@@ -63,16 +64,16 @@ class FleetTimes:
 
 @dataclass(frozen=True)
 class FleetMeasurement:
-    """A run of many models.
+    """The measurements of a run of many models.
 
-    - `schedule` was measured, `predicted` simulated before it from `jobs`, whose units were rehearsed; both in seconds;
-    - `losses`: by model, one a mini-batch, those before a resumption included; `shards`: into how many each was cut;
-    - `peaks`: bytes of each device that were spoken for at the worst moment, never above `budget`;
+    - `schedule` was measured, `predicted` simulated before it from `jobs`, whose units were profiled; both in seconds;
+    - `losses`: by model, one per mini-batch, those before a resumption included; `shards`: the number of each;
+    - `peaks`: bytes of each device that were claimed at the peak, never above `budget`;
     - `bound`: the lower bound on the makespan from the timed units;
-    - `moved`: bytes brought in; `hidden`: the share of that time in which the device computed;
+    - `moved`: bytes copied in; `hidden`: the share of that time in which the device computed;
     - `decision_seconds`: of one decision of the policy; `compile_seconds` of all units on all devices;
-    - `spared`: of each model the units that a checkpoint held already;
-    - `ended`: in words, why a model ended of itself before its last mini-batch; one that a hand has stopped is not among these;
+    - `spared`: for each model the units that its checkpoint had done already;
+    - `ended`: in words, why a model ended by itself before its last mini-batch; one stopped by a command is not among these;
     - `failed`: models among these whose data raised.
     """
 
@@ -97,12 +98,12 @@ class FleetMeasurement:
 
     @property
     def ran_bound(self) -> float:
-        """The lower bound from the seconds that units really took, early stops included: all the work shared out, or the longest model."""
+        """The lower bound from the measured seconds of units, early stops included: all the work shared out, or the longest model."""
         ran = [each for each in self.schedule.placed if not each.lost]
         models = [sum(each.end - each.start for each in ran if each.model == number) for number in range(len(self.names))]
         return max(sum(models) / self.schedule.devices, *models)
 
     @property
     def resumed(self) -> int:
-        """Units that a checkpoint spared this run."""
+        """Units that a checkpoint had done before this run."""
         return sum(self.spared)

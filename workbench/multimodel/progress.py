@@ -1,4 +1,4 @@
-"""Where a fleet stands in mid-run: what a simulation of the rest goes on from."""
+"""The progress of a fleet in mid-run, from which a simulation of the rest continues."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from workbench.multimodel.jobs import Job
 
 @dataclass(frozen=True, slots=True)
 class FleetProgress:
-    """Seconds from the start of the run.
+    """The progress of models and devices; times in seconds from the start of the run.
 
-    - of each model: units that are `done`, the unit before which it ends (`last`), and when its state was `back` on the host;
-    - of each device: when it was `free` again; devices that are `away` take nothing.
+    - for each model: units that are `done`, the unit before which it ends (`last`), and when its state was `back` on the host;
+    - for each device: when it was `free` again; devices that are `away` take no units.
     """
 
     done: tuple[int, ...]
@@ -22,6 +22,6 @@ class FleetProgress:
 
     @classmethod
     def at_start(cls, jobs: Sequence[Job], devices: int, done: Sequence[int] | None = None) -> "FleetProgress":
-        """Nothing has run yet, or `done` units of each, in a run before."""
+        """The progress at the start of a run: no units, or `done` units of each model in an earlier run."""
         models = len(jobs)
         return cls(tuple(done or (0,) * models), tuple(each.length for each in jobs), (0.0,) * models, (0.0,) * devices)

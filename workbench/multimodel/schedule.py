@@ -1,4 +1,4 @@
-"""A schedule of shard units on devices: what the simulator predicts, what the exact solver finds, and what a run measures."""
+"""A schedule of shard units on devices: predicted by the simulator, found by the exact solver, or measured in a run."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +9,7 @@ from itertools import pairwise
 class ScheduledUnit:
     """One unit on one device, seconds from the start. `unit` counts from the model's first mini-batch on.
 
-    `load` is when the transfer of its state to the device began; `lost` that its device left before it was done, so it is done again.
+    `load` is when the transfer of its state to the device began; `lost` means that its device left before it was done, so it is repeated.
     """
 
     model: int
@@ -23,7 +23,7 @@ class ScheduledUnit:
 
 @dataclass(frozen=True)
 class FleetSchedule:
-    """All units in order of their start.
+    """A schedule: all units in order of their start.
 
     **Invariants** (held by tests on every policy, and by `faults`)
 
@@ -45,11 +45,11 @@ class FleetSchedule:
         return sum(each.end - each.start for each in self.placed) / total if total else 0.0
 
     def finish_time(self, model: int) -> float:
-        """When the last unit of a model ends."""
+        """When the last unit of a model ends, in seconds."""
         return max((each.end for each in self.placed if each.model == model), default=0.0)
 
     def faults(self) -> list[str]:
-        """What breaks the invariants, in words; empty for a schedule."""
+        """Violations of the invariants, in words; empty for a valid schedule."""
         found = []
         for device in range(self.devices):
             found += _list_overlaps(f"device {device}", [each for each in self.placed if each.device == device])

@@ -1,6 +1,6 @@
-"""A model cut into shards that fit a device: greedy, each as large as it goes (Hydra TR, section 4.3, Algorithm 1).
+"""Partition a model into shards that fit a device: greedily, each as large as possible (Hydra TR, section 4.3, Algorithm 1).
 
-Not balanced on purpose: a shard is brought in and taken back as a whole, so fewer shards are fewer transfers.
+The shards are not balanced on purpose: a shard is loaded and stored as a whole, so fewer shards mean fewer transfers.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ from workbench.units import format_bytes
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one layer needs on a device, bytes.
+    """The memory of one layer on a device, in bytes.
 
     - `resident`: parameters, their gradients and optimiser state;
     - `residuals`: what its backward pass reads, recomputed from the shard's input;
-    - `input_activations`: what it is given by the layers before it for one mini-batch, skips included.
+    - `input_activations`: what it reads from the layers before it for one mini-batch, skip connections included.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The memory of one device: `capacity` bytes, of which `buffer`, a share, is left for the next unit's state (double buffering, H12)."""
+    """The memory of one device: `capacity` bytes, of which the share `buffer` is left for the next unit (Hydra's double buffering)."""
 
     capacity: int
     buffer: float = 0.15
@@ -42,7 +42,7 @@ Measure = Callable[[int, int], int]
 
 
 def shard_bytes(layers: Sequence[Layer], begin: int, end: int) -> int:
-    """What the layers `begin` to before `end` need together: the planner's estimate."""
+    """The estimated bytes of the layers from `begin` to before `end` together."""
     shard = layers[begin:end]
     return (
         sum(each.resident + each.residuals for each in shard)
@@ -52,10 +52,10 @@ def shard_bytes(layers: Sequence[Layer], begin: int, end: int) -> int:
 
 
 def greedy_shards(layers: Sequence[Layer], rooms: Sequence[Room], measure: Measure | None = None) -> tuple[int, ...]:
-    """Where each shard begins, the first at 0: layers are added as long as the shard fits the device with the least room.
+    """The first layer of each shard, starting with 0: layers are added as long as the shard fits the device with the least memory.
 
-    `measure(begin, end)` gives the bytes that a shard really takes, compiled; it decides, and the estimate says where to look first.
-    Raises `FleetError` where one layer alone does not fit.
+    `measure(begin, end)` gives the compiled bytes of a shard; it decides, and the estimate only guides the search. Raises `FleetError`
+    where one layer alone does not fit.
 
     >>> greedy_shards([Layer(name, resident=30, residuals=10) for name in "abcde"], [Room(120, buffer=0.25)])
     (0, 2, 4)
@@ -75,7 +75,7 @@ def greedy_shards(layers: Sequence[Layer], rooms: Sequence[Room], measure: Measu
 
 
 def _find_largest(least: int, most: int, guess: int, fits: Callable[[int], bool]) -> int:
-    """The largest number that fits, `least` being known to; asked as seldom as doubling and halving from `guess` allow."""
+    """The largest number that fits, `least` being known to; a doubling and bisecting search from `guess`, with few calls."""
     low, high = least, most + 1
     step, at = 1, guess
     while low < at < high:
@@ -91,7 +91,7 @@ def _find_largest(least: int, most: int, guess: int, fits: Callable[[int], bool]
 
 
 def verify_shards(layers: Sequence[Layer], starts: Sequence[int], rooms: Sequence[Room], measure: Measure | None = None) -> tuple[int, ...]:
-    """A given cut list, if each shard of it fits; raises `FleetError` with the shard and the arithmetic otherwise."""
+    """Check that each shard of given boundaries fits; raises `FleetError` with the shard and the arithmetic otherwise."""
     if list(starts) != sorted(set(starts)) or not starts or starts[0] != 0 or starts[-1] >= len(layers):
         raise FleetError(
             f"{list(starts)} are not places to cut {len(layers)} layers at.", [f"begin with 0, go up, and stay below {len(layers)}"]
@@ -109,7 +109,7 @@ def verify_shards(layers: Sequence[Layer], starts: Sequence[int], rooms: Sequenc
 
 
 def _too_large_error(layer: Layer, size: int, room: Room) -> FleetError:
-    held = min(layer.resident, size)  # what is compiled may need less than the planner thinks
+    held = min(layer.resident, size)  # compiled it may need less than estimated
     return FleetError(
         f"Layer `{layer.name}` alone takes {format_bytes(size)} ({format_bytes(held)} of parameters, gradients and optimiser state, "
         f"{format_bytes(size - held)} of activations); a device has {format_bytes(room.usable)}: {format_bytes(room.capacity)} "

@@ -1,5 +1,5 @@
-"""Shard units on devices as the executor will run them, in simulated time: the same policy, transfers, double buffering, and what happens
-on the way (models that stop or come, devices that leave or return)."""
+"""Simulate shard units on devices as the executor will run them: the same policy, transfers, double buffering, and events on the way
+(models that stop or come, devices that leave or return)."""
 
 import heapq
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from workbench.multimodel.states import DeviceState, ModelState
 
 @dataclass(frozen=True, slots=True)
 class FleetEvent:
-    """Something on the way, at `time` seconds: a model (by its place in the list) comes or stops, or a device leaves or returns.
+    """An event at `time` seconds: a model (`number` is its index) comes or stops, or a device leaves or returns.
 
     A model that stops finishes the unit that runs (the executor, the mini-batch that it is in); a device that leaves loses the unit that
     runs on it, and another repeats it.
@@ -38,14 +38,15 @@ def simulate(
     events: Sequence[FleetEvent] = (),
     progress: FleetProgress | None = None,
 ) -> FleetSchedule:
-    """The schedule of these jobs on so many equal devices, or of what is left of them where they are `progress`.
+    """Simulate these jobs on so many equal devices, or what is left of them where they have made `progress`.
 
-    Without `double_buffer` a device brings a unit's state in, computes, and takes it back, one after the other. With it, the next unit is
-    chosen while one runs and its state comes in meanwhile (H12); the successor of the running unit on the same device keeps its boundary
+    Without `double_buffer` a device copies a unit's state in, computes, and copies it back, one after the other. With it, the next unit is
+    chosen while one runs and its state is copied in meanwhile (Hydra's double buffering); the successor of the running unit on the same
+    device keeps its boundary
     activations there, and its shard too if it is the same one. What a unit changed goes back to the host after it, and only then may
-    another device take the model, or the same one change it again. A model that `comes` is not there before.
+    another device take the model, or the same one change it again. A model that comes by an event is not there before.
 
-    Raises `FleetError` for no model, two of one name, no device, or a happening that is none.
+    Raises `FleetError` for no model, two of one name, no device, or an unknown event.
     """
     verify_names([each.name for each in jobs])
     verify_devices(devices)
@@ -81,7 +82,7 @@ class _Simulator:
                 self._handle_event(waiting.pop(0))
             for number, device in enumerate(self.devices):
                 self._feed_device(number, device)
-            for device in self.devices:  # no device looks ahead while another has nothing to do
+            for device in self.devices:  # no device prefetches while another is idle
                 if device.running and device.next is None and self.double_buffer:
                     self._choose_next(device)
             if self.has_contention:
@@ -89,7 +90,7 @@ class _Simulator:
         return FleetSchedule(self.count, tuple(self.placed), self.decisions)
 
     def _init_states(self) -> None:
-        """Models and devices as they stand."""
+        """Set models and devices to their initial progress."""
         coming = {each.number for each in self.events if each.what == "model comes"}
         stand = self.progress
         states = zip(self.jobs, stand.done, stand.last, stand.back, strict=True)
@@ -98,7 +99,7 @@ class _Simulator:
         self.has_contention = any(unit.slowed for job in self.jobs for unit in job.units)
 
     def _complete_unit(self, device: DeviceState) -> None:
-        """A unit is done: what it changed goes back to the host, also where the device goes on with the same model."""
+        """Complete a unit: what it changed is copied back to the host, also where the device goes on with the same model."""
         running = device.running
         assert running is not None
         model, unit = self.models[running.model], self.jobs[running.model].unit(running.unit)
@@ -110,9 +111,9 @@ class _Simulator:
         if model.reserved:
             after = self._next_unit(running.model)
             if after.shard == unit.shard and after.kind is not Pass.FORWARD and unit.kind is not Pass.FORWARD:
-                device.ready = max(device.ready, device.out)  # it changes what is on its way to the host
+                device.ready = max(device.ready, device.out)  # it changes what is still being copied to the host
         if not self.double_buffer:
-            device.link = device.out  # nothing else moves before the state is back
+            device.link = device.out  # no other copy starts before the state is back
         for time in {device.out, device.free, device.ready}:
             if time > self.now:
                 self._wake_at(time)
@@ -141,7 +142,7 @@ class _Simulator:
         device.available, device.running, device.next, device.shard = False, None, None, None
 
     def _feed_device(self, number: int, device: DeviceState) -> None:
-        """Give a device that computes nothing a unit, and start it if its state is there."""
+        """Give an idle device a unit, and start it if its state is there."""
         if not device.available or device.running:
             return
         if device.next is None and (self.double_buffer or device.link <= self.now):
@@ -150,7 +151,7 @@ class _Simulator:
             self._start_unit(number, device)
 
     def _choose_next(self, device: DeviceState) -> None:
-        """Ask the policy for the device's next unit, and bring its state in."""
+        """Ask the policy for the device's next unit, and start copying its state in."""
         running = device.running
         candidates = [self._make_candidate(i, device) for i, model in enumerate(self.models) if model.is_idle(self.now)]
         if running and running.unit + 1 < self.models[running.model].last:
@@ -185,7 +186,7 @@ class _Simulator:
         self._wake_at(device.running.end)
 
     def _update_paces(self) -> None:
-        """Where devices share cores, units that run are as long as the number of devices that compute now makes them."""
+        """Where devices share cores, adjust the speed of running units to the number of devices that compute now."""
         busy = [each for each in self.devices if each.running]
         for device in busy:
             assert device.running is not None

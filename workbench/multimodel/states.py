@@ -1,4 +1,4 @@
-"""Where a model and a device stand in the simulation."""
+"""The state of a model and of a device in the simulation."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ from workbench.multimodel.schedule import ScheduledUnit
 
 @dataclass(slots=True)
 class ModelState:
-    """Where one job stands. Its units end before `last`; a model that stops has fewer."""
+    """The state of one job. Its units end before `last`; a model that stops has fewer."""
 
     job: Job
     available: bool
     done: int
     last: int
-    reserved: bool = False  # a unit of it runs, or is brought in
+    reserved: bool = False  # a unit of it runs, or is loaded
     back: float = 0.0  # when what its last unit changed is on the host
     started: float = float("-inf")
 
@@ -24,18 +24,18 @@ class ModelState:
 
 @dataclass(slots=True)
 class DeviceState:
-    """What lies on one device, and what runs there. `shard` is the (model, shard) whose state it holds."""
+    """What is on one device, and what runs there. `shard` is the (model, shard) whose state it holds."""
 
     available: bool = True
     running: ScheduledUnit | None = None
-    next: int | None = None  # the model whose unit is brought in
+    next: int | None = None  # the model whose unit is loaded
     load_start: float = 0.0  # when its transfer began
     ready: float = 0.0  # when its state is there
     free: float = 0.0  # when it may compute the next one
-    link: float = 0.0  # when the way in from the host is free
-    out: float = 0.0  # and the way back
+    link: float = 0.0  # when the copy engine from the host is free
+    out: float = 0.0  # and the one to the host
     shard: tuple[int, int] | None = None
-    place: int = 0  # of what runs, among all that was placed
-    left: float = 1.0  # the share of it that was left at `pace_since`, when its pace last changed
-    pace: float = 0.0  # seconds that the whole of it takes among as many as compute now
+    place: int = 0  # index of the running unit in the list of placed units
+    left: float = 1.0  # the fraction of it that was left at `pace_since`, when its pace last changed
+    pace: float = 0.0  # seconds that the whole of it takes at the current number of computing devices
     pace_since: float = 0.0

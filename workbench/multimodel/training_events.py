@@ -1,6 +1,6 @@
-"""What the training of a fleet, or the timing of its units, tells of itself: frozen values that a listener matches by class.
+"""The events that the training of a fleet, or the timing of its units, emits: frozen values that a listener matches by class.
 
-A training tells `Progress` of its stages, `SchedulePredicted` before it begins and whenever a model has joined, then each `UnitDone`; one
+A training emits `Progress` for its stages, `SchedulePredicted` before it begins and whenever a model has joined, then each `UnitDone`; one
 of `TrainingDone`, `TimingDone`, `Failed` and `Cancelled` comes last, once.
 """
 
@@ -17,8 +17,8 @@ from workbench.reports.run_events import Cancelled, Failed, Progress
 class SchedulePredicted:
     """The simulator's schedule of all models so far, from units that were timed; seconds from the start of the run.
 
-    - `names`: of the models, whose places in this tuple are their numbers in `predicted`; `bound`: the lower bound on the makespan;
-    - `resumed_units`: of each model the units that a checkpoint spares; `unit_counts`: of each, how many it will have at its end.
+    - `names`: of the models, whose indices in this tuple are their numbers in `predicted`; `bound`: the lower bound on the makespan;
+    - `resumed_units`: for each model the units that its checkpoint has done; `unit_counts`: how many each will have at its end.
     """
 
     names: tuple[str, ...]
@@ -32,10 +32,10 @@ class SchedulePredicted:
 
 @dataclass(frozen=True)
 class UnitDone:
-    """A unit's results are on the host: its model has `done` so many units `of` those that it will have.
+    """A unit's results are on the host: its model has `done` so many units of the `of` that it will have.
 
     - `loss`: of the mini-batch, if the unit computed it; `placed`: where and when it ran;
-    - `ended`: in words, why the model ends before its last mini-batch, if it does so of itself.
+    - `ended`: in words, why the model ends before its last mini-batch, if it does so by itself.
     """
 
     model: str
@@ -48,7 +48,7 @@ class UnitDone:
 
 @dataclass(frozen=True)
 class ModelFailed:
-    """A model's data raised, with `done` units on the host of `of` that were begun; the other models go on."""
+    """A model's data raised, with `done` units of the `of` begun ones on the host; the other models go on."""
 
     model: str
     done: int
@@ -58,7 +58,7 @@ class ModelFailed:
 
 @dataclass(frozen=True)
 class CheckpointNotice:
-    """A part of a model's checkpoint was damaged; from where it goes on."""
+    """A part of a model's checkpoint was damaged; the text says from where it resumes."""
 
     model: str
     message: str
@@ -66,7 +66,7 @@ class CheckpointNotice:
 
 @dataclass(frozen=True)
 class CommandDone:
-    """A command was carried out; of a model that was added or stopped, how many units it has `done` `of` those that it will have.
+    """A command was carried out; for a model that was added or stopped, it has `done` units of the `of` that it will have.
 
     An `AddModel` comes back without its payload.
     """

@@ -1,4 +1,4 @@
-"""Known ways to lay a program out, each a list of ordinary edits: `Megatron().edits(plan)`, `plan.recipe("megatron")`."""
+"""Known ways to shard a program, each a list of ordinary edits: `Megatron().edits(plan)`, `plan.recipe("megatron")`."""
 
 from workbench.recipes.menu import ALL_RECIPES as ALL_RECIPES
 from workbench.recipes.menu import RecipeRow as RecipeRow

@@ -1,4 +1,4 @@
-"""Which mesh axis a recipe takes: the one given, or one whose name says what it is for."""
+"""Which mesh axis a recipe uses: the one given, or one whose name says its purpose."""
 
 from collections.abc import Iterable
 
@@ -10,9 +10,9 @@ from workbench.units import divisors
 
 
 def choose_axis(plan: Plan, purpose: str, title: str, given: str | None = None) -> str:
-    """The axis `given`, or one for the purpose (a key of `AXES`): by name, else the only one that is named for nothing.
+    """The axis `given`, or one for the purpose (a key of `AXES`): by name, else the only one whose name says no purpose.
 
-    Raises `MeshError` for an axis that is not there, `RecipeError` where none can be told, or it has size 1 or is of a pipeline's stages.
+    Raises `MeshError` for an unknown axis, `RecipeError` where none can be chosen, or it has size 1 or carries a pipeline's stages.
     """
     mesh = plan.mesh
     found = given or _find_by_name(mesh, purpose) or _find_unnamed(mesh)
@@ -34,7 +34,7 @@ def choose_axis(plan: Plan, purpose: str, title: str, given: str | None = None) 
 
 
 def _find_by_name(mesh: Mesh, purpose: str) -> str | None:
-    """The most telling name that is there; those of more than one device first."""
+    """The most specific name among the axes; those of more than one device first."""
     named = [
         (mesh[axis] == 1, AXES[purpose].index(strip_affixes(axis)), axis) for axis in mesh.names if strip_affixes(axis) in AXES[purpose]
     ]

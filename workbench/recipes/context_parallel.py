@@ -9,7 +9,7 @@ Megatron-LM's context parallelism (`cp_comm_type: all_gather`), Llama 3 (Dubey e
 bytes leave each device, V the bytes of k or of v for all tokens of a device's examples. The weights see other tokens on each device, so
 their gradients are all-reduced over this axis too.
 
-The result of attention is constrained to lie as its queries do; otherwise propagation may as well split the keys, and gather queries.
+The result of attention is constrained to the sharding of its queries; otherwise propagation may as well split the keys, and gather queries.
 """
 
 from dataclasses import dataclass

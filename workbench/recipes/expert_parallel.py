@@ -7,7 +7,7 @@
                      -> all-to-all
                      returned  [batch/n, experts, capacity, d_model]
 
-GShard (Lepikhin et al. 2020, arXiv:2006.16668), section 3.2; Mesh-TensorFlow's `moe.py` (M35): `experts` and `batch` on one mesh axis.
+GShard (Lepikhin et al. 2020, arXiv:2006.16668), section 3.2; Mesh-TensorFlow's `moe.py`: `experts` and `batch` on one mesh axis.
 
 **Communication**, a layer: two all-to-alls forward and two backward, each V (n-1)/n bytes out of each device, V the bytes of its part of
 `sent`; and what is small beside them (a token's weight, where it is sent along). Experts' gradients are not reduced over this axis.
@@ -30,7 +30,7 @@ from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redu
 from workbench.recipes.shards import place_examples
 
 DATA_MOVEMENT = ("transpose", "reshape", "convert", "reduce_precision", "broadcast_in_dim", "sharding_constraint")
-"""What leaves a token's values as they are."""
+"""Operations that leave a token's values unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,8 @@ class ExpertParallel(Recipe):
 
 
 def _constrain_tokens(plan: Plan, batch: str, experts: tuple[str, ...]) -> Iterator[Edit]:
-    """The tokens by example where they are sent and where they come back, by expert from where they are received to where they are made."""
+    """Constrain the tokens: sharded by example where they are sent and where they come back, by expert from where they are received to
+    where their results are made."""
     outside = {batch: plan.layout.rule(batch), **dict.fromkeys(experts, ())}
     inside = {dim: plan.layout.rule(dim) for dim in experts}
     expert_axes = {axis for axes in inside.values() for axis in axes}
@@ -80,14 +81,14 @@ def _constrain_tokens(plan: Plan, batch: str, experts: tuple[str, ...]) -> Itera
 
 
 def _is_mirrored(program: Program, at: int) -> bool:
-    """Whether the backward pass has a value of the same name and dimensions, a mark's cotangent, which one constraint places too."""
+    """Whether the backward pass has a value of the same name and dimensions, the cotangent, which the same constraint would shard too."""
     path, dims = program.operations[at].path, program.operations[at].dims
     moved = program.operations[at].kind == "transpose"  # its cotangent has the dimensions in another order
     return not moved and any(each.path == f"grad/{path}" and each.dims == dims for each in program.operations[at:])
 
 
 def _producer_chain(program: Program, dot: TracedDot) -> list[int]:
-    """The operations that hand a product its tokens unchanged, from the one that makes them on."""
+    """The operations that pass a dot its tokens unchanged, from the one that makes them on."""
     structure, tokens = structure_of(program), dot.activation(batch_dim(program))
     side = 0 if dot.left == tokens else 1
     value, found = structure.ops[dot.operation_id].operands[side], list[int]()
@@ -100,7 +101,7 @@ def _producer_chain(program: Program, dot: TracedDot) -> list[int]:
 
 
 def _consumer_chain(program: Program, dot: TracedDot) -> list[int]:
-    """The product, and the operations that hand on what it makes unchanged, to the one that is read for more."""
+    """The dot, and the operations that pass its result on unchanged, up to the one that other operations read."""
     structure = structure_of(program)
     found, value = [dot.operation_id], structure.ops[dot.operation_id].results[0]
     while True:

@@ -1,4 +1,4 @@
-"""What the dimensions of a program are for: by name where the name is one the field knows, else by how the program uses them."""
+"""The purpose of a program's dimensions: by name where the name is a common one, else by how the program uses them."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ def batch_dim(program: Program) -> str | None:
 
 @cache_with_program(1)
 def sequence_dims(program: Program) -> tuple[str, ...]:
-    """The dimensions of the tokens, an encoder's and a decoder's, say: those so named of inputs; else those of inputs that scores have
-    twice, as queries and as keys."""
+    """The dimensions of the tokens, an encoder's and a decoder's, say: those of inputs with such a name; else those of inputs that
+    attention scores have twice, for queries and for keys."""
     batch = batch_dim(program)
     inputs = dict.fromkeys(dim for i in program.inputs for dim in program.arguments[i].dims if dim != batch)
     named = tuple(dim for dim in inputs if is_named(dim, DimUse.SEQUENCE))
@@ -35,7 +35,8 @@ def sequence_dims(program: Program) -> tuple[str, ...]:
 
 @cache_with_program(1)
 def find_token_mixes(program: Program) -> tuple[int, ...]:
-    """The ids of the forward products that mix tokens, softmax(q k) v: of two activations, a sum over tokens that leaves tokens."""
+    """The ids of the forward dots that mix tokens, softmax(q k) v: of two activations, with a sum over tokens whose result still has
+    tokens."""
     batch, tokens = batch_dim(program), set(sequence_dims(program))
     return tuple(
         each.operation_id
@@ -46,7 +47,8 @@ def find_token_mixes(program: Program) -> tuple[int, ...]:
 
 @cache_with_program(1)
 def expert_dims(program: Program) -> tuple[str, ...]:
-    """The dimensions of experts: each expert's own weights meet its own tokens, so both operands of a product and its result have them."""
+    """The dimensions of experts: both operands of a dot and its result have them, because each expert's weights are applied to its own
+    tokens."""
     batch = batch_dim(program)
     used = dict.fromkeys(
         dim
@@ -82,8 +84,8 @@ def _sizes(tensor: Tensor) -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 @cache_with_program(1)
 def width_dims(program: Program) -> tuple[str, ...]:
-    """The dimensions of what flows between the blocks (`d_model`), the widest used first: made by some product with a weight and read by
-    others, and not of hidden units."""
+    """The dimensions of the residual stream (`d_model`), the most used first: results of a dot with a weight that others sum over, and not
+    hidden units."""
     hidden, batch = set(hidden_dims(program)), batch_dim(program)
     read = Counter(dim for each in find_weight_dots(program, batch) for dim in set(each.shared))
     made = {dim for each in find_weight_dots(program, batch) for dim in each.weight(batch) if dim in each.dims}
@@ -94,8 +96,8 @@ def width_dims(program: Program) -> tuple[str, ...]:
 def hidden_dims(program: Program) -> tuple[str, ...]:
     """The dimensions that tensor parallelism splits: heads, hidden units, vocabulary; at most one of them in a tensor.
 
-    By name; where none of a block's dimensions has such a name, those that one product with a weight makes and another sums over, without
-    the one that most products sum over, which is the width of what flows between the blocks.
+    By name; where none of a block's dimensions has such a name, those that one dot with a weight makes and another sums over, without the
+    one that most dots sum over, which is the width of the residual stream.
     """
     chosen: list[str] = []
     for dim in _candidate_dims(program):
@@ -115,7 +117,7 @@ def _candidate_dims(program: Program) -> Iterator[str]:
 
 
 def _rank(dim: str, use: DimUse) -> int:
-    """Telling names first: `hidden_size` is the width in some libraries, and gives way to `intermediate_size`."""
+    """Specific names first: `hidden_size` is the width in some libraries, and ranks below `intermediate_size`."""
     return (
         -1
         if strip_affixes(dim) == "intermediate"
@@ -126,8 +128,8 @@ def _rank(dim: str, use: DimUse) -> int:
 
 
 def _find_by_use(program: Program, batch: str | None) -> Iterator[str]:
-    """Those of most weights first: of queries, keys and values all have the heads, and each its own size of a head. Where no dimension is
-    summed over more often than the others there is no width: layers follow each other, and every other one is split."""
+    """Those of most weights first: queries, keys and values all have the heads, and each its own head size. Where no dimension is summed
+    over more often than the others there is no width: layers are a plain sequence, and every other one is split."""
     dots = find_weight_dots(program, batch)
     made = {dim for each in dots for dim in each.weight(batch) if dim in each.dims}
     read = Counter(dim for each in dots for dim in each.shared if dim in made)
@@ -141,7 +143,7 @@ def _find_by_use(program: Program, batch: str | None) -> Iterator[str]:
 
 @cache_with_program(1)
 def stacked_dims(program: Program) -> frozenset[str]:
-    """The dimensions along which the weights of scanned layers are stacked: weights have them, and no product."""
+    """The dimensions along which the weights of scanned layers are stacked: weights have them, and no dot."""
     used = {dim for each in find_dots(program) for side in (each.left, each.right, each.dims) for dim in side}
     state_dims = {dim for i in program.state for dim in program.arguments[i].dims if len(program.arguments[i].dims) > 1}
     return frozenset(state_dims - used)

@@ -1,4 +1,4 @@
-"""Every recipe beside a plan: whether it applies, what it would do, or why not. A menu draws these rows as they are."""
+"""All recipes for a plan: whether each applies, its edits, or why not. A menu draws these rows as they are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,12 +25,12 @@ ALL_RECIPES: tuple[type[Recipe], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class RecipeRow:
-    """One recipe beside a plan.
+    """One recipe for a plan.
 
     - `edits`: the text of each edit it would make; empty where it does not apply;
-    - `reason`: why it does not apply, with `ways_out`; or what it would leave undone;
-    - `holds`: it does not apply because the plan is so already;
-    - `axes`: the mesh axes it takes, as given or found; empty where none can be told. It takes `most_axes` at the most.
+    - `reason`: why it does not apply, with `ways_out`; or what it would not shard;
+    - `holds`: it does not apply because the plan is sharded so already;
+    - `axes`: the mesh axes it takes, as given or found; empty where none can be chosen. It uses at most `most_axes`.
     """
 
     name: str
@@ -46,7 +46,7 @@ class RecipeRow:
 
 
 def find_recipe(name: str, axes: tuple[str, ...] = ()) -> Recipe:
-    """The recipe of that name, over these axes if any are given. Raises `DocumentError` for a name that is not there."""
+    """The recipe of that name, over these axes if any are given. Raises `DocumentError` for an unknown name."""
     if not isinstance(name, str):
         raise RecipeError(wrong_type("name", name, "the name of a recipe"), ['write `plan.recipe("data_parallel")`'])
     if wrong := [each for each in axes if not isinstance(each, str)]:

@@ -1,4 +1,4 @@
-"""What a dimension or a mesh axis is for, told by its name: the names that this field's libraries give them.
+"""The purpose of a dimension or a mesh axis by its name, from the names in common libraries.
 
 | what it is | here | T5X, MaxText | Megatron-LM, Hugging Face |
 |---|---|---|---|
@@ -16,7 +16,7 @@ from enum import StrEnum
 
 
 class DimUse(StrEnum):
-    """What a dimension is for; the value is how a person would say it."""
+    """The purpose of a dimension; the value is its display name."""
 
     BATCH = "examples"
     SEQUENCE = "tokens of a sequence"
@@ -55,8 +55,7 @@ DIMS: dict[DimUse, tuple[str, ...]] = {
     DimUse.EXPERTS: ("experts", "expert", "exp", "e", "moe_experts", "local_experts", "routed_experts"),
     DimUse.SPACE: ("depth", "height", "width", "rows", "cols", "columns", "frames", "time", "planes", "d", "h", "w", "x", "y", "z"),
 }
-"""Names by use, without what `strip_affixes` takes off; a program's own dimension may carry one that is ambiguous, so uses are checked
-too."""
+"""Names by purpose, without what `strip_affixes` removes; a program may use an ambiguous one, so the use is checked too."""
 
 AXES: dict[str, tuple[str, ...]] = {
     "data": ("data", "dp", "batch", "replica", "replicas", "fsdp"),
@@ -67,11 +66,11 @@ AXES: dict[str, tuple[str, ...]] = {
     "space": ("spatial", "space", "rows", "height"),
     "pipeline": ("stage", "pipe", "pipeline", "pp"),
 }
-"""Names of mesh axes by what they are for, the most telling first."""
+"""Names of mesh axes by their purpose, the most specific first."""
 
 
 def strip_affixes(name: str) -> str:
-    """A name without what libraries put around it.
+    """A name without the affixes that libraries add.
 
     >>> strip_affixes("num_attention_heads"), strip_affixes("padded_vocab_size"), strip_affixes("activation_batch"), strip_affixes("n_head")
     ('attention_heads', 'vocab', 'batch', 'head')
@@ -80,7 +79,7 @@ def strip_affixes(name: str) -> str:
 
 
 def is_named(dim: str, use: DimUse) -> bool:
-    """Whether a dimension's name says that it is for this. A number behind the name does not count: `hidden_2`, `rows2`.
+    """Whether a dimension's name has this purpose. A number at its end is ignored: `hidden_2`, `rows2`.
 
     >>> is_named("ffn_hidden_size", DimUse.HIDDEN), is_named("rows_2", DimUse.SPACE), is_named("d_model", DimUse.HIDDEN)
     (True, True, False)

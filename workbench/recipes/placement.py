@@ -1,4 +1,4 @@
-"""How a recipe says where things go: edits over dimensions, arguments and intermediate values, as few as will do.
+"""How a recipe shards things: edits over dimensions, arguments and intermediate values, as few as possible.
 
 Repeated layers are named once (`layers/*/mlp/w1`), and so are a parameter's moments (`opt_state/**/mlp/w1`).
 """
@@ -16,7 +16,8 @@ from workbench.plan.plan import Plan
 
 
 def place_dim(plan: Plan, dim: str, axes: tuple[str, ...]) -> Iterator[Edit]:
-    """The dimension onto the axes, in its rule and in overrides, which the rule does not reach. Axes it lies on stay, minor to these."""
+    """Shard the dimension over the axes, in its rule and in overrides, which the rule does not change. Its present axes stay, and the new
+    ones are minor to them."""
     old = plan.layout.rule(dim)
     new_axes = (*axes, *(axis for axis in old if axis not in axes))
     if new_axes != old and set(axes) - set(old):
@@ -30,7 +31,7 @@ def place_dim(plan: Plan, dim: str, axes: tuple[str, ...]) -> Iterator[Edit]:
 
 
 def override_arguments(plan: Plan, shardings: Mapping[str, Sharding]) -> Iterator[Override]:
-    """The arguments of these paths into these shardings, alike ones by one pattern."""
+    """Override the arguments of these paths with these shardings, equal ones by one pattern."""
     program, done = plan.program, set[str]()
     by_template, weights = _by_template(program), _weight_paths(program)
     for path, sharding in shardings.items():
@@ -83,7 +84,7 @@ def constrain(
     """The values of these operations with the dimensions on the axes that `axes_by_dim` gives; the other dimensions are left to
     propagation.
 
-    What no pattern tells from a value that would lie otherwise is left out, and from one with one of `excluded_dims`.
+    Values are left out if no pattern distinguishes them from values that would be sharded differently, or that have one of `excluded_dims`.
     """
     program, patterns, excluded = plan.program, dict[tuple[str, Sharding], None](), frozenset(excluded_dims)
     for at in operation_ids:
@@ -100,7 +101,7 @@ def constrain(
 
 
 def _sharding_by_name(dims: tuple[str, ...], axes_by_dim: Mapping[str, tuple[str, ...]], priorities: Mapping[str, int]) -> Sharding | None:
-    """What a value of these dimensions would lie like; `None` where it cannot: two of them are meant for one axis."""
+    """The sharding of a value of these dimensions; `None` where two of them would be sharded over one axis."""
     once = tuple(dim if dims.count(dim) == 1 else "" for dim in dims)
     placed = tuple(axes_by_dim.get(dim) for dim in once)
     used = [axis for axes in placed for axis in axes or ()]
@@ -111,7 +112,7 @@ def _sharding_by_name(dims: tuple[str, ...], axes_by_dim: Mapping[str, tuple[str
 
 
 def _candidate_patterns(program: Program, operation: Operation) -> Iterator[tuple[str, set[tuple[str, ...]]]]:
-    """Patterns for a value, the plainest first, and the dimensions of all values that each of them names: its path, in the backward pass
+    """Patterns for a value, the simplest first, and the dimensions of all values that each of them matches: its path, in the backward pass
     too; its path there alone; its line."""
     by_path, by_line = _dims_of_values(program)
     name = template(operation.path)
@@ -124,7 +125,7 @@ def _candidate_patterns(program: Program, operation: Operation) -> Iterator[tupl
 
 @cache_with_program(25)
 def _dims_of_values(program: Program) -> tuple[dict[str, set[tuple[str, ...]]], dict[tuple[str, str], set[tuple[str, ...]]]]:
-    """The dimensions of the values of each path, its layer numbers blotted out, and of each line and primitive of the forward pass."""
+    """The dimensions of the values of each path, without layer numbers, and of each line and primitive of the forward pass."""
     by_path, by_line = defaultdict[str, set[tuple[str, ...]]](set), defaultdict[tuple[str, str], set[tuple[str, ...]]](set)
     blotted: dict[str, str] = {}
     for each in program.operations:
@@ -139,9 +140,9 @@ def _dims_of_values(program: Program) -> tuple[dict[str, set[tuple[str, ...]]], 
 def shard_tensors(
     plan: Plan, axis: str, is_meant: Callable[[Tensor], bool], avoid: frozenset[str], priority: int
 ) -> tuple[dict[str, Sharding], list[Tensor]]:
-    """Each tensor that is meant, split over one more axis along the largest dimension that it divides; and those that it does not divide.
+    """Split each of the tensors over one more axis along the largest dimension that it divides; also the tensors that it does not divide.
 
-    A dimension that is whole goes before one that is split already, and those to avoid come last.
+    A whole dimension is preferred to one that is split already; dimensions to avoid come last.
     """
     found: dict[str, Sharding] = {}
     whole = []

@@ -1,4 +1,4 @@
-"""The products of a program by the names of their dimensions: how a recipe sees what a dimension is for.
+"""The dots of a program by the names of their dimensions, from which a recipe finds what a dimension is for.
 
 x [batch, seq, d_model]   w1 [d_model, d_ff]       contracted: d_model    made: d_ff
 h [batch, seq, d_ff]      w2 [d_ff, d_model]       contracted: d_ff       made: d_model
@@ -50,7 +50,7 @@ class TracedDot(NamedTuple):
 
 @cache_with_program(15)
 def find_dots(program: Program) -> tuple[TracedDot, ...]:
-    """All products and convolutions with operands of known names, in order."""
+    """All dots and convolutions with operands of known names, in order."""
     structure = structure_of(program)
 
     def names(value: int) -> tuple[str, ...]:
@@ -71,13 +71,13 @@ def find_dots(program: Program) -> tuple[TracedDot, ...]:
 
 
 def find_weight_dots(program: Program, batch: str | None) -> tuple[TracedDot, ...]:
-    """The forward products of an activation and a weight."""
+    """The forward dots of an activation and a weight."""
     return tuple(each for each in find_dots(program) if each.is_forward and each.weight(batch))
 
 
 @cache_with_program(90)
 def with_floats(program: Program) -> frozenset[int]:
-    """The ids of the operations that floating-point arguments have part in; random numbers and positions are made of whole ones alone."""
+    """The ids of the operations that depend on floating-point arguments; random numbers and positions come only from integers."""
     structure, found = structure_of(program), set[int]()
     floats = {number for number, value in enumerate(structure.values) if value.born < 0 and "float" in value.dtype}
     for place, op in enumerate(structure.ops):

@@ -1,4 +1,4 @@
-"""What a recipe is: a known way to lay a program out, as edits of a plan."""
+"""The interface of a recipe: a known way to shard a program, as edits of a plan."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ class RecipeDraft:
 
 @dataclass(frozen=True, slots=True)
 class Recipe(ABC):
-    """A known way to lay a program out. `edits` of a plan are ordinary edits: nothing remembers afterwards that a recipe made them.
+    """A known way to shard a program. `edits` of a plan are ordinary edits: nothing records that a recipe made them.
 
     `axes` are the mesh axes to use, where a recipe shall not find them by their names (see `names.AXES`).
 
@@ -43,14 +43,14 @@ class Recipe(ABC):
 
     @abstractmethod
     def draft(self, plan: Plan) -> RecipeDraft:
-        """The edits, with notes. Raises `RecipeError` where the recipe does not apply, `MeshError` for an axis that is not there."""
+        """The edits, with notes. Raises `RecipeError` where the recipe does not apply, `MeshError` for an unknown axis."""
 
     def edits(self, plan: Plan) -> tuple[Edit, ...]:
-        """The edits that make the plan so; raises `RecipeError`, saying why, where that cannot be."""
+        """The edits that shard the plan so; raises `RecipeError`, saying why, where that is impossible."""
         return self.draft_changes(plan).edits
 
     def edit(self, plan: Plan) -> EditGroup:
-        """The same as one line of a history."""
+        """All edits as one entry of the history."""
         return EditGroup(str(self), self.edits(plan))
 
     def draft_changes(self, plan: Plan) -> RecipeDraft:
@@ -61,11 +61,11 @@ class Recipe(ABC):
         return draft
 
     def already_error(self) -> RecipeError:
-        """What is said where it would change nothing."""
+        """The error where it would change nothing."""
         return RecipeError(f"The plan is {self.title.lower()} already.", ["undo to what was before", "choose another recipe"])
 
     def draft_within_axes(self, plan: Plan) -> RecipeDraft:
-        """The draft, empty where the plan is so already; raises `RecipeError` if more axes are given than it takes."""
+        """The draft, empty where the plan is sharded so already; raises `RecipeError` if more axes are given than it uses."""
         if len(self.axes) > self.most_axes:
             takes = "one mesh axis" if self.most_axes == 1 else f"{self.most_axes} mesh axes"
             raise RecipeError(
@@ -91,7 +91,7 @@ def apply_edits(plan: Plan, edits: Iterable[Edit]) -> Plan:
 
 
 def drop_redundant_edits(plan: Plan, edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """The edits that are not so already. Raises `WorkbenchError` if the plan would be illegal with them."""
+    """The edits that change something. Raises `WorkbenchError` if the plan would be illegal with them."""
     layout, needed = plan.layout, []
     for edit in edits:
         if not _is_stated(edit, layout):
@@ -103,7 +103,7 @@ def drop_redundant_edits(plan: Plan, edits: Iterable[Edit]) -> tuple[Edit, ...]:
 
 
 def _is_stated(edit: Edit, layout: Layout) -> bool:
-    """Whether the layout says this already. Among statements of one kind the order counts, so one made again would not be the same."""
+    """Whether the layout has this statement already. Among statements of one kind the order counts, so a repeated one would change it."""
     match edit:
         case ShardDim(dim, axes):
             return layout.rule(dim) == axes

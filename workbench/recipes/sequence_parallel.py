@@ -31,7 +31,7 @@ AFTER_THE_DOTS = 1
 
 @dataclass(frozen=True, slots=True)
 class SequenceParallel(Recipe):
-    """Tokens over the axis of the heads, wherever no product is made."""
+    """Tokens over the axis of the heads, everywhere outside of the dots."""
 
     name = "sequence_parallel"
     title = "Sequence parallel"
@@ -62,8 +62,8 @@ def sequences_of(plan: Plan, title: str) -> tuple[str, ...]:
 
 
 def residual_sums(plan: Plan) -> tuple[int, ...]:
-    """The ids of the forward additions onto what flows between the blocks: those with the dimensions that a product over heads or hidden
-    units makes. Raises `RecipeError` where nothing is added."""
+    """The ids of the forward additions to the residual stream: those with the dimensions of a result of a dot over heads or hidden units.
+    Raises `RecipeError` where there are none."""
     program, hidden, widths = plan.program, set(hidden_dims(plan.program)), set(width_dims(plan.program))
     made = [each for each in find_weight_dots(program, batch_dim(program)) if hidden & set(each.shared) and not each.is_convolution]
     stream = {each.dims for each in made if widths & set(each.dims)}

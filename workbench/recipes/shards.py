@@ -1,4 +1,4 @@
-"""What the three stages of ZeRO share: the axis of the examples, and tensors split over it besides."""
+"""The common parts of ZeRO's three stages: the axis of the examples, and tensors split over it in addition."""
 
 from collections.abc import Iterable, Iterator
 
@@ -25,7 +25,7 @@ def choose_shard_axis(plan: Plan, title: str, given: str | None) -> str:
 
 
 def place_examples(plan: Plan, axis: str, title: str) -> Iterator[Edit]:
-    """The examples onto the axis too, where they are not."""
+    """Shard the examples over the axis too, where they are not."""
     batch = batch_of(plan, title)
     if axis not in (before := plan.layout.rule(batch)):
         verify_divides(plan, batch, (*before, axis), title)
@@ -46,8 +46,8 @@ def override_shards(plan: Plan, shardings: dict[str, Sharding]) -> Iterator[Edit
 
 
 def constrain_gradients(plan: Plan, axis: str) -> Iterator[Edit]:
-    """Constraints on the gradients of the weights, each along the dimension that its parameter would be split by; on those that their path
-    tells from the activations' cotangents, which propagation does for the others."""
+    """Constraints on the gradients of the weights, each along the dimension that its parameter would be split by; only on gradients whose
+    path distinguishes them from the activations' cotangents: propagation shards the others."""
     program, batch = plan.program, batch_dim(plan.program)
     param_shardings, _ = shard_tensors(plan.updated(layout=plan.layout), axis, is_parameter, stacked_dims(program), SHARD_PRIORITY)
     along: dict[frozenset[str], str] = {}
@@ -64,11 +64,11 @@ def constrain_gradients(plan: Plan, axis: str) -> Iterator[Edit]:
 
 
 GRADIENTS = ("dot_general", "convolution", "reduce", "scatter")
-"""What makes the gradient of a weight: a product of two activations, a sum over the examples, rows added into a table."""
+"""What makes the gradient of a weight: a dot of two activations, a sum over the examples, rows added into a table."""
 
 
 def whole_tensors_note(tensors: Iterable[Tensor], axis: str, parts: int) -> tuple[str, ...]:
-    """A note on the tensors that no dimension of which the axis divides."""
+    """A note on the tensors no dimension of which the axis divides."""
     found = list(tensors)
     if not found:
         return ()

@@ -1,12 +1,12 @@
-"""ZeRO, stage 2: as stage 1, and the gradients are in pieces from the moment they are made.
+"""ZeRO, stage 2: as stage 1, and the gradients are sharded from the moment they are made.
 
     mesh data:n          weights [...]    gradients [.../n]             moments [.../n]      new weights
     device i of n        all              share i, reduce-scattered     share i              all-gathered
 
 Rajbhandari et al. 2020 (arXiv:1910.02054), section 5.2.
 
-Stage 1 leaves it to propagation where a gradient is cut; here every gradient of a weight is constrained where it is made, in the loop
-over layers too, and whatever reads it on its way to the optimiser (a norm to clip by, a sum over micro-batches) reads pieces.
+Stage 1 leaves it to propagation where a gradient becomes sharded; here every gradient of a weight is constrained where it is made, in the
+loop over layers too, and whatever reads it on its way to the optimiser (a norm to clip by, a sum over micro-batches) reads shards.
 
 **Communication**, a step: as stage 1, 2 V (n-1)/n bytes leave each device. Gradients take 1/n of the memory.
 """

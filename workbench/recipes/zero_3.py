@@ -1,4 +1,4 @@
-"""ZeRO, stage 3, "fully sharded data parallel": weights too lie in pieces, and are gathered where they are used.
+"""ZeRO, stage 3, "fully sharded data parallel": weights are sharded too, and are gathered where they are used.
 
     mesh data:n          weights [.../n]        gradients [.../n]         moments [.../n]
     device i of n        share i                share i                   share i
@@ -6,8 +6,8 @@
 
 Rajbhandari et al. 2020 (arXiv:1910.02054), section 5.3; FSDP (Zhao et al. 2023, arXiv:2304.11277); `fsdp` in MaxText.
 
-Each tensor is split along its largest dimension that n divides, a stack of scanned layers never along the layers: that would gather all
-of them for each.
+Each tensor is split along its largest dimension that n divides, a stack of scanned layers never along the layers: that would gather all of
+them for each.
 
 **Communication**, a step: an all-gather of each weight forward and one backward, a reduce-scatter of its gradient: 3 V (n-1)/n bytes leave
 each device, half as many again as data parallelism. Everything that is kept takes 1/n of the memory.

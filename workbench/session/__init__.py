@@ -1,1 +1,1 @@
-"""The history of plans, and the tier of figures that is shown of each."""
+"""The history of plans, and which tier of figures is shown for each."""

@@ -1,6 +1,6 @@
-"""The plans that live in this process, for the sidebar of JupyterLab, which asks a kernel by `live_plans(vars(__main__))`.
+"""The plans of this process, for the sidebar of JupyterLab, which asks a kernel with `live_plans(vars(__main__))`.
 
-It only looks: nothing is computed, nothing is imported, and a plan that nobody analysed yet has no memory to tell.
+It is read-only: nothing is computed, nothing is imported, and a plan that was not analysed yet shows no memory.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,13 +14,13 @@ from workbench.units import format_bytes
 
 
 class ShownBoard(Protocol):
-    """A board in a notebook cell; several may show one session."""
+    """A board shown in a notebook cell; several may show one session."""
 
     session: Session
 
 
 boards: "WeakSet[ShownBoard]" = WeakSet()
-"""Those that are open, also where no variable names them."""
+"""The open boards, also those that no variable names."""
 
 
 class LivePlans(list[dict[str, Any]]):
@@ -60,7 +60,7 @@ def _find_plans(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Plan, str]]
 
 
 def _own_values(variables: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Values of this package, but for what IPython keeps under `_` and `_12`."""
+    """Values of this package, without those that IPython keeps under `_` and `_12`."""
     return [(name, value) for name, value in variables if not name.startswith("_") and type(value).__module__.startswith("workbench.")]
 
 

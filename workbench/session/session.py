@@ -1,4 +1,4 @@
-"""The history of a plan, a tree, and whoever listens to it. It knows no user interface."""
+"""The history of a plan, as a tree, and its listeners. It knows no user interface."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,14 +19,14 @@ from workbench.reports.report import Report
 Listener = Callable[[Plan, Report], None]
 
 KEPT_REPORTS, KEPT_BYTES = 8, 128 << 20
-"""Reports that are kept, and their bytes; a plan is small, but a report holds on to everything Shardy said of it."""
-_BYTES_PER_OPERATION = 2300  # of a report of which all was asked, as measured on an unrolled GPT
+"""The number of cached reports, and their bytes; a plan is small, but a report references all of Shardy's answer."""
+_BYTES_PER_OPERATION = 2300  # of a report with all details requested, as measured on an unrolled GPT
 MOST_NAME = 80  # characters of a name
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryNode:
-    """One plan of the history: `edit` made it of that of `parent`; both are `None` at the root. `number` counts up as plans are made."""
+    """One plan of the history: `edit` made it from that of `parent`; both are `None` at the root. `number` counts up as plans are made."""
 
     number: int
     plan: Plan
@@ -37,7 +37,7 @@ class HistoryNode:
 
 
 class ReportSummary(NamedTuple):
-    """What is remembered of every report: bytes at the peak, bytes sent, seconds of a step if they are known."""
+    """What is kept of every report: bytes at the peak, bytes sent, seconds of a step if they are known."""
 
     peak: int
     sent: int
@@ -45,9 +45,9 @@ class ReportSummary(NamedTuple):
 
 
 class Session:
-    """Every plan there was, each but the first made by an edit of an earlier one; one of them is the present one.
+    """The history of all plans, each but the first made by an edit of an earlier one; one of them is the present one.
 
-    `undo` goes to the plan it was made of, `redo` back to where one came from, `go` to any. An edit after an undo begins a branch:
+    `undo` goes to the plan it was made from, `redo` back to where one came from, `go` to any. An edit after an undo begins a branch:
     nothing is ever lost. An edit that is refused changes nothing.
     """
 
@@ -63,10 +63,11 @@ class Session:
         summaries: Mapping[int, ReportSummary],
         hardware: Hardware | None = None,
     ) -> "Session":
-        """A session whose `nodes`, number of the present `node`, `redo_children` and `summaries` another one had; only its present plan is
+        """A session from stored `nodes`, the number of the present `node`, `redo_children` and `summaries`; only the present plan is
         analysed.
 
-        Raises `WorkbenchError` for what is no history: numbers out of order, a parent that comes later, a `redo_children` that is no child.
+        Raises `WorkbenchError` for an invalid history: numbers out of order, a parent that comes later, a `redo_children` entry that is no
+        child.
         """
         _verify_history(nodes, now, redo_children)
         session = cls.__new__(cls)
@@ -89,7 +90,7 @@ class Session:
         self._answers: dict[int, Partitioned] = {}
         self._compiled: dict[int, Compiled] = {}
         self._foreseen: Report | None = None
-        self.seconds = 0.0  # that the last report took
+        self.seconds = 0.0  # seconds that the last report took
         self._report = self.report_of(now)
         self._listeners: list[Listener] = []
 
@@ -118,7 +119,7 @@ class Session:
 
     @property
     def redo_children(self) -> Mapping[int, int]:
-        """To which of its children a plan was left last, by number: the way of `redo`."""
+        """By number of a plan, the child that `redo` goes to: the one on the branch that was visited last."""
         return self._redo_children
 
     @property
@@ -140,11 +141,11 @@ class Session:
         return self._now in self._redo_children
 
     def hardware_of(self, plan: Plan) -> Hardware | None:
-        """What a plan of the history is analysed for: its own hardware, else the session's."""
+        """The hardware that a plan of the history is analysed for: its own, else the session's."""
         return plan.hardware or self._hardware
 
     def apply(self, edit: Edit) -> Report:
-        """Make an edit; raises its `WorkbenchError` and stays where it was if the plan would be illegal."""
+        """Make an edit; raises its `WorkbenchError` and changes nothing if the plan would be illegal."""
         report = self.foresee(edit)
         self._foreseen = None
         node = HistoryNode(len(self._nodes), report.plan, self._now, edit)
@@ -153,42 +154,42 @@ class Session:
         return self.go(node.number)
 
     def foresee(self, edit: Edit) -> Report:
-        """The report of what an edit would make of the present plan; the last one is kept for the edit to come. Raises as `apply`."""
+        """The report of the plan that an edit would make; the last one is kept for the edit to come. Raises what `apply` raises."""
         plan = self.plan.apply(edit)
         if self._foreseen is None or self._foreseen.plan != plan:
             self._foreseen = self._analyze(plan)
         return self._foreseen
 
     def undo(self) -> Report:
-        """Back to the plan before, if there is one."""
+        """Go back to the plan before, if there is one."""
         return self._report if self.node.parent is None else self._move(self.node.parent)
 
     def redo(self) -> Report:
-        """Forward again, if an edit was undone."""
+        """Go forward again, if an edit was undone."""
         return self._move(self._redo_children[self._now]) if self.can_redo else self._report
 
     def go(self, number: int) -> Report:
-        """To any plan of the history; `redo` then follows the branch it is on. Raises `WorkbenchError` if there is no such plan."""
+        """Go to any plan of the history; `redo` then follows the branch it is on. Raises `WorkbenchError` if there is no such plan."""
         self._redo_children.update(pairwise(self._path(self._find_node(number).number)))
         return self._move(number)
 
     def name(self, number: int, name: str) -> None:
-        """Give a plan of the history a name, or take it away with an empty one."""
+        """Name a plan of the history, or remove its name with an empty one."""
         self._nodes[number] = replace(self._find_node(number), name=" ".join(name.split())[:MOST_NAME])
         self._notify()
 
     def pin(self, number: int, pinned: bool = True) -> None:
-        """Mark a plan of the history as one to come back to."""
+        """Pin a plan of the history."""
         self._nodes[number] = replace(self._find_node(number), pinned=pinned)
         self._notify()
 
     def report_of(self, number: int) -> Report:
-        """The report of any plan of the history; the last few are kept, another is made again."""
+        """The report of any plan of the history; the last few are cached, others are computed again."""
         report = self._reports.pop(number, None)
         return self._store_report(number, self._analyze_known(number) if report is None else report)
 
     def use_partitioned(self, number: int, answer: Partitioned) -> Report:
-        """The report of a plan anew, with what XLA's partitioner says of it; listeners are told where it is the present one."""
+        """Recompute the report of a plan with the answer of XLA's partitioner; listeners are called if it is the present plan."""
         node = self._find_node(number)
         known = self._reports.get(number)
         if known is not None and known.partitioned == answer:
@@ -198,7 +199,7 @@ class Session:
         return self._replace_report(number, report)
 
     def use_compiled(self, number: int, compiled: Compiled) -> Report:
-        """The report of a plan with the memory and kernel times that its hardware's compiler found; listeners are told as by
+        """The report of a plan with the memory and kernel times that its hardware's compiler found; listeners are called as by
         `use_partitioned`."""
         self._compiled[self._find_node(number).number] = compiled
         return self._replace_report(number, with_compiled(self.report_of(number), compiled))
@@ -211,7 +212,7 @@ class Session:
         return report
 
     def store_partitioned(self, number: int, answer: Partitioned) -> None:
-        """Keep what XLA's partitioner says of a plan that is not the present one: it is analysed with it when somebody goes there."""
+        """Store the partitioner's answer about a plan that is not the present one: it is used when the plan becomes present."""
         if number == self._now:
             self.use_partitioned(number, answer)
             return
@@ -249,7 +250,7 @@ class Session:
             listener(self.plan, self._report)
 
     def _path(self, number: int) -> list[int]:
-        """From the root to a node."""
+        """The nodes from the root to a node."""
         path = [number]
         while (parent := self._nodes[path[-1]].parent) is not None:
             path.append(parent)
@@ -280,7 +281,7 @@ class Session:
         begun = time.monotonic()
         report = analyze(plan, self.hardware_of(plan), answer)
         report = with_compiled(report, compiled) if compiled is not None else report
-        _summarize(report)  # a report works out what it is asked
+        _summarize(report)  # a report computes details on request
         self.seconds = time.monotonic() - begun
         return report
 

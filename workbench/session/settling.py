@@ -1,6 +1,6 @@
 """Which tier of figures a session shows: the planned ones at once, and those of XLA's partitioner as soon as it has answered.
 
-It knows no user interface and no engine: whoever asks the partitioner, and the loop on which a session is moved, are given to it.
+It knows no user interface and no engine: the partitioner's client, and the event loop on which the session changes, are given to it.
 """
 
 import threading
@@ -25,27 +25,27 @@ Defer = Callable[[Work], None]
 MOST_QUESTION_SECONDS = 2.0
 """Seconds that a question may run although a newer one waits: its answer is kept for undo. An older one is cancelled."""
 ASK_DELAY, ANALYZE_DELAY = 0.05, 0.35
-"""Seconds that a plan stands before it is asked about, and before it is analysed anew: of edits in quick succession, or a walk through the
-history, only the last is, and the next drop of a quick hand finds nobody at work."""
+"""Seconds that a plan must stay before it is asked about, and before it is analysed again: of edits in quick succession, or a walk through
+the history, only the last is, and the next gesture does not wait for the analysis."""
 PIPELINED_REASON = "A plan with a pipeline stays planned: its stages are programs of their own, which XLA's partitioner is not asked about."
 ONE_DEVICE_REASON = "One device sends nothing, so there is nothing for XLA's partitioner to say."
 
 
 class Partitioner(Protocol):
-    """Whoever asks XLA's partitioner."""
+    """A client of XLA's partitioner."""
 
     def ask(self, plan: Plan, hardware: Hardware | None) -> Future[Partitioned]:
-        """What it makes of a plan for this hardware; the future raises `PartitionError`."""
+        """Partition a plan for this hardware; the future raises `PartitionError`."""
         ...
 
     def cancel(self, answer: Future[Partitioned]) -> None:
-        """Give up a question."""
+        """Cancel a question."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SettlingState:
-    """The `tier` of the present figures; whether an answer is awaited that will replace them, or the `reason` why none will."""
+    """The `tier` of the present figures; whether an answer is pending that will replace them, or the `reason` why none will."""
 
     tier: str
     is_settling: bool = False
@@ -67,21 +67,21 @@ class _PendingQuestion:
 
 
 def call_from_thread(seconds: float, work: Work) -> None:
-    """Call after so many seconds, from a thread of its own; never once the process ends."""
+    """Call after so many seconds, from a thread of its own, unless the process ends before."""
     timer = threading.Timer(seconds, work)
     timer.daemon = True
     timer.start()
 
 
 class Settler:
-    """Asks XLA's partitioner about the present plan of a session after every move, and settles the session to the answer.
+    """Asks XLA's partitioner about the present plan of a session after every change, and replaces the planned figures by the answer.
 
     One question is under way at a time, and only the latest plan waits behind it. The answer to a plan that is no longer present is kept,
     so that undo finds it. A plan that is refused stays planned, and `settling_state` says why.
 
-    - `defer(work)` carries work onto the loop on which the session is moved, behind what is being done there;
-    - `is_idle()`: while it is false a gesture waits there or is about to come, which goes first;
-    - `on_change()` is called there when `settling_state` changes although the session was not moved;
+    - `defer(work)` schedules work on the event loop on which the session changes, after what runs there;
+    - `is_idle()`: false while a gesture waits there or is about to come, which takes precedence;
+    - `on_change()` is called there when `settling_state` changes although the session did not;
     - `call_later(seconds, work)` calls it then, from any thread.
     """
 
@@ -99,7 +99,7 @@ class Settler:
         self._session, self._partitioner = session, partitioner
         self._defer, self._is_idle, self._on_change, self._clock, self._call_later = defer, is_idle, on_change, clock, call_later
         self._question: _PendingQuestion | None = None
-        self._timed_question: _PendingQuestion | None = None  # that a timer looks at again
+        self._timed_question: _PendingQuestion | None = None  # rechecked by a timer
         self._given_up_question: _PendingQuestion | None = None
         self._failure: tuple[_Subject, str] | None = None
         self._is_closed = False
@@ -110,7 +110,7 @@ class Settler:
 
     @property
     def settling_state(self) -> SettlingState:
-        """Of the present figures."""
+        """The state of the present figures."""
         report = self._session.report
         if report.partitioned is not None:
             return SettlingState(report.tier)
@@ -118,14 +118,14 @@ class Settler:
         return SettlingState(report.tier, is_settling=not reason, reason=reason)
 
     def close(self) -> None:
-        """Ask no more, and give up what was asked."""
+        """Ask no more, and cancel the current question."""
         self._is_closed = True
         self._stop_listening()
         if self._question is not None:
             self._partitioner.cancel(self._question.answer)
 
     def _reason(self) -> str:
-        """Why the present figures stay planned; empty if they need not."""
+        """Why the present figures stay planned; empty if they do not."""
         if reason := why_planned(self._session.plan):
             return reason
         return self._failure[1] if self._failure and self._failure[0] == self._subject() else ""
@@ -134,8 +134,8 @@ class Settler:
         return _Subject(self._session.node.number, self._session.hardware_of(self._session.plan))
 
     def _on_move(self, _plan: Plan, report: Report) -> None:
-        """The question waits until what moved the session is done and shown, and a little longer."""
-        if report is not self._last_report:  # else a plan was named or pinned
+        """Ask only once the change is done and shown, and a little later."""
+        if report is not self._last_report:  # else a plan was only named or pinned
             self._last_report, self._failure, self._moved_at = report, None, self._clock()
             if self.settling_state.is_settling:
                 self._call_later(ASK_DELAY, partial(self._defer, partial(self._ask_about, report)))
@@ -145,13 +145,13 @@ class Settler:
             self._ask_if_needed()
 
     def _ask_if_needed(self) -> None:
-        """About the present plan, unless that is known or one is being asked; an old question about another plan is given up."""
+        """Ask about the present plan, unless its answer is known or pending; a pending question about another plan is cancelled."""
         if self._is_closed or not self.settling_state.is_settling:
             return
         subject, pending = self._subject(), self._question
         if pending is None:
             self._begin_question(subject)
-        elif pending.subject != subject and pending.answer.done():  # its answer waited for the hand to rest
+        elif pending.subject != subject and pending.answer.done():  # its answer waited for a pause in the gestures
             self._on_answer(pending)
         elif pending.subject != subject:
             self._give_up_if_old(pending)
@@ -159,14 +159,14 @@ class Settler:
     def _begin_question(self, subject: _Subject) -> None:
         try:
             answer = self._partitioner.ask(self._session.plan, subject.hardware)
-        except Exception as error:  # noqa: BLE001 - the planned figures stand, whatever broke
+        except Exception as error:  # noqa: BLE001 - whatever fails, the planned figures stand
             self._record_failure(subject, error)
             return
         self._question = question = _PendingQuestion(subject, answer, self._clock())
         answer.add_done_callback(lambda _: self._defer(partial(self._on_answer, question)))
 
     def _give_up_if_old(self, pending: _PendingQuestion) -> None:
-        """Its answer is of use for undo, so it may go on for a moment."""
+        """Cancel a question about an old plan, after a moment: its answer is of use for undo."""
         left = pending.begun + MOST_QUESTION_SECONDS - self._clock()
         if left <= 0:
             self._given_up_question = pending
@@ -184,18 +184,18 @@ class Settler:
         self._question = None
         try:
             self._use_answer(question.subject, question.answer.result())
-        except Exception as error:  # noqa: BLE001 - the planned figures stand, whatever broke
-            if question is not self._given_up_question:  # else it is asked again where somebody went back to it
+        except Exception as error:  # noqa: BLE001 - whatever fails, the planned figures stand
+            if question is not self._given_up_question:  # else it is asked again if the user went back to that plan
                 self._record_failure(question.subject, error)
         self._ask_if_needed()
 
     def _seconds_to_wait(self, *, has_rested: bool) -> float:
-        """Seconds for which the hand goes first: until it has rested, and while a gesture waits or is about to come."""
+        """Seconds for which gestures take precedence: until they have paused, and while one waits or is about to come."""
         left = 0.0 if has_rested else self._moved_at + ANALYZE_DELAY - self._clock()
         return left if left > 0 or self._is_idle() else ASK_DELAY
 
     def _use_answer(self, subject: _Subject, answer: Partitioned) -> None:
-        """Analyse the present plan anew; of another one the answer is kept."""
+        """Analyse the present plan with the answer; the answer about another plan is stored."""
         if subject == self._subject():
             self._session.use_partitioned(subject.number, answer)
         elif self._session.hardware_of(self._session.nodes[subject.number].plan) == subject.hardware:
@@ -208,7 +208,7 @@ class Settler:
 
 
 def settled_report(plan: Plan) -> tuple[Report, str]:
-    """The report that a plan settles to, for whoever waits; where that is the planned one, also why."""
+    """The settled report, for a caller that waits; if that is the planned one, also why."""
     if reason := why_planned(plan):
         return plan.report(), reason
     try:
@@ -218,10 +218,10 @@ def settled_report(plan: Plan) -> tuple[Report, str]:
 
 
 def why_planned(plan: Plan) -> str:
-    """Why there is nothing to ask XLA's partitioner about a plan; empty if there is."""
+    """Why XLA's partitioner cannot be asked about a plan; empty if it can."""
     if plan.pipeline is not None:
         return PIPELINED_REASON
-    is_tpu = plan.hardware is not None and plan.hardware.chip.platform == "tpu"  # whose compiler says what it holds, too
+    is_tpu = plan.hardware is not None and plan.hardware.chip.platform == "tpu"  # whose compiler also gives its memory
     return ONE_DEVICE_REASON if plan.mesh.size == 1 and not is_tpu else ""
 
 

@@ -46,7 +46,7 @@ def _figures(comparison: Comparison) -> str:
 
 
 def _stages(comparison: Comparison) -> str:
-    """A row a stage of a pipeline, a pair of columns a figure."""
+    """A row per stage of a pipeline, a pair of columns per figure."""
     rows = [
         (
             str(each.stage),

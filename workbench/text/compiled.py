@@ -10,7 +10,7 @@ _MOST_ROWS = 12  # rows of one table
 
 
 def compiled_text(compiled: Compiled) -> str:
-    """What the compiler of the target made of a plan."""
+    """A compiled plan: memory, collectives, kernels, as text."""
     when = "read from disk, compiled before" if compiled.from_cache else "compiled"
     sections = [
         wrap_text(f"For {compiled.target} by {compiled.compiler}, {when} in {format_seconds(compiled.compile_seconds)}"),
@@ -26,7 +26,7 @@ def compiled_text(compiled: Compiled) -> str:
 
 
 def _rematerialised_text(compiled: Compiled) -> str:
-    """What the partitioner warned of."""
+    """The partitioner's warnings of rematerialisation."""
     lines = [
         wrap_text(f"- {each.path or each.name}: {each.shape} from {each.before} to {each.after}", indent="    ", first="  ")
         for each in compiled.rematerialised
@@ -35,7 +35,7 @@ def _rematerialised_text(compiled: Compiled) -> str:
 
 
 def _stages(compiled: Compiled) -> str:
-    """A row a stage of a pipeline."""
+    """A row per stage of a pipeline."""
     rows = [
         (
             str(number),
@@ -83,7 +83,7 @@ def _figures(compiled: Compiled) -> Iterator[tuple[str, str, str]]:
 
 
 def _collectives(collectives: Sequence[CompiledCollective]) -> str:
-    """One row for each set of mesh axes and kind; pieces under what they are a part of."""
+    """One row for each set of mesh axes and kind; decomposed collectives with their number of pieces."""
     rows = []
     for group in group_items(collectives, lambda each: (each.axes, each.part_of or each.kind)):
         pieces = sum(each.count * each.pieces for each in group if each.part_of)
@@ -107,7 +107,7 @@ def _collectives(collectives: Sequence[CompiledCollective]) -> str:
 
 
 def _kernels(compiled: Compiled) -> str:
-    """The operations that take most of the compiler's time."""
+    """The kernels with the longest time by the compiler's estimate."""
     total = compiled.compute_seconds
     if not total:
         return ""

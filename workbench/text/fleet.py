@@ -13,7 +13,7 @@ _COLUMNS = 48
 
 
 def measurement_text(measured: FleetMeasurement) -> str:
-    """What a run prints."""
+    """The text that a run prints."""
     devices = measured.schedule.devices
     title = f"{_models_text(len(measured.names))} on {_devices_text(devices)} ({measured.device_kind}), {measured.policy}"
     if not measured.schedule.placed:
@@ -36,7 +36,7 @@ def _nothing_left_text(measured: FleetMeasurement) -> str:
 
 
 def measurement_figures(measured: FleetMeasurement) -> list[tuple[str, str, str]]:
-    """Label, figure and note of everything that a run measured as a whole."""
+    """Label, figure and note of each measurement of the whole run."""
     makespan, ran = measured.schedule.makespan, measured.ran_bound
     peak, budget = max(measured.peaks, default=0), measured.budget
     of = "no budget was set" if budget is None else f"of {format_bytes(budget)} that may be used, {peak / budget:.0%}"
@@ -55,7 +55,7 @@ def measurement_figures(measured: FleetMeasurement) -> list[tuple[str, str, str]
 
 
 def simulation_text(times: FleetTimes, devices: int, schedules: Mapping[str, FleetSchedule]) -> str:
-    """What a simulation prints: each policy's makespan, other ways of training, and the first policy's schedule."""
+    """The text that a simulation prints: each policy's makespan, other ways of training, and the first policy's schedule."""
     names = [each.name for each in times.jobs]
     bound = lower_bound(times.jobs, devices)
     rows = [
@@ -99,14 +99,15 @@ def strategies_text(jobs: Sequence[Job], devices: int, bound: float) -> str:
 
 
 def list_note(jobs: Sequence[Job], devices: int) -> str:
-    """What the bound of list schedules is a multiple of."""
+    """The bound of list schedules as a multiple of the lower bound."""
     shared = devices > 1 and any(unit.slowed for each in jobs for unit in each.units)
     of = ", of units as slow as they are while all devices share the machine's cores" if shared else ""
     return f"(2 - 1/P) = {2 - 1 / devices:.3f} times the bound{of}"
 
 
 def schedules_text(schedules: Mapping[str, FleetSchedule], names: Sequence[str]) -> str:
-    """Schedules one below the other, to one scale: as many columns as its share of the longest. A last line says whose the letters are."""
+    """Schedules one below the other, on one scale: each with as many columns as its share of the longest. The last line explains the
+    letters."""
     longest = max((each.makespan for each in schedules.values()), default=0.0) or 1.0
     parts = []
     for name, each in schedules.items():
@@ -137,7 +138,7 @@ def _finish_text(measured: FleetMeasurement, number: int) -> str:
 
 
 def _remark_text(measured: FleetMeasurement, name: str) -> str:
-    """Why a model ended early, and from where on its loss says nothing."""
+    """Why a model ended early, and from where on its loss is not finite."""
     losses = measured.losses[name]
     wrong = [at for at, loss in enumerate(losses) if not isfinite(loss)][:1]
     on = " on" if wrong and not isfinite(losses[-1]) else ""

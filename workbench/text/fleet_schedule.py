@@ -9,7 +9,7 @@ _MOST_NAMED = 12  # models of a legend
 
 
 def schedule_text(schedule: FleetSchedule, names: Sequence[str], width: int = 72) -> str:
-    """One row a device, one column a slice of time: the first letters that tell the models apart, `.` where nothing computes.
+    """One row per device, one column per time slice: a distinct letter for each model, `.` where nothing computes.
 
     >>> from workbench.multimodel import ALL_POLICIES, chain, simulate
     >>> jobs = [chain(name, (1.0,) * 4) for name in "abc"]
@@ -34,7 +34,7 @@ def schedule_text(schedule: FleetSchedule, names: Sequence[str], width: int = 72
 
 
 def legend_text(names: Sequence[str]) -> str:
-    """One line that says which letter is whose, of a few models at least; empty where each has its own first letter.
+    """A legend line of the letters, for a few models at least; empty where each has its own first letter.
 
     >>> legend_text(["fit-8", "fit-16"])
     'a fit-8 · b fit-16'
@@ -48,7 +48,7 @@ def legend_text(names: Sequence[str]) -> str:
 
 
 def _choose_letters(names: Sequence[str]) -> list[str]:
-    """A letter a model: its first one if no other has it, else letters and figures in order."""
+    """A letter per model: its first one if no other has it, else letters and digits in order."""
     firsts = [name[:1] for name in names]
     if len(set(firsts)) == len(firsts):
         return firsts

@@ -38,7 +38,7 @@ def catalogue_text(catalogue: Catalogue) -> str:
 
 
 def hardware_text(text: str, catalogue: Catalogue) -> str:
-    """A kind of device, `TPU v5p`, or so many of it, `TPU v5p 8x8x16`. Raises `HardwareError` if it does not exist."""
+    """A kind of device, `TPU v5p`, or a size of it, `TPU v5p 8x8x16`. Raises `HardwareError` if it does not exist."""
     try:
         entry = catalogue[text]
     except HardwareError:
@@ -49,7 +49,7 @@ def hardware_text(text: str, catalogue: Catalogue) -> str:
 
 
 def axis_assignment_text(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None) -> str:
-    """What each mesh axis runs over: `data over y (16, a ring) · model over x (4, a line)`; empty where it does not fit."""
+    """The links of each mesh axis: `data over y (16, a ring) · model over x (4, a line)`; empty where it does not fit."""
     if axis_assignment_error(mesh, hardware, axis_assignment):
         return ""
     routes = physical_spans(mesh, hardware, axis_assignment)
@@ -65,7 +65,7 @@ def physical_span_text(physical_span: PhysicalSpan) -> str:
 
 
 def entry_text(entry: CatalogueEntry) -> str:
-    """Every number of a kind of device, of one device, and its source."""
+    """Every number of a kind of device, per device, and its source."""
     note = f", {entry.devices} on a chip; rates are of one device, sources speak of the chip" if entry.devices > 1 else ""
     return f"{entry.name}, one device as JAX counts them{note}\n\n{pairs_text(_figures(entry))}"
 

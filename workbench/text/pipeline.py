@@ -21,7 +21,7 @@ def pipeline_text(report: PipelineReport) -> str:
 
 
 def headline_figures(report: PipelineReport, time: StepTime | None) -> Iterator[tuple[str, str, str]]:
-    """Memory, step time and utilisation of a pipelined plan; `time` is what the planner says of the program whole on the same devices."""
+    """Memory, step time and utilisation of a pipelined plan; `time` is the prediction for the whole program on the same devices."""
     step, stages = report.simulated, report.spec.stages
     fullest = max(range(stages), key=lambda device: step.peaks[device])
     resident = sum(step.costs[stage].resident for stage in step.stages_of(fullest))
@@ -68,7 +68,7 @@ def _capacity_text(report: PipelineReport) -> str:
 
 
 def _stages(report: PipelineReport) -> str:
-    """A row a piece; what a device has for all its pieces stands with the first."""
+    """A row per virtual stage; what a device has for all of them is in the row of the first."""
     step, rows = report.simulated, []
     for virtual_stage in report.virtual_stages:
         cost, first = virtual_stage.cost, virtual_stage.number == virtual_stage.device
@@ -90,7 +90,7 @@ def _stages(report: PipelineReport) -> str:
 
 
 def gantt_text(step: SimulatedPipeline, columns: int = COLUMNS) -> str:
-    """A row a device, time to the right: `F3---` forward, `B3===` backward, `+` what is computed again, `u` the update, `.` idle."""
+    """A row per device, time to the right: `F3---` forward, `B3===` backward, `+` recomputation, `u` the update, `.` idle."""
     scale = columns / step.seconds if step.seconds else 0.0
     rows = []
     for device, spans in enumerate(step.devices):
@@ -105,7 +105,7 @@ def gantt_text(step: SimulatedPipeline, columns: int = COLUMNS) -> str:
 
 
 def _draw_task(cells: list[str], span: TaskSpan, scale: float, devices: int) -> None:
-    """Label and fill, as much as there is room for; of the shortest tasks a letter, or nothing."""
+    """Label and fill, as much as fits; for the shortest tasks a letter, or nothing."""
     begin, end = round(span.start * scale), round(span.end * scale)
     again = min(round((span.start + span.recompute) * scale), end)
     room = end - begin

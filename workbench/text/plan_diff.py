@@ -1,4 +1,4 @@
-"""Two plans side by side as text: what was decided otherwise, the figures with their change, traffic by mesh axis, what lies otherwise."""
+"""The difference of two plans as text: decisions, figures with their change, traffic by mesh axis, changed shardings."""
 
 from workbench.analysis.plan_diff import Change, FigureChange, PlanDiff, PlanSetting
 from workbench.text.tables import axes_text, table_text, tail_text, wrap_text
@@ -45,7 +45,7 @@ def change_text(change: Change) -> str:
 
 
 def figure_text(unit: str, value: float | None) -> str:
-    """In the unit of a figure; `-` where there is none."""
+    """A figure in its unit; `-` where there is none."""
     return "-" if value is None else format_figure(value, unit)
 
 
@@ -60,7 +60,7 @@ def delta_text(change: FigureChange) -> str:
 
 
 def share_text(ratio: float) -> str:
-    """`+25%`, `−50%`; `3.2×` from twice as much on, for percentages are hard to read there: a doubling is `2×`, never `+100%`."""
+    """`+25%`, `−50%`; from twice as much on `3.2×`: a doubling is `2×`, never `+100%`."""
     if ratio >= 1.995:
         return f"{ratio:.3g}×"
     percent = (ratio - 1) * 100

@@ -1,4 +1,4 @@
-"""A propagation in words: why a value lies as it does, every step of the replay, the conflicts."""
+"""A propagation in words: why a value is sharded as it is, every step of the replay, the conflicts."""
 
 from collections.abc import Iterator, Sequence
 
@@ -30,13 +30,13 @@ from workbench.reports.report import Report
 from workbench.text.tables import wrap_text
 
 MOST_VALUES = 4  # of one pattern
-_FIRST, _LAST = 3, 2  # steps of a long path that are told
+_FIRST, _LAST = 3, 2  # steps of a long path that are listed
 _MOST_REJECTIONS = 6
 _MOST_OTHERS = 3
 
 
 def explanation_text(report: Report, value: str, dim: int | str | None = None) -> str:
-    """Why a value lies as it does; see `Report.explain`."""
+    """Why a value is sharded as it is; see `Report.explain`."""
     if not value:
         return conflicts_text(report)
     replay = report.propagation
@@ -50,7 +50,7 @@ def explanation_text(report: Report, value: str, dim: int | str | None = None) -
 
 
 def accepted_name(sharded_value: ShardedValue, pattern: str) -> str:
-    """What tells a value from others that the same words name, as it may be asked for: its path, or its line with it."""
+    """A name for a value that distinguishes it from others matched by the same pattern: its path, or its line with it."""
     by_line = sharded_value.role == "value" and sharded_value.source and not sharded_value.path.startswith("grad/")
     return (
         f"{sharded_value.source}/{sharded_value.path}"
@@ -60,7 +60,7 @@ def accepted_name(sharded_value: ShardedValue, pattern: str) -> str:
 
 
 def group_alike(replay: Propagation, numbers: Sequence[int]) -> list[tuple[int, ...]]:
-    """Values of repeated layers, or of one path, that lie alike, together; the first of each stands for all."""
+    """Groups of values of repeated layers, or of one path, with the same sharding; the first of each stands for all."""
     groups: dict[object, list[int]] = {}
     for number in numbers:
         sharded_value = replay.values[number]
@@ -80,7 +80,7 @@ def group_alike(replay: Propagation, numbers: Sequence[int]) -> list[tuple[int, 
 
 
 def find_dims(sharded_value: ShardedValue, dim: int | str | None) -> tuple[int, ...]:
-    """The dimensions that are asked about, by place or name. Raises `PropagationError` if there is none."""
+    """The requested dimensions, by index or name. Raises `PropagationError` if there is none."""
     every = tuple(range(len(sharded_value.shape)))
     if dim is None:
         return every
@@ -126,7 +126,7 @@ def _axis_lines(replay: Propagation, explanation: Explanation) -> Iterator[str]:
 
 
 def _others_text(explanation: Explanation) -> str:
-    """Origins by their statements: `batch:data` on x and 3 other places. A statement holds an argument and the result it becomes alike."""
+    """Origins by their statements: `batch:data` on x and 3 other places. A statement covers an argument and the result it becomes."""
     places: dict[str, dict[str, None]] = {}
     for origin in explanation.others:
         if str(origin) != str(explanation.origin):
@@ -158,7 +158,7 @@ def _place_text(replay: Propagation, value: int, dim: int) -> str:
 
 
 def value_name(sharded_value: ShardedValue) -> str:
-    """A value by its path; what stands behind it by what it does."""
+    """A value by its path; a result of an unnamed operation by what that does."""
     behind = {"sharding_constraint": " behind its constraint", "data_flow_edge": " as it is handed round"}.get(sharded_value.kind, "")
     if sharded_value.role == "result":
         return "the result" + (f" {sharded_value.path}" if sharded_value.path not in ("", "result") else "")
@@ -182,7 +182,7 @@ def axis_propagation_text(replay: Propagation, propagation: AxisPropagation) -> 
 
 
 def replay_text(replay: Propagation) -> str:
-    """The whole replay, one line a move, and what stood there before the first step."""
+    """The whole replay, one line per step, and the shardings before the first step."""
     by_hand: dict[str, None] = {}
     for point, origin in replay.origins.items():
         by_hand[f"by hand: {point.axis} splits {_place_text(replay, point.value, point.dim)}, {origin}"] = None
@@ -190,7 +190,7 @@ def replay_text(replay: Propagation) -> str:
 
 
 def rejection_text(replay: Propagation, rejected: RejectedAxis) -> str:
-    """Whose axis it was, and what stood in its way."""
+    """The statement of a rejected axis, and what rejected it."""
     line = f" ({rejected.line})" if rejected.line else ""
     over = " ".join(dict.fromkeys(word for word in (rejected.kind, rejected.over) if word))
     return f"`{rejected.wanted.axis}`, {rejected.origin}, over {over}{line}: {_reason_text(replay, rejected)}"
@@ -229,7 +229,7 @@ def _closed_by_text(origin: Origin | None) -> str:
 
 
 def _priority_text(rejected: RejectedAxis) -> str:
-    """Where priorities decided."""
+    """A note where priorities decided."""
     if rejected.rival_origin is None or rejected.rival_origin.priority == rejected.origin.priority:
         return ""
     mine, theirs = rejected.origin.priority, rejected.rival_origin.priority
@@ -237,7 +237,7 @@ def _priority_text(rejected: RejectedAxis) -> str:
 
 
 def conflict_text(replay: Propagation, conflict: Conflict) -> str:
-    """Both sides, and where they met first."""
+    """Both sides, and where they first met."""
     places = count_text(len(conflict.rejections), "place")
     rejected = conflict.first
     at = _place_text(replay, rejected.wanted.value, rejected.wanted.dim)
@@ -248,7 +248,7 @@ def conflict_text(replay: Propagation, conflict: Conflict) -> str:
 
 
 def conflicts_text(report: Report) -> str:
-    """All conflicts, each with the edits that would decide it the other way; those are tried, which takes a moment each."""
+    """All conflicts, each with the edits that would resolve it the other way; those are tried, which takes a moment each."""
     replay = report.propagation
     if not replay.conflicts:
         return f"No conflict: in {count_text(len(replay.steps), 'step')} every axis went as far as it was wanted."

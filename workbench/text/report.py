@@ -1,4 +1,4 @@
-"""A report as text; the door to the texts of the rooms below, too."""
+"""A report as text; it also exports the texts of other records."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -25,7 +25,7 @@ LARGEST = 12  # collectives shown one by one
 
 
 def report_text(report: Report) -> str:
-    """The whole report: head, key figures, arguments, collectives, what to mind."""
+    """The whole report: head, key figures, arguments, collectives, diagnostics."""
     plan = report.plan
     devices = f"{report.mesh.size:,} device" + "s" * (report.mesh.size != 1)
     title = plan.name if plan.name == plan.program.name else f"{plan.name} ({plan.program.name})"
@@ -109,7 +109,7 @@ def _tier_source_text(report: Report) -> str:
 
 
 def _figure_with_range(value: float, found: Range | None, show: Callable[[float], str]) -> str:
-    """A figure, and where nine of ten true ones lie, if that is known."""
+    """A figure, and the interval that holds nine of ten true ones, if that is known."""
     return show(value) if found is None else f"{show(value)} ({format_range(found.low, found.high, show)})"
 
 
@@ -143,7 +143,7 @@ def _duplication_text(duplication: float) -> str:
 
 
 def _arguments(placements: Sequence[Placement]) -> str:
-    """One row for all layers that lie alike, and one for all optimiser state that lies as its parameters do."""
+    """One row for all layers that are sharded alike, and one for all optimiser state that is sharded like its parameters."""
     shown, followers = _split_followers(placements)
     rows = []
     for group in group_items(shown, lambda each: (template(each.tensor.path), each.tensor.shape, each.tensor.dims, each.sharding)):
@@ -165,7 +165,7 @@ def _arguments(placements: Sequence[Placement]) -> str:
 
 
 def _split_followers(placements: Sequence[Placement]) -> tuple[list[Placement], list[Placement]]:
-    """Optimiser state that has the shape, the place and the tail of the path of a parameter (Adam's moments) tells nothing new."""
+    """Split off optimiser state with the shape, the sharding and the path's tail of a parameter (Adam's moments), which needs no row."""
     leaders = {
         (each.tensor.path.partition("/")[2], each.tensor.shape, each.sharding) for each in placements if each.tensor.role is Role.PARAMETER
     }

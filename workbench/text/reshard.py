@@ -12,7 +12,7 @@ LARGEST = 8  # rows shown
 
 
 def reshards_text(reshards: Sequence[Reshard]) -> str:
-    """Where shardings turn into others and something is sent; empty where nothing is."""
+    """Reshards that send something; empty where there are none."""
     sending = [each for each in reshards if not each.is_free]
     if not sending:
         return ""

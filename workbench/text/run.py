@@ -1,4 +1,4 @@
-"""What a run measured as text, beside what the planner said."""
+"""A run's measurements as text, beside the predictions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isnan
@@ -11,7 +11,7 @@ from workbench.text.tables import axes_text, group_items, pairs_text, shape_text
 from workbench.units import format_bytes, format_seconds
 
 _MOST_ROWS = 12  # rows of one table
-_LEAST_FOR_TENTHS = 10  # steps from which a tenth of them is one
+_LEAST_FOR_TENTHS = 10  # steps from which a tenth of them is at least one
 _SHARED_CORES_NOTE = (
     "These devices share the cores of one machine: while one computes another waits, and its waiting is counted as communication where "
     "it stands in a collective."
@@ -19,7 +19,7 @@ _SHARED_CORES_NOTE = (
 
 
 def measurement_text(measurement: Measurement, report: Report | None = None) -> str:
-    """What a run measured, beside what the planner said where a report is given."""
+    """A run's measurements, beside the predictions where a report is given."""
     steps = len(measurement.step_seconds)
     head = (
         f"{steps} step{'s' * (steps != 1)} on {measurement.devices} × {measurement.device_kind}"
@@ -39,7 +39,7 @@ def measurement_text(measurement: Measurement, report: Report | None = None) -> 
 
 
 def trace_text(trace: Trace, report: Report | None = None) -> str:
-    """Where a watched step's time went: collectives by mesh axis and kind beside the plan's, and the heaviest operations."""
+    """Where a profiled step's time went: collectives by mesh axis and kind beside the plan's, and the longest operations."""
     sections = [
         f"One step watched by the profiler\n\n{pairs_text(_trace_figures(trace))}",
         _traced_collectives(trace, report),
@@ -76,7 +76,7 @@ def _figures(measurement: Measurement, report: Report | None) -> Iterable[tuple[
 
 
 def _spread_text(measurement: Measurement) -> str:
-    """Between which times the steps lie, but for the fastest and slowest tenth; of fewer than ten steps no tenth is left out."""
+    """The range of step times without the fastest and slowest tenth; with fewer than ten steps, the whole range."""
     seconds = measurement.step_seconds
     if len(seconds) == 1:
         return "one step"
@@ -86,7 +86,7 @@ def _spread_text(measurement: Measurement) -> str:
 
 
 def _error_text(error: float, *, is_pipelined: bool) -> tuple[str, str]:
-    """Of a pipeline what it is compared with has the same micro-batches, and the same random keys for each."""
+    """For a pipeline, the reference has the same micro-batches, and the same random keys for each."""
     against = "the same micro-batches one by one on one device, nothing cut" if is_pipelined else "the unsharded step"
     if isnan(error):
         return "no number", f"the results are not all numbers, here or in {against}"
@@ -108,7 +108,8 @@ def _compiled_text(measurement: Measurement, report: Report | None) -> str:
 
 
 def _planned_payload(report: Report) -> Mapping[tuple[tuple[str, ...], str], int]:
-    """Of the program as it is run; of a pipeline whose stages are programs of their own, of the stage that sends most, as measured."""
+    """The payload of the program as it is run; for a pipeline whose stages are programs of their own, of the stage that sends most, as
+    measured."""
     spec, planned = report.plan.pipeline, report.pipeline
     if spec is None or planned is None:
         return report.by_axis_and_kind
@@ -141,7 +142,7 @@ def _trace_figures(trace: Trace) -> Iterator[tuple[str, str, str]]:
 
 
 def _traced_collectives(trace: Trace, report: Report | None) -> str:
-    """Measured with what was waited for, measured without, and predicted, by mesh axis and kind."""
+    """Measured with waiting, measured without, and predicted, by mesh axis and kind."""
     measured = {(group[0].stream, group[0].kind): group for group in group_items(trace.collectives, lambda each: (each.stream, each.kind))}
     predicted = _predicted_seconds(report)
     rows = []
@@ -156,7 +157,7 @@ def _traced_collectives(trace: Trace, report: Report | None) -> str:
 
 
 def _predicted_seconds(report: Report | None) -> dict[tuple[str, str], float]:
-    """Of a step, by mesh axis and kind; none without hardware to predict it on."""
+    """Predicted seconds of a step, by mesh axis and kind; none without hardware."""
     sums: dict[tuple[str, str], float] = {}
     for each in report.collectives if report is not None and report.step_time is not None else ():
         key = axes_text(each.axes), each.kind

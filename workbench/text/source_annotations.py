@@ -1,4 +1,4 @@
-"""What a function says of shardings by itself, as text: a section of the report."""
+"""The traced function's own sharding annotations as text: a section of the report."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ MOST_ROWS = 24  # rows
 
 
 def source_annotations_text(annotations: SourceAnnotations) -> str:
-    """One row an annotation, by place and line; empty if there is none."""
+    """One row per annotation, by place and line; empty if there is none."""
     if not annotations:
         return ""
     rows = list(_annotation_rows(annotations))

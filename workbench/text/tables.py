@@ -1,6 +1,6 @@
-"""Tables of at most 120 columns, without colour, the same for the same values; and the small texts that stand in them.
+"""Text tables of at most 120 columns, without colour, deterministic; and the small texts in their cells.
 
-The same texts can be had as HTML for a notebook: `html_text(lambda: str(report))`. Then a table is written as one, between two marks.
+The same texts as HTML for a notebook: `html_text(lambda: str(report))`. Then a table is written as HTML, between two marks.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -80,7 +80,7 @@ def html_text(write: Callable[[], str]) -> str:
 
 
 def _html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> str:
-    """Plain tags, and numbers to the right: read also where styles are stripped."""
+    """Plain tags, and numbers to the right: readable also where styles are stripped."""
     sides = ["right" if each else "left" for each in right]
 
     def line(tag: str, cells: Sequence[str]) -> str:
@@ -107,7 +107,7 @@ def axes_text(axes: Sequence[str]) -> str:
 
 
 def tail_text(path: str, length: int = 48) -> str:
-    """A path, the front of a long one cut off: what tells it from others stands at the end."""
+    """A path with its front cut off if it is long: its end distinguishes it from others."""
     return path if len(path) <= length else "…" + path[1 - length :]
 
 

@@ -1,7 +1,7 @@
-"""Pictures of placements and reports. Each has a text twin; what it shows is computed apart from how it is drawn.
+"""Pictures of shardings and reports. Each has a text equivalent; computing what it shows is separate from drawing it.
 
     picture = device_grid(plan.report().arguments[0])
-    picture          # in a notebook: SVG, which a reader without a kernel sees too
+    picture          # in a notebook: SVG, which is also shown without a kernel
     picture.figure   # a Bokeh figure, for a page
     picture.save("grid.png")  # or .svg, .txt
     print(picture)   # text

@@ -1,4 +1,5 @@
-"""What every device sends in a step, by mesh axis and kind of collective; with hardware, how long that takes and what is waited for."""
+"""Bytes that every device sends in a step, by mesh axis and kind of collective; with hardware, the time that takes and how much of it is
+exposed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ _LENGTH, _HIGH, _LINE = 360, 18, 16  # pixels
 
 @dataclass(frozen=True, slots=True)
 class _Time:
-    """Seconds a step of what goes over one set of mesh axes: waited for, and behind computation."""
+    """Seconds per step over one set of mesh axes: exposed, and overlapped with computation."""
 
     axes: tuple[str, ...]
     exposed: float
@@ -35,7 +36,7 @@ class _Time:
 def communication(report: Report) -> Picture:
     """A bar for each set of mesh axes that something is sent over, a segment for each kind of collective.
 
-    With hardware a second bar below is the time that takes; hatched is what hides behind computation.
+    With hardware a second bar below shows the time; what overlaps with computation is hatched.
     """
     bars, times = _bars(report), _times(report)
     drawing = bars_drawing(_title(report), bars)

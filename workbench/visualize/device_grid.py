@@ -1,4 +1,4 @@
-"""Which part of a tensor each device of the mesh holds."""
+"""The part of a tensor that each device of the mesh holds."""
 
 from collections.abc import Callable, Iterator
 
@@ -25,9 +25,9 @@ _BAND = 0.45  # of its colour; two of them over each other are darker than eithe
 def device_grid(placement: Placement, hardware: Hardware | None = None, axis_assignment: AxisAssignment | None = None) -> Picture:
     """The mesh as a grid of devices; in each, the tensor as a square, and in it the part the device holds, outlined.
 
-    A band in the colour of a mesh axis is what that axis picks; a device holds what all bands share. Hatched is a copy of what a device
-    with a lower number holds. Of a tensor of more than two split dimensions, the later ones lie nested to the right.
-    With hardware, the last line of a device says which of its devices it is, and where that stands.
+    A band in the colour of a mesh axis is the part that this axis selects; a device holds the intersection of all bands. A replica of what
+    a device with a lower number holds is hatched. For a tensor with more than two split dimensions, the later ones are nested to the right.
+    With hardware, the last line of a device says which of its devices it is, and its coordinates.
     """
     find = locate_devices(placement.mesh, hardware, axis_assignment)
     rows = grid(placement.mesh, MOST_ROWS, 3)
@@ -44,9 +44,10 @@ def device_grid(placement: Placement, hardware: Hardware | None = None, axis_ass
 
 
 def device_grid_text(placement: Placement, hardware: Hardware | None = None, axis_assignment: AxisAssignment | None = None) -> str:
-    """The same grid of device numbers and index ranges, a mesh of one axis downwards; `6 = 2` holds a copy of what device 2 holds.
+    """The same grid of device numbers and index ranges, a mesh of one axis downwards; `6 = 2`: device 6 holds a replica of what device 2
+    holds.
 
-    With hardware, a table says which device of it stands at each place.
+    With hardware, a table gives the physical device at each position.
     """
     find = locate_devices(placement.mesh, hardware, axis_assignment)
     mesh, falling = placement.mesh, max(len(placement.mesh.axes) - 1, 1)
@@ -63,7 +64,7 @@ def device_grid_text(placement: Placement, hardware: Hardware | None = None, axi
 
 
 def _hosts(devices: Grid, find: Find) -> Iterator[str]:
-    """`device 3 is #3 node 0 device 3`, several in a line."""
+    """`device 3 is #3 node 0 device 3`, several per line."""
     shown = [devices.device(row, column) for row in devices.rows if row is not None for column in devices.columns if column is not None]
     words = [f"{device} is {find(device).text}" for device in shown]
     width = max(map(len, words)) + 3
@@ -73,7 +74,8 @@ def _hosts(devices: Grid, find: Find) -> Iterator[str]:
 
 
 def _title(placement: Placement, devices: Grid, hardware: Hardware | None) -> tuple[str, ...]:
-    """What lies where, what one device holds, how many hold the same, what of the mesh is left out, and what the last lines mean."""
+    """The tensor's sharding, what one device holds, how many hold the same, what part of the mesh is left out, and what the last lines
+    mean."""
     mesh, parts = placement.mesh, count_parts(placement)
     held = f"each device holds {shape_text(placement.local_shape)}, {format_bytes(placement.local_bytes)}"
     if parts == 1:
@@ -96,7 +98,7 @@ def _part(placement: Placement, devices: Grid, row: int | None, column: int | No
 
 
 def _longest(placement: Placement) -> DeviceShard:
-    """The part with the longest texts: of the last device, whose indices are the greatest."""
+    """The part with the longest texts: that of the last device, whose indices are the greatest."""
     return part_of(placement, placement.mesh.size - 1)
 
 
@@ -129,7 +131,7 @@ def _devices(placement: Placement, devices: Grid, head: float, cell: float, top:
 
 
 def _device(placement: Placement, view: Projection, part: DeviceShard, x: float, y: float, real: DeviceLocation | None) -> Iterator[Mark]:
-    """Its number, the tensor with bands and the part, the index range, and which device it really is."""
+    """Its number, the tensor with bands and the part, the index range, and its physical device."""
     top = y + 6
     yield Label(x, y, _copy_text(part))
     yield Rectangle(x, top, _WIDE, _HIGH, line=NEUTRAL)
@@ -144,11 +146,11 @@ def _device(placement: Placement, view: Projection, part: DeviceShard, x: float,
 
 
 def _place(box: UnitRect, x: float, y: float) -> tuple[float, float, float, float]:
-    """A box of the unit square in the square at x, y: place and size."""
+    """A box of the unit square in the square at x, y: position and size."""
     return x + _WIDE * box.left, y + _HIGH * box.top, _WIDE * (box.right - box.left), _HIGH * (box.bottom - box.top)
 
 
 def _colour(placement: Placement, dim: int) -> str:
-    """Of the first axis that really splits this dimension."""
+    """The colour of the first axis that really splits this dimension."""
     axes = placement.sharding.dims[dim] or ()
     return axis_colour(next(axis for axis in axes if axis_size(axis, placement.mesh) > 1), placement.mesh)

@@ -1,4 +1,4 @@
-"""Which device of the hardware stands at each place of a mesh: its number, its host or slice, its coordinates. Numbers and names only."""
+"""The physical device at each position of a mesh: its number, its host or slice, its coordinates. Numbers and names only."""
 
 from collections.abc import Callable
 from math import prod
@@ -12,7 +12,8 @@ from workbench.hardware.topology import device_order
 
 
 class DeviceLocation(NamedTuple):
-    """`number` is the one in the hardware's own order, that of `jax.devices()` on one slice or its nodes; `places` are along its axes."""
+    """A physical device; `number` is the one in the hardware's own order, that of `jax.devices()` on one slice or its nodes; `places` are
+    along its axes."""
 
     number: int
     places: tuple[tuple[str, int], ...]
@@ -27,7 +28,7 @@ class DeviceLocation(NamedTuple):
 def locate_devices(
     mesh: Mesh, hardware: Hardware | None, axis_assignment: AxisAssignment | None = None
 ) -> Callable[[int], DeviceLocation] | None:
-    """Of each device by its number in the mesh, row-major; `None` without hardware, or where the mesh does not fit it."""
+    """The physical device by number in the mesh, row-major; `None` without hardware, or where the mesh does not fit it."""
     if hardware is None or hardware.size < mesh.size:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Many models on shared devices over time: what was predicted above what was measured, one row a device, one colour a model."""
+"""A fleet's schedule over time: predicted above measured, one row per device, one colour per model."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from workbench.visualize.draw.spans import ticks
 _LENGTH = 760  # pixels of the longest schedule
 _HIGH, _MOVING, _GAP, _LINE = 18, 3, 4, 16  # of a row of units, of the transfers below it, between rows, of text
 _FORWARD, _LATER = 0.6, 1.0  # how strongly a forward unit is shown, and any other
-_SMALL = 1.5  # a unit narrower than this has no gap after it
+_SMALL = 1.5  # a narrower unit has no gap after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class _FleetPart:
 
 
 def fleet(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = ()) -> Picture:
-    """A run's predicted schedule above its measured one, to one scale; or one schedule of these jobs.
+    """A run's predicted schedule above its measured one, on one scale; or one schedule of these jobs.
 
-    Forward units are light, backward ones strong; a thin line below says when a unit's state was brought in, before it began; a unit that
-    was lost with its device is hatched. The dashed line is the lower bound on the makespan from units timed before the run, those left out
-    that a checkpoint held.
+    Forward units are light, backward ones strong; a thin line below shows when a unit's state was copied in, before it began; a unit that
+    was lost with its device is hatched. The dashed line is the lower bound on the makespan from units timed before the run, without those
+    that a checkpoint had done.
     """
     parts: tuple[_FleetPart, ...]
     if isinstance(run, FleetMeasurement):
@@ -43,7 +43,7 @@ def fleet(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = ()) -> Pi
 
 
 def fleet_text(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = ()) -> str:
-    """The same rows in characters, a letter a model."""
+    """The same rows in characters, a letter per model."""
     return fleet(run, jobs).text
 
 
@@ -101,7 +101,7 @@ def _unit(placed: ScheduledUnit, job: Job, left: float, at: float, scale: float)
 
 
 def _key(jobs: Sequence[Job], top: float, left: float) -> Iterator[Mark]:
-    """A square and a name a model, as many as one line takes."""
+    """A square and a name per model, as many as fit in one line."""
     x = 0.0
     for number, job in enumerate(jobs):
         if x + text_width(job.name) > left + _LENGTH - text_width("and 99 more"):

@@ -1,4 +1,4 @@
-"""The step as a graph of its kernels, collapsed by named scope: where each lies, what is sent between them, and what they cost."""
+"""The step as a graph of its kernels, collapsed by named scope: their shardings, the collectives between them, and their cost."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -33,16 +33,16 @@ from workbench.visualize.graph_boxes import (
 )
 
 LEVELS = (0.01, 0.05, 0.15, 0.3)
-"""Shares of the whole from which on a box is in the next colour of `HEAT`."""
+"""Shares of the whole from which on a box has the next colour of `HEAT`."""
 TOP = 66  # of the first box, below title and legend
 _NAMED = 2  # of what a box reads, in the twin
 
 
 def graph(report: Report, opened: Collection[str] | None = None) -> Picture:
-    """A box for each closed scope, an inner frame for each open one (`opened`; at first the outermost), never more than a person can read.
+    """A box for each closed scope, an inner frame for each open one (`opened`; at first the outermost), limited to a readable number.
 
-    In a box: its name and how often it runs, what it costs, how its result lies (dimensions in the colours of their axes), and what is
-    sent within it; what is sent from one box to another stands on the way.
+    In a box: its name and how often it runs, its cost, the sharding of its result (dimensions in the colours of their axes), and the
+    collectives within it; those between two boxes are on the arrow.
     """
     collapsed = collapse(report.graph, opened)
     pills = pills_of(collapsed)
@@ -54,7 +54,7 @@ def graph(report: Report, opened: Collection[str] | None = None) -> Picture:
 
 
 def graph_text(report: Report, opened: Collection[str] | None = None) -> str:
-    """The boxes as rows in the order of the program, indented by scope; what each reads stands behind it."""
+    """The boxes as rows in program order, indented by scope, each with what it reads."""
     return _text(report, collapse(report.graph, opened))
 
 
@@ -224,7 +224,7 @@ def dim_labels(mesh: Mesh, dims: list[tuple[str, tuple[str, ...]]], x: float, y:
 
 
 def _hover_text(collapsed: Collapsed, number: int) -> str:
-    """What the pointer shows over a box."""
+    """The tooltip of a box."""
     box = collapsed.boxes[number]
     node = collapsed.costliest(box)
     words = [box.key if not box.rest else f"{box.rest} boxes of {box.scope or 'the step'}"]
@@ -258,6 +258,6 @@ def _pill(mesh: Mesh, pill: Pill, frame: PixelRect) -> Iterator[Mark]:
 
 
 def outline_drawing(text: str) -> Drawing:
-    """Where there is no Graphviz: the rows of the twin."""
+    """The rows of the text equivalent, used without Graphviz."""
     lines = [*text.splitlines(), "", 'To see it drawn: pip install "sharding-workbench[app]", or install Graphviz.']
     return fit_drawing(tuple(Label(0, 12 + 14 * number, line, bold=not number) for number, line in enumerate(lines) if line))

@@ -1,4 +1,4 @@
-"""What stands in the boxes of a graph, and how large they are. Texts and numbers only."""
+"""The texts in the boxes of a graph, and the sizes of the boxes. Texts and numbers only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _LONG, _LONG_DIMS = 26, 32  # characters of a name, and of a line of dimensions
 
 @dataclass(frozen=True, slots=True)
 class Pill:
-    """What one box sends to another over one set of mesh axes by one kind of collective."""
+    """A collective that one box sends to another: one kind over one set of mesh axes."""
 
     name: str
     ends: tuple[int, int]
@@ -31,7 +31,7 @@ def scope_name(collapsed: Collapsed, scope: str) -> str:
 
 
 def times_text(collapsed: Collapsed, box: DrawnNode) -> str:
-    """How often the kernels of a box run, if all run as often; of a scope, how many are alike."""
+    """How often the kernels of a box run, if all run equally often; for a scope, how many equal ones there are."""
     if "*" in box.label and box.can_open:
         return f"×{collapsed.count_alike(box.key)}"
     counts = {collapsed.graph.nodes[member].count for member in box.members}
@@ -114,7 +114,8 @@ def _dims_line(collapsed: Collapsed, number: int) -> str:
 
 
 def dims_of(node: GraphNode, sharding: Sharding | None = None) -> list[tuple[str, tuple[str, ...]]]:
-    """The last dimensions of its result, as there is room, and the axes they are split over (`sharding`: others); nameless ones by size."""
+    """The last dimensions of its result, as many as fit, with the axes they are sharded over (`sharding`: another one); nameless ones by
+    size."""
     entries = zip(node.dims, node.shape, (sharding or node.sharding).dims, strict=True)
     found = [(name if name != "_" else str(size), axes or ()) for name, size, axes in entries if name != "_" or size > 1]
     while found and sum(len(name) + 1 for name, _ in found) > _LONG_DIMS:

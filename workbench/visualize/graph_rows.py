@@ -1,5 +1,5 @@
-"""Where the rows of a spread lie: one for each box of a collapsed graph, under each other in the order of the program, in frames for the
-open scopes; and the lanes beside them in which arrows run. Numbers only.
+"""Layout of the rows of a propagation graph: one for each box of a collapsed graph, in program order, in frames for the open scopes; and
+the lanes beside them in which arrows run. Numbers only.
 
 A column is as wide for sixty boxes as for six: it fits beside a table, and on a narrow screen.
 """
@@ -11,7 +11,7 @@ from workbench.visualize.draw.collapse import Collapsed
 
 WIDTH, HEIGHT, GAP, INDENT, HEAD, FRAME = 388.0, 20.0, 5.0, 9.0, 19.0, 6.0  # pixels
 DIMS_AT = 200.0
-"""Where the dimensions of every row begin, so that they can be compared."""
+"""The x at which the dimensions of every row begin, so that they can be compared."""
 _LANE, _MOST_LANES = 6.0, 10
 
 Ends = tuple[int, int]
@@ -49,7 +49,7 @@ class Rows:
 
 
 def place_rows(collapsed: Collapsed, before: int, top: float) -> Rows:
-    """`before` rows stand in front of the boxes, under a heading of their own; they are numbered on from the boxes."""
+    """`before` rows come before the boxes, under a heading of their own; their numbers follow those of the boxes."""
     places: dict[int, tuple[float, float]] = {}
     frames: list[ScopeFrame] = []
     depth = max((scope.count("/") + 1 for scope in collapsed.opened), default=0)
@@ -70,7 +70,7 @@ def place_rows(collapsed: Collapsed, before: int, top: float) -> Rows:
 
 
 def _build_tree(collapsed: Collapsed) -> dict[str, list[int | str]]:
-    """What each scope holds, boxes and inner scopes, in the order of the program: each where half of it has been."""
+    """The content of each scope, boxes and inner scopes, in program order, by their middle."""
     found: dict[str, list[int | str]] = {"": []}
     for number, box in enumerate(collapsed.boxes):
         words = box.scope.split("/") if box.scope else []
@@ -86,7 +86,7 @@ def _build_tree(collapsed: Collapsed) -> dict[str, list[int | str]]:
 
 
 def _middle(collapsed: Collapsed, entry: int | str) -> float:
-    """The place in the program of the middle kernel of a box or a scope; inputs come first."""
+    """The program position of the middle kernel of a box or a scope; inputs come first."""
     boxes = (
         [collapsed.boxes[entry]] if isinstance(entry, int) else [box for box in collapsed.boxes if f"{box.scope}/".startswith(f"{entry}/")]
     )
@@ -97,7 +97,7 @@ def _middle(collapsed: Collapsed, entry: int | str) -> float:
 def _lay_rows(
     tree: dict[str, list[int | str]], scope: str, y: float, deepest: int, places: dict[int, tuple[float, float]], frames: list[ScopeFrame]
 ) -> float:
-    """Lay the rows of a scope from `y` on; the place below them."""
+    """Lay out the rows of a scope from `y` on; returns the y below them."""
     level = scope.count("/") + 1 if scope else 0
     for each in tree[scope]:
         if isinstance(each, int):

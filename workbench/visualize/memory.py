@@ -1,4 +1,4 @@
-"""What every device holds at the peak of a step, by the role of the tensors."""
+"""Bytes that a device holds at the peak of a step, by the role of the tensors."""
 
 from workbench.reports.report import Report
 from workbench.units import format_bytes

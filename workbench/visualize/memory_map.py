@@ -1,4 +1,4 @@
-"""What one device holds at the peak of a step, or at any other moment: a treemap by role and named scope."""
+"""The memory of one device at the peak of a step, or at any other moment: a treemap by role and named scope."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,8 @@ class _Cell:
 
 
 def memory_map(report: Report, place: int | None = None) -> Picture:
-    """A field for each role, in it a tile for each scope, as large as its bytes; `place` is one of `report.memory_curve`, else the peak."""
+    """A field for each role, in it a tile for each scope, sized by its bytes; `place` is an index in `report.memory_curve`, by default the
+    peak."""
     title, cells = _title(report, place), _cells(report, place)
     return Picture(_drawing(report, title, cells), _text(title, cells))
 
@@ -54,7 +55,7 @@ def _title(report: Report, place: int | None) -> str:
 
 
 def _cells(report: Report, place: int | None) -> tuple[_Cell, ...]:
-    """By role in their order, the largest first; of what is too small to be seen, one cell for each role."""
+    """Cells by role in their order, the largest first; those too small to be seen are merged into one per role."""
     merged: dict[tuple[Role, str], list[Alive]] = {}
     for each in _alive(report, place):
         merged.setdefault((each.role, template(each.path)), []).append(each)
@@ -130,7 +131,7 @@ def _tile(role: Role, cell: _Cell, tile: Tile, held: int) -> Iterator[Mark]:
 
 
 def _clip_text(text: str, width: float) -> str:
-    """The end of a text, as much as there is room for."""
+    """The end of a text, as much as fits."""
     most = int(width / text_width("x"))
     return text if len(text) <= most else tail_text(text, most) if most > 3 else ""
 

@@ -1,4 +1,4 @@
-"""What one device holds over the step, role upon role, with the peak and what is alive there; as predicted, and below it as compiled."""
+"""The memory of one device over the step, stacked by role, with the peak and what is alive there; predicted, and below it compiled."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ LISTED = 8  # of what is alive at the peak
 _LENGTH, _HEIGHT, _LINE = 740, 150, 16  # pixels
 _COLUMNS, _MOMENTS, _CHARACTERS = 370, 50, 64  # at most, in the drawing, under the pointer, and in its twin
 _LEVELS = " ▁▂▃▄▅▆▇█"
-_NEAR = 0.4  # of the device's memory: from there on it is shown how far it still is
+_NEAR = 0.4  # share of the device's memory from which on its limit is shown
 _PHASE_PREFIXES = {"grad/": "backward", "optimizer/": "optimizer"}  # how the paths of a phase begin
 
 
 @dataclass(frozen=True)
 class _Chart:
-    """One tier: its series by name and colour, a column for each place of the program, and what is alive at the peak as (bytes, what)."""
+    """One tier: its series by name and colour, a column for each position in the program, and what is alive at the peak: (bytes, what)."""
 
     title: str
     series: tuple[tuple[str, str], ...]
@@ -35,7 +35,7 @@ class _Chart:
 
     @cached_property
     def peak(self) -> int:
-        """The place where most is held."""
+        """The position of the peak."""
         sums = [sum(column) for column in self.values]
         return sums.index(max(sums))
 
@@ -45,9 +45,9 @@ class _Chart:
 
 
 def memory_over_step(report: Report, compiled: Compiled | None = None, listed: int = LISTED, chosen: int | None = None) -> Picture:
-    """An area for each role over the operations of the program, a loop with its worst moment; `listed` of what is alive at the peak.
+    """An area for each role over the operations of the program, a loop with its peak; `listed` of what is alive at the peak.
 
-    The pointer shows at each moment what is held there; `chosen` is a place of the curve to mark.
+    The tooltip shows what is held at each moment; `chosen` is an index of the curve to mark.
     """
     charts = _charts(report, compiled)
     return Picture(_drawing(report, charts, listed, chosen), _text(report, charts, listed))
@@ -70,7 +70,7 @@ def _charts(report: Report, compiled: Compiled | None) -> tuple[_Chart, ...]:
 
 
 def _compiled_chart(compiled: Compiled) -> _Chart:
-    """Arguments and results stay; the compiler's temporaries come and go."""
+    """Arguments and results stay; the compiler's temporaries change."""
     stays = compiled.memory.arguments_and_outputs
     values = tuple((stays, count) for _, count in compiled.alive)
     alive = tuple((count, tail_text(path, 60)) for path, count in compiled.alive_at_peak)
@@ -86,7 +86,7 @@ def _title(report: Report) -> str:
 
 
 def _shown_capacity(report: Report, charts: Sequence[_Chart]) -> int:
-    """Bytes of the device's memory, if what is held comes near; else 0."""
+    """Bytes of the device's memory, if the peak comes near; else 0."""
     room = report.memory.capacity
     return room if max(chart.most for chart in charts) > _NEAR * room else 0
 
@@ -165,7 +165,7 @@ def _chart(chart: _Chart, head: float, top: float, scale: float, room: int) -> I
 
 
 def _moments(chart: _Chart, head: float, top: float, chosen: int | None, *, opens: bool) -> Iterator[Mark]:
-    """Over each stretch of the chart, unseen, what is held at its highest moment; and a line at the one that was chosen."""
+    """Over each section of the chart, an invisible mark with its highest moment as tooltip; and a line at the chosen one."""
     shown = reduce_columns(chart.values, _MOMENTS)
     width = _LENGTH / len(shown)
     for number, (place, column) in enumerate(shown):
@@ -187,7 +187,7 @@ def _height(count: int, head: float, ground: float, scale: float, colour: str) -
 
 
 def _phases(chart: _Chart, head: float, ground: float, peak: float) -> Iterator[Mark]:
-    """Where the backward pass and the optimizer begin, as far as there is room beside the peak's mark."""
+    """Where the backward pass and the optimizer begin, where there is room beside the peak's mark."""
     yield Label(head, ground + 15, "start of the step")
     label_spans = [(head, head + text_width("start of the step")), (peak - 18, peak + 18)]
     for beginning, name in _PHASE_PREFIXES.items():

@@ -1,4 +1,5 @@
-"""A pipelined step over time: a row a device, a box a task; as simulated, below it as measured, and what every device holds meanwhile."""
+"""A pipelined step over time: a row per device, a box per task; as simulated, below it as measured, and the memory of every device over
+time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.spans import ticks
 
 _LENGTH, _HIGH, _GAP, _TALL = 760, 20, 4, 34  # pixels
-_RECOMPUTE_ALPHA = 0.55  # how strongly what is computed again is shown
+_RECOMPUTE_ALPHA = 0.55  # opacity of recomputation
 _WORDS = {
     "forward": "forward",
     "backward": "backward",
@@ -27,7 +28,7 @@ _KINDS = tuple(_WORDS)
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A task as it is drawn; the first `again` seconds compute the forward pass again."""
+    """A task as it is drawn; in its first `again` seconds it recomputes the forward pass."""
 
     device: int
     kind: str
@@ -85,7 +86,7 @@ def _box(task: Task, devices: int, device: int, start: float, end: float, again:
 
 
 def _draw_part(marks: list[Mark], title: str, boxes: Sequence[_Box], devices: int, seconds: float, head: float, y: float) -> float:
-    """One chart, its title at `y`; returns where the next thing goes."""
+    """Draw one chart with its title at `y`; returns the y below it."""
     marks.append(Label(head, y + 12, title, bold=True))
     scale, y = _LENGTH / (seconds or 1.0), y + 20
     for device in range(devices):
@@ -113,7 +114,7 @@ def _draw_box(box: _Box, head: float, y: float, scale: float) -> Iterator[Mark]:
             hatched=True,
             title=f"{about}, of it {format_seconds(box.again)} again",
         )
-    # A pixel of the ground between two boxes tells them apart.
+    # A pixel of background between two boxes separates them.
     yield Rectangle(left + again, y, max(wide - again - 0.7, 0.5), _HIGH, fill=fill, title=about)
     if box.label and text_width(box.label) + 2 <= wide - again:
         yield Label(left + again + (wide - again) / 2, y + 14, box.label, anchor="middle", colour=ink)
@@ -128,7 +129,7 @@ def _scale(marks: list[Mark], seconds: float, head: float, y: float) -> float:
 
 
 def _memory(marks: list[Mark], step: SimulatedPipeline, head: float, y: float) -> float:
-    """A curve a device, all to one scale."""
+    """A curve per device, all on one scale."""
     most = max(step.peaks) or 1
     marks.append(Label(head, y + 12, f"bytes on each device, at most {format_bytes(most)}", bold=True))
     y += 20

@@ -1,4 +1,4 @@
-"""How shardings spread, step by step: a row for each value, a column for each step, each new axis in its colour where it arrives."""
+"""Propagation step by step: a row for each value, a column for each step, each new axis in its colour where it arrives."""
 
 import itertools
 import re
@@ -24,7 +24,7 @@ _LINE, _GAP, _PAD = 22, 14, 6  # pixels
 
 @dataclass(frozen=True, slots=True)
 class _ValueRow:
-    """One value: how it lies before the first step, and after each; `new` are the axes that came with it."""
+    """One value: its sharding before the first step, and after each; `new` are the axes that the step added."""
 
     name: str
     at: tuple[Sharding, ...]
@@ -32,17 +32,17 @@ class _ValueRow:
 
 
 def propagation(report: Report) -> Picture:
-    """The replay as a grid: by hand, then step after step; what a step changed is coloured, the rest of a row is as before.
+    """The replay as a grid: the initial shardings, then step after step; what a step changed is coloured, the rest of a row is as before.
 
-    Over a step stands where it went: forward (→), backward (←), or from operand to operand (↔). Of a long replay, the first steps and the
-    values that they reach.
+    Above each step is its direction: forward (→), backward (←), or from operand to operand (↔). Of a long replay, only the first steps and
+    the values that they reach.
     """
     rows, heads = _rows(report.propagation), _heads(report.propagation)
     return Picture(fit_drawing(tuple(_marks(_title(report), rows, heads, report.mesh))), propagation_text(report))
 
 
 def propagation_text(report: Report) -> str:
-    """The same, downwards: which values each step changed, and how they lie after it."""
+    """The same, downwards: which values each step changed, and their shardings after it."""
     rows, heads = _rows(report.propagation), _heads(report.propagation)
     cells = [(head, row.name, str(row.at[step])) for step, head in enumerate(heads) for row in rows if row.new[step]]
     return f"{_title(report)}\n\n{table_text(['step', 'value', 'lies then~'], cells)}"
@@ -60,7 +60,8 @@ def _heads(replay: Propagation) -> list[str]:
 
 
 def _rows(replay: Propagation) -> list[_ValueRow]:
-    """The values that are split by hand or reached, a value handed round once; where there are few, those that stay whole too."""
+    """The values that are sharded initially or reached, a value passed through unchanged only once; where there are few, the replicated
+    ones too."""
     last = min(len(replay.steps), MOST_STEPS)
     states = [replay.at(step) for step in range(last + 1)]
     named = [number for number, site in enumerate(replay.values) if (site.path or site.role == "result") and replay.one[number] == number]
@@ -100,7 +101,7 @@ def _draw_row(row: _ValueRow, y: float, head: float, widths: Sequence[float], me
 
 
 def _entries(row: _ValueRow, step: int, x: float, y: float, mesh: Mesh) -> Iterator[Mark]:
-    """`[data, -, model]`, each axis in its colour, those that came now bold."""
+    """`[data, -, model]`, each axis in its colour, new ones bold."""
     text = str(row.at[step])
     for word in _WORD.finditer(text):
         axes = tuple(word[0].split("+")) if word[0][0] not in "[], -" else ()

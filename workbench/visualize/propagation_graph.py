@@ -1,7 +1,8 @@
-"""The graph of the step while a propagation goes on: only what has an axis so far is coloured. The boxes are those of `graph`, under each
-other, behind the parameters that an axis begins on.
+"""The graph of the step at one moment of propagation: only values that have an axis so far are coloured. The boxes are those of `graph`,
+one below the other, after the parameters that an axis starts on.
 
-A row has the colour of the axis that splits its value first; what a step has just reached has a heavy edge, and an arrow shows from where.
+A row has the colour of the axis that splits its value first; a row that a step has just reached has a heavy edge, and an arrow shows from
+where.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -32,19 +33,19 @@ _CONSTRAINT = "sharding_constraint"
 
 @dataclass(frozen=True)
 class GraphRows:
-    """What takes long of a spread, and is the same at every step: the boxes, the site of each node, that of each node's constraint,
-    parameters that are split in the end (alike ones together), and where all of them lie."""
+    """The slow part of the picture, which is the same at every step: the boxes, the value of each node, that of each node's constraint,
+    parameters that are sharded in the end (equal ones together), and the layout of all."""
 
     collapsed: Collapsed
     sites: tuple[int | None, ...]
     constraints: dict[int, int]
     parameters: tuple[tuple[int, ...], ...]
     rows: Rows
-    row_of: dict[int, int | None] = field(default_factory=dict)  # by site, as far as asked
+    row_of: dict[int, int | None] = field(default_factory=dict)  # by value, as far as requested
 
     @property
     def count(self) -> int:
-        """Of the boxes; parameters are numbered on."""
+        """The number of boxes; parameters are numbered after them."""
         return len(self.collapsed.boxes)
 
 
@@ -60,7 +61,7 @@ def lay_out_rows(report: Report, opened: Collection[str] | None = None) -> Graph
 
 
 def _parameters(report: Report, replay: Propagation) -> tuple[tuple[int, ...], ...]:
-    """Those that an axis splits in the end, alike ones together."""
+    """Parameters that are sharded in the end, equal ones together."""
     wanted = {tensor.path for tensor in report.plan.program.arguments if tensor.role is Role.PARAMETER}
     found: dict[object, list[int]] = {}
     for number, site in enumerate(replay.values):
@@ -71,7 +72,7 @@ def _parameters(report: Report, replay: Propagation) -> tuple[tuple[int, ...], .
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One step of the replay, by the rows of the picture: how each site lies, the axis that reached a row, and that of each arrow."""
+    """One step of the replay, by rows of the picture: the sharding of each value, the axis that reached a row, and that of each arrow."""
 
     shardings: Sequence[Sharding]
     fresh: dict[int, str]
@@ -129,7 +130,7 @@ def _find_row(site: ShardedValue, number: int, graph_rows: GraphRows) -> int | N
 
 
 def _sharding_at(graph_rows: GraphRows, node: int, now: _Step) -> Sharding | None:
-    """How a node lies so far, or, before it has got it, how a constraint wants it."""
+    """The sharding of a node so far, or before it has one, the one that its constraint requests."""
     site = graph_rows.sites[node]
     if site is None:
         return None
@@ -138,7 +139,7 @@ def _sharding_at(graph_rows: GraphRows, node: int, now: _Step) -> Sharding | Non
 
 
 def _find_member(graph_rows: GraphRows, number: int, now: _Step) -> tuple[int, Sharding | None]:
-    """The member a box speaks of: one that has an axis, else the one that costs most."""
+    """The member that represents a box: one that has an axis, else the most expensive."""
     box = graph_rows.collapsed.boxes[number]
     largest = graph_rows.collapsed.costliest(box)
     shown = max(
@@ -234,7 +235,7 @@ def _split_text(graph_rows: GraphRows, now: _Step) -> str:
 
 
 def _text(report: Report, replay: Propagation, graph_rows: GraphRows, now: _Step) -> str:
-    """The same as rows: what was just reached, the scope, how it lies."""
+    """The same as rows: the values just reached, the scope, the shardings."""
     rows = []
     for place, alike in enumerate(graph_rows.parameters):
         mark = ARRIVED.strip() if graph_rows.count + place in now.fresh else ""

@@ -1,6 +1,6 @@
-"""The kernels of a step under the roof of the hardware (Williams, Waterman, Patterson 2009): how much they compute a byte, and how fast.
+"""The kernels of a step under the hardware's roofline (Williams, Waterman, Patterson 2009): their FLOP per byte, and FLOP per second.
 
-Both scales are logarithmic. Under the slanted part of the roof a kernel waits for memory, under a level one for a unit that computes.
+Both scales are logarithmic. Under the slanted part of the roof a kernel is bound by memory, under a level one by a compute unit.
 """
 
 import math
@@ -19,7 +19,7 @@ from workbench.visualize.draw.picture import Picture
 
 MOST_SHOWN = 50  # kernels, the longest ones
 MOST_NAMED = 6
-LEAST_INTENSITY = 0.01  # FLOP a byte below which a kernel only moves
+LEAST_INTENSITY = 0.01  # FLOP per byte below which a kernel only moves data
 LEAST_SHARE = 0.0005  # of the time of all kernels
 _WIDE, _HIGH, _HEAD, _TOP = 620, 300, 92, 40  # pixels
 _LARGEST, _SMALLEST = 17.0, 2.5  # radii
@@ -34,7 +34,7 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class _Ceiling:
-    """FLOP a second that no kernel of one kind exceeds."""
+    """FLOP per second that no kernel of one kind exceeds."""
 
     name: str
     rate: float
@@ -59,7 +59,7 @@ class _Scale:
 
 
 def roofline(report: Report) -> Picture:
-    """A disc for each kernel, as large as the time it takes in a step, in the colour of what bounds it; the largest are named."""
+    """A disc for each kernel, with an area proportional to its time in a step, in the colour of what bounds it; the largest are named."""
     title, shown = _title(report), _longest_kernels(report)
     chip = report.plan.hardware.chip if report.plan.hardware else None
     if chip is None or not shown:
@@ -68,7 +68,7 @@ def roofline(report: Report) -> Picture:
 
 
 def roofline_text(report: Report) -> str:
-    """The ceilings, then the longest kernels with what they reach of theirs."""
+    """The ceilings, then the longest kernels with the fraction of the ceiling they reach."""
     chip, shown = report.plan.hardware.chip if report.plan.hardware else None, _longest_kernels(report)
     if chip is None or not shown:
         return _title(report)
@@ -101,7 +101,7 @@ def _title(report: Report) -> str:
 
 
 def _longest_kernels(report: Report) -> tuple[Kernel, ...]:
-    """The longest, without what takes no time worth a look."""
+    """The longest kernels, without those of negligible time."""
     least = LEAST_SHARE * _kernel_seconds(report)
     return tuple(each for each in report.kernel_costs if each.bytes and each.total_seconds >= least)[:MOST_SHOWN]
 
@@ -115,7 +115,7 @@ def _sum_seconds(kernels: Sequence[Kernel]) -> float:
 
 
 def _ceilings(chip: Chip, shown: Sequence[Kernel]) -> tuple[_Ceiling, ...]:
-    """Products in each type that occurs, by the peak of the data sheet, and elementwise work."""
+    """Dots in each type that occurs, with the peak of the data sheet, and elementwise work."""
     rates: dict[float, list[str]] = {}
     for dtype in dict.fromkeys(each.dtype for each in shown if each.flops):
         rates.setdefault(chip.peak(dtype), []).append(dtype)
@@ -151,7 +151,7 @@ def _drawing(title: str, chip: Chip, shown: Sequence[Kernel], kernels: Sequence[
 
 
 def _radius(each: Kernel, whole: float) -> float:
-    """Its disc is as large as its time."""
+    """The radius of its disc, whose area is proportional to its time."""
     return max(_LARGEST * math.sqrt(min(each.total_seconds / whole * 5, 1.0)), _SMALLEST)
 
 
@@ -202,7 +202,7 @@ def _roofs(chip: Chip, ceilings: Sequence[_Ceiling], across: _Scale, up: _Scale)
 
 
 def _names(placed: Sequence[tuple[Kernel, float, float, float]], whole: float) -> Iterator[Mark]:
-    """The largest discs have numbers, and their names stand below, with their share of the time."""
+    """The largest discs have numbers; their names are below, with their share of the time."""
     spots: list[tuple[float, float]] = []
     y = _TOP + _HIGH + 56
     for number, (each, x, top, _) in enumerate(sorted(placed, key=lambda entry: -entry[0].total_seconds)[:MOST_NAMED], start=1):

@@ -1,4 +1,4 @@
-"""Every argument of the program: its shape over all devices and on one, its bytes there, and what of them is padding."""
+"""Every argument of the program: its global shape and its shard's, its bytes per device, and how much of them is padding."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _LONG = 40  # characters of a path
 
 @dataclass(frozen=True, slots=True)
 class _ArgumentRow:
-    """Arguments that are alike and lie alike; `bytes` and `padding` of all of them on one device."""
+    """Equal arguments that are sharded alike; `bytes` and `padding` of all of them on one device."""
 
     first: Placement
     path: str
@@ -32,9 +32,9 @@ class _ArgumentRow:
 
 
 def padding(placement: Placement, tile: tuple[int, ...] = ()) -> int:
-    """Bytes on one device that hold nothing: what an uneven split rounds up, and what the hardware's tiles of memory do (`array_tile`).
+    """Bytes of padding on one device: from uneven splits, and from the hardware's memory tiles (`array_tile`).
 
-    Devices at the end of an uneven dimension hold more padding than the average that is told here.
+    Devices at the end of an uneven dimension hold more padding than this average.
     """
     tensor, parts = placement.tensor, prod(placement.sharding.parts(placement.mesh))
     held = tiled_bytes(placement.local_shape, tensor.dtype, tile)
@@ -42,7 +42,7 @@ def padding(placement: Placement, tile: tuple[int, ...] = ()) -> int:
 
 
 def shapes(report: Report) -> Picture:
-    """A row for each argument, alike ones together, the largest first, with a bar of its bytes."""
+    """A row for each argument, equal ones together, the largest first, with a bar of its bytes."""
     rows = _rows(report)
     return Picture(_drawing(report, rows), _text(report, rows))
 

@@ -1,4 +1,4 @@
-"""The time of one step as bars of its parts: as predicted, as compiled, as measured, to one scale."""
+"""The time of one step as bars of its parts: as predicted, as compiled, as measured, on one scale."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _HIDDEN = "hidden communication"
 
 @dataclass(frozen=True, slots=True)
 class _BarPart:
-    """`why` says what the time goes to."""
+    """A part of a bar; `why` says what the time is spent on."""
 
     name: str
     seconds: float
@@ -30,7 +30,7 @@ class _BarPart:
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """One tier: what it takes in all, its parts one after the other, and what runs beside them."""
+    """One tier: its total, its parts in sequence, and what overlaps with them."""
 
     name: str
     parts: tuple[_BarPart, ...]
@@ -43,7 +43,7 @@ class _Bar:
 
 
 def step_time(report: Report, comparison: Comparison | None = None) -> Picture:
-    """A bar for each tier that knows of time. Under the predicted one, hatched, what hides behind computation and costs nothing."""
+    """A bar for each tier with times. Under the predicted one, hatched, the time that overlaps with computation and costs nothing."""
     bars = _bars(report, comparison)
     return Picture(_drawing(_title(report, bars), bars), _text(report, bars))
 

@@ -1,4 +1,4 @@
-"""One step of one device over time: what was predicted above what was measured, to one scale."""
+"""One step of one device over time: predicted above measured, on one scale."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from workbench.visualize.draw.spans import DrawnSpan, MergedSpan, merge_spans, r
 
 _LENGTH, _CHARACTERS = 760, 64  # of the longer timeline: pixels, and characters
 _HIGH, _GAP, _LINE = 18, 6, 16  # pixels
-_WAITING, _LIGHT = 0.35, 0.55  # how strongly time spent waiting is shown, and a kernel that is no product
+_WAITING, _LIGHT = 0.35, 0.55  # opacity of waiting, and of a kernel that is no dot
 _KEY = "strong: matrix products, and data under way · light: other kernels, and waiting for other devices"
 _SHADES = " ░▒▓█"
 _PRODUCTS = {"dot", "stablehlo.dot_general", "stablehlo.convolution"}
@@ -25,7 +25,7 @@ _PRODUCTS = {"dot", "stablehlo.dot_general", "stablehlo.convolution"}
 
 @dataclass(frozen=True, slots=True)
 class _TimelinePart:
-    """One half of the picture: what it is, how long it took, and what ran."""
+    """One half of the picture: its title, its duration, and its events."""
 
     title: str
     seconds: float
@@ -34,9 +34,9 @@ class _TimelinePart:
 
 
 def timeline(report: Report, trace: Trace | None = None) -> Picture:
-    """A row for what computes and one for each set of mesh axes that something is sent over.
+    """A row for computation and one for each set of mesh axes that something is sent over.
 
-    Products are shown strongly and other kernels lightly; so is the part of a measured collective that only waits for other devices.
+    Dots are drawn strongly and other kernels lightly; so is the part of a measured collective that only waits for other devices.
     """
     parts = _parts(report, trace)
     return Picture(_drawing(_title(report, parts), parts, report.mesh), _text(report, parts))
@@ -81,7 +81,7 @@ def _part(title: str, seconds: float, spans: tuple[DrawnSpan, ...], mesh: Mesh) 
 
 
 def _measured_spans(trace: Trace, device: int) -> Iterator[tuple[DrawnSpan, ...]]:
-    """A collective in two: the waiting, and what it takes once the last device has arrived."""
+    """A collective in two parts: waiting, and the time once the last device has arrived."""
     unwaited = {each.name: each.unwaited for each in trace.collectives}
     for each in trace.of_device(device):
         name = _name(f"{each.name} ({each.kind})" if each.kind not in each.name else each.name, each.path, each.source)
@@ -94,7 +94,7 @@ def _measured_spans(trace: Trace, device: int) -> Iterator[tuple[DrawnSpan, ...]
 
 
 def _operation(kind: str) -> str:
-    """`dot_general`, or of a loop what its block stands for."""
+    """`dot_general`, or for a loop what its block stands for."""
     return "the other turns of a loop" if kind == "loop" else kind.removeprefix("stablehlo.")
 
 

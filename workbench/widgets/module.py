@@ -1,4 +1,4 @@
-"""The front end: one ES module that anywidget and Panel both host, bundled by `tools/bundle.py` out of the modules in `static`."""
+"""The front end: one ES module that anywidget and Panel both host, bundled by `tools/bundle.py` from the modules in `static`."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ _BUNDLES = Path(__file__).parent / "static" / "bundle"
 
 @cache
 def module_text() -> str:
-    """The board's module, and before it what Python gives it: the style sheets and the glossary, which `given.js` reads."""
+    """The board's module, preceded by what Python gives it: the style sheets and the glossary, which `given.js` reads."""
     given = {"style": _text("board.css"), "glossary": glossary_state()}
     return f"const GIVEN = {json.dumps(given)};\n{_text('board.js')}"
 
@@ -22,7 +22,7 @@ PARTS = ("board", "table", "live")
 
 @cache
 def cell_module_text() -> str:
-    """The few lines that a notebook saves with a board; they ask the kernel for the rest."""
+    """The few lines that a notebook stores with a board; they ask the kernel for the rest."""
     version = hashlib.sha256(module_text().encode()).hexdigest()[:12]
     return f"const VERSION = {json.dumps(version)}, PARTS = {json.dumps(PARTS)};\n{_text('cell.js')}"
 

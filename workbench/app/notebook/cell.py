@@ -1,4 +1,5 @@
-"""What a board is in a notebook cell, whatever it is over: its parts as traits, the gestures it is sent, and a picture for no kernel."""
+"""A board in a notebook cell, over a plan or a fleet: its parts as traits, its gestures as messages, and a picture for when there is no
+kernel."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from workbench.widgets.module import PARTS, cell_module_text, module_text
 
 
 class BoardCell(anywidget.AnyWidget):  # type: ignore[misc]
-    """Abstract: one over a plan or a fleet has a `_picture`, and says what is to be done when it is first shown."""
+    """Abstract: a subclass over a plan or a fleet has a `_picture`, and says what to do when it is first shown."""
 
     _esm = cell_module_text()
     board = traitlets.Dict()
@@ -37,7 +38,7 @@ class BoardCell(anywidget.AnyWidget):  # type: ignore[misc]
             self.send({"parts": {part: state}})
 
     def _answer_request(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
-        """A cell that shows the board asks for its parts, and the first on a page for the module, which notebooks do not save."""
+        """A cell that shows the board requests its parts, and the first on a page the module, which notebooks do not save."""
         if (want := content.get("want")) in ("module", "parts"):
             self._watched = True
             module = {"module": module_text()} if want == "module" else {}

@@ -14,7 +14,7 @@ from workbench.widgets.fleet.view import FleetView
 
 
 class FleetBoard(BoardCell):
-    """The board over a fleet of models: what training them together would take, and their training as it goes.
+    """The board over a fleet of models: a forecast of training them together, and their training as it goes.
 
         board = wb.FleetBoard("grid.toml")
         board                # choose policy, memory and devices; run, stop a model
@@ -24,7 +24,7 @@ class FleetBoard(BoardCell):
 
     `times` are units that `engine.measure_units` timed; without them they are timed in a worker process once the board is shown. `runner`
     trains and times, by default the engine in worker processes. `theme` is `auto`, `light` or `dark`. `allow` are modules whose programs a
-    fleet file may name besides the zoo's (`documents.load_fleet`). Where no kernel is, a static picture stays.
+    fleet file may name besides the zoo's (`documents.load_fleet`). Without a kernel, a static picture is shown.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class FleetBoard(BoardCell):
         return self._view.fleet
 
     def add(self, *models: FleetModel) -> None:
-        """More models, which join the run if there is one. Raises `FleetError` for a name that is there, or one that does not fit."""
+        """Add models, which join the run if there is one. Raises `FleetError` for a name that is taken, or a model that does not fit."""
         self._view.add(*models)
 
     @property
     def measurement(self) -> FleetMeasurement | None:
-        """What the last finished run measured."""
+        """The measurement of the last finished run."""
         return self._view.measurement
 
     @property
@@ -68,7 +68,7 @@ class FleetBoard(BoardCell):
         return self._view.times
 
     def close(self) -> None:
-        """Also stops the run, if there is one."""
+        """Close the board; this also cancels a run."""
         if hasattr(self, "_view"):
             self._view.close()
         super().close()

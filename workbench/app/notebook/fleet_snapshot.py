@@ -1,4 +1,4 @@
-"""A fleet's board as static HTML, for where no kernel is. Tables and plain tags, inline styles only."""
+"""A fleet's board as static HTML, shown without a kernel. Tables and plain tags, inline styles only."""
 
 from collections.abc import Mapping
 from html import escape
@@ -47,7 +47,7 @@ def _model(model: Mapping[str, Any]) -> str:
 
 
 def _schedule(view: FleetView) -> str:
-    """The run, else the prediction; in words where the drawing would be large."""
+    """The run's schedule, else the predicted one; in words where the drawing would be large."""
     if view.seen is None:
         return ""
     picture = fleet(view.measured) if view.measured else fleet(view.seen.schedule, view.seen.jobs)

@@ -1,4 +1,4 @@
-"""The board as static HTML, for where no kernel is: a reopened notebook, GitHub, nbconvert.
+"""The board as static HTML, shown without a kernel: a reopened notebook, GitHub, nbconvert.
 
 Tables and plain tags, so that it is still read where styles are stripped; inline styles only, in colours that hold on light and dark.
 """
@@ -11,8 +11,8 @@ from workbench.visualize.draw.palette import AXES, NEUTRAL
 
 MOST_ROWS = 12  # of a table
 MOST_TABLES = 3
-MOST_SVG = 12_000  # characters of a picture; a larger one is told in words
-MOST_TWIN = 3_000  # characters of those words
+MOST_SVG = 12_000  # characters of a picture; a larger one is replaced by its text
+MOST_TWIN = 3_000  # characters of that text
 
 _LEFT = ' style="text-align:left"'
 _RIGHT = ' style="text-align:right"'
@@ -20,7 +20,7 @@ _QUIET = f' style="color:{NEUTRAL};font-weight:400"'
 
 
 def snapshot_html(board: dict[str, Any], table: dict[str, Any] | None = None) -> str:
-    """Name, mesh, key figures, what lies on each axis, and the open tab: a few kilobytes, whatever the size of the program."""
+    """Name, mesh, key figures, the dimensions on each axis, and the open tab: a few kilobytes, whatever the size of the program."""
     head = f'<b style="font-size:16px">{escape(board["name"])}</b> on <code>{escape(board["mesh"])}</code> ({escape(board["devices"])})'
     parts = [
         f"<div>{head}{_hardware(board['hardware'])}</div>",
@@ -94,7 +94,7 @@ def _row(row: dict[str, Any], sides: list[str]) -> str:
 
 
 def _cell(cell: Any) -> str:
-    """A cell of `blocks`, as text: dimensions with the axes they lie on, `heads/model`."""
+    """A cell of `blocks`, as text: dimensions with the axes they are sharded over, `heads/model`."""
     if not isinstance(cell, dict):
         return escape(str(cell))
     if "path" in cell and "chips" not in cell:

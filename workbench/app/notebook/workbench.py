@@ -24,7 +24,7 @@ _QUEUE = JobQueue()  # of all boards of this kernel
 
 
 def loop_defer(loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], None]], None]:
-    """Carries work from any thread onto a loop; nowhere once that has ended."""
+    """Moves work from any thread to an event loop; drops it once that has ended."""
 
     def defer(work: Callable[[], None]) -> None:
         with suppress(RuntimeError):
@@ -42,8 +42,8 @@ class Workbench(BoardCell):
         bench.measurement    # of the last run
         bench.compiled       # of the last compilation
 
-    `runner` runs and compiles plans; by default the engine does, in worker processes: one run at a time of all this kernel's boards.
-    Where no kernel is, a static picture stays. `theme` is `auto`, `light` or `dark`; `tour` shows a first visitor around.
+    `runner` runs and compiles plans; by default the engine does, in worker processes: one run at a time for all boards of this kernel.
+    Without a kernel, a static picture is shown. `theme` is `auto`, `light` or `dark`; `tour` shows a first visitor around.
     """
 
     def __init__(self, plan: Plan | Session, runner: Runner | None = None, theme: str = "auto", tour: bool = False) -> None:
@@ -63,24 +63,24 @@ class Workbench(BoardCell):
 
     @property
     def measurement(self) -> Measurement | None:
-        """What the last finished run measured."""
+        """The measurement of the last finished run."""
         return self._board.measurement
 
     @property
     def compiled(self) -> Compiled | None:
-        """What the last finished compilation found."""
+        """The result of the last finished compilation."""
         return self._board.compiled
 
     def close(self) -> None:
-        """Also stops the run, if there is one."""
+        """Close the board; this also cancels a run."""
         if hasattr(self, "_board"):
             self._board.close()
             live_plans.boards.discard(self)
         super().close()
 
     def _begin_settling(self) -> None:
-        """A board that is seen settles, on the loop of the kernel: behind the cell that runs, and the gestures that came before."""
-        with suppress(RuntimeError):  # no loop: whoever asked for the board is not a notebook
+        """Begin to settle the figures once the board is shown, on the kernel's event loop: after the running cell, and earlier gestures."""
+        with suppress(RuntimeError):  # no event loop: the board was made outside of a notebook
             defer = loop_defer(asyncio.get_running_loop())
             self._board.begin_settling(EnginePartitioner(), defer)
             self._board.begin_compiling(defer)

@@ -1,1 +1,1 @@
-"""The served page: its server, its gate, and the board of each visitor."""
+"""The served page: its server, its access control, and the board of each visitor."""

@@ -1,4 +1,4 @@
-"""The history of a served board on disk: begun with the board, and taken up again after a cut, a crash or a restart."""
+"""The history of a served board on disk: begun with the board, and resumed after a lost connection, a crash or a restart."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from workbench.session.session import Session
 
 
 class RestoredSession(NamedTuple):
-    """A session and its journal; `problem` says in words what could not be taken up again, or is empty."""
+    """A session and its journal; `problem` says in words what could not be restored, or is empty."""
 
     session: Session
     journal: Journal
@@ -25,7 +25,7 @@ class RestoredSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BoardHistory:
-    """Where a board is kept: in `folder`, as `board_id`. It begins as `source` was left, if that is kept there.
+    """Where a board's history is stored: in `folder`, as `board_id`. It begins as a copy of the board `source`, if that is stored there.
 
     `allow` are modules and functions whose programs its plans may name (`documents.read_allowed`).
     """
@@ -36,7 +36,7 @@ class BoardHistory:
     allow: tuple[str, ...] = ()
 
     def begin(self, make: Callable[[], Plan]) -> RestoredSession:
-        """The session as it was left, or a new one over the plan that `make` returns; errors are those of `make`."""
+        """The restored session, or a new one over the plan that `make` returns; errors are those of `make`."""
         problem = ""
         if self.source and find_journal(self.folder, self.source):
             try:
@@ -55,13 +55,13 @@ class BoardHistory:
         if self.source == self.board_id:
             resumed = Journal.resume(self.folder, self.board_id, parse)
             return RestoredSession(resumed.session, resumed.journal, resumed.problem)
-        # somebody watches that board: this is another one from now on
+        # another page shows that board: this one is a copy from now on
         restored = restore_session(journal_path(self.folder, self.source), parse)
         return RestoredSession(restored.session, Journal.begin(self.folder, self.board_id, restored.session), restored.problem)
 
 
 def _program(make: Callable[[], Plan]) -> Program | None:
-    """That of the plan to begin with, if it can be made."""
+    """The program of the first plan, if it can be made."""
     try:
         return make().program
     except WorkbenchError:

@@ -1,4 +1,4 @@
-"""The page's wire to the browser window around the board: keys, notices, and the JupyterLab document it may stand in."""
+"""The page's connection to the browser window around the board: keys, notices, and the JupyterLab document it may be in."""
 
 from pathlib import Path
 from typing import Any
@@ -8,14 +8,15 @@ from panel.custom import AnyWidgetComponent
 
 
 class Bridge(AnyWidgetComponent):  # type: ignore[misc]
-    """What Python tells the window, and what it hears from there.
+    """Parameters that Python sends to the window, and messages that it receives from there.
 
-    - `text`, `saves`: of a document of JupyterLab: its text now, and how often it was asked to save; `created` with the text of a new one;
+    - `text`, `saves`: of a document of JupyterLab: its present text, and how often it was asked to save; `created` with the text of a new
+      one;
     - `shown`: how often a board or a failure was put on the page;
-    - `notice`: `{"title", "text", "choices": [[kind, label], ...]}` above the board; a choice is heard as its kind, or leads to the
-      address that stands third in it;
+    - `notice`: `{"title", "text", "choices": [[kind, label], ...]}` above the board; a choice is received as its kind, or leads to the URL
+      that is its third entry;
     - `unsaved`: leaving the page asks first;
-    - `busy`: for how many seconds the board has been at something, once that is long; empty if it is not. It can be stopped;
+    - `busy`: for how many seconds the board has been busy, once that is long; else empty. It can be stopped;
     - `title`: what the browser's tab says first;
     - `failure`: `{"text", "by_link"}` in the board's place: what could not be opened, `by_link` if a link led there;
     - `board`, `board_name`: the id by which the page finds its board again, put into the address as `board=`, and what the browser

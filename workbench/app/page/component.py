@@ -1,4 +1,4 @@
-"""A board as a Panel component: the same module as in the notebook, in a served page. It shows what it is told, and decides nothing."""
+"""A board as a Panel component: the same module as in the notebook, in a served page. It only shows the state it is sent."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from workbench.widgets.module import module_text
 
 
 class BoardComponent(AnyWidgetComponent):  # type: ignore[misc]
-    """One visitor's sight of a board, in that visitor's document.
+    """One visitor's view of a board, in that visitor's document.
 
-    Its parts are JSON texts (`window.part_text`), which the module reads: Bokeh would look at each value of a dictionary, on the loop that
-    all visitors share, for as long as many an edit takes.
+    Its parts are JSON texts (`window.part_text`), which the module reads: Bokeh would visit each value of a dictionary, on the event loop
+    that all visitors share, and that takes as long as many an edit.
     """
 
     _debounce = 1  # milliseconds; Panel's 50 would be felt in every drop

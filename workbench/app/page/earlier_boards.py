@@ -1,4 +1,4 @@
-"""Boards of before, offered on a page that is opened anew; and whether leaving a board would leave work that is kept nowhere else."""
+"""Earlier boards, offered on a newly opened page; and whether leaving a board would lose unsaved work."""
 
 from collections.abc import Callable, Iterable, Mapping
 from time import time
@@ -14,13 +14,13 @@ _SPANS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
 
 
 def parse_board_ids(message: Mapping[str, Any]) -> list[str]:
-    """The ids of a `boards` message of the bridge, as far as they are ids."""
+    """The valid ids in a `boards` message of the bridge."""
     ids = message.get("ids")
     return [each for each in ids[:MOST_REMEMBERED] if isinstance(each, str) and is_board_id(each)] if isinstance(ids, list) else []
 
 
 def offer_boards(entries: Iterable[JournalEntry], now: float | None = None) -> dict[str, Any] | None:
-    """A notice of the bridge that offers boards, the last changed first; `None` without any. A choice leads to the board's address."""
+    """A notice of the bridge that offers boards, the last changed first; `None` without any. A choice leads to the board's URL."""
     newest = sorted(entries, key=lambda entry: entry.last_changed, reverse=True)[:MOST_OFFERED]
     if not newest:
         return None
@@ -59,9 +59,9 @@ def _ago_text(seconds: float) -> str:
 
 
 class Unsaved:
-    """Whether the plan of a board without a file was changed since it was last kept by the visitor: opened, saved or downloaded.
+    """Whether the plan of a board without a file was changed since the visitor last opened, saved or downloaded it.
 
-    The journal has it all the same, and offers it; but whoever leaves should know that no file has it.
+    The journal still has it, and offers it; but the visitor should know that no file has it.
     """
 
     def __init__(self, plan: Plan, tell: Callable[[bool], None]) -> None:

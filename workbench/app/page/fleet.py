@@ -1,4 +1,4 @@
-"""The page of a fleet. All its visitors look at one board: a run goes on when they leave, and is there when they come back."""
+"""The page of a fleet. All its visitors see one board: a run goes on when they leave, and is there when they come back."""
 
 import threading
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ from workbench.widgets.fleet.view import FleetView
 
 
 class FleetComponent(BoardComponent):
-    """One visitor's sight of a fleet's board, in that visitor's document."""
+    """One visitor's view of a fleet's board, in that visitor's document."""
 
     def __init__(self, view: FleetView, document: Document | None = None, **options: Any) -> None:
         super().__init__(**_texts(view), **options)
@@ -36,7 +36,7 @@ class FleetComponent(BoardComponent):
         self.param.watch(lambda event: view.answer(event.new), "gesture")
 
     def _hear(self, part: Part, _state: dict[str, Any]) -> None:
-        """From whichever thread. A busy document may call back late and out of order: it shows what is the case by then."""
+        """Called from any thread. A busy document may call back late and out of order: it then shows the present state."""
         with self._pending_lock:
             waits = bool(self._pending)
             self._pending.add(part)
@@ -87,7 +87,7 @@ def fleet_page(view: FleetView) -> pn.Template:
     document = pn.state.curdoc
     try:
         component = FleetComponent(view, document, sizing_mode="stretch_width")
-    except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
+    except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
         return template_of(TITLE, None, failure_text(error))
     if document:
         pn.state.on_session_destroyed(lambda _: component.leave())

@@ -1,4 +1,4 @@
-"""The server of the pages: Panel's, with the routes that a page needs and no others, behind a gate that judges each request."""
+"""The server of the pages: Panel's, with only the routes that a page needs, behind access control that checks each request."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -33,7 +33,7 @@ HANDLERS = (DocHandler, WSHandler, StaticHandler, MultiRootStaticHandler, IcoHan
 
 
 class HealthHandler(RequestHandler):
-    """Says that the server is there."""
+    """Answers that the server is running."""
 
     def get(self) -> None:
         self.write({"alive": True})
@@ -43,8 +43,8 @@ Pages = dict[str, Callable[[], pn.Template]]
 
 
 def guarded_server(page: Pages, listen_options: dict[str, Any], allowed: Hosts | None, **options: Any) -> Any:
-    """A server of a page that answers requests which `judge_request` passes; it is not started. Without `allowed` hosts it is behind a
-    proxy."""
+    """A server of a page that answers only requests which `judge_request` accepts; it is not started. Without `allowed` hosts it is behind
+    a proxy."""
     patch_writes()
     server = get_server(page, start=False, extra_patterns=[(r"/liveness", HealthHandler)], **options, **listen_options)
     guard_server(server, allowed)
@@ -52,7 +52,7 @@ def guarded_server(page: Pages, listen_options: dict[str, Any], allowed: Hosts |
 
 
 def serve_in_thread(page: Pages, listen_options: dict[str, Any], allowed: Hosts | None, **options: Any) -> StoppableThread:
-    """Serve as `pn.serve(threaded=True)` does: `stop()` of what it returns ends it."""
+    """Serve like `pn.serve(threaded=True)`: `stop()` of the result ends it."""
     loop = IOLoop(make_current=False)
     thread = StoppableThread(
         io_loop=loop, owns_loop=True, target=_serve, args=(page, listen_options, allowed), kwargs={**options, "loop": loop}
@@ -62,7 +62,7 @@ def serve_in_thread(page: Pages, listen_options: dict[str, Any], allowed: Hosts 
 
 
 def _serve(page: Pages, listen_options: dict[str, Any], allowed: Hosts | None, **options: Any) -> Any:
-    """Until the loop is stopped."""
+    """Serve until the event loop is stopped."""
     server = guarded_server(page, listen_options, allowed, **options)
     server.start()
     server.io_loop.start()
@@ -70,7 +70,7 @@ def _serve(page: Pages, listen_options: dict[str, Any], allowed: Hosts | None, *
 
 
 def guard_server(server: Any, allowed: Hosts | None) -> None:
-    """Put the gate before a server that listens to nobody yet. Other servers of the process are not touched."""
+    """Put the access control before a server that does not listen yet. Other servers of the process are not changed."""
     application, framed = server._tornado, allowed is None  # noqa: SLF001 - Bokeh has no other way to either
     application._websocket_origins = {"*"}  # noqa: SLF001 - the gate judges them, IPv6 among them, which Bokeh cannot
     keep_routes(application, (*HANDLERS, HealthHandler, RootHandler) if framed else (*HANDLERS, HealthHandler))
@@ -79,7 +79,7 @@ def guard_server(server: Any, allowed: Hosts | None) -> None:
 
 
 def keep_routes(application: Application, handlers: tuple[type[RequestHandler], ...]) -> None:
-    """Take away every route that leads to another handler."""
+    """Remove every route that leads to another handler."""
     for router in (application.wildcard_router, application.default_router):
         router.rules[:] = [rule for rule in router.rules if _leads_to(rule, handlers) or rule.target is application.wildcard_router]
 
@@ -89,7 +89,7 @@ def _leads_to(rule: Rule, handlers: tuple[type[RequestHandler], ...]) -> bool:
 
 
 class _SecurityHeaderTransform(OutputTransform):
-    """Adds the security headers, and takes away the server's name and version."""
+    """Adds the security headers, and removes the server's name and version."""
 
     def __init__(self, _request: HTTPServerRequest, *, framed: bool) -> None:
         self._framed = framed
@@ -109,7 +109,7 @@ def _set_security_headers(headers: HTTPHeaders, page: str, *, framed: bool) -> N
 
 
 class Gate(HTTPServerConnectionDelegate):
-    """Judges each request, and lets the application hear of those that pass."""
+    """Checks each request, and passes the accepted ones to the application."""
 
     def __init__(self, application: HTTPServerConnectionDelegate, allowed: Hosts | None) -> None:
         self._application, self._allowed = application, allowed
@@ -125,7 +125,7 @@ class Gate(HTTPServerConnectionDelegate):
 
 
 class _JudgedRequest(HTTPMessageDelegate):
-    """One request. `begin` tells the application of it."""
+    """One request. `begin` passes it to the application."""
 
     def __init__(self, allowed: Hosts | None, begin: Callable[[], HTTPMessageDelegate], connection: HTTPConnection) -> None:
         self._allowed, self._begin, self._connection = allowed, begin, connection

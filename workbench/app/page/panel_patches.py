@@ -1,12 +1,12 @@
-"""Panel's writing to websockets, mended twice.
+"""Two patches of Panel's writing to websockets.
 
-A page that is still being drawn is told everything: until the browser says that it is ready, Panel drops changes of a layout, as it takes
-the document to be read later, and yet the page may have read it already. A board that opened in between was never shown.
+A page that is still being drawn gets all changes: until the browser says that it is ready, Panel drops changes of a layout, assuming that
+the document will be read later, although the page may have read it already. A board that opened in between was never shown.
 
-A message that comes while the last one of a batch goes out is not left lying.
-Panel keeps messages for a socket that is being written to, with a mark that a task will write them. That task takes the mark away once its
-own messages are out, and does not look whether others came meanwhile; the task of those finds no mark and gives up. They then lie until the
-next message of the same document, on the board until the page asks for its tables again. Seen in Panel 1.9.4, `panel/io/document.py`.
+A message that arrives while the last one of a batch is sent is not delayed: Panel queues messages for a socket that is being written to,
+and marks that a task will write them. That task removes the mark once its own messages are sent, without checking whether others came
+meanwhile; the task of those finds no mark and gives up. They then wait until the next message of the same document, on the board until the
+page asks for its tables again. Seen in Panel 1.9.4, `panel/io/document.py`.
 """
 
 import panel as pn
@@ -24,7 +24,7 @@ async def _write_all(document: Document) -> None:
 
 
 def patch_writes() -> None:
-    """Put the mended function in the place of Panel's, from where Panel takes it each time."""
+    """Replace Panel's function by the patched one, where Panel looks it up each time."""
     writing._dispatch_msgs = _write_all  # noqa: SLF001
 
 

@@ -8,14 +8,14 @@ from workbench.plan.plan import Plan
 from workbench.widgets.board.host import ENDING
 
 Stamp = tuple[int, int, int]
-"""When a file was written, how large it is, and which one it is: a clock may stand still between two saves."""
+"""When a file was written, its size, and its inode: two saves may have the same time."""
 
 
 class PlanFile:
     """One file, and the text in it that this visitor has seen.
 
-    Two visitors, or a visitor and an editor, may have the same file open: what the other wrote since is never overwritten unasked.
-    `allow` as of `documents.load_plan`.
+    Two visitors, or a visitor and an editor, may have the same file open: what the other wrote since is never overwritten without a
+    question. `allow` as of `documents.load_plan`.
     """
 
     def __init__(self, path: Path, allow: tuple[str, ...] = ()) -> None:
@@ -37,7 +37,7 @@ class PlanFile:
         return self._plan
 
     def save(self, plan: Plan) -> str:
-        """Write the plan, and say where to.
+        """Write the plan; the result says where.
 
         Raises `DocumentError` if somebody else wrote the file since it was read or saved here; a second `save` then overwrites it.
         """
@@ -60,7 +60,7 @@ class PlanFile:
             )
 
     def changed_by_others(self) -> bool:
-        """Whether the file holds something this visitor has not seen; each change is told once."""
+        """Whether the file has content that this visitor has not seen; each change is reported once."""
         if not self._is_touched():
             return False
         before = self._seen
@@ -68,7 +68,7 @@ class PlanFile:
         return self._seen is not None and self._seen != before
 
     def holds(self, plan: Plan) -> bool:
-        """Whether the file holds this very plan, as far as this visitor knows; however a hand may have spaced it."""
+        """Whether the file holds this plan, as far as this visitor knows, whatever its whitespace."""
         return self._plan == plan
 
     def _is_touched(self) -> bool:
@@ -81,7 +81,7 @@ class PlanFile:
 
 
 def file_under(root: Path, name: str) -> Path:
-    """The plan file `name` under `root`. Raises `DocumentError` for what is no plan file or lies outside, links followed."""
+    """The plan file `name` under `root`. Raises `DocumentError` for a path that is no plan file or is outside, links followed."""
     path = (root / name.replace("\0", "")).resolve()
     if not path.is_relative_to(root.resolve()):
         raise DocumentError(f"`{name[:200]}` is outside of the folder that is served here.", ["give a path below that folder"])
@@ -91,7 +91,7 @@ def file_under(root: Path, name: str) -> Path:
 
 
 def _stamp(path: Path) -> Stamp | None:
-    """Other for another text, and for the same one that was saved again."""
+    """A stamp of the file that differs for another text, and for the same one that was saved again."""
     try:
         found = path.stat()
     except OSError:

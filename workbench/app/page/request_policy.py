@@ -1,7 +1,7 @@
-"""Whom the server answers: a request is judged by its headers before it is routed, and what a page may do is told with every answer.
+"""Access control of the server: a request is checked by its headers before it is routed, and every response has security headers.
 
-A page on another site that a person happens to visit can make the browser ask this server for anything, by an image or a script, and after
-DNS rebinding even read the answer: so the host that a request names and the site that sent it are judged, not only who may connect.
+A page on another site that the user happens to visit can make the browser send requests to this server, with an image or a script, and
+after DNS rebinding even read the response: so the request's host and origin are checked, not only who may connect.
 """
 
 import base64
@@ -16,14 +16,14 @@ from workbench.errors import WorkbenchError
 Hosts = frozenset[str]  # of the form `name:port`
 DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 METHODS = ("GET", "HEAD")
-OWN_SITES = ("same-origin", "none")  # `none`: typed, or a bookmark
+OWN_SITES = ("same-origin", "none")  # `none`: a typed URL, or a bookmark
 
 _FORBIDDEN, _NO_METHOD = 403, 405
 
 
 @dataclass(frozen=True, slots=True)
 class DeniedRequest:
-    """What a request gets that is not answered."""
+    """The response to a request that is denied."""
 
     status: int
     text: str
@@ -43,7 +43,8 @@ NO_METHOD = DeniedRequest(_NO_METHOD, "This server is asked with GET.")
 
 
 def judge_request(method: str, headers: Mapping[str, str], path: str, allowed: Hosts | None) -> DeniedRequest | None:
-    """Why a request is not answered, or None. Without `allowed` hosts whoever can connect vouches for them, as at a socket."""
+    """Why a request is denied, or `None`. Without `allowed` hosts every client that can connect is trusted to have the right one, as with a
+    Unix socket."""
     if method not in METHODS:
         return NO_METHOD
     if allowed is not None and not _is_allowed_host(headers.get("Host", ""), allowed):
@@ -57,13 +58,13 @@ def judge_request(method: str, headers: Mapping[str, str], path: str, allowed: H
 
 
 def _is_allowed_host(host: str, allowed: Hosts) -> bool:
-    """A browser leaves out the port that its scheme has by default."""
+    """A browser leaves out the port that is its scheme's default."""
     host = host.lower()
     return host in allowed or any(f"{host}:{port}" in allowed for port in set(DEFAULT_PORTS.values()))
 
 
 def _host_of(origin: str) -> str:
-    """`name:port` of an origin, or nothing for what is none: `null`, of a sandbox or a file."""
+    """`name:port` of an origin; empty for an invalid one, such as `null`, the origin of a sandbox or a file."""
     try:
         parts = urlsplit(origin.lower())
         port = parts.port or DEFAULT_PORTS[parts.scheme]
@@ -77,26 +78,26 @@ def _host_text(name: str, port: int) -> str:
 
 
 def _is_own_or_followed_link(headers: Mapping[str, str]) -> bool:
-    """Whether this server's own page asks, or a person followed a link to it. Browsers that do not say are taken at their silence."""
+    """Whether the request is from this server's own page, or a link that the user followed. Requests that do not say are accepted."""
     if headers.get("Sec-Fetch-Site", "none") in OWN_SITES:
         return True
     return (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")
 
 
 def allowed_hosts(address: str, port: int, origins: tuple[str, ...]) -> Hosts:
-    """By which names a server at an address goes. Raises `WorkbenchError` for what is no origin."""
+    """The hosts of a server at an address. Raises `WorkbenchError` for an invalid origin."""
     local_names = (address.lower(), "localhost", "127.0.0.1", "::1")
     return frozenset(_host_text(name, port) for name in local_names).union(*(parse_origin(each) for each in origins))
 
 
 def verify_origins(origins: tuple[str, ...]) -> None:
-    """Raises `WorkbenchError` for what is no origin."""
+    """Raises `WorkbenchError` for an invalid origin."""
     for each in origins:
         parse_origin(each)
 
 
 def parse_origin(text: str) -> Hosts:
-    """The hosts of an origin as a person writes it: `plans.example.org:5006`, or with a scheme. Raises `WorkbenchError` for what is none.
+    """The hosts of an origin as a person writes it: `plans.example.org:5006`, or with a scheme. Raises `WorkbenchError` for an invalid one.
 
     >>> sorted(parse_origin("https://plans.example.org/")), sorted(parse_origin("[::1]:80"))
     (['plans.example.org:443'], ['[::1]:80'])
@@ -125,21 +126,21 @@ def _origin_error(text: str) -> WorkbenchError:
 
 
 def security_headers(page: str, *, framed: bool) -> dict[str, str]:
-    """What a browser is told with every answer; `framed` if pages of the same origin may frame it, as JupyterLab does."""
+    """The headers of every response; `framed` if pages of the same origin may frame it, as JupyterLab does."""
     return {
         "Content-Security-Policy": content_policy(page, framed=framed),
         "X-Frame-Options": "SAMEORIGIN" if framed else "DENY",
         "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",  # links hold whole plans
+        "Referrer-Policy": "no-referrer",  # links contain whole plans
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Resource-Policy": "same-origin",
     }
 
 
 def content_policy(page: str, *, framed: bool) -> str:
-    """What a page may load: this server's own files, the scripts that stand in it, and modules that Panel makes of the board's text.
+    """What a page may load: this server's own files, its inline scripts, and modules that Panel makes from the board's text.
 
-    Styles stand in elements and attributes throughout Bokeh and the board; pictures are drawn as `data:` and `blob:`.
+    Styles are in elements and attributes throughout Bokeh and the board; pictures are drawn as `data:` and `blob:`.
     """
     scripts = " ".join(["'self'", "blob:", *script_sources(page)])
     ancestors = "'self'" if framed else "'none'"
@@ -159,7 +160,7 @@ def content_policy(page: str, *, framed: bool) -> str:
 
 
 def script_sources(page: str) -> list[str]:
-    """The scripts that stand in a page, by nonce or by SHA-256: those run, and none that something later writes into it.
+    """The inline scripts of a page, by nonce or by SHA-256: only those run, and none that is written into it later.
 
     >>> script_sources("<script>1</script><script nonce='a'>2</script><script src='b.js'></script>")
     ["'nonce-a'", "'sha256-a4ayc/80/OGda4BO/1o/V0etpOqiLx1JwB5S3beHW0s='"]

@@ -1,4 +1,4 @@
-"""What one visitor's browser shows, as Panel components: the board, and the wire to the window around it."""
+"""One visitor's browser page, as Panel components: the board, and the connection to the window around it."""
 
 import threading
 from collections import deque
@@ -17,7 +17,7 @@ from workbench.widgets.board.board import at_once
 
 
 class Screen:
-    """Shows what the visitor's board tells, and hands on what the visitor does. `root` is what the page holds.
+    """Shows the state of the visitor's board, and passes on what the visitor does. `root` is the page's content.
 
     `hear(message)` is given `{"gesture": {...}}` and `{"heard": {...}}`. `show` may be called from any thread.
     """
@@ -38,25 +38,25 @@ class Screen:
         self._context = document.session_context if document else None
 
     def show(self, target: Target, parameters: Mapping[str, Any]) -> None:
-        """On the document's own loop, in the order of the calls: a busy document may call back late and out of order."""
+        """Show state on the document's own event loop, in the order of the calls: a busy document may call back late and out of order."""
         if self._is_gone:
             return
         self._pending.append((target, dict(parameters)))
         self._defer(self._drain)
 
     def show_busy(self, seconds: float) -> None:
-        """That the board has been at something for so long; 0 if it is not."""
+        """Show for how many seconds the board has been busy; 0 if it is not."""
         if (text := f"{seconds:.0f}" if seconds else "") != self._busy:
             self._busy = text
             self.show("bridge", {"busy": text})
 
     def is_watched(self) -> bool:
-        """Whether a browser is connected to it, or may be about to; after a cut, the server keeps the page of it for a while."""
+        """Whether a browser is connected to it, or may be about to; after a lost connection the server keeps the page for a while."""
         session = getattr(self._context, "_session", None)
         return not self._is_gone and (session is None or session.connection_count > 0)
 
     def leave(self) -> None:
-        """The page is gone: nothing is shown any more."""
+        """The page is closed: nothing is shown any more."""
         self._is_gone = True
 
     def _drain(self) -> None:
@@ -87,10 +87,11 @@ class Screen:
 
 
 def on_document(document: Document) -> Callable[[Callable[[], None]], None]:
-    """Work from a runner's thread goes onto the document's own loop, the one that this is called on; after the page is gone, nowhere.
+    """Moves work from a runner's thread to the document's own event loop, the one that this is called on; drops it after the page is
+    closed.
 
-    It goes over the loop first: Bokeh's documents are no place for threads, and Panel, which now and then holds back and takes anew what
-    a document is told, could drop what another thread adds meanwhile.
+    It goes over the event loop first: Bokeh's documents are not thread-safe, and Panel, which sometimes collects a document's changes,
+    could drop what another thread adds meanwhile.
     """
     loop = IOLoop.current()
 

@@ -1,4 +1,4 @@
-"""Serving the board. Every page load gets a session of its own; nothing is fetched from anywhere else."""
+"""Serve the board. Every page load gets a session of its own; nothing is fetched from other servers."""
 
 import asyncio
 import functools
@@ -32,13 +32,13 @@ from workbench.widgets.run.runner import Runner
 LOOPBACK = "127.0.0.1"
 LAST_PORT = 65_535
 TITLE = "Sharding workbench"
-PROXY_PATH = "/board"  # not at the root, which a proxy asks for just to see whether somebody is there
+PROXY_PATH = "/board"  # not at the root, which a proxy requests just to check that the server is up
 
 _PAGE = Path(__file__).parent / "page.html"
 
 
 Opening = Callable[[Mapping[str, str], Screen], Callable[[], None]]
-"""Opens the board that an address asks for on a screen, and returns what to call when its page is gone."""
+"""Opens the board that a URL asks for on a screen, and returns what to call when its page is closed."""
 
 
 def serve(
@@ -61,18 +61,16 @@ def serve(
 ) -> Any:
     """Serve the board over `plan` at `http://address:port/`, until interrupted, or ended with SIGTERM (exit code 0).
 
-    `plan` may be a function that makes one: it is called for each visitor, and its error is shown on the page.
-    With a `file` the page opens and saves that plan file instead; with a `root`, `?file=name.plan.json` any plan file below it.
-    Only this machine can reach the default address; to serve others, give an `address` and the `origins` (`"host:port"`) they will use.
-    What all boards run and compile goes through one queue: one run at a time and a few compilations, or so many `jobs` of each, for
-    `time_limit` seconds at most each (half an hour, if none is given). A `runner` of your own takes what comes, as it comes.
-    Plan files that visitors open may name models of the zoo, what was built in this process, and programs of the modules that `allow` names
-    (`"mine"`), which are imported then.
-    With a `tour` whoever comes for the first time is shown around.
-    A `unix_socket` is listened at instead of a port; whoever may open it, a proxy say, vouches for the origins.
-    Each board lives in a process of its own; with a `runner`, an object of this process, all of them live here.
-    With `verify` an error of `plan` is raised here, before anything is served, instead of shown on the page.
-    With `threaded` it returns at once; `stop()` of what it returns ends it. Port 0 takes a free one.
+    `plan` may be a function that makes one: it is called for each visitor, and its error is shown on the page. With a `file` the page opens
+    and saves that plan file instead; with a `root`, `?file=name.plan.json` any plan file below it. Only this machine can reach the default
+    address; to serve others, give an `address` and the `origins` (`"host:port"`) they will use. Runs and compilations of all boards go
+    through one queue: one run at a time and a few compilations, or so many `jobs` of each, for `time_limit` seconds at most each (half an
+    hour, if none is given). A `runner` of your own gets jobs at once, without a queue. Plan files that visitors open may name models of the
+    zoo, what was built in this process, and programs of the modules that `allow` names (`"mine"`), which are imported then. With a `tour`
+    first-time visitors are shown around. With a `unix_socket` it listens there instead of at a port; whoever may open it, a proxy say, must
+    check the origins. Each board lives in a process of its own; with a `runner`, an object of this process, all of them live here. With
+    `verify` an error of `plan` is raised here, before anything is served, instead of shown on the page. With `threaded` it returns at once;
+    `stop()` of what it returns ends it. Port 0 takes a free one.
     """
     make = live_plan(plan) if isinstance(plan, Plan) else plan
     limit = RUN_LIMIT if time_limit is None else time_limit
@@ -100,7 +98,7 @@ def listen(
     threaded: bool,
     close: Callable[[], None] = lambda: None,
 ) -> Any:
-    """Serve a page, made anew for each visitor, as `serve` describes. When it is told to end, what visitors have is `close`d."""
+    """Serve a page, made anew for each visitor, as `serve` describes. On shutdown the visitors' boards are `close`d."""
     page = {PROXY_PATH if unix_socket else "/": make}
     listen_options, allowed = _socket_options(unix_socket) if unix_socket else _port_options(address, port, origins)
     options = {"show": open_browser and not unix_socket, "verbose": not (threaded or unix_socket)}
@@ -119,7 +117,7 @@ def _socket_options(path: str) -> tuple[dict[str, Any], None]:
 
 
 def verify_port(port: int) -> None:
-    """Raises `WorkbenchError` for what is no port."""
+    """Raises `WorkbenchError` for an invalid port."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= LAST_PORT:
         ways_out = [f"give one of 1024 to {LAST_PORT}", "give 0, which takes a free one"]
         raise WorkbenchError(f"{port!r} is no port: ports are whole numbers from 0 to {LAST_PORT}.", ways_out)
@@ -133,7 +131,7 @@ def _port_options(address: str, port: int, origins: tuple[str, ...]) -> tuple[di
 
 
 def verify_address(address: str) -> None:
-    """Raises `WorkbenchError` for what this machine cannot listen at."""
+    """Raises `WorkbenchError` for an address that this machine cannot listen at."""
     try:
         _free_port(address)
     except (OSError, UnicodeError) as error:
@@ -146,7 +144,7 @@ def verify_address(address: str) -> None:
 
 
 def _free_port(address: str) -> int:
-    """Taken here and not by the server, which has to know beforehand by which names it goes."""
+    """A free port, chosen here and not by the server, whose allowed hosts must be known before."""
     if not address:
         raise OSError("it is empty")
     family, *_ = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0]
@@ -172,7 +170,7 @@ def _close_page(screen: Screen, leave: Callable[[], None]) -> None:
 
 
 def template_of(title: str, shown: Any, failure: str = "", *, opens: bool = False) -> pn.Template:
-    """The page around a board, or around a failure; `opens` if the board is told by the bridge when it is there."""
+    """The page around a board, or around a failure; `opens` if the bridge sends the board once the page is there."""
     template = pn.Template(_PAGE.read_text(encoding="utf-8"))
     template.add_variable("page_title", title)
     template.add_variable("nonce", secrets.token_urlsafe())
@@ -210,5 +208,5 @@ def _open_in_own_processes(boards: Boards) -> Opening:
 
 
 def _query_arguments() -> dict[str, str]:
-    """The arguments of the address, the last of each name."""
+    """The arguments of the URL, the last of each name."""
     return {name: values[-1].decode("utf-8", "replace") for name, values in (pn.state.session_args or {}).items()}

@@ -1,4 +1,4 @@
-"""The end of a server: SIGTERM, which whoever runs services sends, and Ctrl-C. Nothing that was kept is lost, and no traceback is left."""
+"""Shutdown of a server: by SIGTERM, which service managers send, or by Ctrl-C. Nothing saved is lost, and no traceback is printed."""
 
 import asyncio
 import os
@@ -13,12 +13,12 @@ from typing import Any
 
 PATIENCE = 3.0
 """Seconds that closing may take after SIGTERM."""
-FAREWELL = 1.0  # seconds for the browsers to hear that the connection is closed
+FAREWELL = 1.0  # seconds for the browsers to learn that the connection is closed
 
 
 def serve_until_signal(start: Callable[[], Any], close: Callable[[], None], unix_socket: str | None = None) -> Any:
-    """Serve with the server that `start` makes, until SIGTERM or Ctrl-C comes; then let nobody in any more, `close` what visitors have, and
-    hang up.
+    """Serve with the server that `start` makes, until SIGTERM or Ctrl-C comes; then refuse new visitors, `close` what visitors have, and
+    disconnect.
 
     After SIGTERM it raises `SystemExit` with code 0, and ends the process with that code if closing takes longer than `PATIENCE`; after
     Ctrl-C it returns the server. A second signal ends it at once.
@@ -29,7 +29,7 @@ def serve_until_signal(start: Callable[[], Any], close: Callable[[], None], unix
         received.stop = lambda: server.io_loop.asyncio_loop.call_soon_threadsafe(server.io_loop.stop)
         server.start()
         if not received.signals:
-            with received.listening():  # again, for Panel takes Ctrl-C for itself
+            with received.listening():  # again, because Panel replaces the handler of Ctrl-C
                 server.io_loop.start()
     server.stop()
     try:
@@ -44,7 +44,7 @@ def serve_until_signal(start: Callable[[], Any], close: Callable[[], None], unix
 
 
 class Signals:
-    """The signals that came; the first one stops a server, if there is one yet: one that is being made is not left half made."""
+    """The received signals; the first one stops a server, if there is one yet: one under construction is not left half made."""
 
     def __init__(self) -> None:
         self.signals: list[int] = []
@@ -52,7 +52,7 @@ class Signals:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Only the main thread can; elsewhere, signals are left as they are. A second SIGTERM is left to the system."""
+        """Install the handlers; only the main thread can, elsewhere nothing is changed. A second SIGTERM has its default effect."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._hear)
             before = signal.signal(signal.SIGINT, self._hear)
@@ -64,7 +64,7 @@ class Signals:
             yield
 
     def _hear(self, number: int, _frame: object) -> None:
-        """In the middle of whatever the main thread does."""
+        """The signal handler; it interrupts whatever the main thread does."""
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         self.signals.append(number)
         if number == signal.SIGTERM:
@@ -76,7 +76,7 @@ class Signals:
 
 def _hang_up(server: Any) -> None:
     with suppress(TimeoutError, asyncio.TimeoutError, OSError):
-        leaving = server._http.close_all_connections()  # noqa: SLF001 - the server has no verb for it
+        leaving = server._http.close_all_connections()  # noqa: SLF001 - the server has no public method for it
         server.io_loop.asyncio_loop.run_until_complete(asyncio.wait_for(leaving, FAREWELL))
 
 

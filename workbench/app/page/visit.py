@@ -1,4 +1,4 @@
-"""One visitor's board: which plan it shows, and where that is saved. On a page of its own, or in a document tab of JupyterLab."""
+"""One visitor's board: which plan it shows, and where that is saved; on a page of its own, or in a document tab of JupyterLab."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -22,16 +22,16 @@ from workbench.widgets.board.host import Host
 from workbench.widgets.run.jobs import Defer
 from workbench.widgets.run.runner import Runner
 
-WATCHED = 1500  # milliseconds between two looks at a file
+WATCHED = 1500  # milliseconds between two checks of a file
 
 _log = logging.getLogger(__name__)
 
 Message = Mapping[str, Any]
-"""What a page says: `{"gesture": {...}}` to the board, or `{"heard": {"kind": ...}}` of the window around it."""
+"""A message of a page: `{"gesture": {...}}` to the board, or `{"heard": {"kind": ...}}` from the window around it."""
 
 
 class Settling(NamedTuple):
-    """Who asks XLA's partitioner for a board, as `Board.begin_settling` takes it."""
+    """The partitioner's client for a board, and what `Board.begin_settling` takes besides."""
 
     partitioner: Partitioner
     defer: Defer
@@ -39,7 +39,7 @@ class Settling(NamedTuple):
 
 
 class VisitContext(NamedTuple):
-    """What a visit stands on: its window, who runs plans, the host's loop, where it is kept, and how its figures settle."""
+    """The surroundings of a visit: its window, the runner, the event loop, where its history is stored, and how its figures settle."""
 
     window: VisitorWindow
     runner: Runner | None
@@ -49,16 +49,16 @@ class VisitContext(NamedTuple):
 
 
 class Visit:
-    """The board of one visitor, and what the window around it is told."""
+    """The board of one visitor, and what the window around it is sent."""
 
     def __init__(self, context: VisitContext) -> None:
         self.window, self._runner, self._defer, self._keeping, self._settling = context
         self.board: Board | None = None
         self._journal: Journal | None = None
-        self._first: dict[str, Any] | None = None  # the parts of a board that is being made: they are shown together
+        self._first: dict[str, Any] | None = None  # the parts of a board under construction: they are shown together
 
     def show(self, make: Callable[[], Plan], host: Host, *, tour: bool = False) -> None:
-        """A board over the plan that `make` returns, or over the history that is kept, in place of whatever was shown."""
+        """Show a board over the plan that `make` returns, or over the stored history, in place of the present one."""
         self.close()
         session, problem = self._begin(make)
         if host.save is None:
@@ -77,7 +77,7 @@ class Visit:
         self.window.count("shown")
 
     def _begin(self, make: Callable[[], Plan]) -> tuple[Session, str]:
-        """The session, and what of it could not be taken up again. Its journal stands before the board among those who listen."""
+        """The session, and what could not be restored. Its journal is the first listener, before the board."""
         if self._keeping is None:
             return Session(make()), ""
         session, self._journal, problem = self._keeping.begin(make)
@@ -85,14 +85,14 @@ class Visit:
         return session, problem
 
     def show_failure(self, error: Exception, *, by_link: bool = False) -> None:
-        """The error where the board would be; `by_link` if a link led there."""
+        """Show the error in place of the board; `by_link` if a link led there."""
         self.close()
         self.window.show_board(closed=True)
         self.window.tell(failure={"text": failure_text(error), "by_link": by_link})
         self.window.count("shown")
 
     def close(self) -> None:
-        """Nobody watches any more."""
+        """The visitor has left."""
         if self.board:
             self.board.close()
             self.board = None
@@ -101,7 +101,7 @@ class Visit:
             self._journal = None
 
     def hear(self, message: Message) -> None:
-        """What the page says."""
+        """Handle a message of the page."""
         if "heard" in message:
             self._hear(message["heard"])
         elif self.board and "gesture" in message:
@@ -111,7 +111,7 @@ class Visit:
         """Called every `WATCHED` milliseconds."""
 
     def show_again(self) -> None:
-        """All of it, to a page that has just come."""
+        """Show everything again, to a page that has just connected."""
         if self.board:
             self._first = {}
             self.board.answer({"verb": "refresh"})
@@ -136,7 +136,7 @@ class Visit:
 
 
 class FileVisit(Visit):
-    """A page opened with a file: it saves there, and notices when somebody else did."""
+    """A page opened with a file: it saves there, and notices changes by others."""
 
     def __init__(self, file: PlanFile, context: VisitContext, host: Host) -> None:
         super().__init__(context)
@@ -144,10 +144,10 @@ class FileVisit(Visit):
         on_disk = file.read()
         self.show(lambda: on_disk, replace(host, save=self._save, path=file.name, changed=self._tell_unsaved))
         if self.board:
-            self._tell_unsaved(self.board.session.plan)  # what is kept may be further than the file
+            self._tell_unsaved(self.board.session.plan)  # the stored history may be newer than the file
 
     def look(self) -> None:
-        """If the file was changed by others: shown at once where nothing unsaved would be lost, else asked."""
+        """If the file was changed by others, show it at once where nothing unsaved would be lost, else ask."""
         if self.board is None or not self._file.changed_by_others():
             return
         if not self.window.bridge["unsaved"]:
@@ -187,14 +187,14 @@ class FileVisit(Visit):
 
 
 class LabVisit(Visit):
-    """A document of JupyterLab, which keeps the text and writes the file: the page gets the text, and tells each change of it."""
+    """A document of JupyterLab, which keeps the text and writes the file: the page gets the text, and sends each change of it."""
 
     def __init__(self, make: Callable[[], Plan], context: VisitContext, allow: tuple[str, ...] = ()) -> None:
         super().__init__(context)
         self._make, self._name, self._opening, self._allow = make, "", False, allow
 
     def show_failure(self, error: Exception, *, by_link: bool = False) -> None:
-        """A notice above the document, which stays as it is."""
+        """Show a notice above the document, which stays as it is."""
         del by_link
         self.close()
         self.window.show_board(closed=True)
@@ -207,16 +207,16 @@ class LabVisit(Visit):
             self._name = str(message.get("name", ""))[:300]
             try:
                 self._open(str(message.get("text", "")))
-            except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
+            except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
                 self._opening = False
                 self.show_failure(error)
 
     def _open(self, text: str) -> None:
-        """Show the plan of a text. An empty one is a new document, and gets a plan to begin with."""
+        """Show the plan of a text. An empty one is a new document, and gets a first plan."""
         if self.board and text == dump_plan(self.board.session.plan):
             return
         plan = parse_plan(text, f"`{self._name}`", self._allow) if text.strip() else self._make()
-        self._tell_text(text, plan)  # before the board is seen: whoever sees it may save
+        self._tell_text(text, plan)  # before the board is shown: the visitor may save at once
         self._opening = True
         if self.board:
             self.board.session.apply(OpenPlan(plan, self._name))
@@ -225,7 +225,7 @@ class LabVisit(Visit):
         self._opening = False
 
     def _tell_text(self, text: str, plan: Plan) -> None:
-        """What a hand wrote is not changed by looking at it; a new document gets a text, and is saved at once."""
+        """Viewing a text that a person wrote does not change it; a new document gets a text, and is saved at once."""
         if text.strip():
             self.window.tell(text=text)
         else:
@@ -244,7 +244,7 @@ class LabVisit(Visit):
 
 
 def failure_text(error: Exception) -> str:
-    """What went wrong, in words; what is no `WorkbenchError` also goes to the log."""
+    """What went wrong, in words; anything but a `WorkbenchError` also goes to the log."""
     if isinstance(error, WorkbenchError):
         return strip_folders(str(error))
     _log.error("The page could not be made", exc_info=error)

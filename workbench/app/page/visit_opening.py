@@ -1,4 +1,4 @@
-"""Which plan a page shows: what is served, what its address asks for, and the visit that comes of both."""
+"""Which plan a page shows: the served one, or one that its URL asks for; and the resulting visit."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from workbench.widgets.run.runner import Runner
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What the pages show: `make` a plan to begin with, or `file`, or with `?file=` any plan file under `root`.
+    """What the pages show: a first plan from `make`, or `file`, or with `?file=` any plan file under `root`.
 
     A board's run or compilation may take `time_limit` seconds. `allow` are modules whose programs the plan files may name; links may not.
     """
@@ -35,7 +35,7 @@ class ServeOptions:
 
 
 def live_plan(plan: Plan) -> Callable[[], Plan]:
-    """A function that returns a plan of this process, in another one too: with the functions that its program is traced again with."""
+    """A function that returns a plan of this process, in another one too: with the functions by which its program can be traced again."""
     return partial(_with_functions, plan, plan.program.retrace, plan.program.list_removed)
 
 
@@ -52,13 +52,13 @@ def open_visit(
     keeping: BoardHistory | None = None,
     settling: Settling | None = None,
 ) -> Visit:
-    """The visit that an address asks for, its history kept as `keeping` says, its figures settled as `settling` says.
+    """The visit that a URL asks for, its history stored as `keeping` says, its figures settled as `settling` says.
 
-    Whatever fails becomes a text on the page: one that raises would show a spinner for ever.
+    An error becomes a text on the page: an exception would show a spinner for ever.
     """
     try:
         return _make_visit(served, query, VisitContext(window, runner, defer, keeping, settling))
-    except Exception as error:  # noqa: BLE001 - the page must say so, whatever broke
+    except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
         failed = Visit(VisitContext(window, runner, defer))
         failed.show_failure(error, by_link="plan" in query)
         return failed
@@ -77,12 +77,12 @@ def _make_visit(served: ServeOptions, query: Mapping[str, str], context: VisitCo
 
 
 def _first_plan(served: ServeOptions, query: Mapping[str, str]) -> Plan:
-    """The plan to begin with, or the one that the address holds."""
+    """The first plan, or the one that the URL contains."""
     return parse_link(query["plan"], known=served.make()) if "plan" in query else served.make()
 
 
 def file_asked_for(served: ServeOptions, query: Mapping[str, str]) -> Path | None:
-    """The plan file that the address asks for, else the one that is served. Raises `DocumentError` where files are not served."""
+    """The plan file that the URL asks for, else the one that is served. Raises `DocumentError` where files are not served."""
     if "file" not in query:
         return served.file
     if served.root:
@@ -96,5 +96,5 @@ def file_asked_for(served: ServeOptions, query: Mapping[str, str]) -> Path | Non
 
 
 def address_of(link: str) -> str:
-    """The address of this page with the text of a link; the browser completes it."""
+    """The URL of this page with the text of a link; the browser completes it."""
     return f"?plan={link}"

@@ -1,1 +1,1 @@
-"""Every visitor's board in a process of its own: what one of them does, or breaks, is felt by no other."""
+"""Every visitor's board in a process of its own: load or a crash in one does not affect the others."""

@@ -1,4 +1,4 @@
-"""All board processes of a server: one waits ready for the next visitor, those that nobody watches end after a while."""
+"""All board processes of a server: one waits for the next visitor, those without visitors end after a while."""
 
 import base64
 import signal
@@ -20,8 +20,8 @@ from workbench.session.journal import is_board_id, journal_folder, new_board_id,
 MOST = 200
 """Boards at once. Each takes some 150 MiB of its own."""
 LINGERING, MOST_LINGERING = 60.0, 4
-"""Seconds that a board waits for a page that was cut off, and how many do so at once; one that has ended is in its journal."""
-_LOOK = 1.0  # seconds between two looks at all boards
+"""Seconds that a board waits for a page that lost its connection, and how many do so at once; one that has ended is in its journal."""
+_LOOK = 1.0  # seconds between two checks of all boards
 
 
 class Boards:
@@ -44,8 +44,7 @@ class Boards:
         threading.Thread(target=prune_journals, args=(journal_folder(),), daemon=True, name="journals").start()
 
     def open(self, query: Mapping[str, str], screen: Screen) -> ServedBoard | None:
-        """The board that an address asks for, shown on a page: the one that is live under its name, or another; `None` if there are too
-        many."""
+        """The board that a URL asks for, shown on a page: the live one of its name, or another; `None` if there are too many."""
         name = query.get("board", "")
         with self._lock:
             live = next((board for board in self._boards if board.name == name and not board.is_closed), None)
@@ -60,7 +59,7 @@ class Boards:
             return board
 
     def verify(self) -> None:
-        """Raises the `WorkbenchError` that keeps the plan to begin with from being made; waits for the first process to have tried."""
+        """Raises the `WorkbenchError` that prevents the first plan from being made; waits for the first process to have tried."""
         self._first.join()
         if self._spare is None:
             raise EngineError("The process that starts boards ended.", ["start the server again", "look at what it printed"])
@@ -69,7 +68,7 @@ class Boards:
             raise WorkbenchError(problem["message"], problem["ways_out"])
 
     def close(self) -> None:
-        """End all of them, and what they run."""
+        """End all of them, with their jobs."""
         self._is_closed.set()
         with self._lock:
             for board in self._boards:
@@ -79,7 +78,7 @@ class Boards:
         self._forking.close()
 
     def _start(self) -> RemoteBoard:
-        """A process for a board: the one that waits ready, or a new one."""
+        """A process for a board: the spare one, or a new one."""
         self._first.join()
         with self._lock:
             spare, self._spare = self._spare, None
@@ -95,22 +94,22 @@ class Boards:
         return remote
 
     def _warm(self) -> None:
-        """The partitioner is there when the first visitor comes, and has not slowed the first board down."""
+        """Start the partitioner before the first visitor comes, without slowing down the first board."""
         if not self._is_closed.is_set():
             self._worker.warm()
 
     def _refill(self, previous: RemoteBoard | None = None) -> None:
-        """Another one in the place of the one that was taken, once that is ready: two at a time would slow each other."""
+        """Start another spare process once the one taken is ready: two at a time would slow each other down."""
         if previous:
             previous.prepared.result()
         try:
             remote = self._start_prepared()
-        except EngineError:  # closed, or broken: the next visitor is told
+        except EngineError:  # closed, or failed: the next visitor gets the error
             return
         self._keep_spare(remote)
 
     def _keep_spare(self, remote: RemoteBoard) -> None:
-        """For the next visitor."""
+        """Keep a spare process for the next visitor."""
         with self._lock:
             if self._spare is None and not self._is_closed.is_set():
                 self._spare = remote
@@ -126,7 +125,7 @@ class Boards:
             self._close_unwatched(boards)
 
     def _close_unwatched(self, boards: list[ServedBoard]) -> None:
-        """Of the boards that nobody watches, the last few wait a while for a page that was cut off."""
+        """End boards without visitors; the last few wait a while for a page that lost its connection."""
         left = sorted((board for board in boards if board.left_at is not None), key=lambda board: -(board.left_at or 0.0))
         for rank, board in enumerate(left):
             if rank >= MOST_LINGERING or time.monotonic() - (board.left_at or 0.0) > LINGERING:

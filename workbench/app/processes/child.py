@@ -1,8 +1,8 @@
-"""The process of one board: it hears its page over a connection, one JSON object a message, and tells what is to be shown.
+"""The process of one board: it receives its page's messages over a connection, one JSON object each, and sends what is to be shown.
 
-In come `{"prepare": {...}}` with a pickle of what is served, answered by `{"prepared": problem}`, and `{"open": {"asked", "name"}}` when a
-visitor is there; then `{"gesture": {...}}`, `{"heard": {...}}` and `{"again": true}`. Out go `{"ready": pid}`, `{"show": target,
-"parameters": {...}}` and, when a message was dealt with, `{"done": its number}`. Its runs wait in the server's queue: `{"enter": kind,
+Incoming: `{"prepare": {...}}` with a pickle of what is served, answered by `{"prepared": problem}`, and `{"open": {"asked", "name"}}` when
+a visitor has come; then `{"gesture": {...}}`, `{"heard": {...}}` and `{"again": true}`. Outgoing: `{"ready": pid}`, `{"show": target,
+"parameters": {...}}` and, when a message was handled, `{"done": its number}`. Its runs wait in the server's queue: `{"enter": kind,
 "ticket": n}` and `{"leave": n}` go out, and `{"ticket": n, "ahead": jobs}` comes in. It asks the server's partitioner
 (`processes.partitioning`). It ends when the connection does.
 """
@@ -37,11 +37,11 @@ from workbench.plan.plan import Plan
 from workbench.session.journal import journal_folder
 from workbench.tracing.platform import force_cpu_backend
 
-MEMORY = 4 << 30  # bytes of data a board may take; the kernel refuses more, and the process ends
+MEMORY = 4 << 30  # bytes of data a board may allocate; the kernel refuses more, and the process ends
 
 
 def serve_board(descriptor: int) -> None:
-    """One board, from its opening to the end of the connection."""
+    """Serve one board, from its opening to the end of the connection."""
     force_cpu_backend()
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
@@ -50,7 +50,7 @@ def serve_board(descriptor: int) -> None:
 
 
 class BoardProcess:
-    """The loop of a board process. All work on the board happens on the main thread; another one listens to the connection."""
+    """The event loop of a board process. All work on the board happens on the main thread; another one reads the connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._sending = connection, threading.Lock()
@@ -61,7 +61,7 @@ class BoardProcess:
         self._worker = RemoteWorker(self._send)
 
     def serve(self) -> None:
-        """Until the connection ends."""
+        """Run until the connection ends."""
         self._send({"ready": os.getpid()})
         threading.Thread(target=self._listen, daemon=True).start()
         while True:
@@ -105,24 +105,24 @@ class BoardProcess:
             self._send({"done": message.get("number", 0)})
 
     def _prepare(self, settings: Mapping[str, Any]) -> None:
-        """Be ready for a visitor: the plan to begin with is traced before anybody comes. What fails is said to the visitor, not here."""
+        """Prepare for a visitor: the first plan is traced before anybody comes. Errors are shown to the visitor, not here."""
         use_jax_settings(settings["jax_config"])
-        served: ServeOptions = pickle.loads(base64.b64decode(settings["served"]))  # noqa: S301 - our own starter wrote it
+        served: ServeOptions = pickle.loads(base64.b64decode(settings["served"]))  # noqa: S301 - our own parent wrote it
         self._served = replace(served, make=functools.cache(served.make))
         self._send({"prepared": self._problem(self._served.make)})
 
     def _problem(self, make: Callable[[], Plan]) -> Mapping[str, Any]:
-        """What keeps the plan to begin with from being made, if it can be said; else the page says it."""
+        """What prevents the first plan from being made, if it can be said in words; else the page shows it."""
         try:
             plan = make()
         except WorkbenchError as error:
             return {"message": error.message, "ways_out": error.ways_out}
-        except Exception:  # noqa: BLE001 - the visitor is told
+        except Exception:  # noqa: BLE001 - the visitor sees it
             return {}
         with suppress(Exception):
-            plan.report()  # what is worked out now, nobody waits for
+            plan.report()  # pending questions have no one waiting for them
         gc.collect()
-        gc.freeze()  # the plan to begin with stays: no edit waits until it has been looked through for garbage
+        gc.freeze()  # the first plan stays: no edit waits for a garbage collection of it
         return {}
 
     def _open(self, opening: Mapping[str, Any]) -> None:
@@ -140,12 +140,12 @@ class BoardProcess:
 
     def _send(self, message: Mapping[str, Any]) -> None:
         content = json.dumps(message).encode()
-        with self._sending, suppress(OSError):  # nobody is there any more: the listener ends the loop
+        with self._sending, suppress(OSError):  # no visitor any more: the listener ends the event loop
             self._connection.send_bytes(content)
 
 
 def _served_program(served: ServeOptions) -> tuple[str, ...]:
-    """What is served was built by the person who serves it: its history may name it too."""
+    """The served program was built by the person who serves it: its history may name it too."""
     with suppress(Exception):
         reference = served.make().program.reference
         if reference is not None and ":" in reference.target:
@@ -154,6 +154,6 @@ def _served_program(served: ServeOptions) -> tuple[str, ...]:
 
 
 def died_notice(reason: str) -> dict[str, Any]:
-    """What a visitor is told whose board had to be started again."""
+    """The notice to a visitor whose board had to be started again."""
     text = f"{reason}, so what you did last was not done. Everything before it is here, undo included."
     return {"title": "The board was started again", "text": text, "choices": [["dismiss", "All right"]]}

@@ -1,9 +1,9 @@
 """The process that makes board processes: `python -m workbench.app.processes.fork_server FD`.
 
-It imports everything a board needs, once, and then forks a child for every connection it is sent: a fork shares those pages, and is there
-in milliseconds. It starts no thread and touches no device, so that its children may. It ends when its starter does.
+It imports everything a board needs, once, and then forks a child for every connection it is sent: a fork shares those pages, and is ready
+in milliseconds. It starts no thread and opens no device, so that its children may. It ends when its parent does.
 
-This is `multiprocessing.forkserver` without the part that imports the starter's main module again, which would run a notebook's or a
+This is `multiprocessing.forkserver` without the part that imports the parent's main module again, which would run a notebook's or a
 script's own lines a second time.
 """
 
@@ -26,7 +26,7 @@ PRELOADED = (
 
 
 def main(descriptor: int) -> None:
-    """Fork for every connection sent on this socket, and tell how each child ended: `{"pid", "status"}`, one JSON object a line."""
+    """Fork for every connection sent on this socket, and report how each child ended: `{"pid", "status"}`, one JSON object per line."""
     control = socket.socket(fileno=descriptor)
     _preload()
 
@@ -35,7 +35,7 @@ def main(descriptor: int) -> None:
             _tell(control, {"pid": ended[0], "status": os.waitstatus_to_exitcode(ended[1])})
 
     signal.signal(signal.SIGCHLD, reap)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: our starter hears it too, and ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: our parent gets it too, and ends us
     _tell(control, {"ready": True})
     while True:
         _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
@@ -59,7 +59,7 @@ def _preload() -> None:
     if threads is not None:
         os.environ["OPENBLAS_NUM_THREADS"] = threads
     gc.collect()
-    gc.freeze()  # a collection in a child would write to, and so copy, every page it looks at
+    gc.freeze()  # a garbage collection in a child would write to, and so copy, every page it visits
 
 
 def _become_board(descriptor: int) -> None:
@@ -72,7 +72,7 @@ def _become_board(descriptor: int) -> None:
         status = 0
     finally:
         sys.stderr.flush()
-        os._exit(status)  # without the fork server's own endings
+        os._exit(status)  # without the fork server's exit handlers
 
 
 def _ended_child() -> tuple[int, int] | None:
@@ -86,7 +86,7 @@ def _ended_child() -> tuple[int, int] | None:
 def _tell(control: socket.socket, message: dict[str, object]) -> None:
     try:
         control.sendall(json.dumps(message).encode() + b"\n")
-    except OSError:  # our starter is gone
+    except OSError:  # our parent is gone
         os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The fork server as its starter knows it: connections to new board processes, and how those ended."""
+"""The client of the fork server: connections to new board processes, and how those ended."""
 
 import json
 import os
@@ -11,16 +11,16 @@ from multiprocessing.connection import Connection
 
 from workbench.errors import EngineError
 
-START_LIMIT = 120.0  # seconds until the fork server must have imported what boards need
+START_LIMIT = 120.0  # seconds for the fork server to import what boards need
 
 
 class ForkServer:
-    """Started at once; `connect` waits until it is ready. Raises `EngineError` where it cannot start. Closed, it takes nobody along."""
+    """Started at once; `connect` waits until it is ready. Raises `EngineError` where it cannot start. Closing it ends no child."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # noqa: PTH109
-        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
+        self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
             [sys.executable, "-P", "-m", "workbench.app.processes.fork_server", str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
             env=environment,
@@ -29,7 +29,7 @@ class ForkServer:
         self._sending = threading.Lock()
         self._news = threading.Condition()
         self._is_ready, self._is_gone = False, False
-        self._statuses: dict[int, int] = {}  # of processes that ended, until they are asked for
+        self._statuses: dict[int, int] = {}  # exit codes of ended processes, until they are requested
         threading.Thread(target=self._listen, daemon=True, name="fork server").start()
 
     def connect(self) -> Connection:
@@ -47,13 +47,13 @@ class ForkServer:
         return Connection(ours.detach())
 
     def status_of(self, pid: int, patience: float = 2.0) -> int | None:
-        """The exit code of a process that ended, negative for a signal; `None` if it is not known within so many seconds."""
+        """The exit code of an ended process, negative for a signal; `None` if it is not known within so many seconds."""
         with self._news:
             self._news.wait_for(lambda: pid in self._statuses or self._is_gone, patience)
             return self._statuses.pop(pid, None)
 
     def close(self) -> None:
-        """End it. Its children go on until their own connections end."""
+        """End it. Its children run until their own connections end."""
         self._control.close()
         self._process.terminate()
         self._process.wait()

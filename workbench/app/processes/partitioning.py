@@ -1,7 +1,7 @@
 """The server's one warm process for XLA's partitioner, at both ends of a board's connection.
 
-Out of a board's process go `{"partition": n, "name": of the plan, "question": packed}` and `{"overtaken": n}`; in comes
-`{"partition": n, "answer": packed}`. The server hands the question on as it came: it does not unpack what a board sent.
+A board's process sends `{"partition": n, "name": of the plan, "question": packed}` and `{"overtaken": n}`, and receives `{"partition": n,
+"answer": packed}`. The server passes the question on as it came: it does not unpickle what a board sent.
 """
 
 import base64
@@ -24,9 +24,9 @@ Send = Callable[[Mapping[str, Any]], None]
 
 
 class RemoteWorker:
-    """The server's process as a board's process knows it.
+    """The client in a board's process of the server's warm process.
 
-    Answers are given out on a thread of their own: whoever hears them may write to the disk, and the connection is read meanwhile.
+    Futures are resolved on a separate thread: their callbacks may write to the disk, and the connection is read meanwhile.
     """
 
     def __init__(self, send: Send) -> None:
@@ -49,7 +49,7 @@ class RemoteWorker:
         return answer
 
     def cancel(self, answer: Future[Partitioned]) -> None:
-        """Nobody waits for it any more; the server decides what becomes of the question."""
+        """Nobody waits for it any more; the server decides whether the question goes on."""
         with self._lock:
             number = next((each for each, pending in self._pending.items() if pending is answer), None)
             self._pending.pop(number or 0, None)
@@ -58,7 +58,7 @@ class RemoteWorker:
             self._send({"overtaken": number})
 
     def tell(self, number: int, answer: str) -> None:
-        """What the server says. Returns at once."""
+        """Handle the server's message. Returns at once."""
         self._answers.put((number, answer))
 
     def _give_out(self) -> None:
@@ -78,14 +78,14 @@ class RemoteWorker:
 
 
 class Questions:
-    """Those of one board, as the server knows them; they are given up when its process ends."""
+    """The pending questions of one board, in the server; they are cancelled when its process ends."""
 
     def __init__(self, worker: WarmWorker, send: Send) -> None:
         self._worker, self._send = worker, send
         self._pending: dict[int, Future[Partitioned]] = {}
 
     def handle(self, message: Mapping[str, Any]) -> None:
-        """`{"partition": n, ...}` or `{"overtaken": n}`, on one thread."""
+        """Handle `{"partition": n, ...}` or `{"overtaken": n}`, on one thread."""
         if "overtaken" in message:
             if (answer := self._pending.pop(message["overtaken"], None)) is not None:
                 self._worker.cancel(answer, after=MOST_QUESTION_SECONDS)
@@ -96,7 +96,7 @@ class Questions:
         answer.add_done_callback(lambda done: self._pass_on(number, done))
 
     def give_up(self) -> None:
-        """The process is gone."""
+        """Cancel all: the process has ended."""
         while self._pending:
             self._worker.cancel(self._pending.popitem()[1], after=MOST_QUESTION_SECONDS)
 

@@ -1,4 +1,4 @@
-"""A board in a process of its own, as the server knows it: messages to and fro, and how long it has been at the last one."""
+"""The server's side of a board in a process of its own: messages both ways, and how long it has been busy with the last one."""
 
 import json
 import os
@@ -25,10 +25,11 @@ Message = Mapping[str, Any]
 
 
 class RemoteBoard:
-    """Sends what a page says, and hands on to `show` what the board tells.
+    """Sends the page's messages, and passes what the board shows to `show`.
 
-    `prepared` is then known: `{}`, or the `message` and the `ways_out` of what keeps the plan to begin with from being made.
-    `ended(board)` is called once, from a thread, when the process is gone without having been closed; `pid` is then whose it was.
+    `prepared` is known once it is prepared: `{}`, or the `message` and the `ways_out` of what prevents the first plan from being made.
+    `ended(board)` is called once, from a thread, when the process has ended without having been closed; `pid` is then that of the ended
+    process.
     """
 
     def __init__(self, connection: Connection, queue: JobQueue, worker: WarmWorker) -> None:
@@ -39,25 +40,25 @@ class RemoteBoard:
         self.prepared: Future[Mapping[str, Any]] = Future()
         self._connection, self._places, self._questions = connection, QueuePlaces(queue, self.send), Questions(worker, self.send)
         self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
-        self._under_way: dict[int, float] = {}  # when messages were sent that are not dealt with
+        self._under_way: dict[int, float] = {}  # the times when unhandled messages were sent
         self._number = 0
         for work in (self._listen, self._write):
             threading.Thread(target=work, daemon=True, name="board").start()
 
     def send(self, message: Message) -> None:
-        """Never waits: a busy process reads late."""
+        """Send a message without blocking: a busy process reads late."""
         self._number += 1
         self._under_way[self._number] = time.monotonic()
         self._outbox.put(json.dumps({**message, "number": self._number}).encode())
 
     def busy_for(self) -> float:
-        """Seconds since the oldest message was sent that is not dealt with; 0 if there is none."""
+        """Seconds since the oldest unhandled message was sent; 0 if there is none."""
         with suppress(ValueError, RuntimeError):
             return time.monotonic() - min(self._under_way.values())
         return 0.0
 
     def close(self) -> None:
-        """End the process: at its own pace, and after `ENDING` seconds by force."""
+        """End the process: in its own time, and after `ENDING` seconds by force."""
         self.is_closed = True
         self._outbox.put(None)
         timer = threading.Timer(ENDING, self.kill)
@@ -71,12 +72,12 @@ class RemoteBoard:
                 os.kill(self.pid, signal.SIGKILL)
 
     def _write(self) -> None:
-        with suppress(OSError):  # it died: the listener tells
+        with suppress(OSError):  # it died: the listener reports that
             while (content := self._outbox.get()) is not None:
                 self._connection.send_bytes(content)
         if self.is_closed:
             with suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as ours:
-                ours.shutdown(socket.SHUT_WR)  # nothing more comes; what it still tells is read to its end
+                ours.shutdown(socket.SHUT_WR)  # nothing more is sent; what it still sends is read to its end
 
     def _listen(self) -> None:
         with suppress(EOFError, OSError):
@@ -108,7 +109,7 @@ class RemoteBoard:
 
 
 def _to_nobody(_target: str, _parameters: Mapping[str, Any]) -> None:
-    """Nobody watches: a page that comes is told everything anew."""
+    """No visitor: a page that connects is sent everything anew."""
 
 
 def _nobody_asks(_board: RemoteBoard) -> None:

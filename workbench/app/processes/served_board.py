@@ -1,4 +1,4 @@
-"""One visitor's board for as long as anybody wants it: its page may be cut off and come back, its process may die and be made anew."""
+"""One visitor's board for its whole life: its page may lose the connection and come back, its process may die and be replaced."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ from workbench.app.processes.remote_board import Message, RemoteBoard
 from workbench.errors import EngineError
 
 PATIENCE, LIMIT = 3.0, 120.0
-"""Seconds until a visitor is told that the board is busy, and until what it is at is stopped."""
+"""Seconds until a visitor sees that the board is busy, and until its work is stopped."""
 MOST_DEATHS, WITHIN = 3, 60.0
 """A board that dies so often within so many seconds is not started again."""
 
@@ -20,7 +20,7 @@ _TOO_SLOW = f"What it was at took longer than {LIMIT:.0f} s and was stopped"
 
 
 class ServedBoard:
-    """A board by its `name`, which nobody can guess: whoever has it may take the board up again.
+    """A board by its `name`, an unguessable id: whoever has it may resume the board.
 
     `start()` gives a process to open it in, which may take a moment; `reason_of(remote)` says how one ended.
     """
@@ -42,30 +42,30 @@ class ServedBoard:
         self._begin({})
 
     def is_watched(self) -> bool:
-        """Whether somebody has a page of it open."""
+        """Whether any page shows it."""
         return self.screen is not None and self.screen.is_watched()
 
     def attach(self, screen: Screen) -> None:
-        """This page shows the board from now on; another one that did is told nothing more."""
+        """This page shows the board from now on; an earlier one gets no more messages."""
         with self._lock:
             self._show_on(screen)
             self._send({"again": True})
 
     def leave(self, screen: Screen) -> None:
-        """A page is gone."""
+        """A page is closed."""
         with self._lock:
             if self.screen is screen:
                 self.screen, self.left_at = None, time.monotonic()
 
     def hear(self, message: Message) -> None:
-        """What the page says."""
+        """Pass on a message of the page."""
         if message.get("heard", {}).get("kind") == "stop":
             self._stop(_STOPPED)
         else:
             self._send(message)
 
     def look(self) -> None:
-        """Tell the visitor when the board has been at something for long, and stop it at the limit."""
+        """Show the visitor that the board has been busy for long, and stop it at the limit."""
         seconds = self._remote.busy_for() if self._remote else 0.0
         if seconds > LIMIT:
             self._stop(_TOO_SLOW)
@@ -73,7 +73,7 @@ class ServedBoard:
             self.screen.show_busy(seconds if seconds > PATIENCE else 0.0)
 
     def close(self) -> None:
-        """Nobody wants it any more."""
+        """End it: nobody wants it any more."""
         with self._lock:
             self.is_closed, self.screen = True, None
             if self._remote:
@@ -86,7 +86,7 @@ class ServedBoard:
         screen.hear = self.hear
 
     def _show(self, target: Target, parameters: Mapping[str, Any]) -> None:
-        """What the board tells; where another process has its journal, it goes on under another name."""
+        """Show what the board sends; where another process holds its journal, it continues under another name."""
         self.name = parameters.get("board", self.name) if target == "bridge" else self.name
         if self.screen:
             self.screen.show(target, parameters)
@@ -104,7 +104,7 @@ class ServedBoard:
             self._remote.kill()
 
     def _begin(self, after: Mapping[str, Any]) -> None:
-        """Open the board in a process, in a thread: the first process of a server takes a moment. `after` is what it says at once."""
+        """Open the board in a process, in a thread: the first process of a server takes a moment. `after` is a notice to show first."""
         threading.Thread(target=self._open, args=(after,), daemon=True, name="opening").start()
 
     def _open(self, after: Mapping[str, Any]) -> None:
@@ -125,7 +125,7 @@ class ServedBoard:
                 remote.send(message)
 
     def _handle_end(self, remote: RemoteBoard) -> None:
-        """The process died: another one takes up what is in the journal, and says what happened."""
+        """The process died: another one resumes from the journal, and says what happened."""
         reason = self._stopped or self._reason_of(remote)
         with self._lock:
             now, self._remote, self._stopped = time.monotonic(), None, ""

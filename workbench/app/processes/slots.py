@@ -10,7 +10,7 @@ Send = Callable[[Mapping[str, Any]], None]
 
 
 class RemoteSlots:
-    """The server's queue as a board's process knows it."""
+    """The server's queue as a client in a board's process."""
 
     def __init__(self, send: Send) -> None:
         self._send, self._lock = send, threading.Lock()
@@ -18,7 +18,7 @@ class RemoteSlots:
         self._number = 0
 
     def enter(self, kind: Kind, on_change: Callable[[int], None]) -> "RemoteTicket":
-        """Stand in line, as `Slots.enter` says."""
+        """Join the queue, as in `Slots.enter`."""
         with self._lock:
             self._number += 1
             ticket = RemoteTicket(self._number, self._leave)
@@ -27,7 +27,7 @@ class RemoteSlots:
         return ticket
 
     def tell(self, number: int, ahead: int) -> None:
-        """What the server says of a place."""
+        """Handle the server's message about a place."""
         with self._lock:
             on_change = self._waiting.get(number)
         if on_change:
@@ -47,12 +47,12 @@ class RemoteTicket:
         self.number, self._leave = number, leave
 
     def leave(self) -> None:
-        """Give it back; once or more."""
+        """Give it back; may be called again."""
         self._leave(self.number)
 
 
 class QueuePlaces:
-    """The places that one board has in the queue of its server; they are given back when its process ends."""
+    """The places of one board in its server's queue; they are given back when its process ends."""
 
     def __init__(self, queue: JobQueue, send: Send) -> None:
         self._queue, self._send = queue, send
@@ -68,6 +68,6 @@ class QueuePlaces:
         self._tickets[number] = self._queue.enter(message["enter"], lambda ahead: self._send({"ticket": number, "ahead": ahead}))
 
     def leave_all(self) -> None:
-        """The process is gone."""
+        """Give all back: the process has ended."""
         while self._tickets:
             self._tickets.popitem()[1].leave()

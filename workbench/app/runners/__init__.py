@@ -1,1 +1,1 @@
-"""Who runs and compiles for a board: the engine's worker processes, in turn where many boards share them."""
+"""Runners for boards: the engine's worker processes, with a queue where many boards share them."""

@@ -1,6 +1,6 @@
-"""The queue that the runs and compilations of all boards of a server go through: so many at once, the others wait in order.
+"""The queue of the runs and compilations of all boards of a server: a limited number at once, the others wait in order.
 
-It knows places and slots only, no plan and no runner; so boards in other processes can stand in it too, through whoever speaks for them.
+It knows only places and slots, no plan and no runner; so boards in other processes can queue too, through a proxy.
 """
 
 import logging
@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 Kind = Literal["run", "compile"]
 
 RUNS = 1  # a run measures the attached devices: two at once would slow each other's steps, and each has its own copy of the state
-COMPILATIONS = min(4, max(1, (os.cpu_count() or 2) // 2))  # a compiler is busy on several processors, and takes a gigabyte or more
+COMPILATIONS = min(4, max(1, (os.cpu_count() or 2) // 2))  # a compiler uses several processors, and a gigabyte or more
 
 _log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ class Ticket(Protocol):
     """A place in the queue, or the slot that it has become."""
 
     def leave(self) -> None:
-        """Give the place or the slot back; once or more."""
+        """Give the place or the slot back; may be called again."""
         ...
 
 
@@ -29,7 +29,7 @@ class Slots(Protocol):
     """Where jobs wait for their turn."""
 
     def enter(self, kind: Kind, on_change: Callable[[int], None]) -> Ticket:
-        """Stand in line. `on_change(ahead)` is called with how many jobs are ahead, whenever that changes; 0 says that it is its turn.
+        """Join the queue. `on_change(ahead)` is called with how many jobs are ahead, whenever that changes; 0 means that it is its turn.
 
         It may be called from any thread, within `enter` itself too, one call at a time and never with an older number after a newer one.
         """
@@ -37,13 +37,13 @@ class Slots(Protocol):
 
 
 class JobQueue:
-    """So many runs and so many compilations at a time, first come first served. Safe to use from any thread."""
+    """A limited number of runs and of compilations at a time, first come first served. Thread-safe."""
 
     def __init__(self, runs: int = RUNS, compilations: int = COMPILATIONS) -> None:
         self._lines: dict[Kind, _Line] = {"run": _Line(runs), "compile": _Line(compilations)}
 
     def enter(self, kind: Kind, on_change: Callable[[int], None]) -> "QueuedJob":
-        """Stand in line as `Slots.enter` says; who raises an exception when told is taken for gone, and leaves."""
+        """Join the queue as in `Slots.enter`; a job whose callback raises is removed."""
         return self._lines[kind].enter(on_change)
 
 
@@ -57,13 +57,13 @@ class QueuedJob:
         self._telling, self._left = False, False
 
     def leave(self) -> None:
-        """Give the place or the slot back, and let those behind move up; once or more."""
+        """Give the place or the slot back, and let those behind move up; may be called again."""
         with self._line.lock:
             self._left = True
         self._line.remove(self)
 
     def tell(self) -> None:
-        """Call back with the latest number. No lock is held meanwhile; if another thread is at it, that one looks again afterwards."""
+        """Call back with the latest number, without holding a lock; if another thread is doing that, it checks again afterwards."""
         with self._line.lock:
             if self._telling:
                 return
@@ -71,7 +71,7 @@ class QueuedJob:
         while (ahead := self._news()) is not None:
             try:
                 self._on_change(ahead)
-            except Exception:  # noqa: BLE001 - whoever it is, the others must have their turn
+            except Exception:  # noqa: BLE001 - whatever one job raises, the others must have their turn
                 _log.exception("A job in the queue cannot be told of its place, and gives it up")
                 self.leave()
             except BaseException:  # an interrupt of the kernel
@@ -79,7 +79,7 @@ class QueuedJob:
                 raise
 
     def _news(self) -> int | None:
-        """What is still to be told; `None` ends the telling."""
+        """The number still to be reported; `None` if there is none."""
         with self._line.lock:
             if self._left or self._reported == self.ahead:
                 self._telling = False
@@ -115,7 +115,7 @@ class _Line:
             each.tell()
 
     def _move_up(self) -> list[QueuedJob]:
-        """Fill the free slots and count anew; those it makes a difference to, perhaps."""
+        """Fill the free slots and recount; returns the jobs that may have to be notified."""
         concerned = list(self._waiting)
         while self._waiting and len(self._at_work) < self._limit:
             self._at_work.append(self._waiting.pop(0))

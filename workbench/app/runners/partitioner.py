@@ -1,4 +1,4 @@
-"""Who asks XLA's partitioner for a board: the engine, which is imported when the first board asks."""
+"""The partitioner's client for a board: the engine, which is imported when the first board asks."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Worker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EnginePartitioner:
-    """Asks where the disk has no answer: this process's own worker, if none is given."""
+    """Asks where the disk has no cached answer; by default with this process's own worker."""
 
     worker: Worker | None = None
 

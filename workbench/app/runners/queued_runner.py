@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueuedRunner:
-    """Hands to `inner` what has its turn in `slots`. Before that it tells how many are `Waiting`."""
+    """Passes jobs to `inner` when it is their turn in `slots`. Before that it reports how many are `Waiting`."""
 
     def __init__(self, inner: Runner, slots: Slots) -> None:
         self._inner, self._slots = inner, slots
@@ -23,7 +23,8 @@ class QueuedRunner:
         return QueuedHandle(self._slots, "run", lambda tell: self._inner.start(plan, steps, tell), on_event)
 
     def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> "QueuedHandle":
-        """Of a plan for the attached devices in the line of the runs: some devices, TPUs, are one process's at a time."""
+        """A compilation for the attached devices waits in the queue of the runs: some devices, TPUs, can be used by only one process at a
+        time."""
         kind: Kind = "compile" if plan.hardware else "run"
         return QueuedHandle(self._slots, kind, lambda tell: self._inner.compile(plan, tell, behind=behind), on_event)
 
@@ -35,7 +36,7 @@ class QueuedRunner:
 
 
 class QueuedHandle:
-    """A job that waits, and then is under way. However it ends, its place or slot is given back, and one ending is told."""
+    """A job that waits, and then runs. However it ends, its place or slot is given back, and one ending is reported."""
 
     def __init__(self, slots: Slots, kind: Kind, begin: Callable[[RunListener], RunHandle], on_event: RunListener) -> None:
         self._begin, self._on_event = begin, on_event
@@ -47,11 +48,11 @@ class QueuedHandle:
         with self._lock:
             self._ticket = ticket
             ended = self._ended
-        if ended:  # while it entered
+        if ended:  # while it joined the queue
             ticket.leave()
 
     def cancel(self) -> None:
-        """Out of the queue, or the job is asked to stop. Nothing happens if it has ended."""
+        """Leave the queue, or ask the job to stop. Nothing happens if it has ended."""
         with self._lock:
             self._cancelled, begun, inner = True, self._begun, self._inner
         if inner is not None:
@@ -73,7 +74,7 @@ class QueuedHandle:
         self._start()
 
     def _start(self) -> None:
-        """Whatever keeps it from starting is told: it may be its turn in a thread that knows nothing of it."""
+        """Start the job; errors are reported as events, because its turn may come in an unrelated thread."""
         try:
             inner = self._begin(self._hear)
         except BaseException as error:
@@ -83,11 +84,11 @@ class QueuedHandle:
             return
         with self._lock:
             self._inner, cancelled = inner, self._cancelled
-        if cancelled:  # while it was started
+        if cancelled:  # while it was being started
             inner.cancel()
 
     def _hear(self, event: RunEvent) -> None:
-        """Pass it on. Who raises an exception at hearing it hears no more: the engine ends such a job without another word."""
+        """Pass an event on. A listener that raises gets no more events: the engine ends such a job without another one."""
         ends = isinstance(event, RUN_ENDINGS)
         with self._lock:
             if self._ended:

@@ -1,4 +1,4 @@
-"""Fleets trained and timed in worker processes of the engine, which is imported when a person asks for the first."""
+"""Train and time fleets in worker processes of the engine, which is imported on the first request."""
 
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_commands import AddModel

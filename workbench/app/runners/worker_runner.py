@@ -1,4 +1,4 @@
-"""Runs and compilations in worker processes of the engine, which is imported when a person asks for the first."""
+"""Run and compile in worker processes of the engine, which is imported on the first request."""
 
 from dataclasses import dataclass
 

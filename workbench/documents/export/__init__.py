@@ -1,1 +1,1 @@
-"""A plan as code and as other libraries write it."""
+"""Export a plan as code and in other libraries' formats."""

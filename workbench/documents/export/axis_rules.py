@@ -1,7 +1,7 @@
-"""A plan as logical axis rules: the form in which Flax, MaxText and their like say where a named dimension goes.
+"""Export a plan as logical axis rules, by which Flax, MaxText and similar libraries say how a named dimension is sharded.
 
-Such rules have no words for an override of one tensor or a constraint of one value: those stand as comments, so that nothing is lost
-unseen.
+Such rules cannot express an override of one tensor or a constraint of one value: those are written as comments, so that nothing is lost
+silently.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def export_axis_rules(plan: Plan) -> str:
 
 
 def export_maxtext_rules(plan: Plan) -> str:
-    """The same as YAML, as MaxText's `base.yml` and its `custom_mesh_and_rule` files have them; a dimension kept whole is left out."""
+    """The same as YAML, in the form of MaxText's `base.yml` and its `custom_mesh_and_rule` files; a dimension kept whole is left out."""
     rules = [f"  [{next(_quote_names((dim,)))}, [{', '.join(_quote_names(axes))}]]," for dim, axes in plan.layout.rules]
     return "\n".join(
         [
@@ -50,7 +50,7 @@ def _axes_text(axes: tuple[str, ...]) -> str:
 
 
 def _quote_names(names: tuple[str, ...]) -> Iterator[str]:
-    """In YAML's single quotes."""
+    """Names in YAML's single quotes."""
     return ("'" + name.replace("'", "''") + "'" for name in names)
 
 

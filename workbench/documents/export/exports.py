@@ -1,4 +1,4 @@
-"""Every form in which a plan leaves the workbench."""
+"""All export formats of a plan."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from workbench.plan.plan import Plan
 
 
 class Export(NamedTuple):
-    """One form: `ending` follows the name of the plan in that of the file."""
+    """One format: `ending` is the suffix of its file name."""
 
     key: str
     label: str

@@ -1,4 +1,4 @@
-"""A plan as a `PartitionSpec` for every argument: a module of its own that knows JAX alone, and gives a pytree for a tree of its paths."""
+"""Export a plan as a `PartitionSpec` for every argument: a module that needs only JAX, and gives a pytree for a tree of its paths."""
 
 from workbench.documents.export.spec_text import comment_text, folded_shardings, literal, other_statements, plain_text, spec_text
 from workbench.plan.plan import Plan
@@ -23,7 +23,7 @@ def named_shardings(mesh, tree, root):
 
 
 def export_partition_specs(plan: Plan) -> str:
-    """A Python module: `SPECS` by path, and `partition_specs(tree, root)`, which needs no workbench. Other statements stand as comments."""
+    """A Python module: `SPECS` by path, and `partition_specs(tree, root)`, which needs no workbench. Other statements are comments."""
     lines = [f"    {literal(path)}: {spec_text(sharding)}," for path, sharding in folded_shardings(plan).items()]
     constraints = [comment_text(each) for each in other_statements(plan.layout)]
     mesh = f"jax.make_mesh({literal(plan.mesh.sizes)}, {literal(plan.mesh.names)})"

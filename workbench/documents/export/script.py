@@ -1,7 +1,7 @@
 """A plan as a short JAX script: the mesh, a `PartitionSpec` per argument, `jit` with them, a few steps.
 
-Layers that lie alike are one line of the script, `*` for the layer number (`paths.template`); what lies nowhere is left out,
-for a tensor that no line names is replicated.
+Layers that are sharded alike are one line of the script, `*` for the layer number (`paths.template`); a tensor that no line names is
+replicated.
 """
 
 import textwrap
@@ -16,11 +16,11 @@ from workbench.errors import DocumentError
 from workbench.plan.plan import Plan
 from workbench.propagation import result_placements
 
-MAX_VIRTUAL_DEVICES = 64  # more virtual CPU devices than this is no way to try a script
+MAX_VIRTUAL_DEVICES = 64  # with more virtual CPU devices than this a script is not worth trying
 
 
 def export_script(plan: Plan, steps: int = 5) -> str:
-    """Runnable source. Raises `DocumentError` if the program has no reference, for then a script could not get at it."""
+    """Runnable source. Raises `DocumentError` if the program has no reference, because then a script could not obtain it."""
     reference = plan.program.reference
     if reference is None:
         raise DocumentError(
@@ -39,7 +39,7 @@ def _head(plan: Plan) -> str:
 
 
 def _pipeline_note(plan: Plan) -> str:
-    """What a script of `jit` alone leaves out."""
+    """A comment on what a script with only `jit` leaves out."""
     if plan.pipeline is None:
         return ""
     spec = plan.pipeline
@@ -85,7 +85,7 @@ def _setup(plan: Plan, reference: Reference) -> str:
 
 
 def _variant_settings(plan: Plan) -> dict[str, Remat | Precision]:
-    """What the program was traced with, where that is not what it says itself."""
+    """Remat and precision that the program was traced with, where they differ from its own."""
     traced: dict[str, Remat | Precision] = {"remat": plan.program.remat, "precision": plan.program.precision}
     return {name: each for name, each in traced.items() if each not in (AS_TRACED, AS_WRITTEN)}
 
@@ -165,7 +165,7 @@ def _state(plan: Plan) -> str:
 
 
 def _write_layout_lines(plan: Plan) -> list[str]:
-    """JAX has no words for priorities, open arguments, explicit replication, partial sums, groups and barriers; the compiler reads them off
+    """JAX cannot express priorities, open arguments, explicit replication, partial sums, groups and barriers; the compiler reads them from
     the lowered module."""
     return [
         "# What JAX has no words for is written into the lowered module, where the compiler's partitioner reads it.",

@@ -1,4 +1,4 @@
-"""Shardings and other values as they are written in a script."""
+"""Shardings and other values as text of a script."""
 
 import json
 
@@ -11,7 +11,7 @@ from workbench.propagation import argument_placements
 
 
 def folded_shardings(plan: Plan) -> dict[str, Sharding]:
-    """Sharding by template where all paths of it lie alike, else by path; what is replicated is left out."""
+    """Sharding by template where all its paths are sharded alike, else by path; what is replicated is left out."""
     groups: dict[str, dict[str, Sharding]] = {}
     for tensor, sharding in zip(plan.program.arguments, argument_placements(plan), strict=True):
         groups.setdefault(template(tensor.path), {})[tensor.path] = sharding
@@ -32,14 +32,14 @@ def spec_text(sharding: Sharding) -> str:
 
 
 def other_statements(layout: Layout) -> list[str]:
-    """The statements that a placement of arguments alone leaves out: constraints, priorities, groups and barriers."""
+    """The statements that shardings of arguments leave out: constraints, priorities, groups and barriers."""
     priorities = [f"{dim}:{axes_text(axes, layout.priority(dim))}" for dim, axes in layout.rules if layout.priority(dim)]
     others = layout.updated(rules=(), overrides=(), priorities=())
     return [*others.statements, *priorities]
 
 
 def literal(value: object) -> str:
-    """`repr` with double quotes, as a formatter would leave it."""
+    """`repr` with double quotes, as a formatter would write it."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple):
@@ -48,7 +48,7 @@ def literal(value: object) -> str:
 
 
 def comment_text(text: str, indent: int = 3) -> str:
-    """Text as one comment, whatever line breaks it holds."""
+    """Text as one comment, whatever line breaks it contains."""
     return f"#{' ' * indent}{' '.join(text.split())}"
 
 

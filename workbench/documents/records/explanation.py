@@ -1,4 +1,4 @@
-"""Why a value lies as it does, as plain JSON values."""
+"""Why a value is sharded as it is, as plain JSON values."""
 
 from dataclasses import asdict
 from typing import Any
@@ -9,7 +9,7 @@ from workbench.text.propagation import MOST_VALUES, group_alike, rejection_text
 
 
 def explanation_record(report: Report, value: str) -> list[dict[str, Any]]:
-    """One entry for each value that a path or pattern names, alike ones together; what `Report.explain` tells."""
+    """One entry for each value that a path or pattern names, equal ones together; the content of `Report.explain`."""
     replay = report.propagation
     return [_value_record(replay, numbers) for numbers in group_alike(replay, replay.find(value))[:MOST_VALUES]]
 
@@ -48,7 +48,7 @@ def _axis_record(replay: Propagation, value: int, dim: int, axis: str) -> dict[s
 
 
 def origin_record(origin: Origin) -> dict[str, Any]:
-    """Whose an axis is."""
+    """The origin of an axis."""
     return {
         **{key: each for key, each in asdict(origin).items() if key != "axis_on_dim"},
         "axis": origin.axis,

@@ -1,4 +1,4 @@
-"""A fleet's run and its simulation as plain JSON values. Seconds and bytes, unrounded."""
+"""A fleet's run and its simulation as plain JSON values. Seconds and bytes, not rounded."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 
 
 def fleet_record(measured: FleetMeasurement) -> dict[str, Any]:
-    """All figures of a run; `placed` is `[model, unit, device, start, end, lost]` a unit."""
+    """All figures of a run; `placed` is `[model, unit, device, start, end, lost]` per unit."""
     return {
         "models": list(measured.names),
         "policy": measured.policy,
@@ -37,7 +37,7 @@ def fleet_record(measured: FleetMeasurement) -> dict[str, Any]:
 
 
 def simulation_record(times: FleetTimes, devices: int, schedules: Mapping[str, FleetSchedule]) -> dict[str, Any]:
-    """All figures of a simulation; a makespan a policy."""
+    """All figures of a simulation; a makespan per policy."""
     return {
         "models": [each.name for each in times.jobs],
         "devices": devices,

@@ -7,7 +7,7 @@ from workbench.analysis.plan_diff import PlanDiff, PlanSetting
 
 
 def plan_diff_record(diff: PlanDiff) -> Mapping[str, Any]:
-    """Everything of a diff; bytes, seconds and FLOP of one device and step, unrounded."""
+    """All of a diff; bytes, seconds and FLOP per device and step, not rounded."""
     return {
         "before": str(diff.before.plan),
         "after": str(diff.after.plan),

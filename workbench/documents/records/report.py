@@ -16,9 +16,9 @@ from workbench.reports.reshard import Reshard
 
 
 def report_record(report: Report) -> dict[str, Any]:
-    """All figures of a report; bytes are per device, collectives per step. `tier`: who says what is sent, `planned` or `partitioned`;
-    `ranges`: where nine of ten true figures lie, of those that are not settled; `compiled_by`: the compiler whose memory and kernel times
-    these are, if they are one's."""
+    """All figures of a report; bytes are per device, collectives per step. `tier`: the source of the collectives, `planned` or
+    `partitioned`; `ranges`: the intervals of nine of ten true figures, for those that are not settled; `compiled_by`: the compiler that
+    gave memory and kernel times, if one did."""
     time = report.step_time
     return {
         "program": report.plan.program.name,
@@ -74,7 +74,7 @@ def report_record(report: Report) -> dict[str, Any]:
 
 
 def _pipeline_step_record(report: Report) -> dict[str, Any] | None:
-    """The figures of the pipeline; the other ones of its plan are of the program whole, on the devices of one stage."""
+    """The figures of the pipeline; the other figures of its plan are of the whole program, on the devices of one stage."""
     try:
         planned = report.pipeline
     except PipelineError:
@@ -120,7 +120,7 @@ def measurement_record(measurement: Measurement) -> dict[str, Any]:
 
 
 def _trace_record(trace: Trace) -> dict[str, Any]:
-    """Sums by device and by instruction; single events are for pictures."""
+    """Sums by device and by instruction; single events are left out."""
     return {
         "seconds": trace.seconds,
         "devices": [asdict(each) for each in trace.devices],
@@ -130,7 +130,7 @@ def _trace_record(trace: Trace) -> dict[str, Any]:
 
 
 def _annotations_record(report: Report) -> dict[str, Any]:
-    """What the function itself lays out, shardings in text."""
+    """The function's own sharding annotations, as text."""
     annotations = report.source_annotations
     constraints = [{**asdict(each), "sharding": str(each.sharding)} for each in annotations.constraints]
     regions = [
@@ -140,7 +140,7 @@ def _annotations_record(report: Report) -> dict[str, Any]:
 
 
 def _axis_assignment(report: Report) -> str | None:
-    """As chosen, or as it goes by itself; none where there is no hardware or the mesh does not fit it."""
+    """The axis assignment, chosen or default; none where there is no hardware or the mesh does not fit it."""
     plan = report.plan
     if plan.hardware is None or axis_assignment_error(plan.mesh, plan.hardware, plan.axis_assignment):
         return None
@@ -148,7 +148,7 @@ def _axis_assignment(report: Report) -> str | None:
 
 
 def _reshard_record(reshard: Reshard) -> dict[str, Any]:
-    """Bytes are of one device, `sent` and `seconds` of all executions of a step; no edits, which are tried when asked for."""
+    """Bytes are per device, `sent` and `seconds` of all executions of a step; without edits, which are tried on request."""
     return {
         "path": reshard.path,
         "source": reshard.source,

@@ -1,1 +1,1 @@
-"""Plans compiled for devices that are attached or absent."""
+"""Compile plans for devices that are attached or absent."""

@@ -1,4 +1,5 @@
-"""Compile a plan in this process and read what came out. The worker process calls it; a compiler that aborts takes its process along."""
+"""Compile a plan in this process and read the result. It is called by the worker process; a compiler that aborts takes its process down
+with it."""
 
 import threading
 import time
@@ -30,7 +31,7 @@ from workbench.spmd.until_code import dump_options, folder_for_programs, read_du
 
 _FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
 _HEARTBEAT = 1.0  # seconds
-_KEYS = "4"  # raised when what a key is made of changes
+_KEYS = "4"  # raised when the inputs of the key change
 
 
 def compile_here(
@@ -42,7 +43,7 @@ def compile_here(
     compiler_options: Mapping[str, str | bool | int | float] | None = None,
     hlo_file: str | None = None,
 ) -> Compiled:
-    """The plan compiled for this hardware (`None`: the attached devices); this process must be prepared for it (`environment_for`).
+    """Compile the plan for this hardware (`None`: the attached devices); this process must be prepared for it (`environment_for`).
 
     `keep` reads the answer from disk where the same program was compiled before, and writes it there. `hlo_file` takes the scheduled
     HLO text. Raises `EngineError`.
@@ -58,7 +59,7 @@ def compile_here(
 
 
 class _Stages:
-    """Where the work is, said aloud when it starts and every second of it."""
+    """Reports the current stage of the work, when the stage starts and every second of it."""
 
     def __init__(self, tell: RunListener) -> None:
         self._tell = tell
@@ -66,7 +67,7 @@ class _Stages:
         self._said: tuple[str, float] = "starting", 0.0
 
     def say(self, name: str, fraction: float) -> None:
-        """Where in the stage the work is."""
+        """Report the current position within the stage."""
         self._said = name, _FRACTIONS["compiling"] + fraction * (_FRACTIONS["reading"] - _FRACTIONS["compiling"])
 
     @contextmanager
@@ -83,7 +84,7 @@ class _Stages:
             while not done.wait(_HEARTBEAT):
                 tell()
 
-        tell()  # before anything of the stage can take this process along
+        tell()  # before anything in the stage can abort this process
         thread = threading.Thread(target=beat, daemon=True)
         thread.start()
         try:
@@ -96,7 +97,7 @@ class _Stages:
 def _compile(
     plan: Plan, hardware: Hardware | None, stages: _Stages, options: Mapping[str, str | bool | int | float], *, keep: bool
 ) -> tuple[Compiled, Callable[[], str]]:
-    """The record, and what writes the HLO text."""
+    """The compiled record, and the function that writes the HLO text."""
     with stages.stage("starting"):
         target = open_target(plan, hardware)
     if plan.pipeline is not None and plan.pipeline.engine == "mpmd":
@@ -130,7 +131,7 @@ def _compile(
 
 
 def _compile_and_read_memory(step: Any, options: Mapping[str, str | bool | int | float], target: Target) -> tuple[Any, PackedMemory | None]:
-    """The executable, and of libtpu how it packed memory: what it states of that counts what packing wastes twice."""
+    """The executable, and for libtpu how it packed memory: the figures it reports itself count packing waste twice."""
     if not target.compiler.startswith("libtpu") or "xla_dump_to" in options:
         return step.compile(compiler_options=dict(options) or None), None
     with folder_for_programs() as folder:
@@ -140,12 +141,12 @@ def _compile_and_read_memory(step: Any, options: Mapping[str, str | bool | int |
 
 
 def _as_run(plan: Plan, target: Target) -> Plan:
-    """A pipeline in step is one program, and compiled as such."""
+    """An SPMD pipeline is one program, and is compiled as such."""
     return spmd_plan(plan, target.mesh) if plan.pipeline is not None else plan
 
 
 def _read_today(key: str, compiled: Compiled, serialized: bytes, plan: Plan, target: Target) -> Compiled:
-    """A stored record as today's reader has it."""
+    """A stored record, re-read with today's reader."""
     if compiled.reader != READER_VERSION:
         compiled = refresh_record(compiled, read_module(serialized), plan.mesh, target.clock)
         compiled_store.store(key, compiled, serialized)
@@ -153,7 +154,7 @@ def _read_today(key: str, compiled: Compiled, serialized: bytes, plan: Plan, tar
 
 
 def _key(plan: Plan, target: Target, step: Any, options: Mapping[str, Any]) -> str:
-    """Of everything the answer depends on. The program's text has its shardings, scopes and source lines; devices stand in mesh order."""
+    """A hash of what the answer depends on. The program's text includes shardings, scopes and source lines; devices are in mesh order."""
     devices = " ".join(f"{each.device_kind}{getattr(each, 'coords', '')}{each.id}" for each in target.mesh.devices.flat)
     settings = " ".join((compiler_flags(), *(f"{name}={value}" for name, value in sorted(options.items()))))
     program = step.as_text(debug_info=True)

@@ -1,7 +1,7 @@
-"""NVIDIA devices as XLA:GPU must know them to compile without one: its `GpuTargetConfigProto`, as text.
+"""Descriptions of NVIDIA devices with which XLA:GPU compiles without a GPU: its `GpuTargetConfigProto`, as text.
 
-Sizes of a multiprocessor are of the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; counts, clocks and
-caches of NVIDIA's architecture white papers (A100, H100, Blackwell).
+Sizes of a multiprocessor are from the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; counts, clocks and
+caches from NVIDIA's architecture white papers (A100, H100, Blackwell).
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GPU:
-    """Clock in GHz, memories on the chip in bytes."""
+    """A GPU; clock in GHz, on-chip memories in bytes."""
 
     model: str
     capability: int
@@ -17,8 +17,8 @@ class GPU:
     fpus: int
     clock: float
     l2: int
-    shared: int  # of a multiprocessor
-    shared_block: int  # of one block that asks for more than the usual 48 KiB
+    shared: int  # per multiprocessor
+    shared_block: int  # per block that asks for more than the usual 48 KiB
 
     @property
     def features(self) -> str:
@@ -34,7 +34,7 @@ GPUS = {
 
 
 def target_config_text(name: str, memory: int, bandwidth: float) -> str:
-    """The text of the proto for a GPU with so many bytes of memory, and bytes a second to it."""
+    """The text of the proto for a GPU with this memory in bytes and this memory bandwidth in bytes per second."""
     gpu = GPUS[name]
     return f"""\
 gpu_device_info {{

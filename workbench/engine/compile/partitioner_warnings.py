@@ -1,4 +1,4 @@
-"""What XLA's partitioner says aloud while it compiles: on this process's standard error, which the parent of a worker keeps in a file."""
+"""Read the warnings of XLA's partitioner. It writes them to this process's standard error, which the parent of a worker keeps in a file."""
 
 import os
 import stat
@@ -9,26 +9,26 @@ from workbench.spmd.partitioner_warnings import read_warnings
 
 
 def stderr_offset() -> int:
-    """How much has been said; -1 if it cannot be read back (a terminal, a pipe)."""
+    """The current length of standard error, in bytes; -1 if it cannot be read back (a terminal, a pipe)."""
     status = os.fstat(2)
     return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
 
 def stderr_since(start: int) -> str:
-    """What has been said since `stderr_offset` said this; empty where nothing can be read back."""
+    """What has been written since `stderr_offset` returned this offset; empty where nothing can be read back."""
     if start < 0:
         return ""
     try:
         return os.pread(2, os.fstat(2).st_size - start, start).decode(errors="replace")
-    except OSError:  # open for writing alone
+    except OSError:  # opened for writing only
         return ""
 
 
 def read_rematerialisations_since(start: int) -> tuple[Rematerialised, ...]:
-    """The involuntary full rematerialisations warned of since `stderr_offset` said this; none where nothing can be read back."""
+    """The involuntary full rematerialisations warned of since `stderr_offset` returned this offset; none where nothing can be read back."""
     return parse_rematerialisations(stderr_since(start))
 
 
 def parse_rematerialisations(text: str) -> tuple[Rematerialised, ...]:
-    """The warnings in what XLA wrote, each once."""
+    """Parse the warnings that XLA wrote, without duplicates."""
     return tuple(dict.fromkeys(Rematerialised(readable_path(each.op_name), *each[1:]) for each in read_warnings(text)))

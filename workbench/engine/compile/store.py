@@ -1,6 +1,6 @@
-"""Compiled plans on disk, by content: the record as a line of JSON and the serialised module after it, compressed.
+"""A content-addressed cache of compiled plans on disk: the record as a line of JSON followed by the serialised module, compressed.
 
-Nothing here is promised to be kept: files are not brought to the disk one by one, and one that cannot be read is thrown away and made anew.
+It is only a cache: files are not synced to the disk one by one, and one that cannot be read is deleted and made anew.
 """
 
 import gzip
@@ -17,8 +17,8 @@ from typing import Any
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory, Rematerialised
 
 LIMIT = 1 << 30
-"""Bytes the store may take; the least recently used go first."""
-_UNFINISHED = 86_400.0  # seconds after which a file that nobody finished is taken for that of a process that was killed
+"""Bytes the cache may take; the least recently used files are deleted first."""
+_UNFINISHED = 86_400.0  # seconds after which an unfinished file is taken to be left by a process that was killed
 
 
 def cache_folder() -> Path:
@@ -36,10 +36,10 @@ def hash_key(*parts: str) -> str:
 
 
 def load(key: str) -> tuple[Compiled, bytes] | None:
-    """The record and the serialised module stored under a key; what is damaged is removed."""
+    """The record and the serialised module stored under a key; damaged files are removed."""
     try:
         path = _path(key)
-    except RuntimeError:  # a user without a home
+    except RuntimeError:  # a user without a home directory
         return None
     try:
         with gzip.open(path) as file:
@@ -47,7 +47,7 @@ def load(key: str) -> tuple[Compiled, bytes] | None:
         compiled = replace(_parse_compiled(json.loads(record)), from_cache=True)
     except FileNotFoundError:
         return None
-    except Exception:  # noqa: BLE001 - what damage makes gzip, JSON and the record raise is of any kind (`zlib.error`, `RecursionError`)
+    except Exception:  # noqa: BLE001 - with damaged data gzip, JSON and the record may raise anything (`zlib.error`, `RecursionError`)
         with suppress(OSError):
             path.unlink()
         return None
@@ -57,7 +57,7 @@ def load(key: str) -> tuple[Compiled, bytes] | None:
 
 
 def store(key: str, compiled: Compiled, module: bytes, limit: int = LIMIT) -> None:
-    """Keep a record; a disk that is full or not writable is no error."""
+    """Store a record; a disk that is full or not writable is no error."""
     with suppress(OSError, RuntimeError):
         path = _path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,12 +72,12 @@ def store(key: str, compiled: Compiled, module: bytes, limit: int = LIMIT) -> No
 
 
 def _path(key: str) -> Path:
-    """Raises `RuntimeError` for a user who has no home, where no other folder is named."""
+    """The file of a key. Raises `RuntimeError` for a user without a home directory, where no other folder is named."""
     return cache_folder() / "compiled" / f"{key}.gz"
 
 
 def _make_room(where: Path, limit: int) -> None:
-    """What was used last stays within the limit; what killed processes left goes."""
+    """Keep the cache within its limit by deleting what was used least recently, and what killed processes left behind."""
     for each in where.iterdir():
         if each.suffix != ".gz" and time.time() - each.stat().st_mtime > _UNFINISHED:
             each.unlink(missing_ok=True)

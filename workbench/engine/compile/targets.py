@@ -1,4 +1,4 @@
-"""What a plan is compiled for: the attached devices, or devices that are not there, which XLA compiles for all the same.
+"""What a plan is compiled for: the attached devices, or absent ones, for which XLA can compile as well.
 
 A chip's `target` names its compiler: `tpu:v5e` is libtpu's, `cuda:H100` XLA:GPU's with that device's description, `cpu` the attached
 (virtual) CPU devices. Devices are numbered row-major over the hardware's physical axes, as `topology.device_order` has them.
@@ -43,7 +43,7 @@ ABSENT_TPU = {
 }
 _ABSENT_GPU = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "JAX_PLATFORMS": "cpu"}
 _CUDA_PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
-_HOST_SIDES = (2, 2, 1)  # chips of one TPU host; slices smaller than that are a part of one
+_HOST_SIDES = (2, 2, 1)  # chips of one TPU host; smaller slices are part of one host
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Target:
 
 
 def environment_for(hardware: Hardware | None) -> Mapping[str, str]:
-    """What must be in a process's environment, before it imports JAX, to compile for this hardware."""
+    """The environment variables that a process needs, before it imports JAX, to compile for this hardware."""
     kind = _platform_of(hardware)
     return {"tpu": ABSENT_TPU, "cuda": _ABSENT_GPU, "cpu": {"JAX_PLATFORMS": "cpu"}}.get(kind, {})
 
 
 def verify_target(plan: Plan, hardware: Hardware | None) -> None:
-    """Raise `EngineError` for what can be known without a compiler: no target, no package, another number of devices."""
+    """Check what can be known without a compiler: raises `EngineError` for no target, a missing package, or a wrong number of devices."""
     if hardware is None:
         return
     kind = _platform_of(hardware)
@@ -93,7 +93,7 @@ def has_compiler(hardware: Hardware) -> bool:
 
 
 def open_target(plan: Plan, hardware: Hardware | None) -> Target:
-    """The devices; raises `EngineError` if they cannot be had."""
+    """Open the devices; raises `EngineError` if they are not available."""
     verify_target(plan, hardware)
     kind = _platform_of(hardware)
     if hardware is None or kind == "cpu":
@@ -112,17 +112,17 @@ def open_target(plan: Plan, hardware: Hardware | None) -> Target:
 
 
 def compiler_of(hardware: Hardware) -> str:
-    """Name and version of what compiles for this TPU or GPU."""
+    """Name and version of the compiler for this TPU or GPU."""
     return f"libtpu {_version('libtpu')}" if _platform_of(hardware) == "tpu" else f"XLA:GPU of jaxlib {_version('jaxlib')}"
 
 
 def compiler_flags() -> str:
-    """What a person told the compilers by environment variables, which changes their answers."""
+    """The compiler flags set by environment variables, which change the compilers' answers."""
     return " ".join(f"{name}={os.environ.get(name, '')}" for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))
 
 
 def versions() -> str:
-    """Everything whose version changes what a compiler makes of the same program."""
+    """The versions of everything that affects the compiled program."""
     return " ".join(f"{name}={_version(name)}" for name in ("jax", "jaxlib", "libtpu", *(name.replace("_", "-") for name in _CUDA_PLUGINS)))
 
 
@@ -140,7 +140,7 @@ def _tpu_devices(hardware: Hardware) -> "np.ndarray[Any, Any]":
     if any(side % host for side, host in zip(sides, _HOST_SIDES, strict=False)):
         options["chips_per_host_bounds"] = [min(side, host) for side, host in zip((*sides, 1, 1), _HOST_SIDES, strict=False)]
     if version == "v4" and "core" not in sizes:
-        options["chip_config_name"] = "megacore"  # both cores of a chip are one device, as on a TPU VM
+        options["chip_config_name"] = "megacore"  # both cores of a chip are one device (megacore), as on a TPU VM
     devices = _describe_topology(hardware, "tpu", f"{version}:{'x'.join(map(str, sides))}", options)
     return row_major(devices)
 

@@ -1,1 +1,1 @@
-"""Many models trained at once on shared devices, as shard units (Hydra)."""
+"""Train many models at once on shared devices, as shard units (Hydra)."""

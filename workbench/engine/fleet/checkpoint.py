@@ -1,11 +1,11 @@
-"""What of a model survives the process: a folder with its arrays, and small files that say which of them count and where the model stands.
+"""The checkpoint of one model: a folder with its arrays, and small files that say which arrays are valid and how far the model has trained.
 
-`latest.json` is written with every commit, in one step. What a process has written outlives it, however it ends, so a killed run goes on
-from there; but until the disk has it a machine that loses power loses it, and disks are slower than units. So now and then all is brought
-to the disk, and `position.json` says what is safe there: another start of the machine begins with that. The one that was safe before it
-stays as `previous.json`, for disks forget, too: what is damaged is known by its checksum, and the newest that is whole is gone on from.
-All arrays of a commit are one file under a new name; what none of the three names is removed by the training that has the folder
-(`lock`).
+`latest.json` is replaced atomically with every commit. What a process has written outlives it, however it ends, so a killed run resumes
+from there; but until it is synced to the disk, a power failure loses it, and syncing after every unit would be too slow. So everything is
+synced from time to time, and `position.json` names the synced state: after a reboot training resumes from that. The state that was synced
+before it stays as `previous.json`, in case the disk loses data: damage is found by checksum, and training resumes from the newest undamaged
+state. All arrays of a commit are one file under a new name; files that none of the three names is removed by the training that holds the
+folder (`lock`).
 """
 
 import threading
@@ -24,27 +24,27 @@ from workbench.errors import FleetError
 
 LATEST, POSITION, PREVIOUS = "latest.json", "position.json", "previous.json"
 NAMES = (LATEST, POSITION, PREVIOUS)
-"""From the newest on."""
+"""From the newest to the oldest."""
 Checked = TypeVar("Checked")
 
 
 class Checkpoint:
     """The arrays of one model by name, in files of its folder. One thread commits; others may read and secure meanwhile.
 
-    What cannot be written is a `FleetError`. `notice` says in words what was damaged, where that was found when it was resumed.
+    Raises `FleetError` for what cannot be written. `notice` says in words what damage was found on resuming.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.notice = folder, ""
         self._state = self._safe = self._previous = CheckpointRecord()
-        self._version = 0  # the highest there is: no file is written over
-        self._protected: set[str] = set()  # files that are safe, or being made so
+        self._version = 0  # the highest there is: no file is overwritten
+        self._protected: set[str] = set()  # files that are synced, or being synced
         self._lock, self._securing = threading.Lock(), threading.Lock()
         with explain_write_errors(folder, FleetError):
             make_folder(folder)
 
     def read(self, key: Key) -> np.ndarray[Any, Any]:
-        """Raises `FleetError` if it is damaged."""
+        """Read an array. Raises `FleetError` if it is damaged."""
         try:
             return read_array(self.folder, self._state.locations[key])
         except Damage as damage:
@@ -54,8 +54,8 @@ class Checkpoint:
             ) from damage
 
     def commit(self, changed: Mapping[Key, Any], retained: Collection[Key], position: Mapping[str, Any]) -> None:
-        """These arrays, those of `retained` that were written before, and nothing else survive this process, with where the model
-        stands."""
+        """Commit these arrays, those of `retained` that were written before, and the model's position, so that they survive this process;
+        all else is dropped."""
         self._version, before = self._version + 1, self._state
         with explain_write_errors(self.folder, FleetError):
             written = write_arrays(self.folder / f"{self._version}.arrays", changed) if changed else {}
@@ -71,24 +71,25 @@ class Checkpoint:
             self.secure()
 
     def secure(self) -> None:
-        """What was committed so far survives the machine, too."""
+        """Sync what was committed so far to the disk, so that it survives a power failure."""
         with self._securing, explain_write_errors(self.folder, FleetError):
             with self._lock:
                 state, before, oldest = self._state, self._safe, self._previous
-                previous = before if before.version else oldest  # one that was found damaged is no predecessor
+                previous = before if before.version else oldest  # a record that was found damaged must not become `previous.json`
                 self._protected = oldest.files | before.files | state.files
             if state.version == before.version:
                 return
             for name in state.files - before.files:
                 sync_file(self.folder / name)
-            sync_folder(self.folder)  # the names of the new files, before a position counts on them
+            sync_folder(self.folder)  # sync the names of the new files before a position refers to them
             self._write_position(state, replaces=before)
             with self._lock:
                 self._safe, self._previous, self._protected = state, previous, previous.files | state.files
                 self._remove((before.files | oldest.files) - self._protected - self._state.files)
 
     def _write_position(self, state: CheckpointRecord, replaces: CheckpointRecord) -> None:
-        """In its place, and on the disk, before what only older ones name goes. At every moment one of the two names is there."""
+        """Replace and sync the position before the files that only older positions name are removed. At every moment one of the two names
+        exists."""
         draft, position = self.folder / f"{POSITION}.new", self.folder / POSITION
         write_synced(draft, state.text.encode())
         if replaces.version:
@@ -101,10 +102,10 @@ class Checkpoint:
             (self.folder / name).unlink(missing_ok=True)
 
     def resume(self, *, keep_arrays: bool = True) -> tuple[dict[str, Any], dict[Key, np.ndarray[Any, Any] | None]] | None:
-        """The position of the newest commit that is whole and counts, and its arrays by name; `None` if there is none.
+        """The position of the newest valid commit that is undamaged, and its arrays by name; `None` if there is none.
 
-        Nothing is written or removed. Each array is read; without `keep_arrays` it is only compared with its checksum, and `None` here.
-        Raises `FleetError` if all are damaged that there are.
+        Nothing is written or removed. Each array is read; without `keep_arrays` it is only compared with its checksum, and is `None` in the
+        result. Raises `FleetError` if every commit is damaged.
         """
 
         def read(record: CheckpointRecord) -> dict[Key, np.ndarray[Any, Any] | None]:
@@ -121,7 +122,8 @@ class Checkpoint:
         return dict(self._state.position), arrays
 
     def peek_position(self) -> dict[str, Any] | None:
-        """The position of `resume`, its arrays not read: only whether each is there to its end. Raises what `resume` does."""
+        """The position that `resume` would return, without reading the arrays: each file is only checked for its length. Raises what
+        `resume` does."""
 
         def verify(record: CheckpointRecord) -> None:
             for location in record.locations.values():
@@ -131,9 +133,9 @@ class Checkpoint:
         return None if found is None else dict(found[1].position)
 
     def _find_newest(self, check: Callable[[CheckpointRecord], Checked]) -> tuple[str, CheckpointRecord, Checked] | None:
-        """The newest record in which `check` finds no `Damage`, with the name of its file and what `check` makes of it.
+        """The newest record in which `check` finds no `Damage`, with the name of its file and the result of `check`.
 
-        Where nothing was safe yet a damaged one is as good as none. Raises `FleetError` where all are damaged.
+        If nothing was synced yet, a damaged record counts as none. Raises `FleetError` if all records are damaged.
         """
         records, damages = self._read_records()
         self._version = max([*(each.version for each in records.values()), *self._list_versions()], default=0)
@@ -151,7 +153,8 @@ class Checkpoint:
         return None
 
     def _read_records(self) -> tuple[dict[str, CheckpointRecord], dict[str, str]]:
-        """What the files say, and what is wrong with others; the latest counts only while the machine runs on which it was written."""
+        """The readable records, and the damage found in the others; the latest record counts only until the machine it was written on
+        reboots."""
         records, damages = dict[str, CheckpointRecord](), dict[str, str]()
         for name in NAMES:
             try:
@@ -172,7 +175,7 @@ class Checkpoint:
         return [int(each.stem) for each in self.folder.glob("*.arrays") if each.stem.isdecimal()]
 
     def _notice_text(self, damages: Collection[str], *, anew: bool = False) -> str:
-        """In words, if there is anything to say."""
+        """The damage in words, if there is any."""
         if not damages:
             return ""
         what = "; ".join(dict.fromkeys(damages))

@@ -1,4 +1,4 @@
-"""The arrays of a checkpoint: one after the other in a file, each with a checksum, by which it is known again or found damaged."""
+"""The arrays of a checkpoint, one after the other in a file, each with a checksum that shows whether it is damaged."""
 
 import math
 import os
@@ -14,12 +14,12 @@ import numpy as np
 from workbench.engine.fleet.units import Key
 
 
-class Damage(Exception):  # noqa: N818 - a finding; what is made of it is decided by who looks for a whole checkpoint
-    """What is wrong with a file of a checkpoint, as a sentence begins: "`5.arrays` ends within an array"."""
+class Damage(Exception):  # noqa: N818 - a finding, not an error: the search for an undamaged checkpoint decides what to do about it
+    """What is wrong with a file of a checkpoint, as the start of a sentence: "`5.arrays` ends within an array"."""
 
 
 class ArrayLocation(NamedTuple):
-    """The file that an array is in, the byte at which it begins, and its checksum; older checkpoints have none."""
+    """The file that an array is in, the byte offset at which it begins, and its checksum; older checkpoints have none."""
 
     file: str
     begin: int
@@ -27,7 +27,8 @@ class ArrayLocation(NamedTuple):
 
 
 def write_arrays(path: Path, arrays: Mapping[Key, Any]) -> dict[Key, ArrayLocation]:
-    """Types that NumPy has no name for (bfloat16, float8) are kept as bytes beside their name. Raises `OSError`."""
+    """Write arrays one after the other. Types that NumPy has no name for (bfloat16, float8) are stored as bytes with their name. Raises
+    `OSError`."""
     locations: dict[Key, ArrayLocation] = {}
     with path.open("wb") as stream:
         for key, each in arrays.items():
@@ -40,7 +41,7 @@ def write_arrays(path: Path, arrays: Mapping[Key, Any]) -> dict[Key, ArrayLocati
 
 
 def read_array(folder: Path, location: ArrayLocation) -> np.ndarray[Any, Any]:
-    """Raises `Damage` where the file is not what was written."""
+    """Read an array. Raises `Damage` where the file is not what was written."""
     with _finding_damage(location.file), (folder / location.file).open("rb") as stream:
         dtype = _verify_length(stream, location)
         stream.seek(location.begin)
@@ -51,26 +52,27 @@ def read_array(folder: Path, location: ArrayLocation) -> np.ndarray[Any, Any]:
 
 
 def verify_length(folder: Path, location: ArrayLocation) -> None:
-    """The array is not read. Raises `Damage` for one that the file does not hold to its end."""
+    """Check that the file holds the array to its end, without reading it. Raises `Damage` otherwise."""
     with _finding_damage(location.file), (folder / location.file).open("rb") as stream:
         _verify_length(stream, location)
 
 
 @contextmanager
 def _finding_damage(name: str) -> Iterator[None]:
-    """A lack of memory is none: whether the file holds as much as its head says was seen before."""
+    """Turns what a damaged file raises into `Damage`, but not a lack of memory: whether the file is as long as its header says was checked
+    before."""
     try:
         yield
     except (Damage, MemoryError):
         raise
     except OSError as error:
         raise Damage(f"`{name}` cannot be read: {error.strerror or error}") from error
-    except Exception as error:  # what a damaged head makes NumPy raise is of any kind
+    except Exception as error:  # a damaged header makes NumPy raise anything
         raise Damage(f"`{name}` holds no array where one should begin") from error
 
 
 def _verify_length(stream: IO[bytes], location: ArrayLocation) -> str:
-    """The name of the array's type; the stream stands where its bytes begin."""
+    """Check the length and return the name of the array's type; the stream is then at the array's first byte."""
     stream.seek(location.begin)
     dtype = stream.readline().decode().strip()
     version = np.lib.format.read_magic(stream)
@@ -87,7 +89,7 @@ def _verify_checksum(dtype: str, plain: np.ndarray[Any, Any], location: ArrayLoc
 
 
 def _checksum(dtype: str, plain: np.ndarray[Any, Any]) -> str:
-    """CRC-32 of what the array is and of its bytes: 2 GB/s on one core, where SHA-256 with instructions of its own reaches 1.4 and BLAKE2b
-    0.7; one damaged array in four billion passes."""
+    """CRC-32 of the array's type, shape and bytes: 2 GB/s on one core, where SHA-256 with hardware instructions reaches 1.4 and BLAKE2b
+    0.7; it misses one damaged array in four billion."""
     head = zlib.crc32(f"{dtype} {plain.dtype.str} {plain.shape}".encode())
     return f"{zlib.crc32(np.ascontiguousarray(plain).reshape(-1).view(np.uint8).data, head):08x}"

@@ -1,4 +1,4 @@
-"""What a small file says of a checkpoint: where the arrays are, where the model stands, and by a checksum that this is what was written."""
+"""The small JSON file of a checkpoint: where the arrays are, how far the model has trained, and a checksum of the record itself."""
 
 import json
 import re
@@ -12,13 +12,13 @@ from typing import Any
 from workbench.engine.fleet.checkpoint_arrays import ArrayLocation, Damage
 from workbench.engine.fleet.units import Key
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")  # of Linux: tells one start of the machine from another
-_FILE = re.compile(r"\d+\.arrays")  # no record leads out of its folder
+_BOOT = Path("/proc/sys/kernel/random/boot_id")  # of Linux: identifies one boot of the machine
+_FILE = re.compile(r"\d+\.arrays")  # a record names no file outside of its folder
 
 
 @dataclass(frozen=True)
 class CheckpointRecord:
-    """Where the arrays are, and what is said of the model besides; `version` counts commits, `boot` is the start of the machine."""
+    """Where the arrays are, and the model's position; `version` counts commits, `boot` identifies the machine's boot."""
 
     version: int = 0
     locations: Mapping[Key, ArrayLocation] = field(default_factory=dict)
@@ -37,9 +37,9 @@ class CheckpointRecord:
 
 
 def read_record(path: Path) -> CheckpointRecord | None:
-    """What the file says; `None` if there is none. Raises `Damage` for one that is empty, torn or changed.
+    """The record in the file; `None` if there is none. Raises `Damage` for one that is empty, torn or changed.
 
-    The checkpoints of older versions have no checksums, and are believed.
+    Checkpoints of older versions have no checksums and are accepted.
     """
     try:
         text = path.read_bytes()
@@ -74,7 +74,7 @@ def _checksum(text: str) -> str:
 
 @cache
 def this_boot() -> str | None:
-    """Which start of the machine this is, where it can be known."""
+    """An identifier of the machine's current boot, where it is available."""
     try:
         return _BOOT.read_text().strip()
     except OSError:

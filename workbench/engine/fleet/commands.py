@@ -1,4 +1,4 @@
-"""The commands that a training fleet is given meanwhile, each carried out and answered."""
+"""Commands that a training fleet receives while it runs, each carried out and answered."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,17 +15,17 @@ from workbench.reports.run_events import Progress
 
 
 class RunningFleet(Protocol):
-    """A fleet that runs (`train.FleetRun`), as far as commands need it."""
+    """A running fleet (`train.FleetRun`), as far as commands need it."""
 
     executor: FleetExecutor
 
     def add(self, model: FleetModel) -> None:
-        """One more model; raises `WorkbenchError` where it cannot be trained with the others."""
+        """Add one more model; raises `WorkbenchError` where it cannot be trained with the others."""
         ...
 
 
 class Stage:
-    """Hears of everything, and knows at which stage it was: it outlives the failure that it explains."""
+    """Receives every event and remembers the current stage, so that a failure can be explained by the stage it happened in."""
 
     def __init__(self, tell: TrainingListener) -> None:
         self.tell, self.name = tell, "starting"
@@ -37,20 +37,20 @@ class Stage:
 
 
 def handle_commands(run: RunningFleet, commands: CommandQueue, stage: Stage) -> None:
-    """Each command as it comes, to the end of the process: whatever one of them meets with, it is answered, and the next one is read."""
+    """Carry out commands until the process ends: each one is answered, whatever error it raises, and the next one is read."""
     while True:
         command = commands.get()
         about = replace(command, payload="") if isinstance(command, AddModel) else command
         answer: CommandDone | CommandRefused
         try:
             answer = CommandDone(about, **_carry_out(run, command, stage))
-        except Exception as error:  # noqa: BLE001 - whatever a user's function or XLA raises is told, in the answer
+        except Exception as error:  # noqa: BLE001 - whatever a user's function or XLA raises goes into the answer
             answer = CommandRefused(about, str(_refusal(error, about)))
         stage(answer)
 
 
 def _carry_out(run: RunningFleet, command: FleetCommand, stage: Stage) -> Mapping[str, int]:
-    """What is told of it besides: how far the model is that it was about."""
+    """Carry out a command; the result is how far the model it concerns is."""
     membership = run.executor.membership
     match command:
         case AddModel(payload=payload):
@@ -75,7 +75,7 @@ def _add(run: RunningFleet, model: FleetModel, stage: Stage) -> None:
         run.add(model)
     except Exception as error:
         refusal = in_user_terms(error, Fleet((model,)), stage.name)
-        stage(Progress(before))  # the others are there still
+        stage(Progress(before))  # the others still exist
         raise refusal from error
 
 

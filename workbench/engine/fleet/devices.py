@@ -1,4 +1,4 @@
-"""One device of a fleet: what lies on it, what it may hold, and the units compiled for it."""
+"""One device of a fleet: the arrays placed on it, its memory budget, and the units compiled for it."""
 
 import time
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ PINNED = "pinned_host"
 
 @dataclass(frozen=True)
 class CompiledUnit:
-    """A unit on one device; `peak_bytes` are its bytes at the worst moment, arguments and results included, as the compiler states them."""
+    """A unit compiled for one device; `peak_bytes` is its peak memory, arguments and results included, as the compiler states it."""
 
     unit: UnitFunction
     compiled: jax.stages.Compiled
@@ -25,12 +25,12 @@ class CompiledUnit:
 
     @property
     def input_bytes(self) -> int:
-        """Bytes that must be brought in for it."""
+        """Bytes that must be copied to the device for it."""
         return sum(each.size * each.dtype.itemsize for each in self.unit.specs)
 
 
 def compile_unit(unit: UnitFunction, device: jax.Device, name: str) -> CompiledUnit:
-    """The unit for this device."""
+    """Compile the unit for this device."""
     sharding = jax.sharding.SingleDeviceSharding(device)
 
     def call(*arrays: Any) -> tuple[Any, ...]:
@@ -51,7 +51,7 @@ def compile_unit(unit: UnitFunction, device: jax.Device, name: str) -> CompiledU
 
 @dataclass
 class TransferTimings:
-    """What goes on around the units of a device: bytes and seconds of what was brought in and taken back, and seconds between two units."""
+    """The overhead around the units of a device: bytes and seconds of the copies in and out, and seconds between two units."""
 
     copied_in: list[tuple[int, float]] = field(default_factory=list)
     copied_out: list[tuple[int, float]] = field(default_factory=list)
@@ -60,10 +60,10 @@ class TransferTimings:
 
 @dataclass
 class FleetDevice:
-    """A device and the bytes of it that are spoken for. `budget` is never exceeded: a unit or a transfer that would is refused.
+    """A device and the bytes of it that are claimed. `budget` is never exceeded: a unit or a transfer that would exceed it is refused.
 
-    On the host's own platform there is no other memory to spill to, and arrays are copied all the same. With `timings` transfers are
-    waited for and noted.
+    Where the device is the host's own CPU there is no other memory to spill to, and arrays are copied all the same. With `timings`
+    transfers are waited for and recorded.
     """
 
     number: int
@@ -71,13 +71,13 @@ class FleetDevice:
     budget: int | None
     used_bytes: int = 0
     peak: int = 0
-    moved_bytes: int = 0  # bytes that came in
-    transfer_cost: tuple[float, float] = (0.0, 0.0)  # seconds of any transfer to it, and of each byte
-    transfer_seconds: float = 0.0  # seconds that transfers take by that
-    wait_seconds: float = 0.0  # seconds in which nothing was computed because they did
+    moved_bytes: int = 0  # bytes copied in
+    transfer_cost: tuple[float, float] = (0.0, 0.0)  # seconds of any transfer to it, and per byte
+    transfer_seconds: float = 0.0  # seconds that transfers take by that estimate
+    wait_seconds: float = 0.0  # seconds in which nothing was computed because of them
     available: bool = True
-    failure: Exception | None = None  # met with while results were taken back: nothing after them is good
-    reserved: int = 0  # by so many, for something else than units, as soon as there is room: until then it takes no further unit
+    failure: Exception | None = None  # raised while results were copied back: nothing after them is valid
+    reserved: int = 0  # requests for memory for something else than units; while there are any it takes no further unit
     timings: TransferTimings | None = None
     sharding: Any = field(init=False)
 
@@ -85,7 +85,7 @@ class FleetDevice:
         self.sharding = jax.sharding.SingleDeviceSharding(self.device)
 
     def verify_sound(self) -> None:
-        """Raises what it has failed with."""
+        """Raise the error that the device has failed with, if any."""
         if self.failure is not None:
             raise self.failure
 
@@ -93,7 +93,7 @@ class FleetDevice:
         return self.budget is None or self.used_bytes + count <= self.budget
 
     def claim(self, count: int, what: str) -> None:
-        """Speak for `count` bytes; raises `FleetError` beyond the budget."""
+        """Claim `count` bytes; raises `FleetError` beyond the budget."""
         if not self.fits(count):
             assert self.budget is not None
             raise FleetError(
@@ -108,7 +108,7 @@ class FleetDevice:
         self.used_bytes -= count
 
     def copy_in(self, arrays: Mapping[Key, Any], since: float = 0.0) -> Arrays:
-        """Host arrays onto the device; the copies may be under way when this returns. They have been looked for `since`."""
+        """Copy host arrays to the device; the copies may be under way when this returns. `since`: when the caller began to fetch them."""
         if not arrays:
             return {}
         size = sum(each.nbytes for each in arrays.values())
@@ -122,7 +122,7 @@ class FleetDevice:
 
 
 def pinned_sharding(device: jax.Device) -> Any:
-    """The sharding for pinned host memory that this device copies from and to; `None` where it has none, or is the host itself."""
+    """The sharding for the pinned host memory that this device copies from and to; `None` where it has none, or is the host itself."""
     kinds = {each.kind for each in device.addressable_memories()}
     if device.platform == "cpu" or PINNED not in kinds:
         return None

@@ -1,8 +1,8 @@
-"""Many models on the attached devices at once: each device has a thread that asks the policy for its next unit, brings its state in while
-the unit before it runs, computes, and hands what changed to a second thread that takes it back to the host.
+"""Run many models on the attached devices at once. Each device has a thread that asks the policy for its next unit, copies its state in
+while the unit before it runs, and computes; a second thread copies what changed back to the host.
 
-A model's units follow each other strictly: the next may begin when the results of the one before are on the host, or at once on the device
-that has them. What is moved stands in `transfers`, what is done about a failure in `recovery`, who takes part in `membership`.
+A model's units run strictly in sequence: the next may begin when the results of the one before are on the host, or at once on the device
+that has them. Copies are in `transfers`, the handling of failures in `recovery`, models and devices that join or leave in `membership`.
 """
 
 import threading
@@ -23,12 +23,12 @@ from workbench.errors import FleetError
 from workbench.multimodel import FleetSchedule, Policy, ScheduledUnit
 from workbench.multimodel.training_events import TrainingEvent, TrainingListener
 
-_SECURED = 2.0  # seconds from one time that checkpoints are brought to the disk to the next
+_SECURED = 2.0  # seconds between two syncs of the checkpoints to the disk
 
 
 class FleetExecutor:
-    """Runs all models to their ends. `run` returns when every model is done, or has failed for its data while others have not; what
-    `membership` does may be asked for meanwhile."""
+    """Runs all models to their ends. `run` returns when every model is done, or has failed because of its data while others have not; the
+    methods of `membership` may be called meanwhile."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class FleetExecutor:
         return self.scheduler.placed
 
     def listen(self, tell: TrainingListener) -> None:
-        """Each unit that is done, from now on."""
+        """Call a listener with each unit that is done, from now on."""
         self._tell = tell
 
     def run(self) -> FleetSchedule:
-        """The measured schedule, once all is on the disk that is to be there. Raises what made it fail: `FleetError`, or what a user's
+        """The measured schedule, once all checkpoints are synced to the disk. Raises what made the run fail: `FleetError`, or what a user's
         function raised."""
         self.scheduler.began = time.perf_counter()
         for device in self.devices:
@@ -69,7 +69,7 @@ class FleetExecutor:
                 self._start(device)
         try:
             self._follow()
-        except BaseException as error:  # an interrupt: the devices end with what they are at, and write no more
+        except BaseException as error:  # an interrupt: the devices finish the units they are running, and write no more
             self.scheduler.fail(error)
             self._follow()
             raise
@@ -80,7 +80,7 @@ class FleetExecutor:
         self._tell(event)
 
     def _follow(self) -> None:
-        """Until no device works any more; now and then, what ran is brought to the disk."""
+        """Wait until no device works any more, and sync checkpoints to the disk from time to time."""
         secured = time.perf_counter()
         while True:
             with self.scheduler.changed:
@@ -99,11 +99,12 @@ class FleetExecutor:
         for each in list(self.model_runs):
             try:
                 each.store.secure()
-            except FleetError as error:  # told by `run`
+            except FleetError as error:  # raised by `run`
                 self.scheduler.fail(error)
 
     def _start(self, device: FleetDevice) -> None:
-        """A device that comes back before it was quite gone goes on in its old thread, and the new one only waits for that."""
+        """Start a device's threads. A device that returns before it has quite left goes on in its old thread, and the new one only waits
+        for that."""
         before = self._threads.get(device.number)
         thread = threading.Thread(target=self._work, args=(device, before), name=f"device {device.number}", daemon=True)
         self._threads[device.number] = thread
@@ -122,11 +123,11 @@ class FleetExecutor:
             except jax.errors.JaxRuntimeError as error:
                 back.shutdown(wait=True)
                 self._recovery.lose(device, turn, error)
-            except BaseException as error:  # noqa: BLE001 - told by `run`, in the thread that asked
+            except BaseException as error:  # noqa: BLE001 - raised by `run`, in the thread that called it
                 self.scheduler.fail(error)
 
     def _run(self, device: FleetDevice, turn: UnitDispatch, back: ThreadPoolExecutor) -> UnitDispatch | None:
-        """One unit; the next one, if it was chosen meanwhile."""
+        """Run one unit; the result is the next one, if it was chosen meanwhile."""
         self._await(device, turn)
         turn.began = time.perf_counter()
         results = self._compute(turn)
@@ -141,7 +142,7 @@ class FleetExecutor:
         return turn.following
 
     def _await(self, device: FleetDevice, turn: UnitDispatch) -> None:
-        """Its state is there, what it changes is on the host, and the memory it needs is free."""
+        """Wait until the unit's state is on the device, what it will overwrite has reached the host, and the memory it needs is free."""
         start = time.perf_counter()
         jax.block_until_ready(list(turn.arrays.values()))
         there = time.perf_counter()
@@ -160,7 +161,7 @@ class FleetExecutor:
         return results
 
     def _next(self, device: FleetDevice) -> UnitDispatch | None:
-        """Its state is on the way. A model whose data fail is left, and another one asked for."""
+        """The next unit, its state being copied in. A model whose data raise is dropped, and another one is chosen."""
         while found := self.scheduler.next_unit(device):
             if self._transfers.bring(device, found):
                 return found
@@ -171,7 +172,7 @@ class FleetExecutor:
         return found if found and self._transfers.bring(device, found) else None
 
     def _note(self, device: FleetDevice, turn: UnitDispatch, begin: float, end: float) -> ScheduledUnit:
-        """What was measured feeds the policy."""
+        """Feed the measured time to the policy."""
         model_run, began = self.model_runs[turn.model_run], self.scheduler.began
         if turn.following:
             turn.following.after = end

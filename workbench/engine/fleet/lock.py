@@ -1,4 +1,4 @@
-"""One training at a time in a folder: two would write each other's checkpoints over."""
+"""A lock on a checkpoint folder: two trainings would overwrite each other's checkpoints."""
 
 import os
 from collections.abc import Iterator
@@ -9,16 +9,16 @@ from workbench.documents.durable_files import explain_write_errors, make_folder,
 from workbench.errors import FleetError
 
 LOCK = ".lock"
-"""Of a fleet's folder; no model's name begins with a dot."""
+"""The lock file in a fleet's folder; no model's name begins with a dot."""
 
 
 @contextmanager
 def hold_folder(folder: Path) -> Iterator[None]:
-    """The folder is this training's; raises `FleetError` where another one has it, and where it cannot be written.
+    """Lock the folder for this training; raises `FleetError` where another one holds it, and where it cannot be written.
 
-    The operating system keeps the lock (`flock`) and ends it with the process, so that one that was killed leaves none behind: the file
-    stays and says nothing. Where there is no `flock` (Windows, some network drives) the folder is not locked, and two trainings in it are
-    the user's to keep apart.
+    The operating system holds the lock (`flock`) and releases it when the process ends, so that a killed process leaves none behind: the
+    file stays but means nothing. Where there is no `flock` (Windows, some network drives) the folder is not locked, and the user must keep
+    two trainings apart.
     """
     with explain_write_errors(folder, FleetError):
         make_folder(folder)
@@ -28,10 +28,10 @@ def hold_folder(folder: Path) -> Iterator[None]:
             raise _folder_in_use_error(folder, os.pread(file, 20, 0).decode())
         with explain_write_errors(folder, FleetError):
             os.truncate(file, 0)
-            os.write(file, str(os.getpid()).encode())  # for the message of whoever comes next
+            os.write(file, str(os.getpid()).encode())  # for the error message of the next training
         yield
     finally:
-        os.close(file)  # and the lock is gone
+        os.close(file)  # which releases the lock
 
 
 def _folder_in_use_error(folder: Path, process: str) -> FleetError:

@@ -1,4 +1,4 @@
-"""Who takes part in a run that is under way: models are added and stopped, devices leave and return, and room is made for a timing."""
+"""Models and devices that join or leave a run under way, and device memory reserved for timing a new model."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,13 +11,13 @@ from workbench.errors import FleetError
 
 
 class Membership:
-    """Of one run; from any thread. `start` has a device work, in a thread of its own."""
+    """Adds and removes models and devices of one run; callable from any thread. `start` starts a device in a thread of its own."""
 
     def __init__(self, scheduler: UnitScheduler, devices: Sequence[FleetDevice], start: Callable[[FleetDevice], None]) -> None:
         self._scheduler, self._devices, self._start = scheduler, devices, start
 
     def add(self, model_run: ModelRun) -> None:
-        """One more model; raises `FleetError` once all others are done."""
+        """Add one more model; raises `FleetError` once all others are done."""
         scheduler = self._scheduler
         with scheduler.changed:
             self.verify_goes_on(model_run.model.name)
@@ -25,17 +25,17 @@ class Membership:
             if scheduler.began:
                 model_run.arrival_time = time.perf_counter() - scheduler.began
                 for device in self._devices:
-                    if device.available:  # it may just have found that nothing was left
+                    if device.available:  # it may just have found that no work was left
                         self._start(device)
             scheduler.changed.notify_all()
 
     def verify_goes_on(self, newcomer: str) -> None:
-        """Raises `FleetError` for a model that comes once all others are done."""
+        """Raises `FleetError` for a model that arrives once all others are done."""
         if self._scheduler.ended:
             raise FleetError(f"Model `{newcomer}` comes too late: the run has ended.", ["train it in a run of its own"])
 
     def stop(self, name: str) -> None:
-        """The model ends with the mini-batch it is in, and the rest go on faster."""
+        """End the model after its current mini-batch, which frees devices for the others."""
         with self._scheduler.changed:
             self._scheduler.end(find_run(self._scheduler.model_runs, name))
 
@@ -45,7 +45,7 @@ class Membership:
 
     @contextmanager
     def room(self, number: int, count: int) -> Iterator[None]:
-        """So many bytes of a device for something else than its units, before its next unit: as soon as they are free."""
+        """Reserve `count` bytes of a device for something else than its units, before its next unit: as soon as they are free."""
         device, scheduler = self._device(number), self._scheduler
         with scheduler.changed:
             device.reserved += 1
@@ -64,14 +64,14 @@ class Membership:
                 scheduler.changed.notify_all()
 
     def leave(self, number: int) -> None:
-        """The device takes no further unit."""
+        """Give the device no further unit."""
         device = self._device(number)
         with self._scheduler.changed:
             device.available = False
             self._scheduler.changed.notify_all()
 
     def come_back(self, number: int) -> None:
-        """The device takes units again."""
+        """Give the device units again."""
         device = self._device(number)
         with self._scheduler.changed:
             if not device.available:
@@ -79,7 +79,7 @@ class Membership:
                 self._start(device)
 
     def _device(self, number: object) -> FleetDevice:
-        """By what a person or another program calls it."""
+        """The device with this number."""
         if type(number) is not int or not 0 <= number < len(self._devices):
             raise FleetError(f"There is no device {number!r} in this run.", [f"they are the numbers 0 to {len(self._devices) - 1}"])
         return self._devices[number]

@@ -1,4 +1,4 @@
-"""One model of a fleet, cut into shards that fit the devices, its units compiled for each."""
+"""One model of a fleet, partitioned into shards that fit the devices, with its units compiled for each."""
 
 import os
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from workbench.tracing.stage_partition.partition import network_of
 from workbench.tracing.stage_partition.stages import partition_network, starts_at
 
 Compiled = tuple[tuple[CompiledUnit, ...], ...]
-"""Units of the mini-batch, of each device."""
+"""For each device the compiled units of the mini-batch."""
 
 
 @dataclass(frozen=True)
 class PartitionedModel:
-    """A model, the blocks at which its shards begin, and its units on each device."""
+    """A model, the blocks at which its shards begin, and its compiled units on each device."""
 
     model: FleetModel
     starts: tuple[int, ...]
@@ -36,18 +36,18 @@ class PartitionedModel:
 
     @property
     def needs(self) -> tuple[int, ...]:
-        """The bytes that each shard needs: its larger unit's."""
+        """Peak bytes of each shard: those of its larger unit."""
         units = self.compiled[0]
         return tuple(max(each.peak_bytes for each in units if each.unit.shard == shard) for shard in range(len(self.starts)))
 
     @property
     def unit_key(self) -> tuple[Program, tuple[int, ...]]:
-        """What models have in common whose units are the same."""
+        """A key that is equal for models whose units are the same."""
         return self.model.program, self.starts
 
 
 def shard_starts(model: FleetModel, fleet: Fleet, devices: Sequence[FleetDevice]) -> tuple[int, ...]:
-    """The blocks at which shards begin: the model's own, else as the memory allows."""
+    """The blocks at which shards begin: those the model gives, else as the memory allows."""
     network = network_of(model.program)
     rooms = [Room(each.budget, fleet.buffer if fleet.double_buffer else 0.0) for each in devices if each.budget]
     layers = layers_of(model.program)
@@ -59,7 +59,7 @@ def shard_starts(model: FleetModel, fleet: Fleet, devices: Sequence[FleetDevice]
 
 
 def _make_measure(model: FleetModel, device: jax.Device) -> Any:
-    """The bytes of a shard of some blocks, compiled."""
+    """A function that compiles a shard of some blocks and returns its bytes."""
     network = network_of(model.program)
 
     def measure(begin: int, end: int) -> int:
@@ -78,7 +78,7 @@ def units_of(program: Program, starts: tuple[int, ...]) -> ModelUnits:
 
 
 def compile_units(program: Program, starts: tuple[int, ...], devices: Sequence[jax.Device]) -> Compiled:
-    """Of each device, compiled in threads: XLA lets the interpreter go meanwhile."""
+    """The units compiled for each device, in threads: XLA releases the interpreter lock meanwhile."""
     indices = range(len(units_of(program, starts).functions))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = [[pool.submit(_compile_cached, program, starts, index, device) for index in indices] for device in devices]
@@ -87,6 +87,6 @@ def compile_units(program: Program, starts: tuple[int, ...], devices: Sequence[j
 
 @lru_cache(maxsize=512)
 def _compile_cached(program: Program, starts: tuple[int, ...], index: int, device: jax.Device) -> CompiledUnit:
-    """Models that are alike, but for their seeds say, have their units compiled once."""
+    """Models that differ only in their seed, say, share compiled units."""
     unit = units_of(program, starts).functions[index]
     return compile_unit(unit, device, f"{unit.kind.value}_{unit.shard}")

@@ -1,8 +1,8 @@
-"""What units take, measured before a run as the run will take it: by the executor itself, upon state that is thrown away.
+"""Measure how long units take before a run, under the conditions of the run: with the executor itself, on state that is thrown away.
 
-Devices that are this machine's own share its cores: alone a unit may be twice as fast as when every device computes. So there the
-models are rehearsed twice, each alone on one device, then together on all of them; elsewhere devices have cores of their own, and the first
-is enough. A mini-batch goes before the ones that count. Transfers are timed too, and the executor's own work between two units.
+Virtual devices of this machine share its cores: a unit alone may be twice as fast as when every device computes. So there the models are
+profiled twice, each alone on one device, then together on all of them; elsewhere devices have cores of their own, and the first is enough.
+One warm-up mini-batch is not counted. Transfers are timed too, and the executor's overhead between two units.
 """
 
 import shutil
@@ -30,15 +30,16 @@ from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.training_events import TrainingEvent, UnitDone
 
 FOLDER = ".rehearsal"
-"""Of the fleet's folder, where its checkpoints are tried out; no model's name begins with a dot."""
-_SECONDS_PER_MODEL, _MOST_BATCHES, _ENDLESS_BATCHES = 0.1, 40, 1_000_000  # seconds of a model, mini-batches of it, and more than either
-_LEAST_TRIMMED = 4  # of so many measurements, and of more, the longest does not count
+"""A subfolder of the fleet's folder in which checkpoints are written while profiling; no model's name begins with a dot."""
+_SECONDS_PER_MODEL, _MOST_BATCHES, _ENDLESS_BATCHES = 0.1, 40, 1_000_000  # limits for each model, and a number never reached
+_LEAST_TRIMMED = 4  # with at least so many measurements the longest is dropped
 UnitKey = tuple[Any, tuple[int, ...]]
 
 
 @dataclass
 class UnitProfile:
-    """Seconds of each unit of a mini-batch by what models have in common, alone and among so many devices; what went on around them."""
+    """Seconds of each unit of a mini-batch, by the key of models with equal units, alone and among so many devices; and the transfer times
+    around them."""
 
     seconds_alone: dict[UnitKey, list[float]] = field(default_factory=dict)
     seconds_together: dict[UnitKey, list[float]] = field(default_factory=dict)
@@ -47,7 +48,7 @@ class UnitProfile:
 
     @property
     def host_to_device(self) -> tuple[float, float]:
-        """Seconds of any transfer from the host, and of each byte."""
+        """Seconds of any transfer from the host, and per byte."""
         return _fit_line(self.timings.copied_in)
 
     def job(self, cut: PartitionedModel) -> Job:
@@ -66,10 +67,11 @@ class UnitProfile:
 
 
 def profile_units(cuts: Sequence[PartitionedModel], fleet: Fleet, devices: Sequence[FleetDevice]) -> UnitProfile:
-    """Of all the models, on devices like these; without compiled units for each, devices of this machine are stood in for by the first.
+    """Profile all models on devices like these; without units compiled for each, the first device stands in for the other devices of this
+    machine.
 
-    Known already where models like these were rehearsed like that. Raises what a run raises: `FleetError` where the memory does not
-    suffice or the data run out, and what a user's function does.
+    The result is cached for equal models under equal conditions. Raises what a run raises: `FleetError` where the memory does not suffice
+    or the data run out, and what a user's function raises.
     """
     distinct = list({each.unit_key: each for each in cuts}.values())
     others = [each for each in cuts if not any(each is one for one in distinct)]
@@ -81,7 +83,7 @@ def profile_units(cuts: Sequence[PartitionedModel], fleet: Fleet, devices: Seque
 
 @dataclass(frozen=True)
 class _ProfileCase:
-    """What a rehearsal depends on, and those who take part: the first so many of the `participants` are `distinct`."""
+    """What a profile depends on, and the models that take part: of the `participants` the first so many are `distinct`."""
 
     unit_keys: tuple[UnitKey, ...]
     device_budgets: tuple[tuple[jax.Device, int | None], ...]
@@ -113,9 +115,9 @@ def _profile_case(case: _ProfileCase) -> UnitProfile:
 
 
 def _warm_up(cuts: Sequence[PartitionedModel], devices: int) -> None:
-    """Each unit runs once on each of the first so many devices: what runs for the first time takes longer.
+    """Run each unit once on each of the first so many devices: a first execution takes longer.
 
-    The devices do so side by side, each with one unit at a time: the units of two models may be more than its memory holds.
+    The devices do so in parallel, each with one unit at a time: the units of two models may be more than a device's memory holds.
     """
 
     def once(device: int) -> None:
@@ -138,7 +140,7 @@ def _zeros(spec: jax.ShapeDtypeStruct) -> Any:
 def _run_models(
     participants: Sequence[PartitionedModel], fleet: Fleet, devices: Sequence[FleetDevice]
 ) -> tuple[FleetExecutor, list[TransferTimings]]:
-    """The floor that has run these models for a while, each in turn."""
+    """The executor that has run these models for a while, each in turn."""
     timings = [TransferTimings() for _ in devices]
     stand_ins = [FleetDevice(i, each.device, each.budget, timings=timings[i]) for i, each in enumerate(devices)]
     folder = None if fleet.folder is None else fleet.folder / FOLDER
@@ -157,7 +159,7 @@ def _run_models(
 
 
 class _StopWhenTimed:
-    """Ends all models together, so that all devices compute to the last: when each has run twice, for a while, or often enough."""
+    """Ends all models together, so that all devices compute to the last: when each has run twice, for long enough, or often enough."""
 
     def __init__(self, executor: FleetExecutor, lengths: Sequence[int]) -> None:
         self._executor, self._lengths = executor, lengths
@@ -191,7 +193,7 @@ def _make_stand_in(number: int, cut: PartitionedModel, fleet: Fleet, devices: Se
 
 @dataclass(frozen=True)
 class _FirstBatch:
-    """The first mini-batch of a model, over and over: later ones may not be there, or are none of a rehearsal's business."""
+    """Repeats the first mini-batch of a model: later ones may not exist, and profiling should not consume them."""
 
     model: FleetModel
 
@@ -205,10 +207,10 @@ class _FirstBatch:
 
 
 def _unit_seconds(executor: FleetExecutor, number: int, devices: int) -> list[float]:
-    """What each unit of a mini-batch took while so many devices computed; the first mini-batch does not count where others are left."""
+    """Seconds of each unit of a mini-batch while so many devices computed; the first mini-batch does not count if there are others."""
     length = len(executor.model_runs[number].job.units)
     model_units = [each for each in executor.placed if each.model == number]
-    crowded = (devices - 1) - 0.5  # the other devices, of which one may have paused for half of the time
+    crowded = (devices - 1) - 0.5  # the other devices, of which one may have been idle half of the time
     found = []
     for index in range(length):
         turns = [each for each in model_units if each.unit % length == index]
@@ -219,7 +221,7 @@ def _unit_seconds(executor: FleetExecutor, number: int, devices: int) -> list[fl
 
 
 def _count_concurrent(placed: ScheduledUnit, others: Iterable[ScheduledUnit]) -> float:
-    """How many other units ran meanwhile, on average."""
+    """How many other units ran at the same time, on average."""
     length = placed.end - placed.start
     shared = sum(max(0.0, min(placed.end, each.end) - max(placed.start, each.start)) for each in others)
     return shared / length - 1 if length else 0.0
@@ -235,7 +237,7 @@ def _merge_timings(all_of: Iterable[TransferTimings]) -> TransferTimings:
 
 
 def _fit_line(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Seconds of any transfer, and of each byte, a straight line through the sizes that there are; neither is below zero."""
+    """Seconds of any transfer, and per byte: a line fitted through the measured sizes; neither is below zero."""
     sizes = sorted({size for size, _ in samples})
     if not sizes:
         return 0.0, 0.0
@@ -249,14 +251,14 @@ def _fit_line(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
 
 
 def _trimmed_mean(seconds: Sequence[float]) -> float:
-    """The mean, for means add up to a makespan; of four and more without the longest one, when something else may have had the machine."""
+    """The mean, because means add up to a makespan; from four values on without the longest, when another process may have disturbed it."""
     return statistics.mean(sorted(seconds)[:-1] if len(seconds) >= _LEAST_TRIMMED else seconds)
 
 
 def _transfer_seconds(
     function: UnitFunction, host_to_device: tuple[float, float], device_to_host: tuple[float, float]
 ) -> tuple[float, float, float]:
-    """To bring its shard in, to take back what it changes, and to bring in what comes with it."""
+    """Seconds to load its shard, to store what it changes, and to load its boundary activations."""
     sizes = {key: each.size * each.dtype.itemsize for key, each in zip(function.reads, function.specs, strict=True)}
     shard = sum(size for key, size in sizes.items() if key[0] in ("piece", "state"))
     changed = sum(size for key, size in sizes.items() if key in function.writes)

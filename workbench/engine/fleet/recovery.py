@@ -1,5 +1,5 @@
-"""What is done about a failure: a model whose data raise ends, the units of a device that fails are done again by the others, and a run
-that cannot go on says why."""
+"""Failure handling: a model whose data raise ends, the units of a device that fails are repeated by the others, and a run that cannot go on
+says why."""
 
 import time
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from workbench.multimodel.training_events import ModelFailed, TrainingListener
 
 
 class Recovery:
-    """Of one run, upon its devices."""
+    """Handles the failures of one run on its devices."""
 
     def __init__(self, scheduler: UnitScheduler, devices: Sequence[FleetDevice], tell: TrainingListener) -> None:
         self._scheduler, self._devices, self._tell = scheduler, devices, tell
 
     def give_up(self, device: FleetDevice, turn: UnitDispatch, error: WorkbenchError) -> None:
-        """The model ends before this unit, its checkpoint as the units before left it; the others go on."""
+        """End the model before this unit, with the checkpoint that the units before it left; the others go on."""
         model_run = self._scheduler.model_runs[turn.model_run]
         with self._scheduler.changed:
             model_run.begun = model_run.last = turn.index
@@ -28,7 +28,7 @@ class Recovery:
         self._tell(ModelFailed(model_run.model.name, model_run.done, turn.index, str(error)))
 
     def lose(self, device: FleetDevice, turn: UnitDispatch | None, error: Exception) -> None:
-        """The device failed: what it was doing, and what it was bringing in, is given to the others."""
+        """Handle the failure of a device: the units it was running or loading are given to the others."""
         began = self._scheduler.began
         with self._scheduler.changed:
             device.available, device.failure = False, None
@@ -43,7 +43,7 @@ class Recovery:
             self._scheduler.changed.notify_all()
 
     def verify_done(self) -> None:
-        """Raises what made the run fail, if it did: once no device works any more."""
+        """Raise what made the run fail, if it did; called once no device works any more."""
         model_runs = self._scheduler.model_runs
         if self._scheduler.failure:
             raise self._scheduler.failure
@@ -53,7 +53,7 @@ class Recovery:
             raise FleetError("No device is left, and models are not done.", ["resume from the checkpoint"])
 
     def _not_back(self, device: FleetDevice) -> None:
-        """What has run there, and whose results did not come back, is lost."""
+        """Units that ran there and whose results did not come back are lost."""
         scheduler = self._scheduler
         begun = {(each.device, each.model_run, each.index) for each in scheduler.dispatches if each.device == device.number}
         placed = [replace(each, lost=True) if (each.device, each.model, each.unit) in begun else each for each in scheduler.placed]

@@ -1,7 +1,7 @@
-"""Where a model's arrays lie while no device needs them.
+"""The host store of a model's arrays while no device needs them (Hydra's spilling).
 
-On the host they lie in pinned memory where a device has its own way to that (GPU, TPU: copies then run beside the computing, at the full
-speed of the link), else they are NumPy arrays; with `disk` they are files, read when they are needed. With a folder what changed survives
+On the host they are in pinned memory where a device can copy from it directly (GPU, TPU: copies then overlap with compute, at the full
+speed of the link), else they are NumPy arrays; with `disk` they are files, read when they are needed. With a folder, what changed survives
 the process (`checkpoint`).
 """
 
@@ -17,9 +17,9 @@ from workbench.engine.fleet.units import Key
 
 
 class HostStore:
-    """One model's arrays by name. `folder` keeps a checkpoint, `on_disk` keeps nothing else: arrays are read from there.
+    """One model's arrays by name. `folder` keeps a checkpoint; with `on_disk` arrays are kept only there and read from it.
 
-    `pinned` is the sharding that places an array in pinned host memory (`devices.pinned_sharding`); without it they are NumPy's.
+    `pinned` is the sharding that places an array in pinned host memory (`devices.pinned_sharding`); without it they are NumPy arrays.
     """
 
     def __init__(self, folder: Path | None, *, on_disk: bool = False, pinned: Any = None) -> None:
@@ -37,7 +37,7 @@ class HostStore:
         return self.checkpoint.read(key)
 
     def put(self, arrays: Mapping[Key, Any]) -> None:
-        """Keep copies of device or host arrays; returns when they are there. The device's memory is not held on to."""
+        """Store copies of device or host arrays; returns when they are complete. The device arrays are not referenced any more."""
         self._arrays |= self._copy_to_host(arrays)
         self._keys |= arrays.keys()
         self._changed |= arrays.keys()
@@ -45,7 +45,7 @@ class HostStore:
     def _copy_to_host(self, arrays: Mapping[Key, Any]) -> dict[Key, Any]:
         if self._pinned is not None:
             return dict(zip(arrays, jax.block_until_ready(jax.device_put(list(arrays.values()), self._pinned)), strict=True))
-        for each in arrays.values():  # all copies under way before the first is waited for
+        for each in arrays.values():  # start all copies before the first is waited for
             if isinstance(each, jax.Array):
                 each.copy_to_host_async()
         return {key: np.array(each) for key, each in arrays.items()}
@@ -57,7 +57,7 @@ class HostStore:
             self._changed.discard(key)
 
     def commit(self, position: Mapping[str, Any]) -> None:
-        """Make everything so far survive this process, together with where the model stands."""
+        """Commit everything so far, with the model's position, so that it survives this process."""
         if self.checkpoint is None:
             return
         self.checkpoint.commit({key: self._arrays[key] for key in self._changed}, self._keys, position)
@@ -67,15 +67,15 @@ class HostStore:
         self._changed.clear()
 
     def secure(self) -> None:
-        """Make what was committed survive the machine, too."""
+        """Sync what was committed, so that it survives a power failure."""
         if self.checkpoint is not None:
             self.checkpoint.secure()
 
     def resume(self) -> dict[str, Any] | None:
-        """The position of the last commit that is whole, with its arrays, to go on from; `None` if there is none.
+        """Resume from the last undamaged commit: its position, with its arrays loaded; `None` if there is none.
 
-        Only who has the folder may (`lock.hold_folder`): what belongs to no commit is removed. Raises `FleetError` for a folder in which
-        all is damaged.
+        Only the holder of the folder may call this (`lock.hold_folder`): files that belong to no commit are removed. Raises `FleetError`
+        for a folder in which every commit is damaged.
         """
         if self.checkpoint is None or (found := self.checkpoint.resume(keep_arrays=not self._on_disk)) is None:
             return None
@@ -88,5 +88,5 @@ class HostStore:
 
     @property
     def notice(self) -> str:
-        """What was damaged when this was resumed, in words; empty if nothing was."""
+        """The damage found on resuming, in words; empty if there was none."""
         return "" if self.checkpoint is None else self.checkpoint.notice

@@ -1,6 +1,6 @@
-"""Train a fleet: cut each model into shards that fit, compile their units for each device, rehearse them, and run them all.
+"""Train a fleet: partition each model into shards that fit, compile their units for each device, profile them, and run them all.
 
-The house rule holds here too: what is predicted (the simulator's schedule of units that were rehearsed) stands beside what is measured.
+Predictions are checked here too: the simulator's schedule of the profiled units stands beside the measured one.
 """
 
 import threading
@@ -37,16 +37,16 @@ from workbench.multimodel.training_events import CheckpointNotice, SchedulePredi
 from workbench.reports.run_events import Progress
 from workbench.tracing.stage_partition.partition import network_of
 
-MAX_STAND_INS = 8  # devices that one of this machine's own stands in for, when units are only timed
+MAX_STAND_INS = 8  # virtual devices of this machine that one device stands in for, when units are only timed
 
 
 def train_fleet(fleet: Fleet, on_event: TrainingListener | None = None, commands: CommandQueue | None = None) -> FleetMeasurement:
-    """Train all models of the fleet on the attached devices, and measure.
+    """Train all models of the fleet on the attached devices, and measure the run.
 
-    With a folder it goes on from the checkpoint there, if there is one. `on_event` hears the events of `multimodel.training_events`;
-    `commands` are carried out meanwhile, each answered by `CommandDone` or `CommandRefused`. Raises `FleetError`: too few devices,
-    a budget smaller than one layer, data that run out, a folder in which another training is at work; `PipelineError` for a program that
-    cannot be cut; `EngineError` for what a user's function raises.
+    With a folder it resumes from the checkpoint there, if there is one. `on_event` receives the events of `multimodel.training_events`;
+    `commands` are carried out meanwhile, each answered by `CommandDone` or `CommandRefused`. Raises `FleetError`: too few devices, a budget
+    smaller than one layer, data that run out, a folder that another training holds; `PipelineError` for a program that cannot be
+    partitioned; `EngineError` for what a user's function raises.
     """
     stage = Stage(on_event or (lambda _: None))
     try:
@@ -59,7 +59,7 @@ def train_fleet(fleet: Fleet, on_event: TrainingListener | None = None, commands
 
 
 def time_fleet(fleet: Fleet, on_event: TrainingListener | None = None) -> FleetTimes:
-    """Cut the models and rehearse their units, compiled for one device, without training: what the simulator needs. Raises what
+    """Partition the models and profile their units, compiled for one device, without training: what the simulator needs. Raises what
     `train_fleet` does."""
     stage = Stage(on_event or (lambda _: None))
     try:
@@ -70,16 +70,16 @@ def time_fleet(fleet: Fleet, on_event: TrainingListener | None = None) -> FleetT
 
 
 class FleetRun:
-    """A fleet made ready, then run; `executor` takes what happens on the way (a model that stops, a device that leaves).
+    """A fleet that is prepared, then run; `executor` takes changes on the way (a model that stops, a device that leaves).
 
-    `jobs` are its models as the simulator sees them, their units rehearsed; with `train=False` there is no more. Its folder is its own
-    until it has run, or is thrown away.
+    `jobs` are its models as the simulator sees them, their units profiled; with `train=False` nothing more is prepared. It holds its folder
+    until it has run, or is garbage-collected.
     """
 
     def __init__(self, fleet: Fleet, on_event: TrainingListener | None = None, *, train: bool = True) -> None:
         self.fleet = fleet
         self._tell = on_event or (lambda _: None)
-        self._entering = threading.Lock()  # held while a model that is added writes into the folder, and while that is let go
+        self._entering = threading.Lock()  # held while an added model writes into the folder, and while the folder is released
         with ExitStack() as stack:
             if train and fleet.folder is not None:
                 stack.enter_context(hold_folder(fleet.folder))
@@ -110,20 +110,20 @@ class FleetRun:
 
     @property
     def times(self) -> FleetTimes:
-        """The cuts, and the units as they were timed."""
+        """The partitions, and the units as they were timed."""
         kind, budget, memory_limit = self.devices[0].device.device_kind, self.devices[0].budget, self.fleet.memory
         starts, needs = tuple(each.starts for each in self.cuts), tuple(each.needs for each in self.cuts)
         return FleetTimes(tuple(self.jobs), self.shards, kind, budget, self.compile_seconds, memory_limit, starts, needs)
 
     @property
     def shards(self) -> tuple[int, ...]:
-        """Into how many each model is cut."""
+        """The number of shards of each model."""
         return tuple(len(each.starts) for each in self.cuts)
 
     def add(self, model: FleetModel) -> None:
-        """Train one more model in this run, on its devices; what was predicted is told anew.
+        """Train one more model in this run, on its devices; the prediction is renewed and reported.
 
-        Raises `FleetError` for a name that is there already, for a layer that does not fit, and once the run has ended.
+        Raises `FleetError` for a name that is taken, for a layer that does not fit, and once the run has ended.
         """
         verify_names([*(each.model.name for each in self.model_runs), model.name])
         self.executor.membership.verify_goes_on(model.name)
@@ -141,7 +141,7 @@ class FleetRun:
         self._tell_stage("training")
 
     def _predict_schedule(self) -> tuple[FleetSchedule, float]:
-        """The predicted schedule and the lower bound, of the models so far, each from when it came, or from where its checkpoint is."""
+        """The predicted schedule and the lower bound of the models so far, each from its arrival or from its checkpoint."""
         arrivals = [
             FleetEvent(each.arrival_time, "model comes", number) for number, each in enumerate(self.model_runs) if each.arrival_time
         ]
@@ -156,7 +156,7 @@ class FleetRun:
         return predicted, bound
 
     def run(self) -> FleetMeasurement:
-        """Predicted, trained and measured; then the folder may be another's."""
+        """Predict, train and measure; then the folder is released."""
         try:
             return self._train()
         finally:
@@ -202,8 +202,8 @@ class FleetRun:
         return {path: pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for path, pieces in found.items()}
 
     def _partition_models(self, models: Sequence[FleetModel], *, train: bool = True) -> list[PartitionedModel]:
-        """Where their shards begin, and their units on each device that there is to train on. Checkpoints that cannot be gone on from are
-        refused before anything is compiled for them."""
+        """Where their shards begin, and their units on each device to train on. Unusable checkpoints are refused before anything is
+        compiled for them."""
         devices = self.devices if train else self.devices[:1]
         positions = [_read_position(each, self.fleet) if train else None for each in models]
         starts = [self._find_starts(*each) for each in zip(models, positions, strict=True)]
@@ -225,7 +225,7 @@ class FleetRun:
         return PartitionedModel(model, starts, compiled)
 
     def _model_run(self, cut: PartitionedModel, job: Job) -> ModelRun:
-        """With its first state, or as a checkpoint says it stood."""
+        """The model run in its initial state, or as its checkpoint has it."""
         model = cut.model
         store = HostStore(
             _model_folder(model, self.fleet), on_disk=self.fleet.spill == "disk", pinned=pinned_sharding(self.devices[0].device)
@@ -243,7 +243,7 @@ class FleetRun:
         return model_run
 
     def _tell_stage(self, stage: str, model: str = "") -> None:
-        """The stage, and the model that it is about, if it is about one."""
+        """Report the stage, and the model that it concerns, if any."""
         self._tell(Progress(stage, model=model))
 
 
@@ -252,7 +252,7 @@ def _model_folder(model: FleetModel, fleet: Fleet) -> Path | None:
 
 
 def _read_position(model: FleetModel, fleet: Fleet) -> Mapping[str, Any] | None:
-    """Where a checkpoint says that the model stands; raises `FleetError` where it is damaged, or of another program."""
+    """The model's position by its checkpoint; raises `FleetError` for one that is damaged, or of another program."""
     folder = _model_folder(model, fleet)
     position = Checkpoint(folder).peek_position() if folder is not None and folder.exists() else None
     if position is not None:
@@ -270,7 +270,7 @@ def _verify_same(position: Mapping[str, Any], model: FleetModel, starts: tuple[i
 
 
 def _open_devices(fleet: Fleet, *, train: bool) -> list[FleetDevice]:
-    """Those to train on; without, where devices are this machine's own, the first one in the place of as many as are planned for."""
+    """The devices to train on; without training, the first virtual device of this machine stands in for as many as are planned."""
     if train:
         found = _find_attached_devices(fleet)
     else:
@@ -280,7 +280,7 @@ def _open_devices(fleet: Fleet, *, train: bool) -> list[FleetDevice]:
 
 
 def _find_attached_devices(fleet: Fleet) -> list[jax.Device]:
-    """The devices to train on: as many as the fleet names, else one a model as far as there are."""
+    """The devices to train on: as many as the fleet names, else one per model up to the number attached."""
     devices = jax.local_devices()
     if fleet.devices is not None and fleet.devices > len(devices):
         attached = len(devices)
@@ -289,14 +289,14 @@ def _find_attached_devices(fleet: Fleet) -> list[jax.Device]:
 
 
 def _find_budget(fleet: Fleet, device: jax.Device) -> int | None:
-    """Bytes of a device that may be used: what was asked for, and no more than there is."""
+    """Bytes of a device that may be used: the requested budget, limited by the device's memory."""
     stats = device.memory_stats() or {}
     bytes_limit = stats.get("bytes_limit")
     return min((each for each in (fleet.memory, bytes_limit) if each is not None), default=None)
 
 
 def _initialize_state(model: FleetModel) -> Sequence[Any]:
-    """The first state, made on the host: it may be larger than any device."""
+    """The initial state, made on the host: it may be larger than any device."""
     step = model.program.step
     host = jax.local_devices(backend="cpu")[0]
     with jax.default_device(host):

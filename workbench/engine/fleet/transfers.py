@@ -1,4 +1,4 @@
-"""What moves between the host and a device around each unit: its state in before it runs, what it changed back afterwards."""
+"""Transfers between host and device around each unit: its state in before it runs, what it changed back afterwards."""
 
 import time
 from collections.abc import Callable
@@ -17,15 +17,16 @@ GiveUp = Callable[[FleetDevice, UnitDispatch, WorkbenchError], None]
 
 
 class Transfers:
-    """Brings units' state to devices and takes their results back; `give_up` ends the model of a unit whose data raise."""
+    """Copies units' state to devices and their results back; `give_up` ends the model of a unit whose data raise."""
 
     def __init__(self, scheduler: UnitScheduler, tell: TrainingListener, give_up: GiveUp) -> None:
         self._scheduler, self._tell, self._give_up = scheduler, tell, give_up
 
     def bring(self, device: FleetDevice, turn: UnitDispatch) -> bool:
-        """What is not here yet comes from the host, once the units before have brought it there; of a successor all but the last one.
+        """Copy in what is not on the device yet, once the units before have stored their results on the host (for a successor all of these
+        but the last).
 
-        `False` where the user's data fail: that ends their model.
+        `False` where the user's data raise: that ends their model.
         """
         model_run = self._scheduler.model_runs[turn.model_run]
         on_the_host = turn.index - 1 if turn.follows else turn.index
@@ -43,7 +44,7 @@ class Transfers:
         return True
 
     def take_back(self, device: FleetDevice, turn: UnitDispatch, written: Arrays, placed: ScheduledUnit) -> None:
-        """What the unit wrote goes to the host, and the model may go on; where the device fails meanwhile, its thread is told."""
+        """Copy what the unit wrote to the host, after which the model may go on; if the device fails, its thread gets the error."""
         if device.failure is not None:  # the unit before this one is lost, and so is this
             return
         model_run = self._scheduler.model_runs[turn.model_run]
@@ -51,7 +52,7 @@ class Transfers:
         try:
             result = written.pop(LOSS, None)
             loss = None if result is None else float(result)
-            model_run.store.put(written)  # all or nothing, and last: the unit is done again from what is there now
+            model_run.store.put(written)  # atomically, and last: the unit is repeated from the state that is there now
         except jax.errors.JaxRuntimeError as error:
             with self._scheduler.changed:
                 device.failure = error
@@ -69,7 +70,7 @@ class Transfers:
         self._tell(UnitDone(model_run.model.name, model_run.done, model_run.last, loss, placed, model_run.ended))
 
     def _advance(self, device: FleetDevice, turn: UnitDispatch, model_run: ModelRun, loss: float | None) -> None:
-        """The model is one unit further, and ends where its loss says so."""
+        """Advance the model by one unit; it ends where its loss says so."""
         with self._scheduler.changed:
             model_run.done, model_run.returned_at = turn.index + 1, time.perf_counter()
             if loss is not None and model_run.is_below_stop(loss) and not model_run.failure:

@@ -1,4 +1,4 @@
-"""Where it is decided which unit a device runs next: under one lock, by the code that the simulator runs."""
+"""Chooses which unit a device runs next, under one lock, with the same policy code as the simulator."""
 
 import threading
 import time
@@ -20,22 +20,22 @@ class UnitDispatch:
     unit: CompiledUnit
     arrays: Arrays
     since: float
-    follows: bool  # on the unit before it, on the same device, which may still run
+    follows: bool  # for the unit before it, on the same device, which may still run
     overwrites: bool = False  # what that unit leaves behind, which must be on the host first
     after: float | None = None  # when the unit before it on the device ended, if it was chosen by then
-    began: float | None = None  # to compute
-    claimed: int = 0  # bytes of the device
+    began: float | None = None  # of computation
+    claimed: int = 0  # claimed on the device
     following: "UnitDispatch | None" = None
 
 
 class UnitScheduler:
-    """Models and their turns. `changed` is the lock, and tells when a model, a device or memory is free; a `failure` ends all."""
+    """The models, and the units under way. `changed` is the lock, notified when a model, device or memory is free; a `failure` ends all."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.model_runs: list[ModelRun] = []
-        self.dispatches: list[UnitDispatch] = []  # begun, and not yet back on the host
-        self.placed: list[ScheduledUnit] = []  # what has run
+        self.dispatches: list[UnitDispatch] = []  # dispatched, and not yet back on the host
+        self.placed: list[ScheduledUnit] = []  # the units that have run
         self.ended = False  # no device works any more
         self.changed = threading.Condition()
         self.failure: BaseException | None = None
@@ -43,14 +43,14 @@ class UnitScheduler:
         self.began = 0.0
 
     def fail(self, error: BaseException) -> None:
-        """The first failure is the one that is told."""
+        """Record a failure; only the first is reported."""
         with self.changed:
             self.failure = self.failure or error
             self.changed.notify_all()
 
     def next_unit(self, device: FleetDevice) -> UnitDispatch | None:
-        """The device's next unit, as soon as a model is idle; `None` once all are done: until then another device may fail, and what it
-        was doing is to be done again. Raises what the device failed with."""
+        """The device's next unit, as soon as a model is idle; `None` once all are done: until then another device may fail, and its units
+        are to be repeated. Raises the error the device failed with."""
         with self.changed:
             while self._is_running(device) and device.available:
                 candidates = [] if device.reserved else self._list_idle()
@@ -62,9 +62,9 @@ class UnitScheduler:
             return None
 
     def choose_ahead(self, device: FleetDevice, dispatch: UnitDispatch, written: Arrays) -> UnitDispatch | None:
-        """What follows while `dispatch` runs; `None` where nothing can be brought in beside it.
+        """The unit that follows `dispatch`, chosen while that runs; `None` where nothing can be loaded beside it.
 
-        The successor of what runs here needs no transfer of what that leaves behind.
+        The successor of the running unit on the same device needs no transfer of what that leaves behind.
         """
         with self.changed:
             follows = dispatch.index + 1 < self.model_runs[dispatch.model_run].last
@@ -73,20 +73,20 @@ class UnitScheduler:
                 return None
             chosen = self._choose_model(candidates)
             if not device.fits(self._unit(chosen, device).input_bytes):
-                return None  # it is asked again when this one is done: to wait here for memory that this one holds would be for ever
+                return None  # asked again when this one is done: waiting here for memory that this one holds would deadlock
             if chosen != dispatch.model_run:
                 return self._dispatch_unit(device, chosen, {}, follows=False)
             retained = {key: array for key, array in dispatch.arrays.items() if key not in written and key[0] != "batch"}
             return self._dispatch_unit(device, chosen, retained | written, follows=True)
 
     def wait_for(self, device: FleetDevice, model_run: ModelRun, done: int) -> None:
-        """Until so many units of a model are on the host. Raises what the device failed with."""
+        """Wait until so many units of a model are on the host. Raises the error the device failed with."""
         with self.changed:
             while model_run.done < done and self._is_running(device):
                 self.changed.wait()
 
     def claim(self, device: FleetDevice, count: int, own_bytes: int, dispatch: UnitDispatch) -> None:
-        """Speak for memory, once what goes back to the host has left it; the device refuses what can never fit. Raises what it failed
+        """Claim memory, once results under way to the host have left it; the device refuses what can never fit. Raises the error it failed
         with."""
         while self._is_running(device) and not device.fits(count) and device.used_bytes > own_bytes:
             self.changed.wait()
@@ -94,20 +94,20 @@ class UnitScheduler:
         dispatch.claimed += count
 
     def release_unit(self, device: FleetDevice, dispatch: UnitDispatch) -> None:
-        """It is done, or will not be: its memory is free."""
+        """Free the memory of a unit that is done, or will not be."""
         self.dispatches.remove(dispatch)
         device.release(dispatch.claimed)
         self.changed.notify_all()
 
     def end(self, model_run: ModelRun) -> None:
-        """With the mini-batch that it is in."""
+        """End the model after its current mini-batch."""
         length = len(model_run.job.units)
         model_run.last = min(model_run.last, -(-model_run.begun // length) * length)
         self.changed.notify_all()
 
     def requeue_units(self, device: FleetDevice) -> None:
-        """What was begun there and is not done is anybody's. All of it at once, and only when nothing of it can be done there any more:
-        else two devices would do the same unit."""
+        """Return the units that were begun there and are not done to the scheduler: all at once, and only when the device can complete none
+        of them any more, else two devices would run the same unit."""
         for each in [each for each in self.dispatches if each.device == device.number]:
             self.release_unit(device, each)
             self.model_runs[each.model_run].begun = self.model_runs[each.model_run].done
@@ -117,7 +117,7 @@ class UnitScheduler:
             return {"done": model_run.done, "of": model_run.last}
 
     def _is_running(self, device: FleetDevice) -> bool:
-        """`False` once the run has failed; raises what the device failed with."""
+        """`False` once the run has failed; raises the error the device failed with."""
         device.verify_sound()
         return self.failure is None
 
@@ -141,7 +141,7 @@ class UnitScheduler:
         return model_run.units[device.number][model_run.begun % len(model_run.job.units)]
 
     def _dispatch_unit(self, device: FleetDevice, chosen: int, arrays_near: Arrays, *, follows: bool) -> UnitDispatch:
-        """The model's next unit is this device's, with what of its arrays is here already."""
+        """Dispatch the model's next unit to this device, with those of its arrays that are already there."""
         model_run, unit = self.model_runs[chosen], self._unit(chosen, device)
         now = time.perf_counter()
         here = {key: arrays_near[key] for key in unit.unit.reads if key in arrays_near}

@@ -1,8 +1,8 @@
-"""The shard units of one model as compiled functions over named arrays (H4, H5, H6).
+"""The shard units of one model as functions over named arrays (Hydra TR, section 4).
 
 A unit reads arrays by name and writes arrays by name; the executor moves them between host and device and knows nothing else of a model:
 
-    piece n        a parameter, or one layer's slice of a stacked one
+    piece n        a parameter slice: a parameter, or one layer's slice of a stacked one
     state s, i, l  a leaf of the optimiser's state (slice l of it); each shard s has its own count of steps
     batch i        a leaf of the mini-batch
     value v        what one shard computes and another reads; kept until the last backward unit that reads it
@@ -36,7 +36,8 @@ LOSS: Key = ("loss",)
 
 @dataclass(frozen=True)
 class UnitFunction:
-    """`call(*arrays of reads) -> arrays of writes`, traceable. What is read and written is updated in place; `frees` is not read again."""
+    """A unit as `call(*arrays of reads) -> arrays of writes`, traceable. Arrays that are both read and written are updated in place;
+    `frees` are not read again."""
 
     shard: int
     kind: Pass
@@ -48,14 +49,14 @@ class UnitFunction:
 
     @property
     def donated(self) -> tuple[int, ...]:
-        """Places among the arguments of what is updated."""
+        """Argument numbers of the arrays that are updated in place."""
         return tuple(place for place, key in enumerate(self.reads) if key in self.writes)
 
 
 @dataclass(frozen=True)
 class ModelUnits:
-    """The units of one mini-batch of a program that is cut into shards. Raises `PipelineError` for an optimiser that looks at all
-    parameters together (`verify_separable`)."""
+    """The units of one mini-batch of a program partitioned into shards. Raises `PipelineError` for an optimiser that reads all parameters
+    together (`verify_separable`)."""
 
     program: Program
     partition: StagePartition
@@ -110,7 +111,7 @@ class ModelUnits:
         return UnitFunction(shard, Pass.FORWARD, tuple(reads), tuple(reads.values()), writes, (), stage.forward.call)
 
     def _backward(self, shard: int) -> UnitFunction:
-        """Gradients, added to what other shards left of them; then the optimiser on the shard's own parameters."""
+        """Gradients, added to those that other shards left; then the optimiser on the shard's own parameters."""
         stage, update = self._tasks[shard], stage_update(self.program, self.partition, shard)
         task, is_last = stage.backward(recompute=True), stage.is_last
         reads = self._reads(stage, task) | (self._reads(stage, stage.forward) if is_last else {})
@@ -146,7 +147,7 @@ class ModelUnits:
         return found
 
     def initial(self, leaves: Sequence[Any]) -> dict[Key, Any]:
-        """Pieces and optimiser state from the program's state leaves, in the order of `Program.state`."""
+        """Parameter slices and optimiser state from the program's state leaves, in the order of `Program.state`."""
         argument = dict(zip(self.program.state, leaves, strict=True))
         params = [i for i in self.program.state if self.program.arguments[i].role is Role.PARAMETER]
         found: dict[Key, Any] = {}
@@ -160,7 +161,7 @@ class ModelUnits:
 
 @dataclass(frozen=True)
 class _Backward:
-    """What a backward unit computes; `reads` and `writes` of its `UnitFunction` say in which order arrays come and go."""
+    """What a backward unit computes; `reads` and `writes` of its `UnitFunction` give the order of its arrays."""
 
     units: ModelUnits
     stage: StageTasks
@@ -185,7 +186,7 @@ class _Backward:
         return (*fresh, *moments, *(cotangents[key] for key in self.given), *(gradients[n] for n in self.borrowed_grads), *loss)
 
     def _compute_loss(self, at: dict[Key, Any]) -> tuple[tuple[Any, ...], Any]:
-        """Loss (and weight) to be told, and the weight that gradients are divided by."""
+        """Loss (and weight) to report, and the weight that gradients are divided by."""
         if not self.stage.is_last:
             return (), at.get(WEIGHT)
         forward = self.stage.forward
@@ -196,7 +197,7 @@ class _Backward:
         return ((loss,), None) if weight is None else ((loss / weight, weight.astype(jnp.float32)), weight)
 
     def _sum_gradients(self, at: dict[Key, Any]) -> tuple[dict[int, Any], dict[Key, Any]]:
-        """By piece, and by key of what entered, with what other shards left of them."""
+        """Gradients by parameter slice, and by key of the input activations, added to those that other shards left."""
         key = self.units.key
         results = self.task.call(*(at[key(self.stage, *each)] for each in self.task.reads))
         gradients: dict[int, Any] = {n: at["partial", n] for kind, n in self.partial if kind == "partial"}
@@ -213,7 +214,7 @@ class _Backward:
 
 
 def _with_frees(functions: Sequence[UnitFunction]) -> list[UnitFunction]:
-    """Each with what no later unit of the mini-batch reads; parameters, state and batch stay."""
+    """Each unit with the arrays that no later unit of the mini-batch reads; parameters, state and batch stay."""
     last = {key: place for place, each in enumerate(functions) for key in (*each.reads, *each.writes)}
     transient = [key for key in last if key[0] not in ("piece", "state", "batch", "loss")]
     return [replace(each, frees=tuple(key for key in transient if last[key] == place)) for place, each in enumerate(functions)]

@@ -1,1 +1,1 @@
-"""Compiled programs, read: collectives, kernels, buffers, memory."""
+"""Read compiled programs: collectives, kernels, buffers, memory."""

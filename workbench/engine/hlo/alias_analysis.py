@@ -1,11 +1,11 @@
-"""Which of an instruction's results lie where its operands did, as XLA's back ends say it or are known to do it."""
+"""Which results of an instruction share a buffer with its operands, as XLA's back ends declare it or are known to do it."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from workbench.engine.hlo.buffers import HloValue, Tree, leaves, subtree_at
 from workbench.spmd.module import Computation, HloInstruction, HloModule, parameter_of
 
-_ALIASING_KEY = "aliasing_operands"  # XLA:TPU's own note
+_ALIASING_KEY = "aliasing_operands"  # XLA:TPU's own annotation
 _ASYNC_STARTS = ("copy-start", "async-start", "slice-start", "collective-permute-start", "all-gather-start")
 _OVERWRITES = ("sort", "all-reduce", "all-reduce-start")
 _IN_PLACE = ("dynamic-update-slice", "bitcast", "tuple", "fusion")
@@ -20,14 +20,14 @@ Pairs = Iterator[tuple[Tree, Tree]]
 
 
 class AliasAnalysis:
-    """Reads a module's instructions; `value` gives what is known of a buffer's value."""
+    """Finds the aliases of a module's instructions; `value` gives the `HloValue` of a buffer number."""
 
     def __init__(self, module: HloModule, value: Callable[[int], HloValue]) -> None:
         self._module, self._value = module, value
         self._last_uses: dict[int, dict[str, str]] = {}
 
     def pairs(self, computation: Computation, instruction: HloInstruction, operands: Sequence[Tree], made: Tree) -> Pairs:
-        """Trees that lie over one another once an instruction has made `made` of its operands."""
+        """Pairs of trees that share buffers once an instruction has made `made` from its operands."""
         results, operand_values = list(leaves(made)), [leaf for tree in operands for leaf in leaves(tree)]
         declared = [*_read_declared_aliases(instruction, operands, made), *_read_aliasing_lists(instruction, [*operand_values, *results])]
         yield from declared
@@ -39,7 +39,8 @@ class AliasAnalysis:
             yield from self._infer_reuse(computation, instruction, operand_values, results)
 
     def _infer_reuse(self, computation: Computation, instruction: HloInstruction, operand_values: list[int], results: list[int]) -> Pairs:
-        """XLA:CPU and GPU do not say: an update is in place, and an element-wise result takes the place of an operand that ends here."""
+        """Infer the reuse that XLA:CPU and GPU do not declare: an update is in place, and an element-wise result takes the buffer of an
+        operand last used here."""
         if instruction.opcode in _UPDATES and operand_values and results:
             yield operand_values[0], results[0]
             return
@@ -80,13 +81,13 @@ def _read_declared_aliases(instruction: HloInstruction, operands: Sequence[Tree]
 
 
 def _read_aliasing_lists(instruction: HloInstruction, both: Sequence[int]) -> Pairs:
-    """XLA:TPU numbers operands first and results after them."""
+    """The aliases that XLA:TPU declares, numbering operands first and results after them."""
     for each in instruction.backend_config.get(_ALIASING_KEY, {}).get("lists", ()):
         chosen = [both[int(index)] for index in each.get("indices", ()) if int(index) < len(both)]
         yield from ((chosen[0], leaf) for leaf in chosen[1:])
 
 
 def _alias_start_operands(instruction: HloInstruction, operands: Sequence[Tree], made: Tree) -> Pairs:
-    """What is started names its operands again, which are no new buffers."""
+    """An asynchronous start returns its operands again, which are no new buffers."""
     if isinstance(made, tuple) and operands:
         yield made[1] if instruction.opcode == "copy-start" else made[0], tuple(operands)

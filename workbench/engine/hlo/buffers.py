@@ -1,6 +1,6 @@
-"""Values of a scheduled program, the buffers they share, and from where to where each buffer is in use.
+"""Values of a scheduled program, the buffers they share, and the live range of each buffer.
 
-A value is a tree of buffers, a tuple's branches its elements; positions are places in the schedule.
+A value is a tree of buffers, a tuple's branches its elements; positions are indices in the schedule.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,8 @@ Tree = int | tuple["Tree", ...]  # numbers of buffers
 
 @dataclass(slots=True)
 class HloValue:
-    """What one instruction makes, or a loop's state at one side of its walls; alive from `born` to `last`, positions in the schedule."""
+    """What one instruction makes, or a loop's state on one side of the loop's boundary; alive from `born` to `last`, positions in the
+    schedule."""
 
     array: Array
     maker: HloInstruction
@@ -26,8 +27,8 @@ class HloValue:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Values that lie in one place. Between two of them the place is free for others: a loop's state after its last use in the body and
-    before its next value is made."""
+    """Values that share one allocation. Between two of them it is free for others: a loop's state after its last use in the body and before
+    its next value is made."""
 
     values: tuple[HloValue, ...]
 
@@ -45,7 +46,7 @@ class Buffer:
 
     @property
     def is_result(self) -> bool:
-        """Set apart for a result; one that lies where an argument did is that argument's."""
+        """Whether it is allocated for a result; a result that shares an argument's buffer is that argument's."""
         return not self.is_given and any(each.is_result for each in self.values)
 
     @property
@@ -54,12 +55,12 @@ class Buffer:
 
     @property
     def makers(self) -> Iterator[HloInstruction]:
-        """The instructions whose values lie here, in the order of the schedule."""
+        """The instructions whose values share this buffer, in the order of the schedule."""
         return (each.maker for each in sorted(self.values, key=lambda each: each.born))
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """When the buffer is in use: first and last positions, none of which meet."""
+        """The live ranges of the buffer: first and last positions, not overlapping."""
         merged: list[tuple[int, int]] = []
         for born, last in sorted((each.born, each.last) for each in self.values):
             if merged and born <= merged[-1][1] + 1:

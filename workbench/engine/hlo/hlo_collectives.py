@@ -1,12 +1,12 @@
-"""What the compiled program really sends: its collectives, in the terms of the plan.
+"""Read the collectives that a compiled program sends, in the terms of the plan.
 
-A collective stands in a compiled program as
+A collective appears in a compiled program as
 
 - one instruction, or a `-start` and a `-done` with other work between them;
-- several in one: a tuple of operands, told apart as the record's parts, each with the path of the operation it is from;
+- several in one: a tuple of operands, listed as the record's parts, each with the path of the operation it comes from;
 - a fusion on a TPU: `all-reduce-scatter`, whose body is an all-reduce and the slice that a device keeps; and asynchronous ones, where the
-  same collective stands in the fusions that start it, run beside it and await it, on one channel;
-- permutes that are the pieces of a gather or a reduce-scatter: `windowed.py` puts them together.
+  same collective is in the fusions that start it, run beside it and await it, on one channel;
+- permutes that are the steps of a decomposed gather or reduce-scatter: `windowed.py` merges them.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,8 +29,8 @@ _CHAINED = "chain_id"  # XLA:TPU's mark of a collective that is spread over fusi
 
 
 def collectives_of(module: HloModule, mesh: Mesh, read_axes: ReadAxes = axes_of) -> tuple[CompiledCollective, ...]:
-    """The collectives of a program partitioned over `mesh`, those within one device left out. `read_axes` names the axes of groups of
-    devices: whole ones, or parts (`groups.sub_axes_of`)."""
+    """The collectives of a program partitioned over `mesh`, without those within one device. `read_axes` names the axes of device groups:
+    whole ones, or sub-axes (`groups.sub_axes_of`)."""
     lines, rings, readers = SourceLines(module), find_windowed_permutes(module), Readers(module)
     found: list[CompiledCollective] = []
     pieces: list[tuple[InstructionVisit, WindowedPermute, CompiledCollective]] = []
@@ -48,7 +48,8 @@ def collectives_of(module: HloModule, mesh: Mesh, read_axes: ReadAxes = axes_of)
 
 
 def _visit_once_per_channel(module: HloModule) -> Iterator[InstructionVisit]:
-    """Collectives as they run. An asynchronous one stands in all the fusions it runs beside, in loops too, on one channel."""
+    """Collectives in execution order. An asynchronous one appears in all the fusions it runs beside, in loops too, on one channel, and is
+    visited once."""
     seen: set[int] = set()
     for visit in module.visits():
         instruction = visit.instruction
@@ -68,7 +69,7 @@ def _is_chained(instruction: HloInstruction) -> bool:
 def _read_collective(
     module: HloModule, visit: InstructionVisit, lines: SourceLines, axes: tuple[str, ...], group_size: int
 ) -> CompiledCollective:
-    """Bytes are of the larger of operand and result: only a gather's result is larger.
+    """Read one collective; the payload in bytes is that of the larger of operand and result: only a gather's result is larger.
 
     Operands are counted and not the shape of the instruction, which for `-start` forms holds operands, results and contexts.
     """
@@ -96,7 +97,7 @@ def _read_collective(
 
 
 def _is_sliced(computation: Computation, reduction: HloInstruction) -> bool:
-    """A fusion's body in which each device keeps its slice of the sum alone."""
+    """Whether a fusion's body keeps only each device's slice of the sum."""
     users = [each for each in computation.values() if reduction.name in each.operands]
     return bool(users) and all(_is_slice(computation, each) for each in users)
 
@@ -110,12 +111,13 @@ def _is_slice(computation: Computation, user: HloInstruction) -> bool:
 def _is_async(instruction: HloInstruction, within: HloInstruction | None) -> bool:
     starts = within if within and within.opcode == "async-start" else instruction
     if starts.opcode.endswith("-start"):
-        return not starts.backend_config.get("collective_backend_config", {}).get("is_sync")  # XLA:GPU starts those apart only in name
+        return not starts.backend_config.get("collective_backend_config", {}).get("is_sync")  # XLA:GPU marks their starts only by name
     return within is not None and ("async" in within.name or _is_chained(instruction))
 
 
 def _find_naming_instructions(module: HloModule, visit: InstructionVisit) -> list[HloInstruction]:
-    """Of each operand the instruction that names where its collective is from: of a combined one the user of its own result knows best."""
+    """For each operand the instruction that names the origin of its collective: of a combined collective, the user of the operand's own
+    result."""
     instruction, operands = visit.instruction, [_find_operand(module, visit, index) for index in range(len(visit.instruction.operands))]
     if len(operands) == 1:
         candidates = [[instruction, visit.within or instruction, *operands]]
@@ -127,7 +129,7 @@ def _find_naming_instructions(module: HloModule, visit: InstructionVisit) -> lis
 
 
 def _find_operand(module: HloModule, visit: InstructionVisit, index: int) -> HloInstruction:
-    """What makes an operand, outside of the computation of an asynchronous call."""
+    """The instruction that makes an operand, found outside of the computation of an asynchronous call."""
     operand, within = visit.computation[visit.instruction.operands[index]], visit.within
     if within and within.opcode == "async-start" and operand.opcode == "parameter":
         return module.home_of(within)[within.operands[operand.fields.parameter_number]]

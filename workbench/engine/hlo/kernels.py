@@ -19,10 +19,10 @@ _UNTIMED_CALLS = ("AllocateBuffer", "ConcatBitcast", "AsyncCollectiveStart", "As
 
 
 def kernels_of(module: HloModule, clock: float | None) -> tuple[CompiledKernel, ...]:
-    """One record an instruction; arithmetic on single numbers (loop counters, addresses) and collectives left out.
+    """One record per instruction; scalar arithmetic (loop counters, addresses) and collectives are left out.
 
     `clock` in Hz turns the compiler's cycles into seconds. Copies between the device's memories that run beside other work are of kind
-    `prefetch` and have no time. `bytes` are those in the device's main memory: what lies on the chip is not counted.
+    `prefetch` and have no time. `bytes` are those in the device's main memory: what is in on-chip memory is not counted.
     """
     lines = SourceLines(module)
     return tuple(_read_kernel(module, visit, lines, clock) for visit in visit_kernels(module))
@@ -46,7 +46,7 @@ def _is_work(module: HloModule, visit: InstructionVisit) -> bool:
 
 
 def _only_communicates(module: HloModule, fusion: HloInstruction) -> bool:
-    """The fusions that start, await or are a collective, as against those that compute beside one."""
+    """The fusions that start, await or are a collective, as opposed to those that compute beside one."""
     inside = [each for name in module.callees(fusion) for each in module.computations[name].values()]
     communicates = any(kind_of(each.opcode) or "AsyncCollective" in each.fields.custom_call_target for each in inside)
     return communicates and not any(is_dot(each) for each in inside)
@@ -82,9 +82,9 @@ def _count_flops(module: HloModule, visit: InstructionVisit) -> int:
 
 
 def _count_bytes(module: HloModule, visit: InstructionVisit) -> int:
-    """Read and written in main memory. Of an array that is only sliced, or updated in place, the slice counts."""
+    """Bytes read and written in main memory. For an array that is only sliced, or updated in place, only the slice counts."""
     instruction, computation = visit.instruction, visit.computation
-    if module.printed_opcode(instruction) in MOVES:  # its shape names both ends
+    if module.printed_opcode(instruction) in MOVES:  # its shape contains source and destination
         return max((each.bytes for each in instruction.arrays if each.space == DEVICE_MEMORY), default=0)
     body = body_of(module, instruction)
     read = sum(

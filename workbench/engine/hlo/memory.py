@@ -1,6 +1,6 @@
-"""The memory of a compiled step over its schedule: how many bytes of temporaries are alive, and what they are where most are.
+"""The memory of a compiled step over its schedule: bytes of live temporaries, and which they are at the peak.
 
-Exact as to which buffers are alive; a real allocation adds what its packing wastes. Memory that is set apart for a result holds temporaries
+It is exact as to which buffers are alive; a real allocation adds fragmentation. Memory that is allocated for a result holds temporaries
 until the result is made: one after the other, as XLA reuses an allocation (`buffer_assignment.cc`).
 """
 
@@ -18,7 +18,7 @@ LARGEST = 20  # buffers named at the peak
 
 
 class MemoryTimeline(NamedTuple):
-    """As `Compiled.alive` and `Compiled.alive_at_peak` hold them."""
+    """The live bytes over the schedule, in the form of `Compiled.alive` and `Compiled.alive_at_peak`."""
 
     alive: tuple[tuple[str, int], ...]
     at_peak: tuple[tuple[str, int], ...]
@@ -29,7 +29,7 @@ class MemoryTimeline(NamedTuple):
 
 
 def timeline_of(module: HloModule) -> MemoryTimeline:
-    """Temporaries in the device's memory at every instruction that changes them, those that lie where a result will be aside."""
+    """Temporaries in the device's memory at every instruction that changes them, without those placed in a result's allocation."""
     schedule = schedule_of(module)
     buffers = [each for each in schedule.buffers if each.space == DEVICE_MEMORY and each.bytes]
     temporaries = _drop_placed_in_results([each for each in buffers if each.is_temporary], [each for each in buffers if each.is_result])
@@ -39,7 +39,7 @@ def timeline_of(module: HloModule) -> MemoryTimeline:
 
 
 def _drop_placed_in_results(temporaries: Iterable[Buffer], results: Iterable[Buffer]) -> list[Buffer]:
-    """The temporaries that find no room in a result's memory, which is taken by the largest first."""
+    """The temporaries that find no room in a result's allocation, which is filled largest first."""
     reserved = [(each.bytes, each.spans) for each in results]
     remaining = []
     for temporary in sorted(temporaries, key=lambda each: -each.bytes):
@@ -80,7 +80,7 @@ def _list_largest(module: HloModule, temporaries: Iterable[Buffer], top: int) ->
 
 
 def _buffer_path(module: HloModule, buffer: Buffer) -> str:
-    """What a person calls a buffer: the operation whose result lies in it; of stacked ones, what a loop writes into the stack."""
+    """The display name of a buffer: the operation whose result is in it; for stacked ones, what a loop writes into the stack."""
     makers = list(buffer.makers)
     named = [path for each in makers for path in _list_paths(module, each)]
     telling = [path for path in named if not is_indexing(path)]
@@ -88,7 +88,7 @@ def _buffer_path(module: HloModule, buffer: Buffer) -> str:
 
 
 def _list_paths(module: HloModule, instruction: HloInstruction) -> Iterable[str]:
-    """Of what an update writes first, then of the instruction itself."""
+    """Paths of the values that an update writes, then of the instruction itself."""
     if instruction.opcode == "fusion":
         for name in module.callees(instruction):
             body = module.computations[name]

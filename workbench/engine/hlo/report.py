@@ -1,4 +1,4 @@
-"""A compiled program read into the record that every view shares."""
+"""Read a compiled program into the record that every view shares."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ from workbench.spmd.module import HloModule
 from workbench.spmd.packed import PackedMemory
 
 READER_VERSION = 5
-"""Raised when the reading changes, so that what was read before is read anew: from the stored module, without compiling again."""
+"""Raised when the reader changes, so that records read before are read again: from the stored module, without compiling again."""
 
 
 def read_compiled(
@@ -26,7 +26,7 @@ def read_compiled(
     compile_seconds: float = 0.0,
     compiler: str = "",
 ) -> Compiled:
-    """What the module, `compiled.memory_analysis()` and the buffer assignment, where it is known, of a program partitioned over `mesh` say;
+    """Read the module, `compiled.memory_analysis()` and, where it is known, the buffer assignment of a program partitioned over `mesh`;
     `clock` in Hz."""
     memory_record = read_memory_analysis(memory, on_tpu=compiler.startswith("libtpu"))
     if packed is not None:
@@ -36,7 +36,7 @@ def read_compiled(
 
 
 def refresh_record(compiled: Compiled, module: HloModule, mesh: Mesh, clock: float | None) -> Compiled:
-    """The record with all that follows from the module as it is read today."""
+    """The record with everything derived from the module by today's reader."""
     timeline = timeline_of(module)
     return replace(
         compiled,
@@ -50,7 +50,7 @@ def refresh_record(compiled: Compiled, module: HloModule, mesh: Mesh, clock: flo
 
 
 def read_memory_analysis(memory: Any, *, on_tpu: bool) -> CompiledMemory:
-    """What `memory_analysis()` says."""
+    """Read `memory_analysis()`."""
     host = memory.host_argument_size_in_bytes + memory.host_output_size_in_bytes - memory.host_alias_size_in_bytes
     found = CompiledMemory(
         arguments=memory.argument_size_in_bytes,
@@ -60,18 +60,18 @@ def read_memory_analysis(memory: Any, *, on_tpu: bool) -> CompiledMemory:
         code=memory.generated_code_size_in_bytes,
         host=host + memory.host_temp_size_in_bytes,
         stated=memory.temp_size_in_bytes,
-        stated_peak=getattr(memory, "peak_memory_in_bytes", 0),  # not every back end fills it
+        stated_peak=getattr(memory, "peak_memory_in_bytes", 0),  # not every back end fills in this field
     )
     return replace(found, temporary=_estimate_temporaries(found)) if on_tpu else found
 
 
 def _estimate_temporaries(memory: CompiledMemory) -> int:
-    """Bytes that libtpu's temporaries take in the device's memory, at least.
+    """Lower bound, in bytes, of libtpu's temporaries in the device's memory.
 
-    It states the size of their heap with what it logs as fragmentation added once more; the heap is half of that at least, and no smaller
-    than what is alive in it, which is the peak less arguments and results. Four heaps were logged as 13.73, 3.18, 2.59 and 0.69 GiB:
+    libtpu states the size of their heap with what it logs as fragmentation added once more; the heap is at least half of that, and no
+    smaller than its live bytes, which are the peak less arguments and results. Four heaps were logged as 13.73, 3.18, 2.59 and 0.69 GiB:
     stated are 16.83, 3.18, 2.95 and 0.83 GiB, alive 13.73, 3.17, 2.59 and 0.54 GiB (libtpu 0.0.42.1). The peak is that of the largest heap
-    alone: where temporaries find room on the chip, the chip's.
+    alone: where temporaries fit in on-chip memory, that heap's.
     """
     if not memory.stated_peak:
         return memory.stated

@@ -1,7 +1,7 @@
 """Which values of a scheduled program share a buffer.
 
-The schedule is the order of the instructions, loop bodies in their loop's place. Values that the compiler must or may lay over one
-another are joined: a loop's state from operand to result, a branch's result, what is updated in place, a donated argument and its result.
+The schedule is the order of the instructions, loop bodies in their loop's place. Values that the compiler must or may alias are joined: a
+loop's state from operand to result, a branch's result, what is updated in place, a donated argument and its result.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,8 @@ class _ScheduleWalk:
         self._aliases = AliasAnalysis(module, self._values.__getitem__)
 
     def run(self, computation: Computation, arguments: Sequence[Tree]) -> Tree:
-        """The value of the computation's root; `arguments` those of its parameters, none for the program's own."""
+        """Walk a computation and return the value of its root; `arguments` are the values of its parameters, none for the entry
+        computation."""
         values: dict[str, Tree] = {}
         if not self._entry_values:
             self._entry_values = values
@@ -93,7 +94,7 @@ class _ScheduleWalk:
         return made
 
     def _walk_loop(self, instruction: HloInstruction, state: Tree) -> Tree:
-        """In place: state, parameter, the body's root and result lie in one buffer."""
+        """A loop's state is updated in place: operand, parameter, the body's root and result share one buffer."""
         for name in (self.module.condition(instruction), self.module.body(instruction)):
             result = self.run(self.module.computations[name], (self._rebind(state),))
         self._join(result, state)
@@ -120,7 +121,7 @@ class _ScheduleWalk:
         return again
 
     def _read_async_result(self, instruction: HloInstruction, operands: list[Tree]) -> Tree:
-        """The end of an asynchronous operation: its destination, among what was started, with operands and contexts."""
+        """The result of an asynchronous operation: its destination, among what its start returned with operands and contexts."""
         shape = instruction.shape
         started = operands[0] if operands else ()
         if instruction.opcode == "copy-done" and isinstance(started, tuple):

@@ -1,7 +1,7 @@
-"""The user's line each instruction of a compiled program comes from.
+"""The user's source line that each instruction of a compiled program comes from.
 
 A module keeps call stacks in four tables, numbered from 1; an instruction names its innermost frame, a frame its location and the frame
-that called it. Where a compiler keeps no tables, file and line stand with the instruction.
+that called it. Where a compiler keeps no tables, file and line are in the instruction's metadata.
 """
 
 from functools import cache
@@ -11,14 +11,14 @@ from workbench.spmd.module import HloInstruction, HloModule
 
 
 class SourceLines:
-    """Of one module; a frame is looked up once."""
+    """Looks up source lines of one module, each frame once."""
 
     def __init__(self, module: HloModule) -> None:
         self._tables = module.fields.stack_frame_index
         self._line = cache(self._user_line)
 
     def of(self, instruction: HloInstruction) -> str:
-        """`gpt.py:42`, the innermost line that is the user's; empty if there is none."""
+        """`gpt.py:42`, the innermost line in the user's code; empty if there is none."""
         metadata = instruction.fields.metadata
         if metadata.source_file:
             return "" if is_library(metadata.source_file) else short_line(metadata.source_file, metadata.source_line)

@@ -1,8 +1,8 @@
-"""Windowed einsums: where the compiler took a gather or a reduce-scatter apart and moves its pieces around a ring beside the products.
+"""Windowed einsums: the compiler decomposes a gather or a reduce-scatter and moves its pieces around a ring while it computes the dots.
 
-An all-gather's permutes pass on what they were given; a reduce-scatter's pass on a sum to which each device adds its product (Wang et al.
+An all-gather's permutes pass on what they received; a reduce-scatter's pass on a sum to which each device adds its own dot (Wang et al.
 2023, "Overlap communication with dependent computation via decomposition"). The partitioner names the loops it makes
-`windowed_dot_general_body_ag` and `_rs`; short ones are unrolled into the program around them, and there only the flow of data tells.
+`windowed_dot_general_body_ag` and `_rs`; short ones are unrolled into the program around them, where only the data flow identifies them.
 """
 
 import re
@@ -18,7 +18,7 @@ from workbench.spmd.module import Computation, HloInstruction, HloModule, Instru
 _LOOP = re.compile(r"windowed_dot_general_body_(ag|rs)\b")
 _KINDS = {"ag": "all-gather", "rs": "reduce-scatter"}
 _PERMUTE_OPCODES = ("collective-permute", "collective-permute-start")
-_VALUE_PRESERVING = (  # these change where or how a value lies, not what it is
+_VALUE_PRESERVING = (  # these change where a value is or its layout, not its content
     *("bitcast", "copy", "copy-start", "copy-done", "get-tuple-element", "reshape", "transpose", "convert", "slice-start", "slice-done"),
     *("collective-permute-start", "collective-permute-done", "collective-permute", "optimization-barrier"),
 )
@@ -26,7 +26,7 @@ _ZEROS = ("broadcast", "constant")
 
 
 class WindowedPermute(NamedTuple):
-    """What a permute is a piece of: the kind of collective, the size of the ring, and the loop's trips if it stands in a windowed loop."""
+    """What a permute is a step of: the kind of collective, the size of the ring, and the loop's trip count if it is in a windowed loop."""
 
     kind: str
     devices: int
@@ -34,9 +34,9 @@ class WindowedPermute(NamedTuple):
 
 
 def find_windowed_permutes(module: HloModule) -> Mapping[str, WindowedPermute]:
-    """Of each permute that is a piece of a windowed einsum, by the permute's name.
+    """For each permute that is a step of a windowed einsum, its facts by the permute's name.
 
-    A permute that the program itself asked for (`ppermute`), or that lays an array out anew, is not there.
+    A permute that the program itself asked for (`ppermute`), or that reshards an array, is not included.
     """
     loops = (each for instructions in module.computations.values() for each in instructions.values() if each.opcode == "while")
     trips = {module.body(each): module.trip_count(each) for each in loops}
@@ -51,8 +51,8 @@ def find_windowed_permutes(module: HloModule) -> Mapping[str, WindowedPermute]:
 
 
 def merge_permutes(pieces: Sequence[tuple[InstructionVisit, WindowedPermute, CompiledCollective]]) -> Iterator[CompiledCollective]:
-    """Pieces of one einsum as one record: `payload` is that of the whole collective, `count` how often the einsum runs, `pieces` how
-    many permutes each time. A ring of n takes n - 1 permutes one way, up to n + 1 both ways."""
+    """Merge the permutes of one einsum into one record: `payload` is that of the whole collective, `count` how often the einsum runs,
+    `pieces` how many permutes each time. A ring of n takes n - 1 permutes in one direction, up to n + 1 in both."""
     groups: dict[tuple[object, ...], list[tuple[InstructionVisit, WindowedPermute, CompiledCollective]]] = {}
     loops = {(each.axes, each.path, each.payload) for _, window, each in pieces if window.trips is not None}
     for visit, window, each in pieces:
@@ -98,7 +98,7 @@ def _cycle_length(target: Mapping[int, int], start: int) -> int:
 
 
 def _infer_kind(module: HloModule, computation: Computation, permute: HloInstruction) -> str:
-    """A reduce-scatter's permute sends a sum: zeros to begin with, or what was made of another permute's result and a product."""
+    """A reduce-scatter's permute sends a partial sum: zeros to begin with, or what was made from another permute's result and a dot."""
     source = _find_source(module, computation, permute)
     return (
         "reduce-scatter"
@@ -108,7 +108,8 @@ def _infer_kind(module: HloModule, computation: Computation, permute: HloInstruc
 
 
 def _find_source(module: HloModule, computation: Computation, permute: HloInstruction) -> HloInstruction | None:
-    """What made the value a permute sends, moves and other permutes left out; around a loop's back edge once. `None` for a parameter."""
+    """The instruction that made the value a permute sends, copies and other permutes skipped; around a loop's back edge once. `None` for a
+    parameter."""
     current, seen = permute, {permute.name}
     while True:
         following = _follow_operand(computation, current)
@@ -134,7 +135,7 @@ def _is_zeros(source: HloInstruction) -> bool:
 
 
 def _has_received_operand(module: HloModule, computation: Computation, source: HloInstruction) -> bool:
-    """Whether an operation reads what a permute brought, moves left out."""
+    """Whether an operation reads what a permute received, copies skipped."""
     for name in source.operands:
         current = computation[name]
         while "permute" not in current.opcode and current.operands and module.printed_opcode(current) in _VALUE_PRESERVING:

@@ -1,1 +1,1 @@
-"""A pipeline run as a program for each stage."""
+"""Run a pipeline as one program per stage (MPMD)."""

@@ -1,8 +1,8 @@
-"""A step as a list of instructions over registers, made once: what is left for Python at run time is a loop.
+"""A step as a list of instructions over buffer slots, made once, so that at run time Python only runs a loop.
 
-A register holds one array. An instruction calls something compiled (or a transfer) with the arrays of some registers and puts what it
-returns into others; registers that are not read again are emptied, so that their memory is free. Nothing waits: devices work behind the
-loop as far as their queues reach.
+A slot holds one array. An instruction calls a compiled function (or a transfer) with the arrays of some slots and stores its results in
+others; slots that are not read again are emptied, which frees their memory. Nothing blocks: devices run behind the loop as far as their
+queues reach.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -13,7 +13,7 @@ Name = Hashable
 
 
 class Instruction(NamedTuple):
-    """`buffer_slots[writes] = call(*buffer_slots[reads])`, then `buffer_slots[drops]` are emptied. `label` says whose task it is."""
+    """`buffer_slots[writes] = call(*buffer_slots[reads])`, then `buffer_slots[drops]` are emptied. `label` names the task it belongs to."""
 
     call: Callable[..., Sequence[Any]]
     reads: tuple[int, ...]
@@ -23,14 +23,14 @@ class Instruction(NamedTuple):
 
 
 def pipeline_position(label: Any, devices: int) -> int:
-    """The place along the pipeline, of so many, where a labelled instruction runs: a label's second entry is its stage, as a task's is."""
+    """The pipeline position (of `devices`) at which a labelled instruction runs: a label's second entry is its stage, like a task's."""
     stage: int = label[1]
     return stage % devices
 
 
 @dataclass(slots=True)
 class BufferSlots:
-    """Names to numbers."""
+    """Numbers the slots by name."""
 
     numbers: dict[Name, int] = field(default_factory=dict)
 
@@ -55,7 +55,7 @@ def run_instructions(instructions: Sequence[Instruction], buffer_slots: list[Any
 
 
 def with_drops(instructions: Sequence[Instruction], lasting: Iterable[int]) -> list[Instruction]:
-    """Each register emptied after the instruction that reads (or writes) it last, but for the lasting ones."""
+    """The instructions with each slot emptied after its last read (or write), except the lasting ones."""
     keep = set(lasting)
     last: dict[int, int] = {}
     for index, each in enumerate(instructions):
@@ -69,9 +69,9 @@ def with_drops(instructions: Sequence[Instruction], lasting: Iterable[int]) -> l
 
 
 def order_instructions(queues: Sequence[Sequence[Sequence[Instruction]]], ready: Iterable[int]) -> list[Instruction]:
-    """One order of the instructions of several devices: each device's in its own order, each after what writes its registers.
+    """One order of the instructions of several devices: each device's in its own order, each after those that write its slots.
 
-    A queue holds a device's tasks, a task its instructions; devices take turns. Raises `ValueError` where all wait for each other.
+    `queues`: per device a list of tasks, a task being a list of instructions; devices take turns. Raises `ValueError` for a deadlock.
     """
     written = set(ready)
     heads = [0] * len(queues)

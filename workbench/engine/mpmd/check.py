@@ -1,4 +1,4 @@
-"""The proof by the plain way: a pipelined step against the same micro-batches one after the other on one device, nothing cut."""
+"""Check a pipelined step against its reference: the same micro-batches one after the other on one device, without a pipeline."""
 
 from collections.abc import Sequence
 from math import ceil, prod
@@ -20,10 +20,10 @@ from workbench.units import format_bytes
 
 
 def why_not(program: Program) -> str:
-    """Why one device cannot do the micro-batches one after the other, nothing cut; empty if it can."""
+    """Why one device cannot run the micro-batches one after the other without a pipeline; empty if it can."""
     argument_bytes = sum(ceil(prod(tensor.shape) * itemsize(tensor.dtype)) for tensor in program.arguments)
     sums = sum(4 * prod(tensor.shape) for tensor in program.arguments if tensor.role is Role.PARAMETER)
-    needed, free = 2 * argument_bytes + 2 * sums, free_bytes(jax.local_devices()[0])  # before and after; a gradient and the sum of them
+    needed, free = 2 * argument_bytes + 2 * sums, free_bytes(jax.local_devices()[0])  # old and new; a gradient and the sum of them
     if jax.process_count() > 1:
         return "the results lie on the devices of several processes"
     if needed > free:
@@ -53,7 +53,7 @@ def largest_error(step: MpmdStep) -> float:
 
 
 def largest_error_of(step: CompiledStep, program: Program, micro_batches: int) -> float:
-    """The same of a pipeline that is one program (engine `spmd`); `program` is the one that it was made of."""
+    """The same error for a pipeline that is one SPMD program (engine `spmd`); `program` is the one that it was made from."""
     with jax.default_device(jax.devices()[0]):
         loss, state = run_reference_step(program, micro_batches)
     results = step.compiled(*step.arguments(0))
@@ -70,7 +70,7 @@ def largest_error_of(step: CompiledStep, program: Program, micro_batches: int) -
 
 
 def state_registers(step: MpmdStep) -> list[tuple[tuple[str, int, int], int, int | None]]:
-    """Of each parameter and each leaf of optimiser state its register, its argument of the program, and its layer if it is stacked."""
+    """For each parameter and each leaf of optimiser state its buffer slot, its argument of the program, and its layer if it is stacked."""
     program, flat = step.plan.program, step.stages.partition.network.flat
     parameters = [i for i in program.state if program.arguments[i].role is Role.PARAMETER]
     found: list[tuple[tuple[str, int, int], int, int | None]] = []

@@ -1,5 +1,5 @@
-"""A pipelined plan of separate stages compiled to be read: what each stage's devices hold and send in a step, for hardware that need not be
-there. Nothing runs. Tasks that are alike, as those of equal stages are, are compiled once."""
+"""Compile a pipelined plan of separate stages to read what each stage's devices hold and send in a step, for hardware that may be absent.
+Nothing runs. Equal tasks, such as those of equal stages, are compiled once."""
 
 import time
 from collections import Counter
@@ -22,7 +22,8 @@ from workbench.spmd.executable import module_of
 def compile_pipeline(
     plan: Plan, target: Target, tell: Callable[[str, float], None], options: Mapping[str, str | bool | int | float]
 ) -> tuple[Compiled, Callable[[], str]]:
-    """The fullest stage's record with those of all stages in it (`Compiled.stages`), and what writes the HLO text of every task."""
+    """The record of the stage with the highest peak memory, with those of all stages in it (`Compiled.stages`), and the function that
+    writes the HLO text of every task."""
     start = time.perf_counter()
     known: dict[str, jax.stages.Compiled] = {}
 
@@ -45,7 +46,7 @@ def compile_pipeline(
 def _stage_record(
     step: MpmdStep, position: int, resting: int, peak: int, read: Mapping[int, Compiled], target: Target, seconds: float
 ) -> Compiled:
-    """One device of a stage over a step: its tasks as often as they are done; bytes that it holds at rest, and at its worst moment."""
+    """One device of a stage over a step: each task times its executions; bytes that it holds between tasks, and at its peak."""
     devices = step.stages.spec.stages
     labelled = (each for each in step.instructions if each.label is not None and pipeline_position(each.label, devices) == position)
     times = Counter(id(each.call) for each in labelled)

@@ -1,4 +1,4 @@
-"""Run a pipelined plan in this process and measure it, as `execute` does one without a pipeline."""
+"""Run a pipelined plan in this process and measure it, as `engine.spmd.execute` does for a plan without a pipeline."""
 
 import time
 from collections import Counter
@@ -31,13 +31,13 @@ from workbench.spmd.executable import module_of
 Enter = Callable[[str, float], None]
 
 
-WATCHED = 5  # steps of less than a second whose tasks are timed; of longer ones, one
+WATCHED = 5  # number of steps whose tasks are timed if a step takes less than a second; else one
 
 
 def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, check: bool, warmup: int, watch: bool) -> Measurement:
-    """`steps` steps after `warmup` from the same start that do not count; `enter` hears of stages, `tell` of steps.
+    """Run `steps` steps after `warmup` steps from the same start that do not count; `enter` is called with stages, `tell` with steps.
 
-    Raises `EngineError` with several processes: this engine's one process dispatches for all devices.
+    Raises `EngineError` with several processes: in this engine one process dispatches for all devices.
     """
     if jax.process_count() > 1:
         raise EngineError("The `mpmd` engine runs in one process; there are several.", ["set engine:spmd in the pipeline"])
@@ -87,7 +87,7 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, ch
 
 
 def _predict_seconds(step: MpmdStep, hardware: Hardware) -> float:
-    """Of a step of this cut on the devices as calibrated."""
+    """The predicted step of this stage partition on the devices as calibrated."""
     costs = partition_costs(staged_program(step.plan.updated(hardware=hardware, axis_assignment=None)), step.stages.partition.starts)
     return simulate(step.stages.spec, costs).seconds
 
@@ -124,7 +124,7 @@ def _overhead(step: MpmdStep, values: list[Any], turns: int = 5) -> float:
 
 
 def _shard_checks(step: MpmdStep, values: list[Any]) -> tuple[ShardCheck, ...]:
-    """Parameters: the shard that the layout says and the one that a device holds."""
+    """Parameters: the shard shape by the layout, and the one that a device holds."""
     found = []
     for number in range(len(step.stages.partition.network.flat.param_slices)):
         stage = step.stages.owners[number]
@@ -143,7 +143,7 @@ def _shard_checks(step: MpmdStep, values: list[Any]) -> tuple[ShardCheck, ...]:
 
 
 def _payload(step: MpmdStep) -> Mapping[tuple[tuple[str, ...], str], int]:
-    """Bytes per device and step that collectives inside of stages carry, of the device with the most."""
+    """Payload in bytes per device and step of the collectives within stages, on the device with the most."""
     devices = plan_stages(step)
     totals: list[Counter[Any]] = [Counter() for _ in range(devices)]
     known: dict[int, Mapping[tuple[tuple[str, ...], str], int]] = {}

@@ -1,6 +1,7 @@
-"""From a schedule's tasks to instructions over registers: what each task reads and writes, what is sent to whom.
+"""Turn a schedule's tasks into instructions over buffer slots: what each task reads and writes, and what is sent to which stage.
 
-Registers of a step, by name: `("piece", stage, piece)`, `("state", stage, place)`, `("total", stage, piece)` last from step to step;
+Buffer slots of a step, by name; a `piece` is a parameter slice: `("piece", stage, piece)`, `("state", stage, place)`, `("total", stage,
+piece)` last from step to step;
 `("batch", stage, leaf, i)`, `("value", value, stage, i)` (a value as one stage has it), `("back", value, from stage, to stage, i)` (its
 gradient), `("kept", stage, place, i)`, `("pending", stage, place, i)`, `("loss", i)`, `("weight", i)` live as long as micro-batch i
 needs them; `("whole", stage, piece)`, a total whose partial sums were added up, until the update.
@@ -20,7 +21,7 @@ from workbench.engine.mpmd.stages import Stages, param_slice_sharding
 
 @dataclass(frozen=True)
 class Compilation:
-    """`last`: registers that are written at the very end of a step, to wait for; `micro_batches` of it."""
+    """The instructions of a step. `last`: slots that are written at the very end of a step, to wait for; `micro_batches` of it."""
 
     last: tuple[int, ...]
     micro_batches: int
@@ -51,7 +52,7 @@ class _InstructionBuilder:
     buffer_slots: BufferSlots
 
     def task(self, task: Task) -> list[Instruction]:
-        """The instructions of one task: what it computes, then what it sends."""
+        """The instructions of one task: its computation, then its sends."""
         recompute = self.stages.spec.recomputes(task.micro_batch)
         found = self.stages.tasks.get((task.kind, task.stage, recompute))
         if found is None:
@@ -93,7 +94,7 @@ class _InstructionBuilder:
         return (group, stage, place, i)
 
     def _value_sends(self, stage: int, i: int) -> list[tuple[Name, Name, Any]]:
-        """From which register to which, and where it then lies."""
+        """The source and destination slot of each send, and the sharding at the destination."""
         sends: list[tuple[Name, Name, Any]] = []
         for value in self.stages.partition.virtual_stages[stage].output_activations:
             for reader in self.stages.partition.values[value].readers:
@@ -126,7 +127,7 @@ class _InstructionBuilder:
         return [Instruction(call, self.buffer_slots.of(a for a, _, _ in sends), self.buffer_slots.of(b for _, b, _ in sends), ())]
 
     def end(self) -> list[Instruction]:
-        """What comes after the last micro-batch: the loss, gradients of shared pieces to their owners, the updates, new values back."""
+        """What follows the last micro-batch: the loss, gradients of shared parameters to their owners, the updates, new values back."""
         stages, count = self.stages, self.stages.spec.micro_batches
         weighs = stages.partition.network.flat.weight is not None
         parts = [*(("loss", i) for i in range(count)), *((("weight", i) for i in range(count)) if weighs else ())]
@@ -141,14 +142,14 @@ class _InstructionBuilder:
         return [*found, *self._transfer(self._param_sends())]
 
     def _sum_partials(self, stage: int) -> Instruction:
-        """Partial sums over the devices that share the micro-batches."""
+        """Add the partial sums over the data-parallel devices."""
         split = self.stages.partial_sum_params(stage)
         reads: list[Name] = [("total", stage, param_slice) for param_slice in split]
         writes: list[Name] = [("token", "sums", stage), *(("whole", stage, param_slice) for param_slice in split)]
         return Instruction(self.stages.compiled_sums[stage], self.buffer_slots.of(reads), self.buffer_slots.of(writes), (), ("sums", stage))
 
     def _gradient_register(self, stage: int, param_slice: int) -> Name:
-        """The sum of a step's gradients."""
+        """The slot of the sum of a step's gradients."""
         return ("whole" if param_slice in self.stages.partial_sum_params(stage) else "total", stage, param_slice)
 
     def _borrowed_grad_sends(self) -> list[tuple[Name, Name, Any]]:
@@ -180,7 +181,7 @@ class _InstructionBuilder:
         return param_slice_sharding(self.stages, self.stages.devices(stage), param_slice)
 
     def _sum_over_params(self, *, weighs: bool) -> list[Instruction]:
-        """Sums over all parameters: each stage's terms to the first stage, and what they come to back to each."""
+        """Sums over all parameters (a global norm, say): each stage's terms to the first stage, and the totals back to each."""
         stages, found = self.stages, []
         ends: list[tuple[Name, Name, Any]] = []
         count = max(update.sums for update in stages.updates)
@@ -200,7 +201,8 @@ class _InstructionBuilder:
         return [*found, *self._transfer(ends), added, *self._transfer(backs)]
 
     def _update_registers(self, stage: int) -> tuple[list[Name], list[Name], list[Name], list[Name]]:
-        """Registers of what a stage updates: its pieces, its state, the sums of their gradients, and what other stages have of those."""
+        """Slots of what a stage updates: its parameter slices, its state, the sums of their gradients, and other stages' gradients of
+        those."""
         update = self.stages.updates[stage]
         return (
             [("piece", stage, param_slice) for param_slice in update.owned],
@@ -219,7 +221,7 @@ class _InstructionBuilder:
         )
 
     def _zero_totals(self, stage: int) -> Instruction:
-        """The sums of gradients for the next step, once the update has read them."""
+        """Zero the sums of gradients for the next step, once the update has read them."""
         param_slices = (*self.stages.updates[stage].owned, *self.stages.borrowed_params(stage))
         totals = self.buffer_slots.of(("total", stage, param_slice) for param_slice in param_slices)
         return Instruction(self.stages.compiled_zeros[stage], totals, totals, ())

@@ -1,5 +1,5 @@
-"""What each device of a pipelined plan holds at its worst moment, from the compiled tasks: the registers that are alive there as the
-instructions go, and what the task under way needs beside them (XLA's own figures)."""
+"""Peak memory per device of a pipelined plan, from the compiled tasks: the buffer slots that are alive there as the instructions run, and
+the temporaries of the current task (XLA's own figures)."""
 
 from collections.abc import Mapping
 from math import prod
@@ -15,7 +15,7 @@ _INITIAL = ("piece", "state", "total", "batch")
 
 
 def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
-    """Bytes on one device of each stage's group, by place along the pipeline."""
+    """Peak bytes on one device of each stage's group, by pipeline position."""
     devices = step.stages.spec.stages
     sizes, home, alive = _sizes(step), _locate_registers(step), _initial_bytes(step)
     peaks = [sum(each.values()) for each in alive]
@@ -42,7 +42,7 @@ def resting_bytes(step: MpmdStep) -> tuple[int, ...]:
 
 
 def _initial_bytes(step: MpmdStep) -> list[dict[int, int]]:
-    """Of each device the bytes of its registers that hold something then."""
+    """For each device the bytes of its slots that hold something initially."""
     sizes, home = _sizes(step), _locate_registers(step)
     alive: list[dict[int, int]] = [{} for _ in range(step.stages.spec.stages)]
     for name, number in step.buffer_slots.numbers.items():
@@ -52,7 +52,7 @@ def _initial_bytes(step: MpmdStep) -> list[dict[int, int]]:
 
 
 def _locate_registers(step: MpmdStep) -> Mapping[int, int]:
-    """The device each register's array lies on."""
+    """The device that each slot's array is placed on."""
     devices = step.stages.spec.stages
     found = {}
     for name, number in step.buffer_slots.numbers.items():
@@ -77,7 +77,7 @@ def _stage_of(name: tuple[Any, ...], step: MpmdStep) -> int:
 
 
 def _sizes(step: MpmdStep) -> dict[int, int]:
-    """Bytes of each register on one device, from what its writer returns or its reader takes."""
+    """Bytes of each slot on one device, from what its writer returns or its reader takes."""
     found: dict[int, int] = {}
     for each in step.instructions:
         if each.label is None:
@@ -99,8 +99,8 @@ def _results(compiled: Any) -> Any:
 
 
 def _bytes(aval: Any, format_: Any) -> int:
-    """As it lies in memory: the last dimensions padded to the layout's tile, if it has any."""
-    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):  # its layout is that of the words it is made of
+    """Bytes as stored in memory: the last dimensions padded to the layout's tile, if it has any."""
+    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):  # its layout is that of the words it is packed into
         return prod(format_.sharding.shard_shape(aval.shape)) * int(aval.dtype.itemsize)
     local, layout = format_.sharding.shard_shape(aval.shape), format_.layout
     sides = [local[dim] for dim in layout.major_to_minor]

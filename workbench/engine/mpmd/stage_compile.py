@@ -1,4 +1,4 @@
-"""The tasks of one stage compiled for its own devices, and sharded there as the plan's layout says."""
+"""Compile the tasks of one stage for its own devices, sharded there by the plan's layout."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,9 +26,9 @@ Compiler = Callable[[jax.stages.Lowered], jax.stages.Compiled]
 class CompiledTask:
     """`compiled(*totals, *arguments) -> (token, *totals, *results)`.
 
-    - `task`: what it computes; `totals`: places (in the segment's pieces) of the sums of gradients that it adds to, in place; `split`:
-      those of them that are partial sums, each on the devices that have its part of the batch;
-    - the token is a scalar of its own, to wait for: everything else may be donated to what comes next.
+    - `task`: what it computes; `totals`: indices (into the segment's parameter slices) of the sums of gradients that it adds to, in place;
+      `split`: those of them that are partial sums, each on the devices that have its part of the batch;
+    - the token is a separate scalar to wait for: everything else may be donated to the next task.
     """
 
     task: TracedStageTask
@@ -39,14 +39,14 @@ class CompiledTask:
 
 @dataclass(frozen=True)
 class StageDevices:
-    """The devices of one stage, as a mesh of the plan's other axes, and what of the layout holds on it."""
+    """The devices of one stage, as a mesh of the plan's other axes, and the layout restricted to it."""
 
     mesh: jax.sharding.Mesh
     plan: Plan
     compiler: Compiler = jax.stages.Lowered.compile
 
     def sharding(self, sharding: Sharding, *, layer: bool = False) -> NamedSharding:
-        """Of an argument; of a slice of a stacked one its layer dimension is not split."""
+        """The sharding of an argument; for a slice of a stacked one, without its layer dimension."""
         dims = ((), *sharding.dims[1:]) if layer else sharding.dims
         return named_sharding(Sharding(dims), self.mesh)
 
@@ -55,12 +55,12 @@ class StageDevices:
         return NamedSharding(self.mesh, PartitionSpec())
 
     def like(self, sharding: Any) -> NamedSharding:
-        """As another stage's array lies on its devices."""
+        """The sharding on this stage's devices that corresponds to another stage's."""
         return NamedSharding(self.mesh, sharding.spec) if isinstance(sharding, NamedSharding) else self.whole
 
 
 def stage_devices(plan: Plan, mesh: jax.sharding.Mesh, axis: str, number: int) -> StageDevices:
-    """The devices at place `number` of mesh axis `axis`."""
+    """The devices at index `number` of mesh axis `axis`."""
     at = mesh.axis_names.index(axis)
     devices = np.take(mesh.devices, number, axis=at)
     names = tuple(name for name in mesh.axis_names if name != axis)
@@ -71,7 +71,7 @@ def stage_devices(plan: Plan, mesh: jax.sharding.Mesh, axis: str, number: int) -
 
 @dataclass
 class StagePrograms:
-    """Compiles a stage's tasks, each when it is first asked for; knows where each of their arrays lies.
+    """Compiles a stage's tasks, each when it is first requested; knows the sharding of each of their arrays.
 
     `input_activations` is given by the stages before: shardings of `StageFunction.input_activations`.
     """
@@ -93,7 +93,7 @@ class StagePrograms:
         self.shardings |= {("loss", 0): self.devices.whole, ("weight", 0): self.devices.whole}
 
     def compile(self, task: TracedStageTask, name: str) -> CompiledTask:
-        """One task; gradients that arrive for one value are added up first."""
+        """Compile one task; gradients that arrive for one value from several stages are added up first."""
         whole = accumulate_grads(self.stage, task, self.parts, lay_out=self._constrain_call)
         total_shardings = tuple(
             partial_sum_sharding(self.param_slices[place], self.parts) if place in whole.split else self.param_slices[place]
@@ -118,7 +118,7 @@ class StagePrograms:
 
 
 def partial_sum_sharding(place: NamedSharding, parts: DataParallelGroups) -> NamedSharding:
-    """Where partial sums of a gradient lie, whose sum would lie at `place`."""
+    """The sharding of partial sums of a gradient, given the sharding `place` of their sum."""
     return NamedSharding(place.mesh, PartitionSpec(parts.axes, *place.spec))
 
 
@@ -141,10 +141,10 @@ def compile_update(
 ) -> jax.stages.Compiled:
     """`(*pieces, *state, *totals, *borrowed_grads totals, [weight], *sums) -> (token, *pieces, *state)`.
 
-    Pieces and state are updated in place; totals are zeroed apart (`compile_zeros`), for XLA would copy them all first where both are one
-    program. `borrowed_grads` says of each total that came from another stage to which of the stage's own it is added.
-    `total` is what the micro-batches weigh together, `None` if it comes as an argument; `sums` are those over all stages' parameters, if
-    the optimiser takes any.
+    The update: parameter slices (`pieces`) and state are updated in place; totals are zeroed separately (`compile_zeros`), because XLA
+    would first copy them all if both were one program. `borrowed_grads` says of each total that came from another stage to which of the
+    stage's own it is added. `total` is the total weight of the micro-batches, `None` if it is an argument; `sums` are those over all
+    stages' parameters, if the optimiser takes any.
     """
     (param_slice_specs, param_slice_places), (state_specs, state_places) = param_slices, state
     n, s = len(param_slice_specs), len(state_specs)
@@ -175,7 +175,7 @@ def compile_update(
 def compile_sums(
     partial: tuple[Specs, Sequence[NamedSharding]], places: Sequence[NamedSharding], devices: StageDevices, number: int
 ) -> Any:
-    """`(*partial sums) -> (token, *sums)`: once a step, what the devices have added up each of its parts, over all of them."""
+    """`(*partial sums) -> (token, *sums)`: once a step, add over the devices what each has accumulated for its part of the batch."""
     specs, given = partial
 
     def sums(*values: Any) -> tuple[Any, ...]:
@@ -187,7 +187,7 @@ def compile_sums(
 
 
 def compile_zeros(totals: tuple[Specs, Sequence[NamedSharding]], devices: StageDevices) -> jax.stages.Compiled:
-    """`(*totals) -> totals` of the next step: nothing yet, where the old ones lay."""
+    """`(*totals) -> totals` of the next step: zeros, in the buffers of the old ones."""
     sums, places = totals
 
     def zeros(*_: Any) -> tuple[Any, ...]:
@@ -206,7 +206,7 @@ def compile_terms(
     devices: StageDevices,
     total: float | None,
 ) -> jax.stages.Compiled:
-    """`(*pieces, *state, *totals, *borrowed_grads totals, [weight]) -> terms`: what a stage has of each sum over all stages' parameters."""
+    """`(*pieces, *state, *totals, *borrowed_grads totals, [weight]) -> terms`: the stage's term of each sum over all stages' parameters."""
     (param_slice_specs, param_slice_places), (state_specs, state_places) = param_slices, state
     n, s = len(param_slice_specs), len(state_specs)
     sums = [accumulator(spec) for spec in param_slice_specs]
@@ -228,7 +228,7 @@ def compile_terms(
 
 
 def _split_values(values: Sequence[Any], widths: tuple[int, int], borrowed_grads: Sequence[int], total: float | None) -> tuple[Any, ...]:
-    """Pieces, state, totals with what was lent of them, what the micro-batches weigh, and the rest."""
+    """Split the arguments into parameter slices, state, totals with borrowed ones added, the micro-batches' weight, and the rest."""
     n, s = widths
     weights, moments, totals, rest = values[:n], values[n : n + s], list(values[n + s : 2 * n + s]), values[2 * n + s :]
     for place, each in zip(borrowed_grads, rest, strict=False):

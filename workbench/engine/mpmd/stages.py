@@ -1,4 +1,4 @@
-"""All stages of a pipelined plan, compiled: their tasks, their updates, where their state is born."""
+"""All stages of a pipelined plan, compiled: their tasks, their updates, the initialisation of their state."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,8 +30,8 @@ from workbench.tracing.stage_partition.stages import StagePartition, partition_n
 
 
 class Sample(NamedTuple):
-    """Devices to compile for alone. Each stage is compiled over the whole mesh, whose devices all do then what those of one stage do: a
-    compiler takes a whole mesh of hardware that is not there, and not any part of it."""
+    """Devices to compile for without running. Each stage is compiled over the whole mesh, all of whose devices then do what those of one
+    stage do: a compiler accepts a whole mesh of absent hardware, but no part of it."""
 
     mesh: jax.sharding.Mesh
     compiler: Compiler
@@ -46,7 +46,7 @@ class Stages:
     """The stages of a plan on their devices.
 
     - `tasks[kind, stage, recompute]`: compiled tasks; one that has nothing to compute is missing;
-    - `compiled_sums[stage]` of the partial sums that it has, if any: of pieces `split(stage)`;
+    - `compiled_sums[stage]` of the partial sums that it has, if any: of parameter slices `split(stage)`;
     - `updates[stage]` and `finish(*losses, *weights) -> (loss, total weight)`, compiled;
     - `compiled_zeros[stage]` of its sums of gradients, its own and those borrowed;
     - where the optimiser takes sums over all parameters, `compiled_terms[stage]` of them, and `add_up(*terms) -> sums`.
@@ -79,22 +79,22 @@ class Stages:
         return owners(self.partition)
 
     def borrowed_params(self, stage: int) -> tuple[int, ...]:
-        """The pieces that a stage uses and another one updates."""
+        """The parameter slices that a stage uses and another one updates."""
         return tuple(param_slice for param_slice in self.partition.virtual_stages[stage].param_slices if self.owners[param_slice] != stage)
 
     def borrowed_grads(self, stage: int) -> tuple[tuple[int, int], ...]:
-        """(place among the owned, other stage) for each piece of this stage's that another one uses too."""
+        """(index among the owned, other stage) for each parameter slice of this stage that another one uses too."""
         owned = self.updates[stage].owned
         shared = self.partition.shared
         return tuple((place, user) for place, param_slice in enumerate(owned) for user in shared.get(param_slice, ()) if user != stage)
 
     def partial_sum_params(self, stage: int) -> tuple[int, ...]:
-        """The pieces of whose gradient a stage has partial sums until the end of a step."""
+        """The parameter slices for whose gradient a stage keeps partial sums until the end of a step."""
         places = {place for (_, number, _), task in self.tasks.items() if number == stage for place in task.split}
         return tuple(self.partition.virtual_stages[stage].param_slices[place] for place in sorted(places))
 
     def total(self, stage: int, param_slice: int) -> tuple[jax.ShapeDtypeStruct, NamedSharding]:
-        """The sum of a piece's gradients on a stage, and where it lies."""
+        """The sum of a parameter slice's gradients on a stage, and its sharding."""
         spec, place = accumulator(_param_slice_spec(self, param_slice)), param_slice_sharding(self, self.devices(stage), param_slice)
         parts = self.programs[stage].parts
         return (
@@ -114,7 +114,7 @@ class Stages:
         return self.programs[stage].devices
 
     def init_state(self) -> Mapping[tuple[str, int, int], jax.Array]:
-        """Parameters, optimiser state and sums of gradients at the start of training, by register name; each made where it lies."""
+        """Parameters, optimiser state and sums of gradients at the start of training, by slot name; each is created on its own devices."""
         found: dict[tuple[str, int, int], jax.Array] = {}
         for stage in range(self.count):
             found |= _init_stage_state(self, stage)
@@ -122,9 +122,9 @@ class Stages:
 
 
 def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sample | None = None) -> Stages:
-    """Stage after stage: where a value lies as it leaves one is where it lies as it enters the next.
+    """Compile stage after stage: the sharding of a value as it leaves one stage is its sharding as it enters the next.
 
-    With `sample` for devices that need not be there, to be read and not run.
+    With `sample` for devices that may be absent, to be read and not run.
     """
     staged = staged_program(plan)
     spec = staged.spec
@@ -232,7 +232,7 @@ def _compile_terms(stages: Stages, number: int) -> jax.stages.Compiled:
 
 
 def _compile_add_up(stages: Stages, sums: int) -> jax.stages.Compiled:
-    """The sums over all parameters, on the first stage, of the terms of each stage that has any, in the order of the stages."""
+    """Compile the sums over all parameters, on the first stage, of the terms of each stage that has any, in the order of the stages."""
     devices = stages.devices(0)
 
     def add_up(*terms: Any) -> tuple[Any, ...]:
@@ -243,12 +243,12 @@ def _compile_add_up(stages: Stages, sums: int) -> jax.stages.Compiled:
 
 
 def _known_weight(stages: Stages) -> float | None:
-    """What the micro-batches weigh together, where that is known before."""
+    """The total weight of the micro-batches, where it is known in advance."""
     return None if stages.partition.network.flat.weight is not None else float(stages.spec.micro_batches)
 
 
 def _lay_out_owned(stages: Stages, number: int) -> tuple[SpecsAndShardings, SpecsAndShardings]:
-    """What a stage updates: its pieces and its optimiser's state, each with where they lie."""
+    """What a stage updates: its parameter slices and its optimiser's state, each with its sharding."""
     devices, update = stages.devices(number), stages.updates[number]
     param_slices = [_param_slice_spec(stages, param_slice) for param_slice in update.owned]
     specs, places = [], []
@@ -266,7 +266,7 @@ def _param_slice_spec(stages: Stages, param_slice: int) -> jax.ShapeDtypeStruct:
 
 
 def _compile_finish(stages: Stages) -> jax.stages.Compiled:
-    """The loss of the step: the weighted mean of the micro-batches'."""
+    """Compile the loss of the step: the weighted mean of the micro-batches' losses."""
     count = stages.spec.micro_batches
     devices = stages.devices(stages.count - 1)
     has_weight = stages.partition.network.flat.weight is not None
@@ -281,7 +281,7 @@ def _compile_finish(stages: Stages) -> jax.stages.Compiled:
 
 
 def _init_stage_state(stages: Stages, stage: int) -> dict[tuple[str, int, int], jax.Array]:
-    """State of one stage, made under `jit`: of what the whole program would initialise, only what this stage holds."""
+    """State of one stage, made under `jit`: of the whole program's initialisation, only what this stage holds."""
     program, devices = stages.plan.program, stages.devices(stage)
     flat, step = stages.partition.network.flat, program.step
     parameters = [i for i, each in enumerate(program.arguments) if each.role is Role.PARAMETER]

@@ -1,9 +1,9 @@
 """A pipelined step, each stage a program of its own on its own devices (multiple programs, multiple data).
 
-The schedule's tasks of every device become instructions over registers, once; a step is one run through them. Transfers between stages
-are dispatched as soon as what they send is dispatched, and overlap with whatever the two stages compute meanwhile. Parameters, optimiser
-state and the sums of gradients stay where they are and are updated in place. One process; a pipeline over several hosts is the `spmd`
-engine's.
+The schedule's tasks of every device become instructions over buffer slots, once; a step is one run through them. Transfers between stages
+are dispatched as soon as the task that produces the data is dispatched, and overlap with whatever the two stages compute meanwhile.
+Parameters, optimiser state and the sums of gradients stay on their devices and are updated in place. There is one process; a pipeline over
+several hosts needs the `spmd` engine.
 """
 
 import time
@@ -29,7 +29,7 @@ Watch = Callable[[Any, Any], None]
 class MpmdStep:
     """A pipelined plan made ready to run.
 
-    `instructions` over `buffer_slots`, which hold each leaf of the batch by micro-batch, too.
+    `instructions` run over `buffer_slots`, which also hold each leaf of the batch by micro-batch.
     """
 
     plan: Plan
@@ -40,14 +40,14 @@ class MpmdStep:
     compile_seconds: float
 
     def begin(self) -> list[Any]:
-        """Registers at the start of training: parameters and optimiser state as initialised, sums of gradients zero."""
+        """Slots at the start of training: parameters and optimiser state as initialised, sums of gradients zero."""
         values: list[Any] = [None] * len(self.buffer_slots)
         for name, value in self.stages.init_state().items():
             values[self.buffer_slots.number(name)] = value
         return values
 
     def feed(self, values: list[Any], step: int) -> None:
-        """Put the micro-batches of step number `step` into their registers, each device's part sent to it alone."""
+        """Put the micro-batches of step number `step` into their slots, each device's part sent to it alone."""
         program, count = self.plan.program, self.compilation.micro_batches
         leaves = program.step.feed(step)
         splits = plan_input_splits(program, count)
@@ -65,7 +65,7 @@ class MpmdStep:
             values[number] = value
 
     def advance(self, values: list[Any], feed_next: int | None = None) -> jax.Array:
-        """Run one step and wait for it; the loss. The host feeds the next batch while the devices work."""
+        """Run one step, wait for it and return the loss. The host feeds the next batch while the devices work."""
         run_instructions(self.instructions, values)
         loss = values[self.buffer_slots.number("loss")]
         if feed_next is not None:
@@ -74,7 +74,7 @@ class MpmdStep:
         return loss
 
     def results(self, values: Sequence[Any]) -> Mapping[tuple[str, int, int], Any]:
-        """Parameters and optimiser state by register name (`("piece", stage, piece)`, `("state", stage, place)`)."""
+        """Parameters and optimiser state by slot name (`("piece", stage, piece)`, `("state", stage, place)`)."""
         names = {
             name: number for name, number in self.buffer_slots.numbers.items() if isinstance(name, tuple) and name[0] in ("piece", "state")
         }
@@ -88,9 +88,10 @@ def _put_parts(parts: Sequence[Any], places: Sequence[Any]) -> list[Any]:
 
 
 def compile_mpmd(plan: Plan, tell: Callable[[str, float], None] = lambda _name, _fraction: None, sample: Sample | None = None) -> MpmdStep:
-    """Compile every stage of a plan with a pipeline for the attached devices, or for others to be read alone; `tell` hears of each stage.
+    """Compile every stage of a plan with a pipeline for the attached devices, or for others without running; `tell` is called with each
+    stage.
 
-    Raises `EngineError` for too few devices, `PipelineError` for a program that cannot be cut so.
+    Raises `EngineError` for too few devices, `PipelineError` for a program that cannot be partitioned so.
     """
     start = time.perf_counter()
     stages = compile_stages(plan, tell, sample)
@@ -100,7 +101,7 @@ def compile_mpmd(plan: Plan, tell: Callable[[str, float], None] = lambda _name, 
 
 
 def run_watched(step: MpmdStep, values: list[Any], watch: Watch) -> jax.Array:
-    """`advance`, telling `watch(label, token)` of each task as it is dispatched."""
+    """Like `advance`, calling `watch(label, token)` for each task as it is dispatched."""
     instructions = [
         each if each.label is None else each._replace(call=partial(_call_watched, each.call, each.label, watch))
         for each in step.instructions

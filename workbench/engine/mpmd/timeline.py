@@ -1,8 +1,9 @@
-"""When each task of a pipelined step began and ended, seen from outside: the step runs as ever, and a thread for each device waits for one
-task after the other. Where devices and these threads share cores, a thread may wake milliseconds late: of several steps the median counts.
+"""Measure when each task of a pipelined step began and ended, from the host: the step runs as usual, and a thread per device waits for one
+task after the other. Where devices and these threads share cores, a thread may wake milliseconds late, so the median of several steps
+counts.
 
-A task ends when its token is there. It began when its device had ended the task before, and all that it reads had been made: that much
-the device itself would say, but for the time a transfer takes and the few microseconds in which a thread wakes.
+A task ends when its token is ready. It began when its device had ended the task before, and everything it reads was ready: that is what the
+device itself would report, except for the time a transfer takes and the few microseconds in which a thread wakes.
 """
 
 import queue
@@ -36,7 +37,7 @@ class _Watcher:
 
 
 def measure_tasks(step: MpmdStep, values: list[Any], steps: int = 1) -> tuple[TaskTime, ...]:
-    """Run so many more steps, watched; the tasks by start, each ending at the median of its ends. The batch of step 0 is fed in between."""
+    """Run `steps` more steps, watched; the tasks by start, each ending at the median of its ends. The batch of step 0 is fed in between."""
     found = []
     for _ in range(steps):
         found.append(_measure_ends(step, values))
@@ -62,7 +63,7 @@ def _measure_ends(step: MpmdStep, values: list[Any]) -> dict[Any, float]:
 
 
 def _task_times(instructions: Sequence[Instruction], ends: dict[Any, float], devices: int) -> list[TaskTime]:
-    ready: dict[int, float] = {}  # a register: when what is in it was made
+    ready: dict[int, float] = {}  # by slot: when its content was produced
     free = [0.0] * devices
     found = []
     for each in instructions:

@@ -1,4 +1,4 @@
-"""XLA's partitioner in a process of its own that stays warm: a check that fails inside XLA ends that process, and is a message here."""
+"""XLA's partitioner in a separate warm process: a check that fails inside XLA ends that process, and becomes an error message here."""
 
 from workbench.engine.partitioner.answers import partition_plan as partition_plan
 from workbench.engine.partitioner.answers import start_partition as start_partition

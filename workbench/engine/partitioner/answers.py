@@ -1,6 +1,6 @@
-"""A plan's answer: from disk where the same was asked before, else from the warm process, and kept.
+"""A plan's partitioning: from the cache on disk where the same plan was partitioned before, else from the warm process, and then cached.
 
-Nothing here is promised to be kept: a file that cannot be read is thrown away and made anew.
+It is only a cache: a file that cannot be read is deleted and made anew.
 """
 
 import json
@@ -31,14 +31,14 @@ class PartitionService(Protocol):
 
 
 MOST_FILES = 10_000
-"""Answers that are kept, a few kilobytes each; the least recently used go first."""
-_READER = 9  # raised when what is asked, or what is read of an answer, changes
+"""The number of cached answers, a few kilobytes each; the least recently used are deleted first."""
+_READER = 9  # raised when the question, or what is read of an answer, changes
 
 
 def partition_plan(plan: Plan, hardware: Hardware | None = None, *, keep: bool = True) -> Partitioned:
-    """What XLA's partitioner makes of a plan for this hardware, else the plan's own; an interrupt gives it up.
+    """Run XLA's partitioner on a plan for this hardware, else for the plan's own; an interrupt cancels it.
 
-    Raises `PartitionError` where XLA refuses the plan, or dies of it.
+    Raises `PartitionError` where XLA refuses the plan, or crashes on it.
     """
     answer = start_partition(plan, hardware, keep=keep)
     try:
@@ -51,7 +51,7 @@ def partition_plan(plan: Plan, hardware: Hardware | None = None, *, keep: bool =
 def start_partition(
     plan: Plan, hardware: Hardware | None = None, *, keep: bool = True, worker: PartitionService | None = None
 ) -> Future[Partitioned]:
-    """The same as a future, there at once where the plan was asked about before. `worker` is this process's own if none is given."""
+    """Like `partition_plan`, as a future, which is done at once if the answer is cached. `worker`: by default this process's own."""
     target = target_of(plan, hardware or plan.hardware)
     key = _key(plan, target) if keep else ""
     if key and (known := _load(key)) is not None:
@@ -65,15 +65,15 @@ def start_partition(
 
 
 def target_of(plan: Plan, hardware: Hardware | None) -> Hardware | str:
-    """Who is asked: the hardware's own compiler, where that is libtpu and is here; else XLA's partitioner in general, whose answer has the
-    habits of this platform, of none without hardware."""
+    """Which compiler is asked: the hardware's own, where that is libtpu and is installed; else XLA's generic partitioner, for this
+    platform, or for none without hardware."""
     if hardware is not None and asks_libtpu(plan, hardware):
         return hardware
     return hardware.chip.platform if hardware else ""
 
 
 def _key(plan: Plan, target: Hardware | str) -> str:
-    """Of everything the answer depends on. Where the layout's statements take hold goes by paths and names of dimensions."""
+    """A hash of what the answer depends on. Layout statements apply by path and dimension name, so these are included."""
     program = plan.program
     names = f"{program.identity} {[str(each) for each in program.arguments]} {program.carried}"
     paths = "\n".join(f"{each.path} {each.source}" for each in program.operations) if plan.layout.constraints else ""
@@ -97,7 +97,7 @@ def _load(key: str) -> Partitioned | None:
         found = _parse_partitioned(json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, RuntimeError):
         return None
-    except Exception:  # noqa: BLE001 - what damage makes JSON and the record raise is of any kind
+    except Exception:  # noqa: BLE001 - with damaged data JSON and the record may raise anything
         with suppress(OSError):
             path.unlink()
         return None
@@ -107,7 +107,7 @@ def _load(key: str) -> Partitioned | None:
 
 
 def _store_answer(key: str, answer: Future[Partitioned]) -> None:
-    """A disk that is full or not writable is no error; nor is an answer that did not come."""
+    """Cache an answer; neither a disk that is full or not writable nor an answer that did not come is an error."""
     if answer.cancelled() or answer.exception() is not None:
         return
     with suppress(OSError, RuntimeError):

@@ -1,4 +1,4 @@
-"""The process that asks libtpu, as the warm process knows it: started with the first question about a TPU."""
+"""The client of the process that runs libtpu: started with the first question about a TPU."""
 
 import os
 import signal
@@ -14,27 +14,27 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 
 OF_PARTITIONER, OF_LIBTPU = b"P", b"L"
-"""Who is asked: the first byte of a packed question."""
+"""Which compiler is asked: the first byte of a pickled question."""
 
 
 def asks_libtpu(plan: Plan, hardware: Hardware | None) -> bool:
-    """Whether the compiler of this hardware is libtpu, is here, and would compile the plan as it is."""
+    """Whether the compiler of this hardware is libtpu, is installed, and would compile the plan as it is."""
     if hardware is None or hardware.chip.target not in CLOCKS or plan.mesh.size != hardware.size:
         return False
     return has_compiler(hardware) and sys.platform == "linux"
 
 
 class Libtpu:
-    """Asks libtpu in a process of its own, which is started with the first question and ends with the one that started it.
+    """Asks libtpu in a process of its own, which is started with the first question and ends with its parent.
 
-    A process that dies takes its question along; the next one finds another.
+    If the process dies, its question fails; the next question starts another.
     """
 
     def __init__(self) -> None:
         self._process: _Process | None = None
 
     def answer(self, question: bytes) -> bytes | str:
-        """The packed answer to a packed question, empty where libtpu knows no such hardware; where the process ended first, how it did."""
+        """The pickled answer to a pickled question, empty where libtpu knows no such hardware; if the process ended first, how it ended."""
         try:
             if self._process is None:
                 self._process = _Process()
@@ -44,7 +44,7 @@ class Libtpu:
             return process.end() if process else "before it began"
 
     def interrupt(self) -> None:
-        """Have the question under way answered at once, with nothing."""
+        """Cancel the current question; it is answered at once, with nothing."""
         if (process := self._process) is not None:
             process.interrupt()
 
@@ -56,7 +56,7 @@ class _Process:
         ours, theirs = socket.socketpair()
         environment = {**os.environ, **ABSENT_TPU, "OPENBLAS_NUM_THREADS": "1"}  # NumPy's threads would not survive a fork
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
+            self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
                 [sys.executable, "-P", "-m", "workbench.engine.partitioner.libtpu_process", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -1,8 +1,8 @@
-"""The process that asks libtpu: `python -m workbench.engine.partitioner.libtpu_process FD` answers questions on connection FD.
+"""The process that runs libtpu: `python -m workbench.engine.partitioner.libtpu_process FD` answers questions on connection FD.
 
-For each question it forks a child, which compiles until the program is scheduled and ends there (`spmd.until_code`); a fork has what was
-imported here in milliseconds. So that children may, this process starts no thread, opens no device and parses no module; it reads what they
-leave. It ends with the process that started it, and its children with it.
+For each question it forks a child, which compiles until the program is scheduled and stops there (`spmd.until_code`); a fork inherits the
+modules imported here within milliseconds. To be safe to fork, this process starts no thread, opens no device and parses no module; it reads
+the files that children leave. It ends with its parent, and its children with it.
 """
 
 import ctypes
@@ -26,15 +26,15 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 
 _PR_SET_PDEATHSIG = 1
-_REFUSED = "refused"  # the file that says why there is no program, or no room
+_REFUSED = "refused"  # the file that says why there is no program, or that it does not fit the memory
 _NO_ROOM = "RESOURCE_EXHAUSTED"
 _STANDS = ("the planned figures stand",)
 
-_children: list[int] = []  # the one that compiles, while it does
+_children: list[int] = []  # the child that compiles, while it does
 
 
 def main(descriptor: int) -> None:
-    """Answer until the connection ends."""
+    """Answer until the connection closes."""
     signal.signal(signal.SIGUSR1, _end_child)
     _end_with_parent()
     _import_all()
@@ -45,7 +45,7 @@ def main(descriptor: int) -> None:
 
 
 def _import_all() -> None:
-    """What a child would import, and libtpu itself."""
+    """Import what a child would import, and libtpu itself."""
     import libtpu
 
     from workbench.engine.partitioner.scheduled import read_answer
@@ -54,21 +54,21 @@ def _import_all() -> None:
     assert callable(read_answer)
     assert callable(compile_until_code)
     ctypes.CDLL(libtpu.get_library_path())
-    warnings.filterwarnings("ignore", message="os.fork")  # JAX's, which knows not that it has no thread here yet
+    warnings.filterwarnings("ignore", message="os.fork")  # from JAX, which does not know that this process has no thread yet
     gc.collect()
-    gc.freeze()  # a collection in a child would write to, and so copy, every page it looks at
+    gc.freeze()  # a garbage collection in a child would write to, and so copy, every page it visits
 
 
 def _answer(question: bytes) -> tuple[Any, ...] | None:
-    """Nothing where libtpu knows no such hardware, or a question was given up."""
+    """Empty where libtpu knows no such hardware, or a question was cancelled."""
     from workbench.errors import WorkbenchError
 
     try:
-        plan, hardware = pickle.loads(question)  # noqa: S301 - our own starter wrote it
+        plan, hardware = pickle.loads(question)  # noqa: S301 - our own parent wrote it
         return _ask(plan, hardware)
     except WorkbenchError as error:
         return "refused", error.message, error.ways_out
-    except Exception as error:  # noqa: BLE001 - whatever is raised is said, and the process goes on
+    except Exception as error:  # noqa: BLE001 - whatever is raised is reported, and the process goes on
         return "refused", f"XLA:TPU could not be asked: {type(error).__name__}: {error}"[:500], _STANDS
 
 
@@ -95,7 +95,7 @@ def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
 
 
 def _run_in_child(work: Callable[[], None]) -> int:
-    """Done in a fork of this process; its exit code, or the number of the signal that ended it, less than 0."""
+    """Run in a fork of this process; its exit code, or the negative number of the signal that ended it."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -105,7 +105,7 @@ def _run_in_child(work: Callable[[], None]) -> int:
             work()
             status = 0
         finally:
-            os._exit(status)  # without this process's own endings
+            os._exit(status)  # without this process's exit handlers
     _children.append(child)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     _children.clear()
@@ -113,7 +113,7 @@ def _run_in_child(work: Callable[[], None]) -> int:
 
 
 def _end_child(_signal: int, _frame: FrameType | None) -> None:
-    """The question under way is given up: nobody reads its answer."""
+    """Cancel the current question: nobody reads its answer."""
     for child in _children:
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
@@ -124,11 +124,11 @@ def _compile(plan: Plan, hardware: Hardware, folder: Path) -> None:
 
     try:
         _compile_until_code(plan, hardware, folder)
-    except EngineError:  # its slice has another name than ours, or none
+    except EngineError:  # libtpu has another name for the slice than ours, or none
         refusal: dict[str, Any] = {"unknown": True}
     except WorkbenchError as error:
         refusal = {"message": error.message, "ways_out": list(error.ways_out)}
-    except Exception as error:  # noqa: BLE001 - libtpu's words
+    except Exception as error:  # noqa: BLE001 - libtpu may raise anything
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:500]
         refusal = {"message": f"XLA:TPU refuses this plan: {first}", "ways_out": ["change the layout back", *_STANDS]}
         if _NO_ROOM in first:

@@ -1,8 +1,8 @@
-"""The warm process: `python -m workbench.engine.partitioner.process FD` answers questions on connection FD until its end.
+"""The warm process: `python -m workbench.engine.partitioner.process FD` answers questions on connection FD until it closes.
 
-A question is a byte that says who is asked, and a pickled `(plan, target)`; an answer a pickled `("answer", Partitioned)` or `("refused",
-message, ways out)`. It keeps nothing that matters: JAX imported, a CPU client of XLA for each size of mesh, what XLA's libraries hold, and
-the process that asks libtpu. It calls nothing of the program's own, so that it needs none of the user's modules.
+A question is a byte that names the compiler, and a pickled `(plan, target)`; an answer a pickled `("answer", Partitioned)` or `("refused",
+message, ways out)`. It holds no state that matters: JAX imported, a CPU client of XLA for each size of mesh, the caches of XLA's libraries,
+and the process that runs libtpu. It calls none of the traced functions, so it needs none of the user's modules.
 """
 
 import os
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from workbench.engine.partitioner.libtpu import Libtpu
 
-_NICENESS = 5  # how much the process gives way to the page and the browser on the same machine
+_NICENESS = 5  # niceness: the page and the browser on the same machine go first
 
 
 def main(descriptor: int) -> None:
-    """Answer until the connection ends."""
+    """Answer until the connection closes."""
     with suppress(OSError):
         os.nice(_NICENESS)
     with Connection(descriptor) as connection:
@@ -34,7 +34,7 @@ def main(descriptor: int) -> None:
 
 
 def _warm_up() -> None:
-    """What the first question would wait for: imports, a client, and one compilation, which brings in XLA's own tables."""
+    """Do what the first question would wait for: imports, a client, and one compilation, which initialises XLA's own tables."""
     import jax
 
     from workbench.spmd.ask import ask
@@ -46,7 +46,7 @@ def _warm_up() -> None:
 
 
 def _libtpu() -> "Libtpu":
-    """Who asks libtpu; a signal gives up the question that is under way there."""
+    """The client of libtpu; a signal cancels its current question."""
     from workbench.engine.partitioner.libtpu import Libtpu
 
     libtpu = Libtpu()
@@ -55,7 +55,7 @@ def _libtpu() -> "Libtpu":
 
 
 def _answer(question: bytes, libtpu: "Libtpu") -> bytes:
-    """That of libtpu comes as it is; for a TPU that it does not know XLA's partitioner answers in general."""
+    """Answer a question: libtpu's answer is passed on as it is; for a TPU that it does not know, XLA's generic partitioner answers."""
     from workbench.engine.partitioner.libtpu import OF_LIBTPU
 
     if not question.startswith(OF_LIBTPU):
@@ -71,16 +71,16 @@ def _partition(question: bytes) -> tuple[Any, ...]:
     from workbench.spmd.partition import ask_partitioner
 
     try:
-        plan, target = pickle.loads(question)  # noqa: S301 - our own starter wrote it
+        plan, target = pickle.loads(question)  # noqa: S301 - our own parent wrote it
         return "answer", ask_partitioner(plan, target if isinstance(target, str) else target.chip.platform)
     except WorkbenchError as error:
         return "refused", error.message, error.ways_out
-    except Exception as error:  # noqa: BLE001 - whatever MLIR's bindings or XLA raise is said, and the process goes on
+    except Exception as error:  # noqa: BLE001 - whatever MLIR's bindings or XLA raise is reported, and the process goes on
         return "refused", f"XLA's partitioner could not be asked: {type(error).__name__}: {error}"[:500], ("the planned figures stand",)
 
 
 def _truncate_stderr() -> None:
-    """Standard error is a file of our starter's, for last words: what was said of plans answered is no longer needed."""
+    """Truncate standard error, a file of our parent's for crash messages: what was written about answered plans is no longer needed."""
     with suppress(OSError):
         os.ftruncate(2, 0)
         os.lseek(2, 0, os.SEEK_SET)

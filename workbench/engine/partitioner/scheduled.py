@@ -1,4 +1,4 @@
-"""A scheduled program of a plan, as libtpu wrote it down, read into the answer to the plan."""
+"""Read a scheduled program of a plan, as libtpu dumped it, into the answer to the plan."""
 
 import math
 import time
@@ -23,8 +23,8 @@ _SUMS = ("all-reduce", "reduce-scatter")
 
 
 def read_answer(program: bytes, plan: Plan, hardware: Hardware, begun: float, no_room: str, words: str) -> Partitioned:
-    """What the compiler of `hardware` made of a plan: a serialised `HloProto` with buffer assignment. `begun`: when it was asked, by
-    `time.perf_counter`; `no_room`: its words where the device is too small; `words`: what it printed."""
+    """Read what the compiler of `hardware` made of a plan: a serialised `HloProto` with buffer assignment. `begun`: when it was asked, by
+    `time.perf_counter`; `no_room`: its message where the device's memory is too small; `words`: what it printed."""
     module, packed = read_program(program)
     kernels = list(visit_kernels(module))
     clock = CLOCKS[hardware.chip.target]
@@ -47,7 +47,7 @@ def _memory(packed: PackedMemory) -> CompiledMemory:
 
 
 def _list_collectives(module: HloModule, plan: Plan) -> Iterator[PartitionedCollective]:
-    """The collectives of the program, each joined to the operations that it is named after; of a combined one an entry for each part."""
+    """The collectives of the program, each linked to the operations that it is named after; a combined one has an entry per part."""
     ends = _CollectiveEnds(module)
     for each in collectives_of(module, plan.mesh, sub_axes_of):
         kind, devices = each.part_of or each.kind, math.prod(axis_size(axis, plan.mesh) for axis in each.axes)
@@ -62,14 +62,15 @@ def _parse_operation(path: str) -> int:
 
 
 class _CollectiveEnds:
-    """What makes and what reads that which a collective sends."""
+    """Finds the operations that make and read the value a collective sends."""
 
     def __init__(self, module: HloModule) -> None:
         self._homes = {each.name: (computation, each) for computation in module.computations.values() for each in computation.values()}
         self._users: dict[int, Users] = {}
 
     def of(self, collective: CompiledCollective, number: int, own_operation: int, kind: str) -> tuple[int, int]:
-        """The operations at both ends of one part. Sums are named after what they add up, what JAX 0.11 marks too; others by readers."""
+        """The operations that make and read one part, by number; -1 if unknown. A sum is named after what it adds up, as are those that JAX
+        0.11 marks; others after their readers."""
         computation, instruction = self._homes[collective.name]
         several = len(instruction.operands) > 1
         if kind in _SUMS:

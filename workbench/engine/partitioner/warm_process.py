@@ -1,4 +1,4 @@
-"""The warm process as its starter holds it: an interpreter of its own, the connection to it, and how it ended."""
+"""The warm process as its parent holds it: an interpreter of its own, the connection to it, and how it ended."""
 
 import atexit
 import os
@@ -18,7 +18,7 @@ START_LIMIT = 120.0  # seconds for the process to be ready
 _END_LIMIT = 5.0  # seconds in which a process whose connection is closed is gone
 
 
-class WarmProcessEnded(Exception):  # noqa: N818 - how the process ended, on the way to words
+class WarmProcessEnded(Exception):  # noqa: N818 - not an error yet: how the process ended, from which a message is made
     """The process ended before it answered."""
 
     def __init__(self, status: int | None, last_words: str) -> None:
@@ -34,14 +34,14 @@ class WarmProcess:
         self._last_words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         self.cancelled = False
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
+            self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
                 [sys.executable, "-P", "-m", "workbench.engine.partitioner.process", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._last_words,
                 pass_fds=(theirs.fileno(),),
                 env=_environment(),
-                start_new_session=True,  # an interrupt of the terminal is for us, not for it
+                start_new_session=True,  # a Ctrl-C in the terminal is for us, not for it
             )
         self._connection = Connection(ours.detach())
         _live_processes.add(self)
@@ -58,7 +58,7 @@ class WarmProcess:
         self._receive(START_LIMIT)
 
     def ask(self, question: bytes, limit: float) -> tuple[Any, ...]:
-        """Its answer; raises `WarmProcessEnded` where it dies first, `TimeoutError` where it takes longer."""
+        """Ask a question and return its answer; raises `WarmProcessEnded` where it dies first, `TimeoutError` where it takes longer."""
         try:
             self._connection.send_bytes(question)
         except OSError:
@@ -66,7 +66,7 @@ class WarmProcess:
         return self._receive(limit)
 
     def interrupt(self) -> None:
-        """Have libtpu's part of it give up what it is asked."""
+        """Cancel libtpu's current question."""
         self._process.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
@@ -80,7 +80,7 @@ class WarmProcess:
         self._process.wait()
 
     def close(self) -> None:
-        """End it, and let go of all that belongs to it."""
+        """End it, and close its connection and files."""
         self.end()
         self._connection.close()
         self._last_words.close()
@@ -100,7 +100,7 @@ class WarmProcess:
     def _end_error(self) -> WarmProcessEnded:
         try:
             status = self._process.wait(_END_LIMIT)
-        except subprocess.TimeoutExpired:  # it closed its connection and goes on
+        except subprocess.TimeoutExpired:  # it closed its connection and still runs
             self.kill()
             status = self._process.wait()
         self._last_words.seek(0)
@@ -111,7 +111,7 @@ _live_processes: set[WarmProcess] = set()
 
 
 def _environment() -> dict[str, str]:
-    """JAX on the CPU alone: a GPU's memory, or a TPU, is for those who run plans."""
+    """The environment of a process that uses JAX on the CPU alone: the memory of a GPU, or a TPU, is for runs of plans."""
     quiet = NO_TPU if lacks_tpu() and "TPU_ACCELERATOR_TYPE" not in os.environ else {}
     path = os.pathsep.join(each or os.getcwd() for each in sys.path)  # noqa: PTH109 - what an empty entry means to Python
     return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, **quiet}

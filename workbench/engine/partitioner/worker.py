@@ -1,4 +1,4 @@
-"""The warm process as its starter knows it: questions in a row, answers as futures, a process that is started again when it dies."""
+"""The client of the warm process: a queue of questions, answers as futures, and a process that is restarted when it dies."""
 
 import functools
 import os
@@ -20,15 +20,15 @@ from workbench.reports.partitioned import Partitioned
 from workbench.spmd.partition import without_functions
 
 TIME_LIMIT = 120.0  # seconds for one answer
-IDLE_LIMIT = 600.0  # seconds without a question after which the process is let go
-_KNOWN_FAILURES = {  # of checks inside XLA that are known to fail, by what they say (jaxlib 0.10.2)
+IDLE_LIMIT = 600.0  # seconds without a question after which the process is ended
+_KNOWN_FAILURES = {  # checks inside XLA that are known to fail, by their message (jaxlib 0.10.2)
     "get_first_valid_element_offset_on_dilated_shard": "leave the cut dimension of the convolution's image whole, or choose a stride and "
     "padding whose gradient needs no negative padding",
 }
 
 
 class _PartitionQuestion(NamedTuple):
-    """What is sent to the process, empty for one that only has it started; the name of the plan."""
+    """What is sent to the process (empty to only start it), and the name of the plan."""
 
     content: bytes
     name: str
@@ -38,9 +38,9 @@ class _PartitionQuestion(NamedTuple):
 class WarmWorker:
     """Asks XLA's partitioner in a process of its own, which is started with the first question and stays.
 
-    Questions are answered one after the other. A future that is cancelled before its turn is never asked; `cancel` also ends one that is
-    being answered, by ending the process, or libtpu's fork alone. A process that dies takes the question it was at along, which is told in
-    words; the next one finds a new process. Without questions for `IDLE_LIMIT` seconds the process is let go.
+    Questions are answered one after the other. A future that is cancelled before its turn is never asked; `cancel` also ends the current
+    one, by ending the process, or libtpu's fork alone. If the process dies, its current question fails with a message; the next one starts
+    a new process. Without questions for `IDLE_LIMIT` seconds the process is ended.
     """
 
     def __init__(self) -> None:
@@ -49,13 +49,13 @@ class WarmWorker:
         self._process: WarmProcess | None = None
         self._current: _PartitionQuestion | None = None
         self._abandoned: _PartitionQuestion | None = None
-        self._begun = 0.0  # when the current question was
+        self._begun = 0.0  # when the current question was asked
         self._thread: threading.Thread | None = None
         self._waiting = 0
 
     @property
     def pid(self) -> int | None:
-        """Of the process; `None` while there is none."""
+        """The process id; `None` while there is none."""
         process = self._process
         return process.pid if process else None
 
@@ -65,22 +65,22 @@ class WarmWorker:
         return self._waiting > 0
 
     def ask(self, plan: Plan, target: Hardware | str = "") -> Future[Partitioned]:
-        """What XLA's partitioner makes of a plan (`spmd.partition.ask_partitioner`), or the compiler of this hardware
-        (`partitioner.libtpu`); the future raises `PartitionError`."""
+        """Ask XLA's partitioner (`spmd.partition.ask_partitioner`), or the compiler of this hardware (`partitioner.libtpu`), about a plan;
+        the future raises `PartitionError`."""
         return self.ask_packed(pack_question(plan, target), plan.name)
 
     def ask_packed(self, question: bytes, name: str) -> Future[Partitioned]:
-        """The same for a question that another process packed; it is not unpacked in this one. `name` is that of the plan."""
+        """Like `ask`, for a question that another process pickled; it is not unpickled in this one. `name` is that of the plan."""
         return self._enqueue(question, name)
 
     def warm(self) -> None:
-        """Have the process started, so that the first question finds it ready. Returns at once."""
+        """Start the process, so that the first question finds it ready. Returns at once."""
         self._enqueue(b"", "")
 
     def cancel(self, answer: Future[Partitioned], after: float = 0.0) -> None:
-        """Give up a question: one that waits is never asked, one under way ends with the process. One that is answered stays.
+        """Cancel a question: one that waits is never asked, the current one ends with the process. One that is answered stays.
 
-        With `after`, one under way may go on until so many seconds were spent on it: ending the process costs the next asker a second.
+        With `after`, the current one may go on until so many seconds were spent on it: ending the process costs the next caller a second.
         """
         if answer.cancel() or answer.done():
             return
@@ -92,7 +92,7 @@ class WarmWorker:
             if remaining <= 0:
                 self._abandon(self._current, self._process, is_forked=is_forked)
         if remaining <= 0:
-            if is_forked:  # else it is told once the process has ended
+            if is_forked:  # else the future is resolved once the process has ended
                 _finish(answer, _cancelled_error())
             return
         timer = threading.Timer(remaining, self.cancel, (answer, after))
@@ -100,7 +100,7 @@ class WarmWorker:
         timer.start()
 
     def _abandon(self, question: _PartitionQuestion, process: WarmProcess, *, is_forked: bool) -> None:
-        """What libtpu compiles is in a fork, which alone ends."""
+        """Cancel the current question: if libtpu compiles it in a fork, only that ends."""
         self._abandoned = question
         if is_forked:
             process.interrupt()
@@ -146,7 +146,7 @@ class WarmWorker:
                     self._waiting -= 1
 
     def _start_ahead(self) -> None:
-        """Whatever keeps the process from starting is told with the first question."""
+        """Start the process; an error that prevents it is reported with the first question."""
         with suppress(WarmProcessEnded, TimeoutError, OSError):
             self._ensure_process()
 
@@ -162,7 +162,7 @@ class WarmWorker:
             outcome = error
         except WarmProcessEnded as error:
             outcome = _process_end_error(question.name, error)
-        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+        except Exception as error:  # noqa: BLE001 - the waiting caller must receive the error
             outcome = PartitionError(f"XLA's partitioner could not be asked: {type(error).__name__}: {error}")
         with self._lock:
             self._current = None
@@ -191,7 +191,7 @@ class WarmWorker:
         return found
 
     def _ensure_process(self) -> WarmProcess:
-        """The process, started if there is none, or anew if it died while nobody asked, or was ended with the question before."""
+        """The process, started if there is none, or anew if it died while idle, or was ended with the question before."""
         if self._process is not None and (self._process.is_gone or self._process.cancelled):
             self._close_process()
         if self._process is None:
@@ -212,13 +212,13 @@ class WarmWorker:
 
 
 def pack_question(plan: Plan, target: Hardware | str = "") -> bytes:
-    """What the process is sent: of the plan as much as it reads."""
+    """The bytes that the process is sent: only the parts of the plan that it reads."""
     return (OF_PARTITIONER if isinstance(target, str) else OF_LIBTPU) + pickle.dumps((without_functions(plan), target))
 
 
 @functools.cache
 def shared_worker() -> WarmWorker:
-    """The one worker of this process. Nothing is started before it is asked."""
+    """The one worker of this process; its warm process starts with the first question."""
     return WarmWorker()
 
 
@@ -227,7 +227,7 @@ def _cancelled_error() -> PartitionError:
 
 
 def _finish(answer: Future[Partitioned], outcome: Partitioned | PartitionError) -> None:
-    """Whoever comes first says how it ended: who gave it up, or the process."""
+    """Resolve a future once: by whoever is first, the canceller or the process."""
     with suppress(InvalidStateError):
         if isinstance(outcome, PartitionError):
             answer.set_exception(outcome)
@@ -236,7 +236,7 @@ def _finish(answer: Future[Partitioned], outcome: Partitioned | PartitionError) 
 
 
 def _process_end_error(name: str, ended: WarmProcessEnded) -> PartitionError:
-    """In the user's terms: what happened, and that nothing is lost."""
+    """The error in the user's terms: what happened, and that nothing is lost."""
     status = ended.status
     how = process_end_text(status)
     check_line = next((line for line in ended.last_words.splitlines() if "Check failed" in line or line.startswith("F0")), "") or next(

@@ -1,1 +1,1 @@
-"""A plan run as one program for all devices, timed and checked."""
+"""Run a plan as one program for all devices, timed and checked."""

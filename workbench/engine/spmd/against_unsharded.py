@@ -1,4 +1,4 @@
-"""The proof by the plain way: one sharded step against the same step on one device."""
+"""Check one sharded step against the same step on one device."""
 
 import os
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from workbench.units import format_bytes
 
 
 def largest_error(step: CompiledStep, arguments: list[jax.Array]) -> tuple[float | None, str]:
-    """The largest difference of a result of the sharded step from the unsharded one, relative to the largest magnitude among
-    the results of the same role; or `None` and why one device cannot hold the unsharded step. Donates `arguments`."""
+    """The largest difference of a result of the sharded step from the unsharded one, relative to the largest magnitude among the results of
+    the same role, and an empty text; or `None` and why one device cannot hold the unsharded step. Donates `arguments`."""
     device = step.mesh.local_devices[0]
     specs = [jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=jax.sharding.SingleDeviceSharding(device)) for array in arguments]
     try:
@@ -43,7 +43,7 @@ def free_bytes(device: jax.Device) -> int:
 
 
 def _compare(step: CompiledStep, sharded: tuple[jax.Array, ...], unsharded: tuple[jax.Array, ...]) -> float:
-    """Shard by shard, so that nothing is gathered; nan where a result has what is no number."""
+    """Compare shard by shard, so that nothing is gathered; nan where a result contains nan."""
     difference: dict[Role, float] = {}
     magnitude: dict[Role, float] = {}
     for tensor, ours, theirs in zip(step.program.results, sharded, unsharded, strict=True):
@@ -57,7 +57,7 @@ def _compare(step: CompiledStep, sharded: tuple[jax.Array, ...], unsharded: tupl
 
 
 def worst(*values: float) -> float:
-    """The largest, or nan where one of them is no number, which `max` may pass over.
+    """The largest value, or nan where one of them is nan, which `max` may ignore.
 
     >>> worst(0.0, 2.0, 1.0), worst(0.0, float("nan"))
     (2.0, nan)

@@ -1,8 +1,8 @@
-"""How fast the attached devices are, measured in about a second with all of them busy at once.
+"""Measure how fast the attached devices are, in about a second with all of them busy at once.
 
-Devices are timed together and not alone because virtual CPU devices share the cores: eight of them on two cores are each a
-quarter as fast as one core, and the rates of one device must say so. What else the machine does only ever adds to a time, so
-of several the least counts; a time too short for the clock is never a rate, see `_seconds_per_turn`.
+Devices are timed together and not alone because virtual CPU devices share the cores: eight of them on two cores are each a quarter as fast
+as one core, and the rates of one device must say so. Other load on the machine only ever adds to a time, so the least of several counts; a
+time too short for the clock never becomes a rate, see `_seconds_per_turn`.
 """
 
 import functools
@@ -20,18 +20,18 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from workbench.hardware.hardware import AxisTopology, Chip, Hardware, Link, PhysicalAxis
 
 _REPEATS = 4
-_LONG_ENOUGH = 4e-3  # seconds of a timed loop: a thousand times what the clock and the start of a program are uncertain by
+_LONG_ENOUGH = 4e-3  # seconds of a timed loop: a thousand times the uncertainty of the clock and of a program's start
 _MOST_TURNS = 4096
 _AGREED_TURNS = 16  # where several processes take part, each must run as many turns as the others
-_TINY = 16  # kernels a turn when their start is timed
-_BETWEEN = 4  # small products between two all-reduces when their latency is timed
+_TINY = 16  # kernels per turn when kernel launch is timed
+_BETWEEN = 4  # small dots between two all-reduces when their latency is timed
 _GELU_STEPS = 17  # elementwise steps of `_gelu`, as the cost model counts them: a tanh is 8, any other 1
 _TARGETS = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}  # platforms as `Chip.target` names them
 
 
 class _Sizes(NamedTuple):
-    """Work for one device: side of a square product and of a small one, elements of an elementwise pass, side of an array whose
-    elementwise work takes longer than moving it (0 where none does), elements of a large all-reduce."""
+    """Work for one device: side of a square dot and of a small one, elements of an elementwise pass, side of an array whose elementwise
+    arithmetic takes longer than its memory traffic (0 where none does), elements of a large all-reduce."""
 
     side: int
     small: int
@@ -40,13 +40,13 @@ class _Sizes(NamedTuple):
     reduced: int
 
 
-_CPU = _Sizes(256, 64, 1 << 20, 128, 1 << 18)  # a pass larger than a core's own caches
+_CPU = _Sizes(256, 64, 1 << 20, 128, 1 << 18)  # larger than a core's own caches
 _ACCELERATOR = _Sizes(4096, 256, 1 << 26, 0, 1 << 24)
 
 
 @functools.cache
 def calibrate(devices: tuple[jax.Device, ...]) -> Hardware:
-    """Time products, elementwise passes, all-reduces and tiny kernels on all of `devices` at once.
+    """Time dots, elementwise passes, all-reduces and tiny kernels on all of `devices` at once.
 
     With several processes every one of them must call this, as it runs collectives.
     """
@@ -67,7 +67,7 @@ def calibrate(devices: tuple[jax.Device, ...]) -> Hardware:
 
 
 def calibrate_here(virtual_devices: int) -> Hardware:
-    """`calibrate` on all attached devices: the accelerators, or so many virtual CPU devices where there are none.
+    """`calibrate` on all attached devices: the accelerators, or this many virtual CPU devices where there are none.
 
     To be called before JAX has looked for devices.
     """
@@ -81,7 +81,7 @@ def _dot(x: Any) -> Any:
 
 def _dots(count: int) -> Callable[[Any], Any]:
     def work(x: Any) -> Any:
-        for _ in range(count):  # a product is a kernel of its own: no compiler fuses two
+        for _ in range(count):  # a dot is a kernel of its own: no compiler fuses two
             x = _dot(x)
         return x
 
@@ -89,7 +89,7 @@ def _dots(count: int) -> Callable[[Any], Any]:
 
 
 def _layer_work(x: Any) -> Any:
-    """What a layer computes from one collective to the next, in small."""
+    """A small version of what a layer computes from one collective to the next."""
     return _gelu(_dots(_BETWEEN)(x))
 
 
@@ -98,7 +98,7 @@ def _scale_and_add(x: Any) -> Any:
 
 
 def _gelu(x: Any) -> Any:
-    """Arithmetic that is slow an element, with an operand read across its rows, as between the products of a model."""
+    """Elementwise arithmetic that is slow per element, with an operand broadcast over its rows, as between the dots of a model."""
     return x * 0.5 * (1.0 + jnp.tanh(0.8 * (x + 0.04 * x * x * x))) + x.mT
 
 
@@ -107,7 +107,7 @@ def _reduce(x: Any) -> Any:
 
 
 def _communication(mesh: Mesh, sizes: _Sizes) -> tuple[float, float]:
-    """Bandwidth and latency of a link, from all-reduces over all devices: `t = 2 a steps + 2 V share / B`, as `cost.communication` has it.
+    """Bandwidth and latency of a link, from all-reduces over all devices: `t = 2 a steps + 2 V share / B`, as in `cost.communication`.
 
     The latency is that between computations, where a device has to be woken and the last one to arrive is waited for.
     """
@@ -128,7 +128,7 @@ def _communication(mesh: Mesh, sizes: _Sizes) -> tuple[float, float]:
 
 
 def _time_function(f: Callable[[Any], Any], mesh: Mesh, shape: tuple[int, ...]) -> float:
-    """The time of one `f` on an array of `shape` per device, inside a program: what starting a program costs is left out."""
+    """Seconds of one call of `f` on an array of `shape` per device, inside a program: the cost of starting a program is left out."""
     sharding = NamedSharding(mesh, PartitionSpec("all"))
     ones = np.ones((1, *shape), np.float32)
     x = jax.make_array_from_callback((mesh.size, *shape), sharding, lambda _: ones)
@@ -149,7 +149,7 @@ def _time_function(f: Callable[[Any], Any], mesh: Mesh, shape: tuple[int, ...]) 
 
 
 def _enough_turns(run: Callable[[int], float]) -> int:
-    """So many that they take a few milliseconds."""
+    """A number of turns that takes a few milliseconds."""
     turns = 4
     while turns < _MOST_TURNS and min(run(turns), run(turns)) < _LONG_ENOUGH:
         turns *= 4
@@ -157,18 +157,18 @@ def _enough_turns(run: Callable[[int], float]) -> int:
 
 
 def _seconds_per_turn(run: Callable[[int], float], turns: int) -> float:
-    """Seconds of one turn: the least time of many turns less that of a few. Where that difference is lost in the noise, the whole
-    time counts, the start of the program with it: a rate is then too low, and never a thousand times too high."""
+    """Seconds of one turn: the least time of many turns less that of a few. Where that difference is lost in the noise, the whole time
+    counts, including the program's start: a rate is then too low, and never a thousand times too high."""
     few = max(turns // 4, 1)
     times = [(run(few), run(turns)) for _ in range(_REPEATS)]
     short, long = (min(each) for each in zip(*times, strict=True))
-    expected = long * (1 - few / turns)  # were starting a program free
+    expected = long * (1 - few / turns)  # as if starting a program were free
     difference = long - short
     return difference / (turns - few) if difference > expected / 2 else long / turns
 
 
 def _memory(devices: tuple[jax.Device, ...]) -> int:
-    """Bytes of one device; the machine's memory in equal parts where devices are virtual."""
+    """Memory of one device in bytes; the machine's memory in equal parts where devices are virtual."""
     local = [device for device in devices if device.process_index == jax.process_index()]
     if local and (stats := local[0].memory_stats()) and "bytes_limit" in stats:
         return int(stats["bytes_limit"])

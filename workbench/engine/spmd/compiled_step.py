@@ -1,4 +1,4 @@
-"""A plan made ready to run: its step compiled for the attached devices, its state born sharded, its inputs fed per shard."""
+"""A plan made ready to run: its step compiled for the attached devices, its state created sharded, its inputs fed per shard."""
 
 import functools
 import time
@@ -22,9 +22,9 @@ Arrays = tuple[jax.Array, ...]
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """`compiled(*arguments) -> results`, and where its arguments come from.
+    """A compiled step, `compiled(*arguments) -> results`, and where its arguments come from.
 
-    - `shardings`: one an argument of the program;
+    - `shardings`: one per argument of the program;
     - `born() -> state arrays`, in the order of `program.state`; each call makes them anew.
     """
 
@@ -40,7 +40,7 @@ class CompiledStep:
         return self.plan.program
 
     def arguments(self, step: int) -> list[jax.Array]:
-        """All arguments of a first step, with the inputs of step number `step`; the old ones should be gone by now, they are as large."""
+        """All arguments of a first step, with the inputs of step number `step`; free the old ones before, as they are as large."""
         arguments: list[Any] = [None] * len(self.program.arguments)
         for i, array in zip(self.program.state, self.init_state(), strict=True):
             arguments[i] = array
@@ -85,11 +85,11 @@ def compile_step(plan: Plan) -> CompiledStep:
 
 
 def lower_step(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
-    """The step lowered over this mesh: its arguments where they lie, its state donated, all that the layout says in it.
+    """The step lowered over this mesh: its arguments sharded, its state donated, with everything the layout says.
 
-    What JAX has no words for (`Layout.is_plain`) is written into the lowered module, where the compiler's partitioner reads it; so are
-    constraints, for no equation of the step names a value that JAX makes as it lowers (the halves of a `cumsum`, a rotation).
-    Raises `EngineError` for partial sums between steps.
+    What JAX cannot express (`Layout.is_plain`) is written into the lowered module, where the compiler's partitioner reads it; so are
+    constraints, because no equation of the step names a value that JAX makes as it lowers (the halves of a `cumsum`, a rotation). Raises
+    `EngineError` for partial sums between steps.
     """
     _verify_whole(plan)
     has_annotations = bool(plan.layout.constraints) or not plan.layout.is_plain
@@ -114,8 +114,8 @@ def _lower(step: Any, program: Program) -> jax.stages.Lowered:
 
 
 def jit_step(plan: Plan, mesh: jax.sharding.Mesh, *, fresh_function: bool = False) -> Any:
-    """The step under `jit`: arguments and results in their shardings, constraints applied, state donated. With `fresh_function`, a function
-    of this call's own, its constraints yet to be written: JAX lowers a function once and keeps the module."""
+    """The step under `jit`: arguments and results in their shardings, constraints applied, state donated. With `fresh_function`, wrapped in
+    a new function, its constraints yet to be written: JAX lowers a function once and caches the module."""
     program, call = plan.program, plan.program.step.call
     shardings = tuple(named_sharding(each, mesh) for each in argument_placements(plan))
     if fresh_function:
@@ -146,7 +146,8 @@ def _verify_whole(plan: Plan) -> None:
 
 
 def _make_init_state(program: Program, shardings: tuple[NamedSharding, ...]) -> Callable[[], Arrays]:
-    """State made under `jit` with its shardings, so that no device ever holds all of it; the arrays the user gave are fed per shard."""
+    """A function that makes the state under `jit` with its shardings, so that no device ever holds all of it; the arrays the user gave are
+    fed per shard."""
     step = program.step
     if not program.state:
         return tuple
@@ -164,7 +165,7 @@ def _make_init_state(program: Program, shardings: tuple[NamedSharding, ...]) -> 
 
 
 def _copy_shared_buffers(arrays: Arrays) -> Arrays:
-    """Arrays of which no two are one buffer (an average that starts as the parameters, say): a buffer is donated once."""
+    """Copies of arrays that share a buffer with another (an average that starts as the parameters, say): a buffer is donated only once."""
     seen: set[int] = set()
     separate = []
     for array in arrays:

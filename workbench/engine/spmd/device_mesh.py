@@ -1,4 +1,4 @@
-"""The plan's mesh over the attached devices as the plan wires it: each mesh axis on the links it was planned for."""
+"""The plan's mesh over the attached devices with its axis assignment: each mesh axis on the links it was planned for."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def device_mesh_over(numbered: "np.ndarray[Any, Any]", plan: Plan, hardware: Har
 
 
 def row_major(devices: list[Any]) -> "np.ndarray[Any, Any]":
-    """Devices by slice and place in the torus, as `topology.device_order` numbers them; in JAX's order where there is no torus."""
+    """Devices sorted by slice and torus coordinates, as `topology.device_order` numbers them; in JAX's order where there is no torus."""
     if all(hasattr(each, "coords") for each in devices):
         devices = sorted(devices, key=lambda each: (getattr(each, "slice_index", 0) or 0, *each.coords, each.core_on_chip))
     numbered = np.empty(len(devices), dtype=object)

@@ -1,4 +1,4 @@
-"""Run a plan in this process: compile, place, warm up, time, and read back what was really there."""
+"""Run a plan in this process: compile, place, warm up, time, and read back the actual shards."""
 
 import time
 
@@ -34,10 +34,9 @@ def execute(
 ) -> Measurement:
     """Run `steps` steps of the plan on the attached devices, after `warmup` steps from the same start that do not count.
 
-    `on_event` hears of every stage and step, as `Progress` and `StepDone`. `check` compares the first step with the
-    unsharded one, where one device can hold that; `profile` watches one more step. With several processes each calls this alike
-    and gets the same losses, and the trace of its own devices.
-    Raises `EngineError`: too few devices, not enough memory, a user function that fails.
+    `on_event` receives every stage and step, as `Progress` and `StepDone`. `check` compares the first step with the unsharded one, where
+    one device can hold that; `profile` profiles one more step. With several processes each calls this alike and gets the same losses, and
+    the trace of its own devices. Raises `EngineError`: too few devices, not enough memory, a user function that fails.
     """
     steps, warmup = read_whole_number("steps", steps, EngineError), read_whole_number("warmup", warmup, EngineError, least=0)
     stage = _RunStage(on_event or (lambda _: None))
@@ -50,7 +49,7 @@ def execute(
 
 
 class _RunStage:
-    """Where the run is, said aloud on the way; it outlives the failure that it explains."""
+    """The current stage of the run, reported as it changes; it is kept so that a failure can be explained by its stage."""
 
     def __init__(self, tell: RunListener) -> None:
         self.tell = tell
@@ -62,7 +61,8 @@ class _RunStage:
 
 
 def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, watch: bool) -> Measurement:
-    """What takes memory besides the step, the check and the calibration, comes after the device's peak was read: it cannot be reset."""
+    """Run all stages. The check and the calibration, which take memory besides the step, come after the device's peak was read: it cannot
+    be reset."""
     stage.enter("planning", 0.0)
     report = analyze(plan).as_run
     given, plan = plan, plan if plan.pipeline is None else spmd_plan(plan)
@@ -129,7 +129,7 @@ def _check_against_one_device(step: CompiledStep, given: Plan, stage: _RunStage)
 
 
 def _warm_up(step: CompiledStep, arguments: list[jax.Array], count: int) -> tuple[jax.Array, ...]:
-    """Run some steps uncounted, all on the first batch; the results of the last."""
+    """Run uncounted steps, all on the first batch; the results of the last."""
     results: tuple[jax.Array, ...] = ()
     for _ in range(count):
         results = step.advance(arguments, None)

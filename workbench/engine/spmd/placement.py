@@ -1,4 +1,4 @@
-"""From the plan's mesh and shardings to JAX's, and from host arrays to shards."""
+"""Translate the plan's mesh and shardings to JAX's, and place host arrays as shards."""
 
 from typing import Any
 
@@ -49,12 +49,12 @@ def _largest_fit(others: int, size: int, attached: int) -> int:
 
 
 def named_sharding(sharding: Sharding, mesh: jax.sharding.Mesh) -> NamedSharding:
-    """JAX's form of a closed sharding."""
+    """JAX's `NamedSharding` of a closed sharding."""
     return NamedSharding(mesh, PartitionSpec(*(dim or None for dim in sharding.dims)))
 
 
 def put_sharded(leaf: Any, sharding: NamedSharding) -> jax.Array:
-    """A host array laid over the devices: each gets its slice alone, and each process touches its own devices only."""
+    """Place a host array on the devices: each gets only its slice, and each process touches only its own devices."""
     if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.device_put(leaf, sharding)  # random keys have no NumPy form; they are small
     host = np.asarray(leaf)
@@ -71,6 +71,6 @@ def host_value(array: jax.Array) -> np.ndarray[Any, Any]:
 
 
 def real_shard_shape(array: jax.Array) -> tuple[int, ...]:
-    """The shape of the data a device of this process really holds, the largest if they differ."""
+    """The shape of the shard that a device of this process actually holds, the largest if they differ."""
     shapes = [shard.data.shape for shard in array.addressable_shards]
     return tuple(max(sizes) for sizes in zip(*shapes, strict=True))

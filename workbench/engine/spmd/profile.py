@@ -1,6 +1,6 @@
-"""One more step under the JAX profiler, and what each device did in it, in the plan's terms.
+"""Run one more step under the JAX profiler, and read what each device did in it, in the plan's terms.
 
-The profiler writes an `xplane.pb`: planes of lines of events. Where a device's instructions stand in it depends on the platform:
+The profiler writes an `xplane.pb`: planes of lines of events. Where a device's instructions are in it depends on the platform:
 
 - CPU: one plane, `/host:CPU`, a line a thread; an instruction's event has the stats `hlo_op`, `hlo_module` and `device_ordinal`. Threads
   are shared by the virtual devices, and a loop's event ends before its body does;
@@ -35,7 +35,7 @@ _CONTROL_FLOW = {"while", "conditional", "call"}  # their bodies' instructions h
 
 
 class RawEvent(NamedTuple):
-    """An instruction's execution as the profiler has it: the device by its number in this process, times in nanoseconds."""
+    """One execution of an instruction as the profiler has it: the device by its number in this process, times in nanoseconds."""
 
     device: int
     name: str
@@ -53,7 +53,7 @@ class InstructionFacts(NamedTuple):
 
 
 def profile(step: CompiledStep, arguments: list[jax.Array]) -> tuple[Trace | None, str]:
-    """Run one more step, watched; its trace, or why there is none.
+    """Run one more step under the profiler; its trace, or why there is none.
 
     A profiler that fails is no failure of the run. With several processes each calls this alike and sees its own devices.
     """
@@ -65,14 +65,14 @@ def profile(step: CompiledStep, arguments: list[jax.Array]) -> tuple[Trace | Non
     with holder as folder:
         why_not = _start(folder)
         try:
-            step.advance(arguments, None)  # whether it is watched or not: other processes wait for this one
+            step.advance(arguments, None)  # whether it is profiled or not: other processes wait for this one
         finally:
             why_not = why_not or _stop()
         if why_not:
             return None, why_not
         try:
             trace = read_trace(folder, step)
-        except (RuntimeError, OSError, ValueError, KeyError) as error:  # the profiler's file is its own affair
+        except (RuntimeError, OSError, ValueError, KeyError) as error:  # the profiler's file format may change
             return None, f"what the profiler wrote cannot be read: {type(error).__name__}: {error}"
     return (trace, "") if trace.operations else (None, "the profiler saw no instruction of the step")
 
@@ -80,11 +80,11 @@ def profile(step: CompiledStep, arguments: list[jax.Array]) -> tuple[Trace | Non
 def _start(folder: str) -> str:
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
-    options.host_tracer_level = 1  # the CPU's instructions are told at this level
+    options.host_tracer_level = 1  # the CPU's instructions are recorded at this level
     options.enable_hlo_proto = False
     try:
         jax.profiler.start_trace(folder, profiler_options=options)
-    except (RuntimeError, OSError) as error:  # another profiler is at work, say
+    except (RuntimeError, OSError) as error:  # e.g. another profiler is running
         return f"the profiler did not start: {error}"
     return ""
 
@@ -98,7 +98,7 @@ def _stop() -> str:
 
 
 def read_trace(folder: str, step: CompiledStep) -> Trace:
-    """The step in the newest file below `folder`."""
+    """Read the step from the newest file below `folder`."""
     files = sorted(Path(folder).rglob("*.xplane.pb"), key=lambda path: path.stat().st_mtime)
     if not files:
         return summarize_trace(())
@@ -131,7 +131,7 @@ def _read_host_line(line: Any, module: str) -> Iterator[RawEvent]:
 
 
 def _read_device_plane(plane: Any, device: int, module: str) -> Iterator[RawEvent]:
-    """Of a TPU the line of instructions, of a GPU its streams: other lines tell the same again, summed up in other ways."""
+    """On a TPU the line of instructions, on a GPU its streams: other lines repeat the same in summary."""
     for line in plane.lines:
         if line.name in ("XLA Ops", "Async XLA Ops"):
             for event in line.events:
@@ -145,7 +145,8 @@ def _read_device_plane(plane: Any, device: int, module: str) -> Iterator[RawEven
 
 
 def _to_trace_events(raw: Iterable[RawEvent], known: Mapping[str, InstructionFacts], positions: Mapping[int, int]) -> list[TraceEvent]:
-    """Nanoseconds to seconds from the first event, the process's device numbers to places in the mesh; loops as wholes left out."""
+    """Convert nanoseconds to seconds from the first event, and the process's device numbers to positions in the mesh; events of whole loops
+    are left out."""
     events = [each for each in raw if each.device in positions and known.get(each.name, _UNKNOWN).kind not in _CONTROL_FLOW]
     first = min((each.start for each in events), default=0.0)
     return [
@@ -164,7 +165,7 @@ def _to_trace_events(raw: Iterable[RawEvent], known: Mapping[str, InstructionFac
 
 
 _UNKNOWN = InstructionFacts(COMPUTE, "kernel", "", "")
-"""A kernel that no instruction owns: the runtime's copies, whatever runs in a command buffer."""
+"""A kernel that belongs to no instruction: the runtime's copies, or what runs in a command buffer."""
 
 
 def read_instructions(module: HloModule, mesh: Mesh) -> dict[str, InstructionFacts]:
@@ -179,7 +180,7 @@ def read_instructions(module: HloModule, mesh: Mesh) -> dict[str, InstructionFac
 
 
 def _kind(instruction: HloInstruction, computation: Computation, module: HloModule, mesh: Mesh) -> tuple[str, tuple[str, ...]]:
-    """A collective's kind and axes, also of its `-start` and `-done`; any other instruction's kind and no axes."""
+    """A collective's kind and axes, also of its `-start` and `-done`; for any other instruction its kind and no axes."""
     if instruction.opcode.endswith("-done"):
         return _kind(computation[instruction.operands[0]], computation, module, mesh)
     inside = [instruction]
@@ -194,6 +195,6 @@ def _kind(instruction: HloInstruction, computation: Computation, module: HloModu
 
 
 def _device_positions(mesh: jax.sharding.Mesh) -> dict[int, int]:
-    """The place in the mesh of each device of this process, by the number that the profiler knows it under."""
+    """The position in the mesh of each device of this process, by the number that the profiler knows it under."""
     devices = list(mesh.devices.flat)
     return {device.local_hardware_id: devices.index(device) for device in mesh.local_devices}

@@ -1,5 +1,5 @@
-"""The SPMD engine: a pipelined plan as one program for all devices (`workbench.pipeline.spmd_program`), on one host or on several. The
-ordinary engine compiles and runs it."""
+"""The SPMD pipeline engine: a pipelined plan as one program for all devices (`workbench.pipeline.spmd_program`), on one host or on several.
+The ordinary engine compiles and runs it."""
 
 import jax
 
@@ -9,8 +9,8 @@ from workbench.plan.plan import Plan
 
 
 def spmd_plan(plan: Plan, mesh: jax.sharding.Mesh | None = None) -> Plan:
-    """The plan whose step is pipelined in step, over these devices or the attached ones; it has no pipeline any more.
+    """The plan whose step is the SPMD form of the pipeline, over these devices or the attached ones; it has no pipeline any more.
 
-    Raises `PipelineError` where its layers cannot be.
+    Raises `PipelineError` where its layers do not allow that.
     """
     return as_spmd_program(plan, mesh or device_mesh(plan))

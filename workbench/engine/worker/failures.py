@@ -36,15 +36,15 @@ _LESS_MEMORY_TOGETHER = (
 
 _TOO_LARGE = ("RESOURCE_EXHAUSTED", "Ran out of memory")
 _PREAMBLE = re.compile(r"^(?:RESOURCE_EXHAUSTED|XLA:TPU compile permanent error|E\d{4}: \w+)[:.]\s*")
-_TABLE = re.compile(r"\n\s*\n|\n\s*Total hbm usage|\s+HLO module: ")  # what the compiler lists after its sum
+_TABLE = re.compile(r"\n\s*\n|\n\s*Total hbm usage|\s+HLO module: ")  # what the compiler lists after its sum of memory
 
 
 class CancelledError(EngineError):
-    """The job was ended on request."""
+    """The job was cancelled."""
 
 
 def in_user_terms(error: BaseException, subject: Plan | Fleet, stage: str) -> WorkbenchError:
-    """The `WorkbenchError` to raise for whatever stopped the run of a plan or the training of a fleet."""
+    """The `WorkbenchError` to raise for any exception that stopped the run of a plan or the training of a fleet."""
     if isinstance(error, WorkbenchError):
         return error
     text = str(error).strip()
@@ -59,7 +59,7 @@ def in_user_terms(error: BaseException, subject: Plan | Fleet, stage: str) -> Wo
 
 
 def compilation_failed(error: BaseException, plan: Plan, target: str, stage: str) -> WorkbenchError:
-    """The `WorkbenchError` to raise for whatever stopped a compilation."""
+    """The `WorkbenchError` to raise for any exception that stopped a compilation."""
     if isinstance(error, WorkbenchError):
         return error
     text = str(error).strip()
@@ -82,7 +82,7 @@ def _arithmetic(text: str) -> str:
 
 
 def out_of_memory(subject: Plan | Fleet, stage: str, said: str = "") -> EngineError:
-    """The devices have too little memory; with the state's own share of it, which is known without a report."""
+    """The error for devices with too little memory; with the state's share of it, which is known without a report."""
     detail = f" ({_first_lines(said)})" if said else ""
     if isinstance(subject, Plan):
         return EngineError(f"Out of memory while {stage}{detail}. {_arguments_text(subject)}", _LESS_MEMORY)
@@ -106,7 +106,7 @@ def _arguments_text(plan: Plan) -> str:
 
 
 def death(job: WorkerJob, stage: str, return_code: int, last_words: str) -> EngineError:
-    """The worker process ended without a result; `last_words` is what it wrote to its standard error."""
+    """The error for a worker process that ended without a result; `last_words` is what it wrote to its standard error."""
     name = job.subject.name
     if any(sign in last_words for sign in _OUT_OF_MEMORY):
         return out_of_memory(job.subject, stage)

@@ -1,4 +1,4 @@
-"""What a worker process is given: a job with a plan or fleet and its functions, JAX's settings, and an environment with enough devices."""
+"""The payload of a worker process: a job with a plan or fleet and its functions, JAX's settings, and an environment with enough devices."""
 
 import base64
 import importlib.util
@@ -23,9 +23,9 @@ from workbench.plan.plan import Plan
 from workbench.tracing.platform import NO_TPU, lacks_tpu
 
 MAX_VIRTUAL_DEVICES = 64
-"""Virtual CPU devices a worker is given at most: each costs threads, and a copy of whatever is replicated."""
+"""The most virtual CPU devices of a worker: each costs threads, and a copy of whatever is replicated."""
 
-_CONFIG = (  # settings that change what a traced program means or which of its values are random
+_CONFIG = (  # settings that change the meaning of a traced program or its random values
     "jax_enable_x64",
     "jax_default_prng_impl",
     "jax_threefry_partitionable",
@@ -43,7 +43,7 @@ class WorkerJob:
     - `kind`: one of `worker.WORK`; `noun`: what a person calls it, in messages;
     - `options`: keyword arguments of the function that does it;
     - `environment`: variables set besides this process's own; `flags`: of XLA, where the user's own do not say otherwise;
-    - `behind`: whatever else the machine has to do goes first.
+    - `behind`: run at low priority, after other work of the machine.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class WorkerJob:
 
     @property
     def devices(self) -> int:
-        """Virtual CPU devices it needs where there is no accelerator."""
+        """The number of virtual CPU devices it needs where there is no accelerator."""
         if isinstance(self.subject, Plan):
             return self.subject.mesh.size
         return count_devices(self.subject)
@@ -74,21 +74,21 @@ def pack(job: WorkerJob) -> bytes:
 
 
 def jax_settings() -> dict[str, Any]:
-    """JAX's settings that another process must share, to mean the same by a program."""
+    """The settings of JAX that another process must share, so that a program means the same there."""
     return {name: getattr(jax.config, name) for name in _CONFIG}
 
 
 def use_jax_settings(settings: Mapping[str, Any]) -> None:
-    """In the other process, before it makes arrays."""
+    """Apply the settings in the other process, before it makes arrays."""
     for name, value in settings.items():
         jax.config.update(name, value)
 
 
 def sendable(content: Any, name: str, other_way: str) -> bytes:
-    """A pickle, functions by value; raises `EngineError` if there is something in `content` that cannot leave this process."""
+    """A pickle with functions by value; raises `EngineError` if something in `content` cannot be pickled."""
     try:
         return dump_by_value(content)
-    except Exception as error:  # pickling raises whatever the object does
+    except Exception as error:  # pickling raises whatever an object's methods raise
         raise EngineError(
             f"{name} cannot be sent to a worker process: {type(error).__name__}: {error}",
             ["let its functions refer to arrays and plain values only, not to open files, locks or devices", other_way],
@@ -112,9 +112,9 @@ def unpack_model(job_payload: str) -> FleetModel:
 
 
 def _on_host(subject: Plan | Fleet) -> Plan | Fleet:
-    """The plan or fleet with its given arrays in NumPy's form: JAX's own would come back whole on the worker's first device.
+    """The plan or fleet with its given arrays in NumPy's form: JAX arrays would arrive whole on the worker's first device.
 
-    Models that share a program share it still.
+    Models that share a program still share it.
     """
     if isinstance(subject, Plan):
         return subject.updated(program=_given_on_host(subject.program))
@@ -151,14 +151,14 @@ def environment(job: WorkerJob) -> dict[str, Any]:
 
 
 def _quiet_tpu() -> Mapping[str, str]:
-    """Where libtpu is installed without a TPU, JAX looks for one before it turns to other devices, and libtpu complains at length on
-    standard error, where a worker's last words are read; told where it is, it says nothing."""
+    """Silence libtpu. Where it is installed without a TPU, JAX looks for one before it turns to other devices, and libtpu logs at length to
+    standard error, where a worker's crash message is read; with these variables set it logs nothing."""
     if not lacks_tpu() or "TPU_ACCELERATOR_TYPE" in os.environ or importlib.util.find_spec("libtpu") is None:
         return {}
     return NO_TPU
 
 
 def _asked_for() -> int:
-    """The virtual CPU devices this process's environment names."""
+    """The number of virtual CPU devices that this process's environment asks for."""
     forced = re.findall(rf"{_FORCED_DEVICES}=(\d+)", os.environ.get("XLA_FLAGS", ""))
     return max((int(number) for number in (*forced, os.environ.get("JAX_NUM_CPU_DEVICES", "")) if number.isdecimal()), default=0)

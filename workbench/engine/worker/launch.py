@@ -76,8 +76,8 @@ def start_compile(
 
     `on_event` is called from a thread, at the start of the stages `starting`, `lowering`, `compiling`, `reading` and every second of them
     with `Progress`, whose `elapsed` is seconds of the stage; and at last, once, with `CompileDone`, `Failed` or `Cancelled`. `keep` and
-    `hlo_file` are those of `compile_here`; `behind` leaves the processor to whatever else wants it. Raises `EngineError` where no compiler
-    for the hardware is installed, its size is not the mesh's, or the functions cannot be sent.
+    `hlo_file` are those of `compile_here`; `behind` runs it at low priority. Raises `EngineError` where no compiler for the hardware is
+    installed, its size is not the mesh's, or the functions cannot be sent.
     """
     hardware = hardware or plan.hardware
     verify_target(plan, hardware)
@@ -86,7 +86,7 @@ def start_compile(
 
 
 def why_not_compiled(plan: Plan) -> str:
-    """What keeps a plan from being compiled for its hardware, as far as that is known without a compiler; empty if nothing does."""
+    """The reason why a plan cannot be compiled for its hardware, as far as that is known without a compiler; empty if there is none."""
     try:
         verify_target(plan, plan.hardware)
     except EngineError as error:
@@ -95,9 +95,9 @@ def why_not_compiled(plan: Plan) -> str:
 
 
 def prepare_compile(plan: Plan, hardware: Hardware | None = None) -> None:
-    """Have a process wait for a compilation of this plan or its like, so that `start_compile` need not start Python and import JAX.
+    """Start a process that waits for a compilation of such a plan, so that `start_compile` need not start Python and import JAX.
 
-    It is let go when no compilation comes for ten minutes; each compilation that found one waiting is followed by another that waits.
+    It is ended when no compilation comes for ten minutes; each compilation that found one waiting starts the next.
     """
     STANDBY.prepare(environment(_compile_job(plan, hardware or plan.hardware, {})), "compile")
 
@@ -108,7 +108,7 @@ def _compile_job(plan: Plan, hardware: Hardware | None, options: Mapping[str, An
 
 
 ONE_THREAD_A_DEVICE = ("--xla_cpu_multi_thread_eigen=false",)
-"""Virtual CPU devices share one pool of threads: a product that is split over all of it leaves nothing to the device beside it."""
+"""Virtual CPU devices share one pool of threads: a dot that uses all of it leaves nothing to the other devices."""
 
 
 def run_fleet(fleet: Fleet, on_progress: TrainingListener | None = None, time_limit: float | None = None) -> FleetMeasurement:
@@ -120,16 +120,16 @@ def start_fleet(fleet: Fleet, on_event: TrainingListener | None = None, time_lim
     """Start training a fleet in a worker process, on the accelerators if there are any, else on virtual CPU devices.
 
     `on_event` is called from a thread with the events of `workbench.multimodel.training_events`, and at last, once, with `TrainingDone`,
-    `Failed` or `Cancelled`. Commands (`workbench.multimodel.fleet_commands`) are given with `handle.send(StopModel(name))`,
+    `Failed` or `Cancelled`. Commands (`workbench.multimodel.fleet_commands`) are sent with `handle.send(StopModel(name))`,
     `handle.send(RemoveDevice(number))`, `ReturnDevice`, and `handle.send(add_model_command(model))` for one more `FleetModel`, which is
-    followed by a `SchedulePredicted` of all; each is answered by `CommandDone` or `CommandRefused`. What was cancelled goes on from its
+    followed by a `SchedulePredicted` of all; each is answered by `CommandDone` or `CommandRefused`. A cancelled training resumes from its
     checkpoint if the fleet has a folder. Raises `EngineError` if the models' functions cannot be sent.
     """
     return Handle(WorkerJob("fleet", "training", fleet, {}, flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
 
 
 def start_timing(fleet: Fleet, on_event: TrainingListener | None = None, time_limit: float | None = None) -> Handle[FleetTimes]:
-    """Start timing a fleet's units on one device in a worker process; at last comes `TimingDone`."""
+    """Start timing a fleet's units on one device in a worker process; the last event is `TimingDone`."""
     return Handle(WorkerJob("timing", "timing", fleet, {}, flags=ONE_THREAD_A_DEVICE), on_event, time_limit)
 
 

@@ -1,7 +1,7 @@
-"""The one codec of what a worker process and whoever started it tell each other: a frozen value to a line of JSON, and back.
+"""The codec of the messages between a worker process and its parent: a frozen dataclass to a line of JSON, and back.
 
-A value is an object of its kind and its fields. What lies inside follows the fields' types: a record is the list of its own fields, one of
-several records that may stand in a place has its class's name before them, and a job's result is a pickle, for both ends are ours.
+A message is an object with its kind and its fields, which are encoded by their types: a record is the list of its own fields; where one of
+several records may occur, its class's name comes first; a job's result is a pickle, as both ends are our own code.
 """
 
 import base64
@@ -30,19 +30,19 @@ _SCALARS: Mapping[type, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (i
 
 @dataclass(frozen=True)
 class LineCodec(Generic[Message]):
-    """Messages of these kinds as lines of JSON; `noun` is the key of the kind, and what a message is called in errors."""
+    """Encodes messages of these kinds as lines of JSON; `noun` is the key of the kind, and the name of a message in errors."""
 
     noun: str
     kinds: Mapping[str, Any]  # their classes, by the name of the kind
 
     def encode(self, message: Message) -> str:
-        """One line, with its end."""
+        """One line, with its newline."""
         kind = next(name for name, each in self.kinds.items() if each is type(message))
         values = {name: _coder(hint).encode(getattr(message, name)) for name, hint in _hints(self.kinds[kind]).items()}
         return json.dumps({self.noun: kind, **values}) + "\n"
 
     def decode(self, line: str | bytes) -> Message:
-        """The message of a line. Raises `EngineError` for what is no JSON object, an unknown kind, and other fields than its own."""
+        """The message of a line. Raises `EngineError` for a line that is no JSON object, an unknown kind, or wrong fields."""
         record = _object(line, self.noun)
         kind = record.pop(self.noun, None)
         if kind not in self.kinds:
@@ -57,14 +57,14 @@ class LineCodec(Generic[Message]):
 WorkerEvent = RunEvent | TrainingEvent
 
 EVENTS: LineCodec[WorkerEvent] = LineCodec("event", {**RUN_EVENTS, **TRAINING_EVENTS})
-"""What a worker tells."""
+"""The messages of a worker."""
 
 COMMANDS: LineCodec[FleetCommand] = LineCodec("command", FLEET_COMMANDS)
-"""What it is told."""
+"""The messages to a worker."""
 
 
 class _Coder(NamedTuple):
-    """To plain JSON values, and back."""
+    """A pair of functions, to plain JSON values and back."""
 
     encode: Callable[[Any], Any]
     decode: Callable[[Any], Any]
@@ -93,7 +93,7 @@ def _hints(record: Any) -> Mapping[str, Any]:
 
 @cache
 def _coder(hint: Any) -> _Coder:
-    """For values of this type."""
+    """The coder of values of this type."""
     if get_origin(hint) in (Union, UnionType):
         return _one_of(get_args(hint))
     if get_origin(hint) is tuple:
@@ -114,7 +114,7 @@ def _verify_scalar(value: Any, expected: type) -> Any:
 
 
 def _one_of(hints: tuple[Any, ...]) -> _Coder:
-    """`X | None`, or one of several records, told apart by the name of its class."""
+    """`X | None`, or one of several records, distinguished by the name of its class."""
     rest = [each for each in hints if each is not NoneType]
     if len(rest) == 1:
         inner = _coder(rest[0])
@@ -137,7 +137,7 @@ def _find_record(name: str, known: Mapping[str, Any]) -> Any:
 
 
 def _tuple_of(hint: Any) -> _Coder:
-    """Of any length, all of one type."""
+    """A tuple of any length, all of one type."""
     inner = _coder(hint)
     return _Coder(lambda values: [inner.encode(each) for each in values], lambda values: tuple(map(inner.decode, values)))
 

@@ -1,7 +1,7 @@
-"""Classes that are sent by value, as those of a notebook or a script are: what they were registered as with JAX is lost on the way, since
-it stands in JAX's registry and not in the class, so it is sent beside the class and done again where that arrives.
+"""Classes that are pickled by value, such as those of a notebook or a script: their registration with JAX is in JAX's registry and not in
+the class, so it would be lost. It is sent with the class and repeated on arrival.
 
-Equinox registers a class from its metaclass as soon as it is made, and cloudpickle makes it empty, to fill it later: its fields are
+Equinox registers a class from its metaclass as soon as it is made, and cloudpickle creates it empty, to fill it later: so its fields are
 there from the beginning.
 """
 
@@ -17,11 +17,11 @@ from jax._src import tree_util
 Reduced = tuple[Any, ...]
 
 _REGISTRY: Mapping[type, Any] = getattr(tree_util, "_registry", {})
-"""JAX's own record of which functions take a class apart, which it tells nowhere else."""
+"""JAX's own registry of pytree classes and their flattening functions, which has no public interface."""
 
 
 def reduce_class(kind: type, reduced: Reduced) -> Reduced:
-    """As cloudpickle reduces a class that it sends by value, with its fields and its registration."""
+    """Reduce a class that is sent by value as cloudpickle does, with its fields and its registration."""
     make, made_of, state, *rest, fill = reduced
     if type(kind) not in (type, abc.ABCMeta) and "__dataclass_fields__" in vars(kind):
         metaclass, name, bases, namespace, *others = made_of
@@ -32,7 +32,7 @@ def reduce_class(kind: type, reduced: Reduced) -> Reduced:
 
 
 def _fields_of(kind: type) -> dict[str, Any]:
-    """What a metaclass reads off a class that is to be a dataclass. A field's default and its functions come with the state."""
+    """What a metaclass reads from a class that is to become a dataclass. A field's default and its functions come with the state."""
     fields = {each.name: each for each in dataclasses.fields(kind)}
     own = [name for name in inspect.get_annotations(kind) if name in fields]
     found: dict[str, Any] = {"__annotations__": dict.fromkeys(own, Any)}
@@ -51,16 +51,16 @@ def _outline(field: "dataclasses.Field[Any]") -> Any:
 
 
 def _is_generated(init: Any) -> bool:
-    """Whether there is no `__init__` but what `dataclasses` writes."""
+    """Whether the only `__init__` is the one that `dataclasses` generates."""
     return init is None or getattr(getattr(init, "__code__", None), "co_qualname", "").startswith("__create_fn__")
 
 
 def _to_come(self: Any) -> None:
-    """Stands for the `__init__` that comes with a class's state."""
+    """Placeholder for the `__init__` that comes with a class's state."""
 
 
 def _registration(kind: type, entry: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The call that registers such a class again, without the class."""
+    """The call that repeats the registration of such a class, without the class argument."""
     if getattr(entry.to_iter, "__qualname__", "").startswith("register_dataclass."):
         lists = inspect.getclosurevars(entry.to_iter).nonlocals
         data, meta = lists["data_fields"], lists["meta_fields"]

@@ -1,5 +1,5 @@
-"""Functions and plain values as bytes for another process; a module's sentinels stay the objects that they are, and a class that JAX takes
-for a tree stays one."""
+"""Pickle functions and plain values for another process; a module's sentinels keep their identity, and a class registered as a JAX pytree
+stays registered."""
 
 import importlib
 import io
@@ -14,7 +14,7 @@ from workbench.engine.worker.pickled_classes import reduce_class
 
 
 def dump_by_value(content: Any) -> bytes:
-    """A pickle of functions by value; raises whatever an object of `content` raises that cannot be pickled."""
+    """A pickle with functions by value; raises whatever an object in `content` raises that cannot be pickled."""
     with io.BytesIO() as file:
         _Pickler(file).dump(content)
         return file.getvalue()
@@ -24,10 +24,10 @@ _BY_VALUE = 6
 """Parts of what a class that is sent by value is reduced to; one that is found by name, or has one as `type(None)`, has fewer."""
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # its types are not followed
-    """Sends a sentinel by the name it has in its module: what is compared by `is` would be another object after a plain pickle.
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
+    """Pickles a sentinel by its name in its module: after a plain pickle it would be another object, and comparisons by `is` would fail.
 
-    Equinox 0.13 has one in the tree structure of each module, and could not put a module together again in a worker process.
+    Equinox 0.13 has one in the tree structure of each module, and could not reassemble a module in a worker process.
     """
 
     def reducer_override(self, obj: Any) -> Any:
@@ -40,7 +40,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # its types are not 
         return reduce_class(obj, reduced) if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == _BY_VALUE else reduced
 
     def _reduce_code(self, code: CodeType) -> Any:
-        """As cloudpickle reduces it, with the name of its file, which cloudpickle 3.1.3 leaves out: messages tell the user's line."""
+        """Reduce a code object as cloudpickle does, with its file name, which cloudpickle 3.1.3 drops: messages name the user's line."""
         make, parts = self.dispatch_table[CodeType](code)
         return _with_file_name, (make, parts, code.co_filename)
 
@@ -50,7 +50,7 @@ def _with_file_name(make: Callable[..., CodeType], parts: tuple[Any, ...], file_
 
 
 def _sentinel_name(obj: Any) -> str:
-    """Under which name the module of its class holds this object, if it has no state and pickles as any object does; else empty."""
+    """The name under which the module of its class holds this object, if it has no state and pickles as any object does; else empty."""
     kind = type(obj)
     is_plain = all(getattr(kind, name) is getattr(object, name) for name in ("__reduce__", "__reduce_ex__"))
     if not is_plain or hasattr(kind, "__slots__") or getattr(obj, "__dict__", None) != {} or kind.__module__ == "__main__":

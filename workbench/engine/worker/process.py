@@ -1,7 +1,7 @@
-"""A worker process before it has a job: the process, the pipe on which it tells what happens, the file of its last words.
+"""A worker process before it has a job: the process, the pipe on which it reports events, the file of its standard error.
 
 Starting Python and importing JAX takes a second or more, so one may be started in advance (`Standby`). It does one job, with the user's
-modules as they are then, and ends: nothing of one job is there in the next.
+modules as they are then, and ends: no state of one job leaks into the next.
 """
 
 import atexit
@@ -16,13 +16,13 @@ from typing import IO, Any
 from workbench.engine.worker.process_group import ProcessGroup
 from workbench.errors import EngineError
 
-IDLE_LIMIT = 600.0  # seconds after which a process that waits for a job is let go
+IDLE_LIMIT = 600.0  # seconds after which a process that waits for a job is ended
 
 
 class WorkerProcess:
-    """`python -m workbench.engine.worker.worker`, in this environment; with `kind` it imports what such a job needs before it comes.
+    """`python -m workbench.engine.worker.worker`, in this environment; with `kind` it imports in advance what such a job needs.
 
-    Raises `EngineError` where its last words cannot be kept.
+    Raises `EngineError` where the file of its standard error cannot be created.
     """
 
     def __init__(self, environment: Mapping[str, str], kind: str = "") -> None:
@@ -36,7 +36,7 @@ class WorkerProcess:
                 "workbench.engine.worker.worker",
                 str(write_end),
                 kind,
-            ],  # the folder it works in stands where it does here
+            ],  # relative paths mean the same there
             stdin=subprocess.PIPE,
             stderr=self.stderr,
             pass_fds=(write_end,),
@@ -52,7 +52,7 @@ class WorkerProcess:
 
 
 class Standby:
-    """At most one worker process that waits for a job of its kind, in one environment and folder. A forked child has none of it."""
+    """At most one worker process that waits for a job of its kind, in one environment and folder. A forked child does not inherit it."""
 
     def __init__(self) -> None:
         self._begin()
@@ -65,7 +65,7 @@ class Standby:
         self._timer: threading.Timer | None = None
 
     def prepare(self, environment: Mapping[str, str], kind: str) -> None:
-        """Start a process if none waits that would do; one that would not goes."""
+        """Start a process if none waits that would do; one that would not is ended."""
         key = _key(environment, kind)
         with self._lock:
             if self._waiting is not None and self._key == key and not self._waiting.group.has_ended:
@@ -77,7 +77,7 @@ class Standby:
             self._timer.start()
 
     def take(self, environment: Mapping[str, str], kind: str) -> WorkerProcess | None:
-        """The process that waits, if it would do for such a job; it is the taker's from now on."""
+        """The waiting process, if it suits such a job; it then belongs to the caller."""
         with self._lock:
             waiting = self._waiting
             if waiting is None or self._key != _key(environment, kind) or waiting.group.has_ended:
@@ -88,7 +88,7 @@ class Standby:
             return waiting
 
     def close(self) -> None:
-        """Let go of the process that waits, if one does."""
+        """End the waiting process, if there is one."""
         with self._lock:
             self._let_go()
 
@@ -105,12 +105,12 @@ def _key(environment: Mapping[str, str], kind: str) -> tuple[Any, ...]:
 
 
 STANDBY = Standby()
-"""Of this process. Nothing waits until somebody asks for it (`engine.prepare_compile`)."""
+"""This process's standby worker. Nothing waits until it is requested (`engine.prepare_compile`)."""
 atexit.register(STANDBY.close)
 
 
 def file_for_last_words() -> IO[bytes]:
-    """In memory where nothing can be written; raises `EngineError` where that cannot be, either."""
+    """A file for standard error, in memory where no file can be written; raises `EngineError` where that fails, too."""
     try:
         return tempfile.TemporaryFile()
     except OSError as error:

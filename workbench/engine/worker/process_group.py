@@ -1,4 +1,4 @@
-"""A process that leads a group of its own: what it forks (a data loader's workers, say) ends with it, and keeps nobody waiting."""
+"""A process that leads its own process group: what it forks (a data loader's workers, say) ends with it, and blocks nobody."""
 
 import os
 import selectors
@@ -15,17 +15,17 @@ _CHUNK = 1 << 16  # bytes
 class ProcessGroup:
     """Starts a process and ends its whole group: on `kill`, and as soon as the process has ended by itself.
 
-    What has left the group (a daemon with a session of its own) is let go.
+    Processes that have left the group (a daemon with its own session) are not ended.
     """
 
     def __init__(self, command: Sequence[str], **options: Any) -> None:
         self._process = self._start(command, **options)
         self._lock, self._reaped = threading.Lock(), threading.Event()
-        self._ended, self._ending = os.pipe()  # the second one is closed when all is over
+        self._ended, self._ending = os.pipe()  # the second one is closed when all processes have ended
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, start_new_session=True, **options)  # noqa: S603 - what our own code starts
+        return subprocess.Popen(command, start_new_session=True, **options)  # noqa: S603 - started by our own code
 
     @property
     def stdin(self) -> IO[bytes] | None:
@@ -40,21 +40,21 @@ class ProcessGroup:
         return self._reaped.is_set()
 
     def kill(self) -> None:
-        """End it now, and what it has started. Nothing happens if it has ended."""
+        """Kill it now, and what it has started. Nothing happens if it has ended."""
         with self._lock:
-            if not self._reaped.is_set():  # until then no other group gets its number
-                with suppress(ProcessLookupError, PermissionError):  # nobody is left; macOS says the second of one that is not reaped
+            if not self._reaped.is_set():  # before it is reaped no other group gets its number
+                with suppress(ProcessLookupError, PermissionError):  # nobody is left; macOS reports the latter for one that is not reaped
                     os.killpg(self._process.pid, signal.SIGKILL)
 
     def wait(self) -> int:
-        """The return code, once it has ended: below zero is a signal."""
+        """The return code, once it has ended: negative for a signal."""
         self._reaped.wait()
         return self._process.returncode
 
     def lines(self, pipe: int) -> Iterator[bytes]:
-        """Lines from the reading end of a pipe that the process writes, until that is closed or the process has ended.
+        """Lines from the read end of a pipe that the process writes, until that is closed or the process has ended.
 
-        The end of the pipe alone does not tell: a forked process that lives on holds it open. The last line may be cut off.
+        End of file alone does not suffice: a forked process that lives on holds the pipe open. The last line may be incomplete.
         """
         rest = bytearray()
         with selectors.DefaultSelector() as selector:
@@ -72,7 +72,7 @@ class ProcessGroup:
             yield bytes(rest)
 
     def close(self) -> None:
-        """End it, and let go of what is its own here."""
+        """End it, and close its pipes."""
         self.kill()
         self.wait()
         with suppress(BrokenPipeError):
@@ -80,8 +80,8 @@ class ProcessGroup:
         os.close(self._ended)
 
     def _watch(self) -> None:
-        """The group is ended before its first process is reaped: afterwards its number may be another's."""
-        with suppress(ChildProcessError):  # somebody in this process waits for all that end
+        """Kill the group before its first process is reaped: afterwards its number may be another's."""
+        with suppress(ChildProcessError):  # code in this process waits for all children
             if hasattr(os, "waitid"):
                 os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
             else:  # macOS before Python 3.13 can only reap

@@ -1,6 +1,6 @@
-"""Does a job in a process of its own, so that a crash, a runaway compile or a lack of memory there is a message here.
+"""Run a job in a process of its own, so that a crash, a runaway compilation or a lack of memory there becomes an error message here.
 
-What the plan's functions start there ends with it (`process_group`).
+Processes that the plan's functions start there end with it (`process_group`).
 """
 
 import os
@@ -24,9 +24,9 @@ Result = TypeVar("Result")
 
 
 class Handle(Generic[Result]):
-    """A job under way in a worker process. A thread of its own listens to it.
+    """A job under way in a worker process, followed by a thread of its own.
 
-    `tell` is called from that thread with every event the worker tells, and at last, once, with the one that holds the result, `Failed` or
+    `tell` is called from that thread with every event of the worker, and at last, once, with the one that holds the result, `Failed` or
     `Cancelled`. `time_limit` is in seconds. Raises `EngineError` if it is no such number, or if the plan's functions cannot be sent.
     """
 
@@ -51,11 +51,11 @@ class Handle(Generic[Result]):
         self._thread.start()
 
     def cancel(self) -> None:
-        """End the job now, in whatever stage it is. Nothing happens if it has ended."""
+        """Cancel the job now, in whatever stage it is. Nothing happens if it has ended."""
         self._stop(CancelledError(f"The {self._job.noun} of {self._job.subject.name} was cancelled."))
 
     def send(self, command: FleetCommand) -> None:
-        """Tell the worker something while it works; only the training of a fleet listens. Nothing happens if it has ended."""
+        """Send a command to the worker; only the training of a fleet listens. Nothing happens if it has ended."""
         line = COMMANDS.encode(command).encode()
         with self._writing:
             if self._unsent is None:
@@ -82,7 +82,7 @@ class Handle(Generic[Result]):
         self._process.kill()
 
     def _follow(self, job_payload: bytes, pipe: int, time_limit: float | None) -> None:
-        """The listening thread: send the job, pass events on, tell the ending once."""
+        """The listening thread: send the job, pass events on, report the ending once."""
         limit = time_limit or 0.0
         timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), lambda: self._stop(too_slow(self._job, self._stage, limit)))
         timer.daemon = True
@@ -94,32 +94,32 @@ class Handle(Generic[Result]):
                 self._listen(pipe)
                 if self._result is None and self._error is None:
                     self._error = self._reason or self._death()
-        finally:  # also when the listener to our events raises: nobody would read the pipe then
+        finally:  # also when the callback for our events raises: nobody would read the pipe then
             timer.cancel()
             self._process.close()
             os.close(pipe)
-        if self._was_waiting:  # whoever had one at hand has the next one, too
+        if self._was_waiting:  # a job that found a standby process prepares the next one
             with suppress(EngineError):
                 STANDBY.prepare(self._environment, self._job.kind)
         self._tell(self._ending_event())
 
     def _send(self, job_payload: bytes) -> None:
-        """The pipe stays open: the worker takes its closing for our death, and ends."""
+        """Send the job. The pipe stays open: the worker takes its closing for our death, and ends."""
         self._write(len(job_payload).to_bytes(8, "big") + job_payload)
         with self._writing:
             self._write(b"".join(self._unsent or []))
             self._unsent = None
 
     def _write(self, words: bytes) -> None:
-        with suppress(BrokenPipeError, ValueError):  # it died early; how, `_death` will tell
+        with suppress(BrokenPipeError, ValueError):  # it died early; `_death` will report how
             if self._process.stdin:
                 self._process.stdin.write(words)
                 self._process.stdin.flush()
 
     def _listen(self, pipe: int) -> None:
-        """Pass events on until the worker closes its pipe or has ended, and keep how it ended, if it told."""
+        """Pass events on until the worker closes its pipe or has ended, and keep its last event, if it sent one."""
         for line in self._process.lines(pipe):
-            if not line.endswith(b"\n"):  # cut off in mid-sentence
+            if not line.endswith(b"\n"):  # an incomplete line
                 return
             event = EVENTS.decode(line)
             if self._keep_ending(event):
@@ -129,7 +129,7 @@ class Handle(Generic[Result]):
             self._tell(event)
 
     def _keep_ending(self, event: WorkerEvent) -> bool:
-        """Whether the job ends with this event."""
+        """Keep the event if the job ends with it; whether it does."""
         if isinstance(event, Failed):
             self._error = EngineError(event.message, event.ways_out)
         elif (result := _result_of(event)) is not None:

@@ -1,8 +1,8 @@
-"""The worker process: `python -m workbench.engine.worker.worker FD [KIND]` does the one job it is sent and tells what happens on pipe FD.
+"""The worker process: `python -m workbench.engine.worker.worker FD [KIND]` does the one job it is sent and reports events on pipe FD.
 
 A job arrives on standard input as an eight-byte length and that many bytes of pickle; standard input then stays open for commands, a line
-each (`line_codec`), and the worker ends when it closes, so that neither it nor what it has started outlives whoever started it. Events
-leave as lines, too. Standard output stays the user's own; standard error is read for last words if the process dies.
+each (`line_codec`), and the worker ends when it closes, so that neither it nor what it has started outlives its parent. Events are lines as
+well. Standard output stays the user's own; standard error is read for a crash message if the process dies.
 """
 
 import importlib
@@ -35,13 +35,13 @@ DONE: Mapping[str, Callable[[Any], WorkerEvent]] = {
     "fleet": TrainingDone,
     "timing": TimingDone,
 }
-"""Each kind of job, and the event that tells its result."""
+"""Each kind of job, and the event that holds its result."""
 
 TAKES_COMMANDS = ("fleet",)
-"""Kinds whose function has an argument `commands` besides, a queue of what its starter says meanwhile."""
+"""Kinds whose function has an additional argument `commands`, a queue of the parent's messages."""
 
 _BEHIND = 15
-"""By how much a job that nobody waits for is nicer to all others than they are to it."""
+"""The niceness of a job that nobody waits for."""
 
 _SPEAKING = threading.Lock()
 
@@ -49,14 +49,14 @@ _SPEAKING = threading.Lock()
 def main(descriptor: int, waits_for: str = "") -> None:
     """Do the job on standard input, if one comes; every ending but a crash is an event.
 
-    With a kind in `waits_for` the job is not there yet: what such a job needs is imported meanwhile.
+    With a kind in `waits_for` the job comes later: what such a job needs is imported meanwhile.
     """
     if waits_for:
         _function(WORK[waits_for])
     with os.fdopen(descriptor, "w", buffering=1) as pipe:
         try:
             if (size := sys.stdin.buffer.read(8)) == b"":
-                return  # our starter is gone, or has no use for us
+                return  # our parent is gone, or does not need us
             kind, subject, options = _receive(sys.stdin.buffer, int.from_bytes(size, "big"))
             commands: CommandQueue = queue.SimpleQueue()
             threading.Thread(target=_listen, args=(sys.stdin.buffer, commands, pipe), daemon=True).start()
@@ -93,12 +93,12 @@ def _function(name: str) -> Any:
 
 def _tell(pipe: TextIO, event: WorkerEvent) -> None:
     line = EVENTS.encode(event)
-    with _SPEAKING:  # a heartbeat has a thread of its own
+    with _SPEAKING:  # the heartbeat has a thread of its own
         pipe.write(line)
 
 
 def _listen(stream: BinaryIO, commands: CommandQueue, pipe: TextIO) -> None:
-    """Hand on what our starter says, refuse what cannot be read, and end with our starter."""
+    """Pass our parent's commands on, refuse what cannot be read, and end with our parent."""
     for line in stream:
         try:
             commands.put(COMMANDS.decode(line))

@@ -5,15 +5,15 @@ t is the sequence of keys.
 
 Three choices are made for the partitioner:
 
-- *The lookup is one-hot x table*, as Mesh-TensorFlow's gather (M22), not `table[tokens]`. Split over `vocab` it is a product with a
-  split contraction: one all-reduce of [batch, seq, d_model] forward, and a gradient that is a product too and stays where the table
-  lies. With the table split over the axis of the batch (FSDP), XLA makes of a gather a collective-permute, two all-gathers and an
-  all-to-all; of the product, one all-gather of the table. The price is another product of the size of the head's.
-- *The target's logit is a masked sum*, not `take_along_axis`: nothing but element-wise operations and sums over `vocab`, for which
-  every partitioner has one answer. Split over `vocab`, the loss sends three [batch, seq] arrays (maximum, sum of exponentials,
-  target's logit), never the logits.
-- *The head is the embedding table* (tied, as in GPT-2): one table of `vocab` x `d_model` is held and updated, and it lies the same way at
-  both ends. Nothing less is sent than for two tables: its two gradients are reduced one by one.
+- *The lookup is one-hot x table*, as Mesh-TensorFlow's gather, not `table[tokens]`. Split over `vocab` it is a product with a split
+  contraction: one all-reduce of [batch, seq, d_model] forward, and a gradient that is a product too and is sharded like the table. With the
+  table split over the axis of the batch (FSDP), XLA makes of a gather a collective-permute, two all-gathers and an all-to-all; of the
+  product, one all-gather of the table. The cost is another product of the size of the head's.
+- *The target's logit is a masked sum*, not `take_along_axis`: nothing but element-wise operations and sums over `vocab`, for which every
+  partitioner has one answer. Split over `vocab`, the loss sends three [batch, seq] arrays (maximum, sum of exponentials, target's logit),
+  never the logits.
+- *The head is the embedding table* (tied, as in GPT-2): one table of `vocab` x `d_model` is held and updated, with the same sharding at
+  both ends. No bytes are saved against two tables: its two gradients are reduced separately.
 """
 
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""What several models of the zoo share: blocks, normalisation, losses, weights."""
+"""Shared parts of the zoo's models: blocks, normalisation, losses, weights."""

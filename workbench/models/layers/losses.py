@@ -1,4 +1,4 @@
-"""What the zoo minimises."""
+"""The loss functions of the zoo."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,14 +1,14 @@
-"""A 3-D U-Net that tells every voxel of a volume its class (Cicek et al. 2016, arXiv:1606.06650).
+"""A 3-D U-Net that classifies every voxel of a volume (Cicek et al. 2016, arXiv:1606.06650).
 
     size     way down                        way up
     1        level 0 --------- joined ---->  level 0 -> head
     1/2         level 1 ------ joined -->  level 1
     1/4            level 2 (the coarsest)
 
-A level is two convolutions of 3 x 3 x 3, each normalised and rectified. Volumes are what does not fit: GSPMD and Mesh-TensorFlow split
-`depth`, `height` and `width` over devices (spatial partitioning), and a convolution then needs the voxels at the faces of its neighbours'
-parts (a halo). On the way up, windows of 2 x 2 x 2 do not overlap: it is a product and a transposition, and needs none; nor does the
-maximum of two where every part is even.
+A level is two convolutions of 3 x 3 x 3, each normalised and rectified. Volumes are too large for one device: GSPMD and Mesh-TensorFlow
+split `depth`, `height` and `width` over devices (spatial partitioning), and a convolution then needs the voxels at the faces of its
+neighbours' parts (a halo). On the way up, windows of 2 x 2 x 2 do not overlap: it is a product and a transposition, and needs none; nor
+does the maximum of two where every part is even.
 
 Dimensions: batch, depth, height, width, image_channels, channels (that a level gives on), hidden_channels (between a level's two
 convolutions), up_channels (of what comes from below), joined_channels (these and those of the way down), kernel_depth, kernel_height,

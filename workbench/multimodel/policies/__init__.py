@@ -1,4 +1,4 @@
-"""Which model runs next: one short file a policy. Simulator and executor ask the same code."""
+"""Policies: which model runs next, one short file each. Simulator and executor use the same code."""
 
 from workbench.errors import FleetError, unknown_name
 from workbench.multimodel.policies.exact_order import ExactOrder
@@ -11,10 +11,10 @@ from workbench.multimodel.policies.sharded_lrtf import ShardedLrtf
 from workbench.multimodel.policies.shortest import Shortest
 
 ALL_POLICIES: tuple[Policy, ...] = (ShardedLrtf(), RandomOrder(), FirstInList(), Shortest(), RoundRobin())
-"""Those that decide from one moment to the next."""
+"""The policies that decide at run time."""
 
 MENU: tuple[Policy, ...] = (*ALL_POLICIES, ExactOrder())
-"""And the one that has to know all units beforehand (`exact.prepared`)."""
+"""All policies, with the one that must know all units in advance (`exact.prepare_policy`)."""
 
 
 def policy_named(name: str) -> Policy:

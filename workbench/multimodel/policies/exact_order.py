@@ -6,12 +6,12 @@ from workbench.multimodel.policies.policy import Candidate
 
 @dataclass(frozen=True)
 class ExactOrder:
-    """The order of the shortest schedule there is, as a solver found it for small fleets (`exact.prepared`).
+    """The order of the shortest schedule, as a solver found it for small fleets (`exact.prepare_policy`).
 
         devices = 2, models of 4, 4 and 8 units  0 | c c c c c c c c      `starts` of each (model, unit) are the solver's;
                                                  1 | a a a a b b b b      makespan 8 = the lower bound 16 / 2
 
-    Units that the solver did not know, of a model that came later say, go after those it did, the model with most left first.
+    Units that the solver did not know, of a model added later say, follow those it did, the model with most left first.
     """
 
     starts: Mapping[tuple[int, int], float] = field(default_factory=dict)

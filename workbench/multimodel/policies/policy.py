@@ -1,4 +1,4 @@
-"""What every policy decides: which of the eligible models runs its next unit on a device that is free (H10)."""
+"""The interface of a policy: which of the eligible models runs its next unit on a device that is free (Hydra's scheduler)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ class Candidate:
 
     - `remaining`: seconds it still has to compute (`Job.remaining`), `seconds` those of its next unit;
     - `started`: when its last unit began, minus infinity if none did;
-    - `here`: its state lies on the asking device, so that no transfer is needed; `unit`: the place of that unit in its whole chain.
+    - `here`: its state is on the asking device, so that no transfer is needed; `unit`: the number of that unit in its whole sequence.
     """
 
     model: int
@@ -23,10 +23,10 @@ class Candidate:
 
 
 class Policy(Protocol):
-    """A rule, and nothing that it remembers: the same candidates and number give the same choice.
+    """A stateless rule: the same candidates and number give the same choice.
 
-    `candidates` are in the order of the list, the one that is `here` first, so that equals keep locality (H14); `decision` numbers the
-    question, from 0.
+    `candidates` are in the order of the list, the one that is `here` first, so that ties keep locality; `decision` counts the decisions,
+    from 0.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The history of a board, kept on disk as it grows."""
+"""The history of a board, written to disk as it grows."""
 
 from workbench.session.journal.folder import JournalEntry as JournalEntry
 from workbench.session.journal.folder import find_journal as find_journal

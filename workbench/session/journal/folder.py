@@ -1,4 +1,4 @@
-"""The folder of journals: one file a board, for this user's eyes alone, each held by the process that writes it."""
+"""The folder of journals: one file per board, readable by this user alone, each locked by the process that writes it."""
 
 import json
 import os
@@ -28,7 +28,7 @@ _DAY = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """A board that can be taken up again: the name of its present plan, how many plans it has, the last edit, seconds since the epoch."""
+    """A board that can be resumed: the name of its present plan, how many plans it has, the last edit in seconds since the epoch."""
 
     board_id: str
     name: str
@@ -45,17 +45,17 @@ def journal_folder() -> Path:
 
 
 def new_board_id() -> str:
-    """An id that nobody guesses: whoever knows it may have the board."""
+    """A new unguessable id: whoever knows it may have the board."""
     return secrets.token_urlsafe(16)
 
 
 def is_board_id(text: str) -> bool:
-    """Whether a text has the form of an id, and so is safe as the name of a file."""
+    """Whether a text has the form of an id, and so is safe as a file name."""
     return _BOARD_ID.fullmatch(text) is not None
 
 
 def journal_path(folder: Path, board_id: str) -> Path:
-    """Raises `DocumentError` for what is no id."""
+    """The file of a board. Raises `DocumentError` for a malformed id."""
     if not is_board_id(board_id):
         raise no_journal_error(board_id)
     return folder / f"{board_id}{ENDING}"
@@ -69,20 +69,20 @@ def no_journal_error(board_id: str) -> DocumentError:
 
 
 def list_journals(folder: Path, most: int = MOST_LISTED) -> list[JournalEntry]:
-    """The boards of a folder that can be taken up again, the last changed first; damaged ones as far as they hold."""
+    """The boards of a folder that can be resumed, the last changed first; damaged ones up to the damage."""
     newest = sorted(((status.st_mtime, path) for path in _list_paths(folder) if (status := _read_status(path))), reverse=True)[:most]
     return [entry for _, path in newest if (entry := _read_entry(path))]
 
 
 def find_journal(folder: Path, board_id: str) -> JournalEntry | None:
-    """The entry of one board, if it can be taken up again."""
+    """The entry of one board, if it can be resumed."""
     return _read_entry(journal_path(folder, board_id)) if is_board_id(board_id) else None
 
 
 def prune_journals(folder: Path, keep_bytes: int = KEEP_BYTES, keep_days: float = KEEP_DAYS) -> list[str]:
     """Remove journals that were not changed for `keep_days`, then the oldest until the rest takes `keep_bytes`; returns their ids.
 
-    One that a process writes is left alone.
+    One that a process is writing is kept.
     """
     aged = sorted(((status.st_mtime, status.st_size, path) for path in _list_paths(folder) if (status := _read_status(path))), reverse=True)
     removed, total, oldest = [], 0, time.time() - keep_days * _DAY
@@ -95,10 +95,10 @@ def prune_journals(folder: Path, keep_bytes: int = KEEP_BYTES, keep_days: float 
 
 
 def open_locked(path: Path, *, create: bool = False) -> int | None:
-    """The file, open to append and locked for this process; `None` if another one has it. Raises `OSError`.
+    """The file, open to append and locked for this process; `None` if another one holds it. Raises `OSError`.
 
-    The operating system keeps the lock (`flock`) and ends it with the process. Where there is none (Windows, some network drives) it is
-    the user's to have one server for a folder.
+    The operating system holds the lock (`flock`) and releases it when the process ends. Where there is none (Windows, some network drives)
+    the user must run only one server per folder.
     """
     file = os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
     try:
@@ -112,7 +112,7 @@ def open_locked(path: Path, *, create: bool = False) -> int | None:
 
 
 def _try_lock(file: int) -> bool:
-    """`False` where another has it."""
+    """Lock the file; `False` if another process holds it."""
     try:
         import fcntl
 
@@ -155,7 +155,7 @@ def _read_status(path: Path) -> os.stat_result | None:
 
 
 def read_lines(path: Path) -> tuple[bytes, list[JournalLine]]:
-    """The content of a journal and its whole lines; of a file that is longer than any journal, none. Raises `OSError`."""
+    """The content of a journal and its complete lines; nothing for a file that is longer than any journal. Raises `OSError`."""
     content = path.read_bytes() if path.stat().st_size <= MOST_BYTES else b""
     return content, parse_lines(content)
 

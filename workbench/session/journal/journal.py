@@ -1,8 +1,8 @@
 """The history of a board on disk as it grows, so that it outlives its process: `Journal.begin`, and later `Journal.resume`.
 
-A file is written when there is something to keep: an edit, a name, a pin. Each change is with the operating system before those who listen
-to the session after the journal hear of it, so that a crash of the process loses nothing that was answered: begin a journal before a
-board. It is with the disk a second later, so that a loss of power loses that second at most.
+A file is created when there is something to keep: an edit, a name, a pin. Each change is handed to the operating system before listeners
+that were added to the session after the journal are called, so that a crash of the process loses nothing that was answered: begin a journal
+before a board. It is synced to the disk a second later, so that a power failure loses that second at most.
 """
 
 import os
@@ -25,14 +25,14 @@ from workbench.session.session import Session
 
 FORMAT, VERSION = "sharding-workbench.journal", 1
 SYNC_DELAY = 1.0
-"""Seconds a change may wait for the disk."""
+"""Seconds after which a change is synced to the disk at the latest."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredJournal:
-    """What a journal holds: the session as it was; what could not be read, in words, or nothing; and the good part of the file.
+    """The content of a journal: the restored session; what could not be read, in words, or nothing; and the valid part of the file.
 
-    `is_whole` if all that was written could be read.
+    `is_whole` if everything could be read.
     """
 
     session: Session
@@ -44,7 +44,7 @@ class RestoredJournal:
 
 @dataclass(frozen=True, slots=True)
 class ResumedJournal:
-    """A session taken up again and the journal it goes on in, which is another one than asked for where another process has that.
+    """A resumed session and its journal, which is a copy if another process holds the requested one.
 
     `problem` says in words what could not be read, or is empty.
     """
@@ -57,8 +57,8 @@ class ResumedJournal:
 class Journal:
     """Keeps the history of one session in one file.
 
-    It never stops the session: what cannot be kept (a program without a reference, a full disk) is said in `problem`, which is empty while
-    all is kept, and is tried again with the next change.
+    It never raises into the session: what cannot be kept (a program without a reference, a full disk) is described in `problem`, which is
+    empty while all is kept, and is tried again with the next change.
     """
 
     def __init__(self, folder: Path, board_id: str, session: Session) -> None:
@@ -67,20 +67,20 @@ class Journal:
         self._file: int | None = None
         self._is_closed = False
         self._written, self._chain, self._end = EMPTY_HISTORY, 0, 0
-        self._lock, self._disk = threading.Lock(), threading.RLock()  # taken in the other order; no edit waits for the disk
+        self._lock, self._disk = threading.Lock(), threading.RLock()  # taken in the opposite order; no edit waits for the disk
         self._syncing: threading.Timer | None = None
         self._stop_listening = session.listen(self._on_change)
 
     @classmethod
     def begin(cls, folder: Path, board_id: str, session: Session) -> "Journal":
-        """Of a session that has none yet. Raises `DocumentError` for what is no board id."""
+        """Begin the journal of a session that has none yet. Raises `DocumentError` for a malformed board id."""
         journal = cls(folder, board_id, session)
         journal.write()
         return journal
 
     @classmethod
     def resume(cls, folder: Path, board_id: str, parse: Parse = parse_plan, hardware: Hardware | None = None) -> ResumedJournal:
-        """Take up a board where it was; `parse` reads plan documents, and may refuse some.
+        """Resume a board; `parse` reads plan documents, and may refuse some.
 
         Raises `DocumentError` if there is no such journal or nothing in it can be read, and the errors of `parse` for its first plan.
         """
@@ -89,7 +89,7 @@ class Journal:
             file = open_locked(path)
         except FileNotFoundError:
             raise no_journal_error(board_id) from None
-        except OSError:  # of a folder that is read only, the journal is read and not written
+        except OSError:  # in a read-only folder the journal is read but not written
             file = None
         try:
             restored = restore_session(path, parse, hardware)
@@ -109,7 +109,7 @@ class Journal:
         return cls.begin(folder, new_board_id(), session)
 
     def write(self) -> None:
-        """Keep what is new; what cannot be kept is said in `problem`."""
+        """Write what is new; what cannot be kept is described in `problem`."""
         with self._lock:
             try:
                 self._append(History.from_session(self._session))
@@ -121,18 +121,18 @@ class Journal:
                 self.problem = ""
 
     def sync(self) -> None:
-        """What was written is with the disk when this returns."""
+        """Sync to the disk what was written."""
         with self._disk:
             with self._lock:
                 timer, self._syncing = self._syncing, None
             if timer is not None:
                 timer.cancel()
             if self._file is not None:
-                with suppress(OSError):  # a file system that cannot
+                with suppress(OSError):  # a file system that cannot sync
                     os.fsync(self._file)
 
     def close(self) -> None:
-        """Synced, and another process may have the board."""
+        """Close the file, synced; another process may then have the board."""
         self._stop_listening()
         with self._disk:
             self.sync()
@@ -161,7 +161,7 @@ class Journal:
         self._sync_soon()
 
     def _continue_file(self, file: int, restored: RestoredJournal) -> None:
-        """Go on where the good part of a file ends; if there was more than a torn line after it, all of it is kept aside."""
+        """Continue a file after its valid part; if more than an incomplete line follows that, it is saved in another file."""
         self._file, self._chain, self._end = file, restored.chain, restored.end
         self._written = History.from_session(self._session)
         with suppress(OSError):
@@ -180,7 +180,7 @@ class Journal:
 def restore_session(path: Path, parse: Parse = parse_plan, hardware: Hardware | None = None) -> RestoredJournal:
     """The session of a journal, up to the first line that is damaged or names a plan that cannot be read any more.
 
-    Only its present plan is analysed. Raises `DocumentError` if there is nothing in it, and the errors of `parse` for its first plan.
+    Only the present plan is analysed. Raises `DocumentError` if there is nothing in it, and the errors of `parse` for its first plan.
     """
     try:
         content, lines = read_lines(path)
@@ -217,7 +217,7 @@ def _verify_version(header: Mapping[str, object], path: Path) -> None:
 
 
 def _is_worth_keeping(history: History) -> bool:
-    """Not the plan that everybody begins with."""
+    """Whether there is more than the plan that everybody begins with."""
     return len(history.nodes) > 1 or bool(history.nodes[0].name) or history.nodes[0].pinned
 
 
@@ -236,7 +236,7 @@ def _create_file(path: Path) -> int:
 
 
 def _write_whole(file: int, content: bytes, end: int) -> None:
-    """At the end, and all or nothing of it."""
+    """Append all of the bytes, or none."""
     written = 0
     try:
         while written < len(content):

@@ -2,7 +2,7 @@
 
     {"crc":"5c28a1f0","record":{"now":3}}
 
-What was torn when a machine lost its power, or damaged since, ends what can be read: the lines before it hold.
+A line that is incomplete after a power failure, or damaged since, ends what can be read: the lines before it are valid.
 """
 
 import json
@@ -19,7 +19,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class JournalLine:
-    """A whole line: its record, the `chain` of checksums up to it, and the bytes of the file up to its `end`."""
+    """A complete line: its record, the `chain` of checksums up to it, and its `end` as a byte offset in the file."""
 
     record: Record
     chain: int
@@ -27,14 +27,14 @@ class JournalLine:
 
 
 def line_bytes(record: Record, chain: int) -> tuple[bytes, int]:
-    """The next line after those whose checksums are `chain` (0 for the first), and the chain with it."""
+    """Encode the next line after those whose checksums are `chain` (0 for the first), and the chain with it."""
     body = json.dumps(record, separators=(",", ":")).encode()
     chain = zlib.crc32(body, chain)
     return b'{"crc":"%08x","record":%s}\n' % (chain, body), chain
 
 
 def parse_lines(content: bytes) -> list[JournalLine]:
-    """The lines up to the first that is torn or damaged.
+    """The lines up to the first that is incomplete or damaged.
 
     >>> first, chain = line_bytes({"now": 0}, 0)
     >>> second, _ = line_bytes({"now": 1}, chain)
@@ -53,6 +53,6 @@ def parse_lines(content: bytes) -> list[JournalLine]:
 
 
 def is_torn(content: bytes, lines: Iterable[JournalLine]) -> bool:
-    """Whether what follows the whole lines is at most one line that was never finished: nothing was lost that had been written."""
+    """Whether the complete lines are followed by at most one incomplete line: nothing was lost that had been written."""
     end = max((line.end for line in lines), default=0)
     return b"\n" not in content[end:]

@@ -1,6 +1,6 @@
-"""What a journal keeps of a session, as records, each of what is new since the one before: `was.after(record_between(was, now)) == now`.
+"""The content of a journal as records, each with what is new since the one before: `was.after(record_between(was, now)) == now`.
 
-A plan is its document. Documents are long and much alike, so a long one is compressed.
+A plan is stored as its document. Documents are long and much alike, so a long one is compressed.
 """
 
 import base64
@@ -22,14 +22,14 @@ from workbench.session.session import HistoryNode, ReportSummary, Session
 
 MOST_DOCUMENT = 1 << 24
 """Characters of one plan."""
-COMPRESSED_FROM = 2000  # characters from which a document is compressed
+COMPRESSED_FROM = 2000  # characters above which a document is compressed
 
 Parse = Callable[[str], Plan]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedEdit:
-    """An edit of which the text is known, and the plan it made."""
+    """An edit whose text is known, and the plan it made."""
 
     text: str
     plan: Plan
@@ -43,7 +43,7 @@ class RecordedEdit:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All of a session that outlives it. Reports do not: they are made again."""
+    """Everything of a session that outlives it. Reports do not: they are computed again."""
 
     nodes: tuple[HistoryNode, ...]
     now: int
@@ -55,7 +55,8 @@ class History:
         return cls(session.nodes, session.node.number, dict(session.redo_children), dict(session.summaries))
 
     def with_record(self, record: Record, parse: Parse) -> "History":
-        """With what a record says; errors are those of `parse`, and `LookupError`, `TypeError` or `ValueError` for what is no record."""
+        """The history extended by a record; raises what `parse` raises, and `LookupError`, `TypeError` or `ValueError` for a malformed
+        record."""
         nodes = list(self.nodes)
         for row in record.get("nodes", ()):
             nodes.append(_read_node(len(nodes), row, parse))
@@ -67,7 +68,7 @@ class History:
         return History(tuple(nodes), int(record.get("now", self.now)), {**self.redo_children, **redo_children}, {**earlier, **summaries})
 
     def session(self, hardware: Hardware | None = None) -> Session:
-        """A session with this history; raises `WorkbenchError` if it is none.
+        """A session with this history; raises `WorkbenchError` if it is invalid.
 
         Step times that were predicted for measured hardware, which no plan names, are left out unless that `hardware` is given again.
         """
@@ -103,7 +104,7 @@ def record_between(before: History, now: History) -> Record:
 
 
 def share_programs(parse: Parse) -> Parse:
-    """`parse`, but documents of one program share it: tracing it takes a thousand times as long as the rest."""
+    """`parse` with programs shared between documents: tracing a program takes a thousand times as long as the rest."""
     known: dict[str, Plan] = {}
 
     def parse_shared(text: str) -> Plan:
@@ -139,7 +140,7 @@ def read_document(row: Record) -> str:
 
 
 def _node_record(node: HistoryNode, first: Program) -> Record:
-    """Plans may be of the program that the board began with, though nothing names it."""
+    """A plan's row. Plans may be of the program that the board began with, though nothing names it."""
     text = dump_plan(node.plan, first)
     if len(text) > MOST_DOCUMENT:
         raise DocumentError(f"`{node.plan.name}` has a document of {len(text):,} characters; the history keeps at most {MOST_DOCUMENT:,}.")

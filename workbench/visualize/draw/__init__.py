@@ -1,1 +1,1 @@
-"""How pictures are drawn: shapes and colours, as SVG and as Bokeh figures; nothing of plans."""
+"""Drawing: shapes and colours, as SVG and as Bokeh figures; it knows nothing of plans."""

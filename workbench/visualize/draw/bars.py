@@ -33,12 +33,12 @@ class Bar:
 
 
 def bars_picture(title: str, columns: tuple[str, str, str], bars: Sequence[Bar]) -> Picture:
-    """The title, then a row a bar; lengths are to one scale."""
+    """The title, then a row per bar; all lengths on one scale."""
     return Picture(bars_drawing(title, bars), bars_text(title, columns, bars))
 
 
 def bars_text(title: str, columns: tuple[str, str, str], bars: Sequence[Bar]) -> str:
-    """The twin: a table with the bars in characters. `columns` name the rows, the figures and the parts."""
+    """The text equivalent: a table with the bars in characters. `columns` name the rows, the figures and the parts."""
     longest = max((bar.total for bar in bars), default=0)
     if not longest:
         return title

@@ -1,4 +1,4 @@
-"""A graph collapsed by named scope: which boxes are seen when some scopes are open, and what runs between them. Numbers and names only.
+"""A graph collapsed by named scope: the visible boxes when some scopes are open, and the arrows between them. Numbers and names only.
 
 A scope that is not open is one box; of an open one its own kernels and inner scopes are seen, kernels of one scope and name as one box.
 Repeated layers are one scope (`layers/*`).
@@ -17,19 +17,19 @@ _MOST_OPEN_AT_FIRST = 24
 
 @dataclass(frozen=True, slots=True)
 class DrawnNode:
-    """One thing to draw: a closed scope, kernels that are alike, or what is left over of a scope. `members` are numbers of nodes."""
+    """One box to draw: a closed scope, equal kernels, or the rest of a scope. `members` are numbers of nodes."""
 
     key: str
     label: str
-    scope: str  # the open scope around it; empty outside all
+    scope: str  # the innermost open scope around it; empty outside all
     members: tuple[int, ...]
     can_open: bool = False
-    rest: int = 0  # how many boxes it stands for, if it is what is left over
+    rest: int = 0  # how many boxes it stands for, if it is the rest of a scope
 
 
 @dataclass(frozen=True)
 class Collapsed:
-    """Boxes in the order of the program; arrows between them by number, with the largest value that goes along; sends by boxes too."""
+    """Boxes in program order; arrows between them by number, with the largest value along each; sends by boxes too."""
 
     graph: Graph
     boxes: tuple[DrawnNode, ...]
@@ -53,8 +53,8 @@ class Collapsed:
 
     @cached_property
     def essential_arrows(self) -> tuple[tuple[int, int], ...]:
-        """The arrows that no chain of others implies, in the order of the program: what goes from the first box to the second, and from
-        there to the third, need not be shown to reach the third from the first as well."""
+        """The transitive reduction of the arrows, in program order: an arrow from the first box to the third is not shown if there are
+        arrows from the first to the second and from there to the third."""
         ahead: dict[int, set[int]] = {}
         for maker, reader in self.arrows:
             if maker < reader:
@@ -75,7 +75,7 @@ class Collapsed:
         return len({"/".join(words) for words in paths if template("/".join(words)) == scope})
 
     def sends_within(self, number: int) -> tuple[GraphSend, ...]:
-        """What is sent within a box."""
+        """The collectives within a box."""
         return self.sends.get((number, number), ())
 
     def find_value(self, path: str) -> int | str | None:
@@ -96,7 +96,7 @@ class Collapsed:
 
 
 def collapse(graph: Graph, opened: Collection[str] | None = None, most: int = MOST_BOXES) -> Collapsed:
-    """At most `most` boxes: where there would be more, the cheapest of each scope are one. `opened` are scopes; `None`:
+    """At most `most` boxes: where there would be more, the cheapest of each scope are merged. `opened` are scopes; `None`:
     `choose_open_scopes`."""
     open_scopes = frozenset(choose_open_scopes(graph) if opened is None else opened)
     paths = [_split_path(node) for node in graph.nodes]
@@ -106,7 +106,7 @@ def collapse(graph: Graph, opened: Collection[str] | None = None, most: int = MO
         if not _is_counter(graph.nodes[number]):
             members.setdefault(key, []).append(number)
     shown = [_make_box(key, graph, paths, numbers, open_scopes) for key, numbers in members.items()]
-    shown.sort(key=lambda box: not graph.nodes[box.members[0]].is_input)  # what is fed in comes first
+    shown.sort(key=lambda box: not graph.nodes[box.members[0]].is_input)  # inputs come first
     found = Collapsed(graph, tuple(shown), _list_open_scopes(box.scope for box in shown))
     if len(shown) > most:
         found = Collapsed(graph, _merge_cheapest(found, most), found.opened)
@@ -115,7 +115,8 @@ def collapse(graph: Graph, opened: Collection[str] | None = None, most: int = MO
 
 
 def choose_open_scopes(graph: Graph, most: int = _MOST_OPEN_AT_FIRST) -> frozenset[str]:
-    """Outer scopes before inner ones, those that hold at least two scopes, as long as a person can take it in."""
+    """The scopes to open at first: outer ones before inner ones, those that hold at least two scopes, while the number of boxes stays
+    readable."""
     paths = dict.fromkeys(_split_path(node) for node in graph.nodes if not _is_counter(node))
     inner: dict[str, set[str]] = {}
     for words in paths:
@@ -137,7 +138,7 @@ def scopes_of(graph: Graph) -> frozenset[str]:
 
 
 def _is_counter(node: GraphNode) -> bool:
-    """Whether it is a counter of turns or steps, which no one looks for."""
+    """Whether it is a counter of loop turns or steps, which is of no interest."""
     return not node.shape and not node.is_input and not node.dtype.startswith(("float", "bfloat", "complex"))
 
 
@@ -173,7 +174,7 @@ def _list_open_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
 
 
 def _merge_cheapest(shown: Collapsed, most: int) -> tuple[DrawnNode, ...]:
-    """The dearest boxes, and one for the rest of each scope."""
+    """The most expensive boxes, and one for the rest of each scope."""
     ranked = sorted(range(len(shown.boxes)), key=lambda place: -shown.costs[place])
     separate = set(ranked[: max(most - len({box.scope for box in shown.boxes}), 1)])
     rest: dict[str, list[DrawnNode]] = {}
@@ -192,7 +193,7 @@ def _merge_cheapest(shown: Collapsed, most: int) -> tuple[DrawnNode, ...]:
 
 
 def _arrows(graph: Graph, box_of: dict[int, int]) -> dict[tuple[int, int], int]:
-    """Between boxes; of what goes along one, the node that makes the largest value."""
+    """Arrows between boxes; for each the node that makes the largest value."""
     found: dict[tuple[int, int], int] = {}
     for maker, reader in graph.edges:
         if maker not in box_of or reader not in box_of:
@@ -204,7 +205,7 @@ def _arrows(graph: Graph, box_of: dict[int, int]) -> dict[tuple[int, int], int]:
 
 
 def _is_implied(maker: int, reader: int, ahead: dict[int, set[int]]) -> bool:
-    """Whether a way of at least two arrows, all of them forward, leads from one box to the other."""
+    """Whether a path of at least two arrows, all of them forward, leads from one box to the other."""
     pending = [each for each in ahead.get(maker, ()) if each < reader]
     seen = set(pending)
     while pending:
@@ -225,7 +226,7 @@ def _size(node: GraphNode) -> int:
 
 
 def _sends(graph: Graph, box_of: dict[int, int]) -> dict[tuple[int, int], tuple[GraphSend, ...]]:
-    """By the boxes of maker and reader; what comes from an argument, or goes to a result, is within the one box there is."""
+    """Collectives by the boxes of maker and reader; one that comes from an argument, or goes to a result, is within its only box."""
     found: dict[tuple[int, int], list[GraphSend]] = {}
     for send in graph.sends:
         ends = [box_of[each] for each in (send.maker, send.reader) if each in box_of]

@@ -1,4 +1,4 @@
-"""Where the boxes of a graph lie, by Graphviz: the program `dot` where it is installed, else its WebAssembly build, which pip installs."""
+"""Layout of a graph's boxes by Graphviz: the program `dot` where it is installed, else its WebAssembly build, which pip installs."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 Point = tuple[float, float]
-_MODULE_LOCK = threading.Lock()  # the module has one memory
+_MODULE_LOCK = threading.Lock()  # the module has only one memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def dot_text(
 ) -> str:
     """DOT of boxes (name, open scope around it, width, height), open scopes (name, width of its heading) and arrows (from, to, weight).
 
-    An arrow without weight goes back, and does not make its head lie below its tail.
+    An arrow without weight goes back, and does not force its head below its tail.
     """
     from graphviz import Digraph
 
@@ -95,7 +95,7 @@ def _run_module(dot: str) -> str | None:
 
 
 def _parse_layout(drawn: dict[str, Any]) -> GraphLayout:
-    """Points of 1/72 inch are pixels here; y grows downwards."""
+    """One point of 1/72 inch becomes a pixel; y grows downwards."""
     _, _, width, height = map(float, drawn["bb"].split(","))
     boxes, scopes, names = {}, {}, {}
     for each in drawn.get("objects", ()):
@@ -115,7 +115,7 @@ def _parse_layout(drawn: dict[str, Any]) -> GraphLayout:
 
 
 def _flatten_spline(text: str, height: float, steps: int = 8) -> tuple[Point, ...]:
-    """A spline, four points a piece and one shared, as short straight lines."""
+    """A spline (four points per segment, one of them shared) as short straight lines."""
     pairs = [tuple(map(float, word.split(",")[-2:])) for word in text.split()]
     points = [(x, height - y) for x, y in pairs]
     found = [points[0]]

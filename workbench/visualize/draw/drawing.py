@@ -1,7 +1,7 @@
 """A drawing before it is SVG or Bokeh: rectangles, areas, lines, dots and text, in pixels from the left top corner.
 
-What a mark is about may be named for those who can react: `title` is shown under the pointer, `subject` is the path of the argument, value
-or collective it stands for (the same path is the same thing in every view), `opens` what a click on it asks to see.
+A mark may carry data for interaction: `title` is its tooltip, `subject` is the path of the argument, value or collective it stands for (the
+same in every view), `opens` what a click on it opens.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """What a closed line through `points` (x, y) goes around."""
+    """A filled polygon through `points` (x, y)."""
 
     points: tuple[tuple[float, float], ...]
     fill: str
@@ -83,7 +83,7 @@ Mark = Rectangle | Area | Polyline | Disc | Label
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Marks, drawn in order, on a ground that shows through."""
+    """Marks, drawn in order, on a transparent background."""
 
     width: float
     height: float
@@ -107,7 +107,7 @@ class Drawing:
 
     @property
     def reacts(self) -> bool:
-        """Whether a mark can be chosen or opened."""
+        """Whether a mark can be selected or opened."""
         return any(mark.subject or getattr(mark, "opens", "") for mark in self.marks if isinstance(mark, Rectangle | Disc))
 
     @property
@@ -116,7 +116,7 @@ class Drawing:
 
 
 def text_width(text: str) -> float:
-    """Pixels; no text of ours is wider."""
+    """The width of a text in pixels, or slightly more."""
     return _WIDTH * FONT * len(text)
 
 

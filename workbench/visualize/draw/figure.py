@@ -12,7 +12,7 @@ from workbench.visualize.draw.palette import TEXT
 
 
 def bokeh_figure(drawing: Drawing) -> Any:
-    """A new `bokeh.plotting.figure` on a transparent ground. What has a title shows it under the pointer."""
+    """A new `bokeh.plotting.figure` on a transparent background. A title becomes a tooltip."""
     plot = figure(
         width=round(drawing.width),
         height=round(drawing.height),

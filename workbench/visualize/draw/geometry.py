@@ -1,4 +1,4 @@
-"""Where things lie: the part of a tensor each device holds, which devices of a large mesh are shown, the lengths of bars. Numbers only."""
+"""Geometry: the part of a tensor each device holds, which devices of a large mesh are shown, the lengths of bars. Numbers only."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ from workbench.reports.placement import Placement
 
 @dataclass(frozen=True, slots=True)
 class DeviceShard:
-    """What one device holds of a tensor of this shape.
+    """The part of a tensor of this shape that one device holds.
 
     - `ranges`: first and past-the-last index in each dimension, padding left out (an uneven split may leave a device nothing);
     - `first`: the lowest device that holds the same part.
@@ -56,13 +56,14 @@ class Projection:
     right: tuple[int, ...]
 
     def box(self, part: DeviceShard) -> UnitRect:
-        """Where a part lies. The boxes of all parts tile the square as the parts tile the tensor."""
+        """The box of a part. The boxes of all parts tile the square as the parts tile the tensor."""
         top, bottom = _nested_interval(part, self.down)
         left, right = _nested_interval(part, self.right)
         return UnitRect(left, top, right, bottom)
 
     def bands(self, part: DeviceShard) -> tuple[tuple[int, UnitRect], ...]:
-        """For each split dimension what it leaves of the square, within those drawn before it in its direction; together, the part."""
+        """For each split dimension its interval of the square, within those drawn before it in its direction; their intersection is the
+        part."""
         falling = ((dim, _nested_interval(part, self.down[: place + 1])) for place, dim in enumerate(self.down))
         across = ((dim, _nested_interval(part, self.right[: place + 1])) for place, dim in enumerate(self.right))
         return (
@@ -73,7 +74,7 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A mesh on paper: its first `falling` axes run downwards, the others to the right. `None` stands for rows or columns left out."""
+    """A mesh as a grid: its first `falling` axes run downwards, the others to the right. `None` stands for rows or columns left out."""
 
     mesh: Mesh
     falling: int
@@ -105,11 +106,11 @@ class Grid:
         return row * self.width + column
 
     def row_name(self, row: int) -> str:
-        """`x 0, y 1`: where a row stands on the axes that run downwards."""
+        """`x 0, y 1`: the position of a row on the axes that run downwards."""
         return self._name(self.row_axes, self.device(row, 0))
 
     def column_name(self, column: int) -> str:
-        """Where a column stands on the axes that run to the right."""
+        """The position of a column on the axes that run to the right."""
         return self._name(self.column_axes, column)
 
     def _name(self, axes: tuple[str, ...], device: int) -> str:
@@ -118,7 +119,7 @@ class Grid:
 
 
 def part_of(placement: Placement, device: int) -> DeviceShard:
-    """What device number `device` (row-major in the mesh) holds of a placed tensor."""
+    """The part that device number `device` (row-major in the mesh) holds of a sharded tensor."""
     mesh, shape = placement.mesh, placement.tensor.shape
     first, ranges = 0, []
     for size, local, axes in zip(shape, placement.local_shape, placement.sharding.dims, strict=True):
@@ -133,7 +134,7 @@ def part_of(placement: Placement, device: int) -> DeviceShard:
 
 
 def count_parts(placement: Placement) -> int:
-    """How many different parts there are; each is on `mesh.size / count` devices."""
+    """The number of different parts; each is on `mesh.size / count` devices."""
     return math.prod(placement.sharding.parts(placement.mesh))
 
 
@@ -145,7 +146,7 @@ def projection(placement: Placement) -> Projection:
 
 
 def grid(mesh: Mesh, most_rows: int, most_columns: int, falling: int | None = None) -> Grid:
-    """The rows and columns of a mesh, cut to as many as fit; all axes but the last run downwards unless told otherwise."""
+    """The rows and columns of a mesh, limited to as many as fit; all axes but the last run downwards by default."""
     falling = max(len(mesh.axes) - 1, 0) if falling is None else falling
     columns = math.prod(mesh.sizes[falling:])
     return Grid(mesh, falling, choose_shown(mesh.size // columns, most_rows), choose_shown(columns, most_columns))
@@ -172,7 +173,7 @@ def stack_bars(values: Sequence[float], whole: float, length: float) -> tuple[tu
 
 
 def _nested_interval(part: DeviceShard, dims: tuple[int, ...]) -> tuple[float, float]:
-    """The interval of [0, 1] that the ranges of `dims` leave, each dimension within the one before it."""
+    """The interval of [0, 1] for the ranges of `dims`, each dimension nested in the one before it."""
     start, stop = 0.0, 1.0
     for dim in dims:
         low, high = part.ranges[dim]
@@ -182,7 +183,7 @@ def _nested_interval(part: DeviceShard, dims: tuple[int, ...]) -> tuple[float, f
 
 
 def _stride(axis: str, mesh: Mesh) -> int:
-    """By how much device numbers of neighbours on a mesh axis, or on a Shardy sub-axis (`x:(2)4`), differ."""
+    """The difference of the device numbers of neighbours on a mesh axis, or on a Shardy sub-axis (`x:(2)4`)."""
     base = base_axis(axis)
     minor = math.prod(mesh.sizes[mesh.names.index(base) + 1 :])
     if base == axis:

@@ -1,10 +1,11 @@
-"""The colours of mesh axes and of what has none. All of them hold on white and on near-black; none is the only sign of anything."""
+"""The colours of mesh axes and of everything else. All are readable on white and on near-black; colour is never the only distinction."""
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import base_axis
 
 AXES = ("#3B5ED1", "#EE6E12", "#2CA586", "#AB2689", "#A77FF2", "#715F05")
-"""Taken by mesh axes in order: at least 3:1 on #FFFFFF and #0D1117, and apart for every kind of colour blindness (OKLab distance 0.125)."""
+"""Used for mesh axes in order: contrast at least 3:1 on #FFFFFF and #0D1117, and distinct for every kind of colour blindness (OKLab
+distance 0.125)."""
 
 NEUTRAL = "#8B949E"
 """Unsharded, replicated, or of several axes."""
@@ -14,8 +15,7 @@ TEXT = "#737C86"
 
 
 ROLES = ("#3B5A8C", "#6F8BB8", "#A3B4CE", "#B8901C", "#5E9F8A", "#B5D8CB")
-"""Taken by the roles of tensors in order: what stays from step to step in blue, what comes and goes in gold, what is fed in and handed
-out in green."""
+"""Used for the roles of tensors in order: what persists from step to step in blue, temporaries in gold, inputs and outputs in green."""
 
 HEAT = ("#8B949E", "#C9A227", "#E08A1E", "#D9572B", "#B3203A")
 """Cost, from little to much: from grey over gold to crimson, darker and darker; always with the number beside it."""
@@ -24,7 +24,7 @@ ON_ROLES = ("#FFFFFF", "#FFFFFF", "#1B1F24", "#1B1F24", "#1B1F24", "#1B1F24")
 """Text upon them, at least 3.4:1."""
 
 STEP = ("#3B5A8C", "#6F8BB8", "#8B949E", "#B8901C", "#5B8C85")
-"""What the time of a step goes to: arithmetic, memory traffic, launches, communication; and elementwise work."""
+"""The parts of a step's time: arithmetic, memory traffic, launches, communication; and elementwise work."""
 
 TASKS = (
     ("#3B5A8C", "#FFFFFF"),
@@ -36,11 +36,11 @@ TASKS = (
 """Tasks of a pipeline and the text upon them: forward, backward, its two halves (gradients of the input and of the weights), update."""
 
 WARNING = "#D1383F"
-"""What is too much: 4.6:1 on #FFFFFF and 4.0:1 on #0D1117."""
+"""Warnings: contrast 4.6:1 on #FFFFFF and 4.0:1 on #0D1117."""
 
 
 def axis_colour(axis: str, mesh: Mesh) -> str:
-    """The colour of a mesh axis or Shardy sub-axis: by its place in the mesh, never by its size.
+    """The colour of a mesh axis or Shardy sub-axis: by its index in the mesh, never by its size.
 
     >>> axis_colour("model", Mesh("data:4 model:2"))
     '#EE6E12'

@@ -1,4 +1,4 @@
-"""A picture and its text twin, in each form that one may want it."""
+"""A picture and its text equivalent, in each format."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ from workbench.visualize.draw.svg import svg_text
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
-    """In a notebook it shows as SVG, which stays in the file and needs no kernel, no script and no network; `print` shows `text`."""
+    """A picture. In a notebook it shows as SVG, which stays in the file and needs no kernel, no script and no network; `print` shows
+    `text`."""
 
     drawing: Drawing
     text: str
@@ -29,13 +30,14 @@ class Picture:
 
     @property
     def figure(self) -> Any:
-        """A new `bokeh.plotting.figure`: a Bokeh model may stand in one document only."""
+        """A new `bokeh.plotting.figure`: a Bokeh model may be in one document only."""
         from workbench.visualize.draw.figure import bokeh_figure
 
         return bokeh_figure(self.drawing)
 
     def save(self, path: str | Path, ground: str | None = None) -> Path:
-        """Write the picture as what the name ends in: `.svg`, `.png` (twice its size, for sharp screens) or `.txt`; returns where it is.
+        """Write the picture in the format of the name's suffix: `.svg`, `.png` (twice its size, for sharp screens) or `.txt`; returns where
+        it is.
 
         `ground` is a colour behind it, `white` say; without one it shows through. Raises `WorkbenchError` for any other ending, and where
         nothing can be written.

@@ -1,4 +1,4 @@
-"""Things that take time, in rows: what of them can be seen at so many pixels, and the ticks of the scale. Numbers only."""
+"""Time spans in rows: which can be seen at a number of pixels, and the ticks of the scale. Numbers only."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from workbench.reports.timeline import COMPUTE, Event
 
-MOST_EVENTS = 20_000  # of a step whose loops are drawn turn by turn
+MOST_EVENTS = 20_000  # of a step whose loops are drawn iteration by iteration
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class MergedSpan:
 
 
 def merge_spans(spans: Iterable[DrawnSpan], seconds: float, length: float, narrowest: float = 2.0) -> tuple[MergedSpan, ...]:
-    """The spans of one row on a line where `seconds` are `length` pixels; what is narrower than that goes together with what follows it.
+    """The spans of one row on a line where `seconds` are `length` pixels; spans narrower than `narrowest` are merged with the next.
 
     A block covers time in which nothing ran only where that is narrower than `narrowest`.
     """
@@ -91,9 +91,9 @@ def rows_of(spans: Sequence[DrawnSpan], axes: Sequence[str]) -> tuple[str, ...]:
 
 
 def unroll_loops(events: Sequence[Event], most: int = MOST_EVENTS) -> tuple[Event, ...]:
-    """A predicted step with every turn of its loops, where it tells the first and that there are others; as told if that is too much.
+    """A predicted step with every iteration of its loops unrolled from the first; unchanged if that is too much.
 
-    What a loop's other turns are known by: an event of kind `loop` begins where the first turn ends, and what ends there with it ran
+    The other iterations are marked by an event of kind `loop`, which begins where the first iteration ends; the events that end there ran
     `turns` times as often. Inner loops are shorter than those around them, and come first.
     """
     if sum(each.count for each in events) > most:

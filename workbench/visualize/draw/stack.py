@@ -1,4 +1,4 @@
-"""Series over the same positions, one upon the other: as few columns as can be seen, and the outline of each. Numbers only."""
+"""Stacked series over the same positions: reduced to as few columns as can be seen, and the outline of each. Numbers only."""
 
 import itertools
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ Column = tuple[int, ...]
 
 
 def reduce_columns(values: Sequence[Column], most: int) -> tuple[tuple[int, Column], ...]:
-    """At most `most` columns of a longer sequence, with their places: of neighbours that become one, the highest. The peak stays.
+    """At most `most` columns of a longer sequence, with their indices: of merged neighbours the highest is kept, so the peak stays.
 
     >>> reduce_columns([(1, 0), (5, 1), (2, 2), (2, 0)], 2)
     ((1, (5, 1)), (2, (2, 2)))
@@ -40,7 +40,7 @@ def _steps(heights: Sequence[float], width: float) -> list[tuple[float, float]]:
 
 
 def _drop_collinear(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Without the points in the middle of a level line."""
+    """Without the middle points of level lines."""
     corners = [
         point
         for place, point in enumerate(points)

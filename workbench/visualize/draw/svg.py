@@ -13,7 +13,7 @@ _HATCH = (
 
 
 def svg_text(drawing: Drawing, about: str) -> str:
-    """One `<svg>` element; `about` is read to those who do not see it. With marks to choose it is a group of things, not one image."""
+    """One `<svg>` element; `about` is its text for screen readers. With selectable marks its role is a group, not an image."""
     size = f'width="{_number(drawing.width)}" height="{_number(drawing.height)}"'
     box = f'viewBox="-1 0 {_number(drawing.width)} {_number(drawing.height)}"'
     look = f'font-family="{_FONTS}" font-size="{FONT}" fill="{TEXT}"'

@@ -1,1 +1,1 @@
-"""The board: its state, the gestures of a hand, and the edits that come of them."""
+"""The board: its state, the user's gestures, and the edits they make."""

@@ -1,6 +1,6 @@
-"""What is offered of annotations by hand: open and closed dimensions, rounds, axes kept out, partial sums, groups, barriers.
+"""Menu items for annotations by hand: open and closed dimensions, priorities, excluded axes, partial sums, groups, barriers.
 
-Each offer is a gesture, and is judged by making the edit it asks for on trial: the mark before and the refusal after agree.
+Each item is a gesture, and is checked by trying its edit: so the mark before and the refusal after agree.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,12 +30,12 @@ from workbench.widgets.tabs.results import RESULT
 from workbench.widgets.tabs.tensors import TENSOR
 
 PRIORITIES = (0, 1, 2, 3)
-MOST_OFFERED = 40  # things to tie to
+MOST_OFFERED = 40  # values to group with
 _PASSES = (("both ways", ""), ("forward", "forward"), ("backward", "backward"), ("none", "none"))
 
 
 def annotation_items(plan: Plan, report: Report, thing: GestureTarget, place: int, name: str) -> Iterator[dict[str, Any]]:
-    """How one tensor or value takes part in propagation; `name` is how the dimension is called."""
+    """Items about how one tensor or value takes part in propagation; `name` is the name of the dimension."""
     yield heading("In propagation")
     yield from _openings(plan, report, thing, place, name)
     if thing.given.dims[place] != ():
@@ -45,7 +45,7 @@ def annotation_items(plan: Plan, report: Report, thing: GestureTarget, place: in
 
 
 def whole_items(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[dict[str, Any]]:
-    """What is said of all its dimensions at once: sums left to do, axes kept out, what it is tied to, what passes."""
+    """Items about all its dimensions at once: partial sums, excluded axes, groups, barriers."""
     here = thing.address(0)
     yield choices("Partial sum over", [_partial(plan, report, thing, axis) for axis in plan.mesh.names], many=True)
     if not thing.given.is_closed:
@@ -62,14 +62,14 @@ def whole_items(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[di
 
 
 def rule_items(plan: Plan, dim: str) -> list[dict[str, Any]]:
-    """In which round the rule of a dimension spreads."""
+    """Items for the user priority of a dimension's rule, that is, the round in which it propagates."""
     if not plan.layout.rule(dim):
         return []
     return [rounds("Spreads in round", plan.layout.priority(dim), lambda priority: PrioritizeGesture(dim, priority=priority))]
 
 
 def rounds(label: str, now: int, gesture: Callable[[int], Gesture]) -> dict[str, Any]:
-    """The rounds to choose from; 0 goes first."""
+    """The rounds to choose from; 0 is the first."""
     named = dict.fromkeys((*PRIORITIES, now))
     return choices(label, [option(str(each), gesture(each), checked=each == now) for each in named])
 
@@ -99,11 +99,11 @@ def _partial(plan: Plan, report: Report, thing: GestureTarget, axis: str) -> dic
 
 
 def _why_no_sum(report: Report, thing: GestureTarget, axis: str) -> str | None:
-    """Why it is no partial sum over an axis, as far as the present report tells; the partitioner has the last word."""
+    """Why it cannot be a partial sum over an axis, as far as the present report shows; the partitioner decides."""
     if not thing.is_value:
         return BETWEEN_STEPS
     if thing.kind == LINE or any(sharding.unreduced for _, sharding in report.plan.layout.constraints):
-        return None  # a sum of partial sums is one as well
+        return None  # a sum of partial sums is a partial sum as well
     reduced = (each for each in report.collectives if each.kind in ("all-reduce", "reduce-scatter") and is_named(thing.subject, each.path))
     if any(axis in map(base_axis, each.axes) for each in reduced):
         return None
@@ -111,7 +111,7 @@ def _why_no_sum(report: Report, thing: GestureTarget, axis: str) -> str | None:
 
 
 def _why_not(plan: Plan, make: Callable[[], Edit]) -> str | None:
-    """Why an edit would be refused."""
+    """Why an edit would be refused; empty if it would not."""
     try:
         make().apply(plan)
     except WorkbenchError as error:
@@ -120,7 +120,7 @@ def _why_not(plan: Plan, make: Callable[[], Edit]) -> str | None:
 
 
 def _alike(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[str]:
-    """What has its shape, as a group names it; for an argument, other arguments, for the values may not be made yet."""
+    """Values of the same shape, as a group names them; for an argument, other arguments, because the values may not be computed yet."""
     values = [f"@{value.path}" for value in report.values if value.shape == thing.shape] if thing.is_value else []
     arguments = [tensor.path for tensor in plan.program.arguments if tensor.shape == thing.shape]
     others = [place for place in dict.fromkeys([*values, *arguments]) if not matches(thing.pattern, place.removeprefix("@"))]

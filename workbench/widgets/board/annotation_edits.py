@@ -1,4 +1,4 @@
-"""Annotations by hand: from what a hand said of a tensor or value, beside where it lies, to an edit."""
+"""Edits for annotations by hand: from a gesture about a tensor or value, other than its placement, to an edit."""
 
 from dataclasses import replace
 
@@ -29,18 +29,18 @@ BETWEEN_STEPS = "what a step takes and gives is handed on as whole values"
 
 
 def barrier_at(plan: Plan, thing: GestureTarget) -> tuple[str, str]:
-    """The place of the barrier that holds for it, and what that lets through; its own place, and nothing, if there is none."""
+    """The value of the barrier that applies to it, and what that barrier lets through; its own name, and nothing, if there is none."""
     return next((each for each in plan.layout.barriers if is_at(each[:1], thing.path, thing.line)), (thing.place, ""))
 
 
 def open_edit(gesture: OpenGesture, plan: Plan, report: Report) -> Edit:
-    """Open to further axes, or closed on those it has."""
+    """Open a dimension to further axes, or close it on those it has."""
     thing = resolve_target(gesture, plan, report)
     return thing.edit(_set_open(thing, place_of(gesture, thing), is_open=gesture.open))
 
 
 def keep_out_edit(gesture: KeepOutGesture, thing: GestureTarget) -> Edit:
-    """An axis kept out, or let in again."""
+    """Exclude an axis, or allow it again."""
     others = tuple(each for each in thing.given.replicated if each != gesture.axis)
     kept = (*others, gesture.axis) if gesture.out else others
     return thing.edit(unless_empty(thing, replace(thing.given, replicated=kept)))
@@ -60,7 +60,7 @@ def _barrier(gesture: BarrierGesture, plan: Plan, report: Report) -> Edit:
 
 
 def _ungroup(gesture: UngroupGesture, plan: Plan, _report: Report) -> Edit:
-    """A group taken back, named by its text."""
+    """Remove a group, named by its text."""
     found = next((places for places in plan.layout.groups if group_text(places) == gesture.group), None)
     if found is None:
         raise LayoutError(f"There is no `{gesture.group[:80]}` any more.", ["look at the layout again"])
@@ -68,7 +68,7 @@ def _ungroup(gesture: UngroupGesture, plan: Plan, _report: Report) -> Edit:
 
 
 def _set_open(thing: GestureTarget, place: int, *, is_open: bool) -> Sharding | None:
-    """Open to further axes, or closed on those it has; a dimension without axes left to propagation, or kept whole."""
+    """A sharding with one dimension opened to further axes, or closed on its own; without axes it is left to propagation, or replicated."""
     axes, given = thing.given.dims[place], thing.given
     if not axes:
         return unless_empty(thing, given.with_dim(place, None if is_open else ()))
@@ -82,7 +82,8 @@ def _with_priority(given: Sharding, place: int, priority: int) -> Sharding:
 
 
 def _edit_partial_sum(gesture: UnreducedGesture, plan: Plan, report: Report) -> Edit:
-    """The sum over an axis left to do, or done again. What is left to propagation is closed as it lies: open, it asks for the whole."""
+    """A sharding with the sum over an axis left undone (unreduced), or done again. What is left to propagation is closed at its present
+    sharding: an open value would be gathered whole."""
     thing, axis = resolve_target(gesture, plan, report), gesture.axis
     if not thing.is_value:
         raise LayoutError(
@@ -104,7 +105,7 @@ def _edit_partial_sum(gesture: UnreducedGesture, plan: Plan, report: Report) -> 
 
 
 def _other_place(name: str, plan: Plan) -> str:
-    """As a person names it: `@` may be left out before a value."""
+    """The other value as a person names it: `@` before a value may be left out."""
     name = name.strip()
     is_argument = any(matches(name, tensor.path) for tensor in plan.program.arguments)
     return name if name.startswith("@") or is_argument or not name else f"@{name}"

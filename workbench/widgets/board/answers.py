@@ -7,7 +7,7 @@ from workbench.widgets.gestures.running import RefreshGesture
 
 
 class Answers:
-    """What names the gesture that a state answers: `last`, and `revision`, which counts how often the same was told anew."""
+    """Identifies the gesture that a state answers: `last`, and `revision`, which counts how often the same state was sent again."""
 
     def __init__(self) -> None:
         self.last: dict[str, Any] = {"view": "", "seq": 0}
@@ -15,7 +15,7 @@ class Answers:
         self._done: dict[str, int] = {}  # the last gesture of each view
 
     def begin(self, message: Message) -> bool:
-        """Answer this gesture from now on; whether there is something to do for it, or what stands is only to be told anew."""
+        """Begin to answer this gesture; whether there is something to do for it, or the present state is only to be sent again."""
         self.last = {"view": str(message.get("view", ""))[:40], "seq": message.get("seq", 0)}
         view, number = self.last["view"], self.last["seq"]
         if message.get("verb") == RefreshGesture.verb or (message.get("again") and self._done.get(view) == number):

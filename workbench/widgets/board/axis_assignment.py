@@ -16,11 +16,11 @@ from workbench.widgets.board.menus import item
 from workbench.widgets.gestures.target_hardware import AxisAssignmentGesture
 
 MOST_AXIS_ASSIGNMENTS = 8
-_MOST_TRIES = 600  # wirings looked at for the menu
+_MOST_TRIES = 600  # axis assignments tried for the menu
 
 
 def axis_assignment_state(plan: Plan) -> list[dict[str, Any]]:
-    """A mesh axis after the other: over which physical axes it runs, and how those are closed."""
+    """For each mesh axis: the physical axes it runs over, and whether these are rings."""
     assert plan.hardware is not None
     spans = physical_spans(plan.mesh, plan.hardware, plan.axis_assignment)
     return [
@@ -63,7 +63,7 @@ def _ordinal(count: int) -> str:
 
 
 def axis_assignment_menu(plan: Plan) -> list[dict[str, Any]]:
-    """Other axis assignments of the same mesh, the way back to the default, and one to write."""
+    """Other axis assignments of the same mesh, the way back to the default, and one to type."""
     assert plan.hardware is not None
     now = str(plan.axis_assignment or default_axis_assignment(plan.mesh, plan.hardware))
     items = [item(text, AxisAssignmentGesture(text)) for text in axis_assignments_for(plan.mesh, plan.hardware) if text != now]
@@ -74,7 +74,7 @@ def axis_assignment_menu(plan: Plan) -> list[dict[str, Any]]:
 
 @functools.lru_cache(maxsize=64)
 def axis_assignments_for(mesh: Mesh, hardware: Hardware) -> tuple[str, ...]:
-    """Wirings that fit and differ, the default one first."""
+    """Different axis assignments that fit, the default one first."""
     found: dict[tuple[Any, ...], str] = {}
     for axis_assignment in itertools.islice(_wirings(mesh, hardware), _MOST_TRIES):
         if axis_assignment_error(mesh, hardware, axis_assignment) is None:
@@ -86,7 +86,7 @@ def axis_assignments_for(mesh: Mesh, hardware: Hardware) -> tuple[str, ...]:
 
 
 def _wirings(mesh: Mesh, hardware: Hardware) -> Iterator[AxisAssignment]:
-    """The default, then every axis on one physical axis or on two; what does not fit by itself is not tried with others."""
+    """The default, then every axis on one physical axis or on two; what does not fit alone is not combined with others."""
     if axis_assignment_error(mesh, hardware) is None:
         yield default_axis_assignment(mesh, hardware)
     large = [name for name, size in mesh.axes if size > 1]

@@ -1,4 +1,4 @@
-"""Questions about a report that take a moment, worked out in a thread of their own: the page stays awake, and is told of each answer."""
+"""Slow questions about a report, computed in a separate thread: the page stays responsive, and is notified of each answer."""
 
 import threading
 import time
@@ -10,15 +10,15 @@ from workbench.reports.report import Report
 
 T = TypeVar("T")
 
-PATIENCE = 0.15  # seconds that an asker waits before it says "being worked out": most programs need less
+PATIENCE = 0.15  # seconds that a caller waits before it says "being worked out": most programs need less
 
 _TOGETHER = 0.4  # seconds
 
 
 class BackgroundQueries:
-    """Answers by name, of one report at a time: asked about another, it forgets those of the last, and what of it still waits.
+    """Answers by name, for one report at a time: a question about another one drops the answers and pending questions of the last.
 
-    `defer(work)` carries work from the thread onto the host's loop, where `changed()` is called for an answer that came late.
+    `defer(work)` moves work from the thread to the host's event loop, where `changed()` is called for an answer that came late.
     """
 
     def __init__(self, defer: Callable[[Callable[[], None]], None], changed: Callable[[], None]) -> None:
@@ -33,7 +33,7 @@ class BackgroundQueries:
         self._published = 0.0
 
     def ask(self, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE) -> T | None:
-        """What `work` returns, or `None` while it is being worked out; raises what it raised. A new question is waited for so long."""
+        """The result of `work`, or `None` while it is being computed; raises what it raised. It waits for a new question for a while."""
         with self._lock:
             self._turn_to(report)
             if name not in self._answered:
@@ -44,7 +44,7 @@ class BackgroundQueries:
                     threading.Thread(target=self._work, daemon=True, name="aside").start()
             event, is_new = self._answered[name], name not in self._late
         if is_new:
-            event.wait(patience)  # once: who asks again while it lasts is told so at once
+            event.wait(patience)  # only once: a repeated call meanwhile returns at once
         with self._lock:
             if self._report is not report or name not in self._answers:
                 self._late.add(name)
@@ -55,7 +55,7 @@ class BackgroundQueries:
         return found
 
     def answers_of(self, report: Report) -> dict[str, Any]:
-        """All that is answered of a report."""
+        """All answers about a report so far."""
         with self._lock:
             return dict(self._answers) if self._report is report else {}
 
@@ -74,20 +74,20 @@ class BackgroundQueries:
                 report, name, work = self._waiting.popleft()
             try:
                 found: Any = work()
-            except Exception as error:  # noqa: BLE001 - whoever asked is told
+            except Exception as error:  # noqa: BLE001 - whatever it raises goes to the caller
                 found = error
             if self._keep(report, name, found):
                 self._defer(self._changed)
 
     def _is_due(self) -> bool:
-        """Several answers at once are shown together: the last of them, or some of them after a while."""
+        """Whether to notify: several answers are shown together, after the last of them, or some of them after a while."""
         if self._waiting and time.monotonic() - self._published < _TOGETHER:
             return False
         self._published = time.monotonic()
         return True
 
     def _keep(self, report: Report, name: str, found: Any) -> bool:
-        """Whether somebody who went away without an answer is to be told now."""
+        """Store an answer; whether a caller that left without it is to be notified now."""
         with self._lock:
             if self._report is not report:
                 return False
@@ -103,5 +103,5 @@ class BackgroundQueries:
 def compute_in_background(
     background: BackgroundQueries | None, report: Report, name: str, work: Callable[[], T], patience: float = PATIENCE
 ) -> T | None:
-    """Worked out aside, or, where there is nobody to wait, at once."""
+    """The answer, computed in the background, or at once where there are no background queries."""
     return work() if background is None else background.ask(report, name, work, patience)

@@ -1,4 +1,4 @@
-"""A board over a session: answers gestures, and publishes what is to be seen. It knows no notebook and no web page."""
+"""A board over a session: answers gestures, and publishes state. It knows no notebook and no web page."""
 
 import logging
 import threading
@@ -43,21 +43,21 @@ from workbench.widgets.tabs.history import HistoryPanel
 from workbench.widgets.tabs.propagation import find_suggested_edit
 from workbench.widgets.tabs.resharding import try_edits
 
-IN_HAND = 1.0  # seconds for which a hand that rests over a zone is expected to let go
+IN_HAND = 1.0  # seconds for which a drag that hovers over a zone is expected to end in a drop
 
 _log = logging.getLogger(__name__)
 
 
 def at_once(work: Callable[[], None]) -> None:
-    """Defer nothing."""
+    """Call it at once: no deferring."""
     work()
 
 
 class Board:
     """One view on one session.
 
-    `publish(part, state)` shows a part; `defer(work)` carries work from the runner's thread onto the host's own loop.
-    A gesture is answered with a new `board` state that names it; a refused edit is part of that state and changes nothing else.
+    `publish(part, state)` shows a part; `defer(work)` moves work from the runner's thread to the host's own event loop. A gesture is
+    answered with a new `board` state that names it; a refused edit is part of that state and changes nothing else.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Board:
         self._jobs = Jobs(runner, self._later, self._working)
         self._settler: Settler | None = None
         self._resting: RestingCompiler | None = None
-        self._free_at = 0.0  # when no hand holds a chip any more, as far as is known
+        self._free_at = 0.0  # when the last drag ended, as far as is known
         self._handlers = self._make_handlers()
         self._know()
         self._seen = session.report
@@ -85,13 +85,13 @@ class Board:
 
     @property
     def measurement(self) -> Measurement | None:
-        """What the last finished run measured."""
+        """The measurement of the last finished run."""
         ran = self._jobs.live.ran
         return ran[0].measurement if ran else None
 
     @property
     def compiled(self) -> Compiled | None:
-        """What the last finished compilation found."""
+        """The result of the last finished compilation."""
         found = self._jobs.compiling.found
         return found[0].compiled if found else None
 
@@ -101,7 +101,7 @@ class Board:
         return self._sight.selected
 
     def answer(self, message: Message) -> None:
-        """Do what a hand asked for, or say why not."""
+        """Answer a gesture: do it, or say why not."""
         with self._lock:
             is_held = message.get("ahead") or message.get("verb") == TakeGesture.verb
             self._free_at = time.monotonic() + IN_HAND if is_held else 0.0
@@ -120,11 +120,11 @@ class Board:
             self._handlers[type(gesture)](gesture)
         except WorkbenchError as error:
             self._refusal = Refusal(error, zone_of(message), asked_hardware(message))
-        except Exception as error:  # noqa: BLE001 - the page must answer, whatever broke
+        except Exception as error:  # noqa: BLE001 - the page must answer, whatever failed
             _log.exception("The gesture %r failed", dict(message))
             failure = WorkbenchError(f"The workbench itself failed: {describe_error(error)}")
             self._refusal = Refusal(failure, zone_of(message), asked_hardware(message))
-        except KeyboardInterrupt:  # of the kernel: the hand that waits for the answer must have one
+        except KeyboardInterrupt:  # even on an interrupt of the kernel the waiting page must get an answer
             self._refusal = Refusal(WorkbenchError("It was interrupted before it was done."), zone_of(message))
             raise
         finally:
@@ -133,9 +133,9 @@ class Board:
             self._later(self._publisher.show_owed)
 
     def begin_settling(self, partitioner: Partitioner, defer: Defer, is_idle: Callable[[], bool] = lambda: True) -> None:
-        """From now on the figures of each plan settle to what XLA's partitioner says of it; once or more.
+        """Begin to replace the planned figures of each plan by the answers of XLA's partitioner; may be called again.
 
-        `defer(work)` carries work onto the host's loop, behind what is being done there; `is_idle()` says whether a gesture waits there.
+        `defer(work)` moves work to the host's event loop, after what runs there; `is_idle()` says whether no gesture waits there.
         """
         if self._settler is None:
             free = lambda: is_idle() and time.monotonic() >= self._free_at  # noqa: E731
@@ -145,14 +145,14 @@ class Board:
             self._show("board")
 
     def begin_compiling(self, defer: Defer) -> None:
-        """From now on a plan that stands for a moment is compiled for its hardware while the machine is idle (`RestingCompiler`); once or
-        more. `defer(work)` as in `begin_settling`."""
+        """Begin to compile each plan that stays for a moment for its hardware while the machine is idle (`RestingCompiler`); may be called
+        again. `defer(work)` as in `begin_settling`."""
         if self._resting is None:
             self._resting = RestingCompiler(self.session, self._jobs, defer=self._locking(defer))
             self._show("live")
 
     def close(self) -> None:
-        """Stop listening, and what runs or is compiled: nobody watches any more."""
+        """Stop listening, runs and compilations: nobody watches any more."""
         self._stop_listening()
         if self._settler:
             self._settler.close()
@@ -176,11 +176,11 @@ class Board:
         return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **about}
 
     def _beside(self) -> dict[str, Any]:
-        """What stands beside the plan: its history, and files."""
+        """The parts beside the plan: its history, and files."""
         return {"history": self._history.state(), "files": self._files.state()}
 
     def _make_handlers(self) -> Handlers:
-        """The one table of gestures: what the board does for each."""
+        """The table of gestures: the board's handler for each."""
         return {
             **dict.fromkeys(EDITS, self._edit),
             **self._history.handlers(),
@@ -197,14 +197,14 @@ class Board:
                     ),
                     on(TakeGesture, self._take),
                     on(CompileAtRestGesture, self._compile_at_rest),
-                    on(DismissGesture, lambda _: None),  # an answer is all that is wanted
+                    on(DismissGesture, lambda _: None),  # only an answer is wanted
                     on(RefreshGesture, lambda _: None),
                 ]
             ),
         }
 
     def _before_tables(self, handlers: Handlers) -> Handlers:
-        """The same, and the tables are shown after each."""
+        """Handlers after each of which the tables are published."""
 
         def with_tables(handler: Handler) -> Handler:
             def handle(gesture: Gesture) -> None:
@@ -219,7 +219,7 @@ class Board:
         self._apply(edit_of(gesture, self.session.plan, self.session.report))
 
     def _apply(self, edit: Edit) -> None:
-        """An edit that changes nothing leaves no trace in the history."""
+        """Apply an edit; one that changes nothing leaves no trace in the history."""
         if not changes_nothing(edit, self.session.plan):
             self.session.apply(edit)
 
@@ -246,7 +246,7 @@ class Board:
             work()
 
     def _working(self, ended: Ended) -> None:
-        """Something is new of the run or the compilation."""
+        """Publish news of the run or the compilation."""
         if ended == "compilation":
             self._settle_compiled()
         if ended:
@@ -256,7 +256,7 @@ class Board:
         self._show("live")
 
     def _settle_compiled(self) -> None:
-        """What was found for the present plan is its memory and kernel times from now on."""
+        """Use the compiler's memory and kernel times for the present plan from now on."""
         if (found := self._jobs.compiling.of(self.session.plan)) is not None and self.session.plan.hardware is not None:
             self.session.use_compiled(self.session.node.number, found.compiled)
 
@@ -266,14 +266,14 @@ class Board:
             self.session.use_hardware(measured.hardware)
 
     def _know(self) -> None:
-        """Set the present report against what was compiled and measured."""
+        """Compare the present report with what was compiled and measured."""
         self._figures.learn(self.session.report, self._jobs)
 
     def _follow_session(self, plan: Plan, report: Report) -> None:
         with self._lock:
             if is_settled(self._seen, report):
                 self._show_settled(report)
-            elif report is not self._seen:  # else a plan of the history was named or pinned
+            elif report is not self._seen:  # else a plan of the history was only named or pinned
                 self._seen = report
                 self._figures.begin()
                 self._know()
@@ -281,11 +281,11 @@ class Board:
                 self._host.changed(plan)
                 if not report.is_compiled and self._jobs.compiling.of(plan) is not None:
                     self._later(self._settle_compiled)
-            if not self._publisher.answering:  # the answer shows the board once, at its end
+            if not self._publisher.answering:  # the answer publishes the board once, at its end
                 self._show("board")
 
     def _show_settled(self, report: Report) -> None:
-        """The same plan in figures of another tier: the tables follow the board, if anything in them is another."""
+        """Show the same plan with figures of another tier: the tables are published too, if anything in them changed."""
         changed, self._seen = changes_figures(self._seen, report), report
         self._know()
         if changed or self._sight.tab == "communication":

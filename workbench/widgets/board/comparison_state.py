@@ -1,4 +1,4 @@
-"""What a compilation and a run have shown, set against the prediction of the plan that they were made for."""
+"""The results of a compilation and a run, compared with the prediction of the plan that they were made for."""
 
 from typing import NamedTuple
 
@@ -19,9 +19,9 @@ class ComparisonState(NamedTuple):
 
 
 def comparison_state(report: Report, compiling: Compiling, live: Live, before: ComparisonState | None = None) -> ComparisonState | None:
-    """Of the present plan if it was compiled or run, else of the plan before; `None` if there is nothing to compare.
+    """The comparison of the present plan if it was compiled or run, else of the plan before; `None` if there is nothing to compare.
 
-    The comparison of `before` is taken again where it is the same one: what it has worked out is kept.
+    The comparison of `before` is reused where it is the same one, with what it has computed.
     """
     found, run = compiling.of(report.plan), _find_measurement(live, report.plan)
     if found or run:
@@ -44,13 +44,13 @@ def _reuse_comparison(before: ComparisonState | None, new: ComparisonState) -> C
 
 
 def _find_measurement(live: Live, plan: Plan) -> Measurement | None:
-    """What the run of a plan measured, if it was on devices like the plan's."""
+    """The measurement of a plan's run, if it was on devices like the plan's."""
     ran = live.of(plan)
     return ran.measurement if ran and ran.measurement and on_these_devices(plan, ran.measurement) else None
 
 
 def on_these_devices(plan: Plan, measured: Measurement) -> bool:
-    """Whether a run was on the kind of device that the plan is for: what eight CPUs took says nothing of eight TPUs."""
+    """Whether a run was on the kind of device that the plan is for: times on eight CPUs say nothing about eight TPUs."""
     if plan.hardware is None:
         return True
     entry = default_catalogue().entries.get(plan.hardware.chip.name)

@@ -1,4 +1,4 @@
-"""What a hand that takes a chip of the tables is told: where it may drop it, and what its menu offers. Made when it is taken."""
+"""What the page is told when a chip of the tables is picked up: where it may be dropped, and its menu. Computed on demand."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,9 +21,9 @@ NO_RULE = "it has no name of the program, and so no rule"
 
 
 def drag_options(gesture: TakeGesture, plan: Plan, report: Report) -> dict[str, Any]:
-    """`illegal` by zone: for a drop that edits the rule, and for one that is of this tensor alone; and the menu, unless it is dragged.
+    """Illegal drops by zone, for a drop that edits the rule and for one that is of this tensor alone; and the menu, unless it is dragged.
 
-    Without a `place` the gesture is about all of a value, of a line or of a box, and there is the menu alone.
+    Without a `place` the gesture is about all of a value, of a source line or of a graph box, and there is only the menu.
     """
     thing = resolve_target(gesture, plan, report)
     if gesture.place is None:
@@ -70,14 +70,14 @@ def _rule_items(plan: Plan, name: str, axes: tuple[str, ...], judge: Judge) -> l
 
 
 def _questions(thing: GestureTarget, place: int) -> Iterator[dict[str, Any]]:
-    """Where each axis of the dimension comes from."""
+    """Questions on where each axis of the dimension comes from."""
     for axis in thing.axes[place]:
         yield item(f"Why is {thing.dim_name(place)} on {axis}?", WhyGesture(f"axis {thing.kind} {place} {axis} {thing.subject}"))
 
 
 def _own_items(mesh: tuple[str, ...], thing: GestureTarget, place: int, judge: Judge) -> Iterator[dict[str, Any]]:
-    """The same, for this tensor alone; and all of it whole, or by the rules again."""
-    by_itself = thing.kind != TENSOR  # propagation lays it, where nothing is said
+    """The same menu items for this tensor alone; and to replicate all of it, or to return it to the rules."""
+    by_itself = thing.kind != TENSOR  # where nothing is said, propagation decides
     name = thing.dim_name(place)
     here = thing.address(place, WHOLE)
     axes = thing.axes[place]

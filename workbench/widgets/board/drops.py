@@ -1,4 +1,4 @@
-"""What a drop would do, and why a dimension may not go there: judged before the drop, in words short enough for a zone."""
+"""The effect of a drop, and why a dimension may not go there: checked before the drop, in words short enough for a zone."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ from workbench.plan.plan import Plan
 from workbench.plan.sharding_faults import brief_fault
 
 WHOLE = "*"
-"""The source of a chip of the tables: the dimension with all its axes, where a chip of the board is one of them."""
+"""The source zone of a chip of the tables: the dimension with all its axes, where a chip of the board is one of them."""
 
 
 def dropped_axes(axes: tuple[str, ...], source: str, target: str, *, add: bool) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ def dropped_axes(axes: tuple[str, ...], source: str, target: str, *, add: bool) 
 
 
 def illegal_drops(plan: Plan, judge: Program, dim: str, source: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The zones this chip may not go to: by moving, and by adding the axis to those it has."""
+    """The zones that refuse this chip: by moving, and by adding the axis to those it has."""
     axes = plan.layout.rule(dim)
     for target in ("", *plan.mesh.names):
         reasons = {
@@ -54,15 +54,15 @@ def illegal_drops(plan: Plan, judge: Program, dim: str, source: str) -> Iterator
 
 
 def brief_reason(plan: Plan, judge: Program, dim: str, axes: tuple[str, ...]) -> str | None:
-    """Why `dim` may not lie on `axes`, short enough for a drop zone: `2048 % 3 = 2`; `None` if it may."""
-    if set(axes) <= set(plan.layout.rule(dim)):  # fewer parts, or the same in another order: what was even stays so
+    """Why `dim` may not be sharded over `axes`, short enough for a drop zone: `2048 % 3 = 2`; `None` if it may."""
+    if set(axes) <= set(plan.layout.rule(dim)):  # fewer parts, or the same in another order: it still divides
         return None
     found = first_fault(judge, plan.mesh, plan.layout, dim, axes)
     return brief_fault(found[1], found[0], dim) if found else None
 
 
 def one_of_each_kind(plan: Plan) -> Program:
-    """The program with one argument of each kind, for judging drops: alike layers are judged once."""
+    """The program with one argument of each kind, for checking drops: equal layers are checked once."""
     kinds: dict[object, Tensor] = {}
     for tensor in plan.program.arguments:
         kinds.setdefault((tensor.dims, tensor.shape, plan.layout.override(tensor.path)), tensor)

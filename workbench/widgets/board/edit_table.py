@@ -1,4 +1,4 @@
-"""The one table from gestures to edits; `edit_of` asks it. Whether an edit is legal, the plan says."""
+"""The table from gestures to edits; `edit_of` looks them up. The plan decides whether an edit is legal."""
 
 import re
 from itertools import chain
@@ -36,14 +36,14 @@ _DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 
 
 def edit_of(gesture: Gesture, plan: Plan, report: Report) -> Edit:
-    """The edit a gesture asks for; raises a `WorkbenchError` if it makes no sense, or asks for none."""
+    """The edit of a gesture; raises a `WorkbenchError` for one that makes no sense, or asks for no edit."""
     if type(gesture) not in EDITS:
         raise LayoutError(*unknown_name("gesture", gesture.verb, dict.fromkeys(kind.verb for kind in EDITS)))
     return EDITS[type(gesture)](gesture, plan, report)
 
 
 def changes_nothing(edit: Edit, plan: Plan) -> bool:
-    """Whether an edit says what the plan says already."""
+    """Whether an edit leaves the plan as it is."""
     match edit:
         case ShardDim():
             return edit.axes == plan.layout.rule(edit.dim)
@@ -105,7 +105,7 @@ def _axis_assignment(gesture: AxisAssignmentGesture, _plan: Plan, _: Report) -> 
 
 
 def _mend(gesture: MendGesture, _plan: Plan, report: Report) -> Edit:
-    """An edit that a note or a tried remedy of the present report suggests: one of an older report is not obeyed."""
+    """An edit that a diagnostic or a tried remedy of the present report suggests: one of an older report is refused."""
     for edit in chain((edit for note in report.notes for edit in note.edits), list_tried_edits(report.prediction)):
         if str(edit) == gesture.edit:
             return edit

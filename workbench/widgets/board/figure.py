@@ -1,4 +1,4 @@
-"""One number of the head over the board."""
+"""A key figure at the top of the board."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of the head.
+    """One key figure.
 
-    - `parts` of its bar, `apart` what is shown beside it and is no part of the figure, `limit` where the bar should end;
-    - `tier` that it is of; `tiers`: the same number as compiled or measured;
-    - `range`: within which nine of ten true ones lie; empty where it is settled, or nobody knows;
-    - of every figure less is better, unless `more_is_better`.
+    - `parts` of its bar; `apart`: what is shown beside it and is no part of the figure; `limit`: where the bar should end;
+    - `tier` of the figure; `tiers`: the same number as compiled or measured;
+    - `range`: the interval that holds nine of ten true figures; empty where it is settled or unknown;
+    - less is better, unless `more_is_better`.
     """
 
     key: str
@@ -29,4 +29,4 @@ class Figure:
     range: str = ""
     tiers: tuple[dict[str, Any], ...] = ()
     more_is_better: bool = False
-    counts: Mapping[str, int] = field(default_factory=dict)  # what else an edit may add to or take away, by its name in the singular
+    counts: Mapping[str, int] = field(default_factory=dict)  # other items that an edit may add or remove, by the singular of their name

@@ -1,4 +1,4 @@
-"""The figures of the present plan, tier by tier, and those of the plan before: what an edit changed is told within a tier."""
+"""The figures of the present plan, tier by tier, and those of the plan before: the effect of an edit is shown within one tier."""
 
 from workbench.reports.report import Report
 from workbench.widgets.board.comparison_state import ComparisonState, comparison_state
@@ -8,7 +8,7 @@ from workbench.widgets.run.jobs import Jobs
 
 
 class FigureHistory:
-    """`now` are the figures as they stand; `comparison_state` sets them against what was compiled and measured."""
+    """The present figures and those before; `comparison_state` compares them with what was compiled and measured."""
 
     def __init__(self) -> None:
         self.now: tuple[Figure, ...] = ()
@@ -17,11 +17,11 @@ class FigureHistory:
         self._before: dict[str, tuple[Figure, ...]] = {}  # of the plan before
 
     def begin(self) -> None:
-        """Another plan: what stands is the plan before."""
+        """Another plan: the present figures become those of the plan before."""
         self._before, self._by_tier = self._by_tier, {}
 
     def learn(self, report: Report, jobs: Jobs) -> None:
-        """Set the present report against what was compiled and measured."""
+        """Compare the present report with what was compiled and measured."""
         live = jobs.live
         self.comparison_state = comparison_state(report, jobs.compiling, live, self.comparison_state)
         ran, own = live.run_to_show(report.plan), live.of(report.plan)
@@ -29,5 +29,5 @@ class FigureHistory:
         self.now = self._by_tier[report.tier] = found
 
     def before(self, tier: str) -> tuple[Figure, ...]:
-        """Of the plan before, in this tier if it was there."""
+        """The figures of the plan before, in this tier if it had them."""
         return self._before.get(tier) or next(iter(self._before.values()), ())

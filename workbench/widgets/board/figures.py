@@ -1,4 +1,4 @@
-"""The key figures over the board: what they are made of, by how much the last edit moved them, and what the compiler and a run say."""
+"""The key figures of the board: their parts, the change by the last edit, and the same figures as compiled and measured."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -19,13 +19,13 @@ from workbench.widgets.pipeline.figures import pipeline_figures
 
 ROLES = tuple(Role)
 HIDDEN = "hidden"
-"""The shade of communication behind computation."""
+"""The shade of communication that overlaps with computation."""
 
 
 def figures(
     report: Report, comparison_state: ComparisonState | None = None, measurement: Measurement | None = None, *, stale: bool = False
 ) -> tuple[Figure, ...]:
-    """The figures of a report, each with what `comparison_state` says of it; with a measurement its step time (`stale`: of one before)."""
+    """The figures of a report, each compared by `comparison_state`; with a measurement its step time (`stale`: that of an earlier plan)."""
     found = [
         *_time(report.step_time),
         _memory(report),
@@ -54,7 +54,7 @@ def _range_text(figure: Figure, ranges: Mapping[str, Range]) -> str:
 
 
 def _time(step: StepTime | None) -> Iterator[Figure]:
-    """The step as a bar of what the device does one after the other; what hides behind computation apart."""
+    """The step as a bar of what the device does in sequence; what overlaps with computation is shown apart."""
     if step is None:
         return
     parts = {
@@ -102,7 +102,7 @@ def _part(name: str, value: float, whole: float, shade: int | str, text: str, wh
 
 
 def _memory(report: Report) -> Figure:
-    """With hardware, the bar is its memory; one that is full to bursting shows where it ends."""
+    """Peak memory. With hardware, the bar is the device's memory; one that overflows shows where it ends."""
     memory, peak, room = report.memory, report.memory.peak, report.memory.capacity
     whole = max(peak, room)
     figure = Figure(
@@ -126,7 +126,7 @@ def _memory(report: Report) -> Figure:
 
 
 def memory_parts(report: Report, whole: int = 0) -> tuple[dict[str, Any], ...]:
-    """The stacked bar: for each role that takes any, its share of `whole` bytes (the peak, if none are given)."""
+    """The stacked bar: for each role that takes any, its share of `whole` bytes (by default the peak)."""
     whole = whole or report.memory.peak or 1
     return tuple(
         _part(role.value, count, whole, place, format_bytes(count))
@@ -181,7 +181,7 @@ _COMPARED = {"memory": "peak memory", "flops": "products"}  # a figure here, and
 
 
 def _tiers(figure: Figure, comparison_state: ComparisonState | None) -> Iterator[dict[str, Any]]:
-    """What the compiler and a run say of the same figure."""
+    """The compiled and measured values of the same figure."""
     if comparison_state is None:
         return
     for each in comparison_state.comparison.figures:
@@ -222,7 +222,7 @@ def _tier(label: str, text: str, note: str, *, stale: bool) -> dict[str, Any]:
 
 
 def difference_text(each: ComparedFigure) -> str:
-    """`3 % too much`: the prediction, against the truest figure there is."""
+    """`3 % too much`: the prediction against the last tier that has the figure."""
     if each.error is None:
         return ""
     if abs(each.error) < 0.005:
@@ -248,7 +248,7 @@ def figure_states(now: tuple[Figure, ...], before: tuple[Figure, ...] = ()) -> l
             "range": figure.range,
             "tiers": list(figure.tiers),
             "delta": _delta(figure, old.get(figure.key, figure).value),
-            "counted": figure.key == "sent",  # what may change has its line also while nothing did
+            "counted": figure.key == "sent",  # it keeps its line also while nothing changed
             "changes": list(_changes(figure, old.get(figure.key, figure))),
         }
         for figure in now
@@ -264,7 +264,7 @@ def _delta(figure: Figure, before: float) -> dict[str, str] | None:
 
 
 def _changes(figure: Figure, before: Figure) -> Iterator[dict[str, str]]:
-    """`+2 all-gathers`: what the last edit added and took away."""
+    """`+2 all-gathers`: what the last edit added and removed."""
     for name in dict.fromkeys((*figure.counts, *before.counts)):
         change = figure.counts.get(name, 0) - before.counts.get(name, 0)
         if change:

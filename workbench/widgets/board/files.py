@@ -1,4 +1,4 @@
-"""Plans in and out of the board: save, open, export, link. Whatever cannot be done is an error of the gesture, and changes nothing."""
+"""Plans in and out of the board: save, open, export, link. A failure is an error of the gesture, and changes nothing."""
 
 from typing import Any
 
@@ -17,9 +17,9 @@ Sheet = dict[str, Any]
 
 
 class Files:
-    """What one board shows of files: a sheet with text to take away, a download, a word about what was done.
+    """The files of one board: a sheet with text to copy, a download, a message about what was done.
 
-    A download and a word belong to one gesture, and are gone with the next; a sheet stays, and follows the plan, until it is closed.
+    A download and a message belong to one gesture, and are gone with the next; a sheet stays, and follows the plan, until it is closed.
     """
 
     def __init__(self, session: Session, host: Host) -> None:
@@ -30,11 +30,11 @@ class Files:
         self._word = ""
 
     def forget(self) -> None:
-        """A new gesture: what the last one did is no news any more."""
+        """A new gesture begins: drop the last one's download and message."""
         self._download, self._word = None, ""
 
     def handlers(self) -> Handlers:
-        """What it answers; each raises a `WorkbenchError` for what cannot be saved, opened or written."""
+        """Its handlers; each raises a `WorkbenchError` for what cannot be saved, opened or written."""
         return dict(
             [
                 on(SaveGesture, self._save),
@@ -46,17 +46,17 @@ class Files:
         )
 
     def state(self) -> dict[str, Any]:
-        """`download` names the view that asked for it, so that no other one downloads as well; a key of the page names none."""
+        """The state. `download` names the view that asked for it, so that no other one downloads as well; a key of the page names none."""
         sheet = None
         if self._sheet:
             try:
                 sheet = _sheet(self._sheet, self._session.plan, self._host)
-            except DocumentError as error:  # the plan became one that no link can hold
+            except DocumentError as error:  # the plan became one that fits no link
                 self._sheet, self._word = "", error.message
         return {"path": self._host.path, "word": self._word, "download": self._download, "sheet": sheet}
 
     def _open_sheet(self, key: str) -> None:
-        _sheet(key, self._session.plan, self._host)  # what is refused is said before anything opens
+        _sheet(key, self._session.plan, self._host)  # errors are reported before anything opens
         self._sheet = key
 
     def _close_sheet(self, _gesture: CloseSheetGesture) -> None:
@@ -86,9 +86,10 @@ class Files:
 
 
 def _sheet(key: str, plan: Plan, host: Host) -> Sheet:
-    """Text to take away: an export in one of its forms, or a link.
+    """Text to copy: an export in one of its formats, or a link.
 
-    Raises `DocumentError` if no link can hold the plan. A form in which it cannot be exported says why in `problem`: another one may do.
+    Raises `DocumentError` if no link can hold the plan. A format in which it cannot be exported says why in `problem`: another one may
+    work.
     """
     if key == "link":
         return _link_sheet(plan, host)

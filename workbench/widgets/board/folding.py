@@ -1,4 +1,4 @@
-"""Repeated layers as one: paths that differ in layer numbers alone are folded into `layers[0..95]/w1`, and stand for all of them."""
+"""Repeated layers folded into one row: paths that differ only in layer numbers become `layers[0..95]/w1`, which stands for all of them."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,14 +14,14 @@ template = lru_cache(maxsize=1 << 16)(_template)
 
 
 class Folded(NamedTuple):
-    """`subject` names all of them, as `paths.matches` reads it; `label` is how a person reads it."""
+    """Folded paths. `subject` names all of them, as `paths.matches` reads it; `label` is the text shown."""
 
     subject: str
     label: str
 
 
 def fold_paths(paths: Sequence[str]) -> Folded:
-    """One name for paths of one template.
+    """Fold paths of one template.
 
     >>> fold_paths(["mu/0/layers/0/w1", "mu/0/layers/1/w1", "mu/0/layers/3/w1"])
     Folded(subject='mu/0/layers/*/w1', label='mu/0/layers[0..1,3]/w1')
@@ -47,7 +47,8 @@ def fold_paths(paths: Sequence[str]) -> Folded:
 
 
 def number_ranges(numbers: Iterable[int]) -> str:
-    """
+    """Numbers as ranges.
+
     >>> number_ranges([0, 1, 2, 5, 7, 8])
     '0..2,5,7..8'
     """
@@ -66,7 +67,7 @@ def is_named(subject: str, path: str) -> bool:
 
 
 def pattern_of(subject: str, paths: Iterable[str]) -> str:
-    """The shortest pattern for the subject that names none of the other `paths`: with a slash in front, if their tails are like it.
+    """The shortest pattern for the subject that names none of the other `paths`: with a slash in front, if it is also the tail of another.
 
     >>> pattern_of("w1", ["w1", "w2"]), pattern_of("w1", ["w1", "mu/w1"])
     ('w1', '/w1')
@@ -76,7 +77,7 @@ def pattern_of(subject: str, paths: Iterable[str]) -> str:
 
 @cache_with_program(5)
 def alike_arguments(program: Program) -> tuple[tuple[int, ...], ...]:
-    """The arguments of a program by kind, repeated layers together, in order of appearance. No layout changes it."""
+    """The arguments of a program by kind, repeated layers together, in order of appearance. It does not depend on the layout."""
     alike: dict[tuple[object, ...], list[int]] = {}
     for index, tensor in enumerate(program.arguments):
         alike.setdefault((template(tensor.path), tensor.shape, tensor.dtype, tensor.dims, tensor.role), []).append(index)
@@ -84,7 +85,7 @@ def alike_arguments(program: Program) -> tuple[tuple[int, ...], ...]:
 
 
 def stacked_layers(path: str, dims: tuple[str, ...], shape: tuple[int, ...]) -> str:
-    """How a scanned stack of layers is read, whose first dimension has the name of a part of the path; empty for any other.
+    """The text of a scanned stack of layers, whose first dimension has the name of a part of the path; empty for any other.
 
     >>> stacked_layers("params/layers/mlp/w1", ("layers", "d_model"), (96, 8))
     'params/layers[0..95]/mlp/w1'

@@ -1,4 +1,4 @@
-"""What a drop would do, worked out while the hand still holds the chip."""
+"""Compute the effect of a drop while the chip is still being dragged."""
 
 import logging
 
@@ -11,13 +11,13 @@ from workbench.widgets.gestures.gesture import Message
 from workbench.widgets.gestures.running import CompileGesture
 from workbench.widgets.run.jobs import Jobs
 
-FORESEEN_WITHIN = 0.1  # seconds that a report may take to be made before it is asked for
+FORESEEN_WITHIN = 0.1  # seconds that a report may take to be computed in advance
 _log = logging.getLogger(__name__)
 
 
 def foresee(message: Message, session: Session, jobs: Jobs) -> None:
-    """Silently, and only where that takes no time, as the hand may do something else. What is wrong with it is said when it is done. What
-    compiles starts while the hand is over the button."""
+    """Compute silently, and only where that is fast, as the user may do something else. Errors are reported when it is done. A process that
+    compiles starts while the pointer is over the button."""
     if message.get("verb") == CompileGesture.verb:
         jobs.expect_compilation(session.plan)
         return
@@ -27,5 +27,5 @@ def foresee(message: Message, session: Session, jobs: Jobs) -> None:
         figures(session.foresee(edit_of(read_gesture(message), session.plan, session.report)))
     except WorkbenchError:
         pass
-    except Exception:  # noqa: BLE001 - nobody asked yet
+    except Exception:  # noqa: BLE001 - no gesture was made yet
         _log.exception("What %r would do is not known", dict(message))

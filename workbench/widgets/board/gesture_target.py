@@ -1,4 +1,4 @@
-"""What a gesture is about: an argument, a result or a value of the tables, all that a source line makes, or a box of a graph."""
+"""The target of a gesture: an argument, a result or a value of the tables, all values of a source line, or a box of a graph."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,10 +24,10 @@ LINE, BOX = "line", "box"
 
 @dataclass(frozen=True, slots=True)
 class GestureTarget:
-    """The tensor or value a gesture is about: of alike ones the first, and the pattern that names them all, `count` of them.
+    """The tensor or value a gesture is about: the first of equal ones, and the pattern that names them all, `count` of them.
 
-    `axes` are those each dimension lies on now; `given` is what it is asked to be: by its override or constraint, else, of an argument,
-    by the rules, of others nothing.
+    `axes`: the present axes of each dimension; `given`: the requested sharding, by its override or constraint, else by the rules for an
+    argument, else nothing.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class GestureTarget:
     shape: tuple[int, ...]
     axes: tuple[tuple[str, ...], ...]
     given: Sharding
-    own: str  # the override or constraint that holds for it
+    own: str  # the override or constraint that applies to it
     path: str = ""  # of the first
     line: str | None = None  # the source line of a value
     count: int = 1
@@ -49,7 +49,7 @@ class GestureTarget:
 
     @property
     def place(self) -> str:
-        """How a group or a barrier names it: `@` marks a value."""
+        """Its name in a group or a barrier: `@` marks a value."""
         return f"@{self.pattern}" if self.is_value else self.pattern
 
     def address(self, place: int | None = None, source: str | None = None) -> dict[str, Any]:
@@ -57,20 +57,20 @@ class GestureTarget:
         return {"of": self.kind, "path": self.subject, "rank": len(self.dims), "place": place, "source": source}
 
     def edit(self, sharding: Sharding | None) -> Edit:
-        """Place it in this way, or with `None` as the rules or propagation do."""
+        """The edit that gives it this sharding, or with `None` leaves it to the rules or propagation."""
         if sharding is None:
             return Constrain(self.own, None) if self.is_value else Override(self.own, None)
         return Constrain(self.pattern, sharding) if self.is_value else Override(self.pattern, sharding)
 
     def dim_name(self, place: int) -> str:
-        """A dimension as a person reads it."""
+        """The display name of a dimension."""
         return self.dims[place] if self.dims[place] not in ("", "_") else f"dimension {place + 1}"
 
     def dims_with(self, place: int, axes: tuple[str, ...] | None) -> Spec:
         return (*self.given.dims[:place], axes, *self.given.dims[place + 1 :])
 
     def with_dim(self, place: int, axes: tuple[str, ...] | None) -> Sharding:
-        """With one dimension placed otherwise; an axis that is wanted now is kept out no more, and no sum over it is left to do."""
+        """A sharding with one dimension changed; an axis that is now used is not excluded any more, and no sum over it is left undone."""
         _verify_axes(self, self.dims_with(place, axes))
         taken = axes or ()
         kept, left = (tuple(axis for axis in each if axis not in taken) for each in (self.given.replicated, self.given.unreduced))
@@ -78,7 +78,7 @@ class GestureTarget:
 
 
 def resolve_target(gesture: TensorGesture, plan: Plan, report: Report) -> GestureTarget:
-    """What the gesture names; raises `LayoutError` if this plan has nothing of that name."""
+    """The target that a gesture names; raises `LayoutError` if this plan has nothing of that name."""
     what, find, names = _KINDS.get(gesture.of, _KINDS[TENSOR])
     found = find(gesture.path, gesture.rank, plan, report)
     if found is None:
@@ -103,7 +103,8 @@ def _held_result(subject: str, _rank: object, plan: Plan, report: Report) -> Ges
 
 
 def _target_of_placement(kind: str, subject: str, found: Sequence[Placement], given: Sharding, plan: Plan) -> GestureTarget:
-    """An override names arguments and results alike, so its pattern must name nothing else of either; what is carried on has none."""
+    """The target for an argument or result. An override names both alike, so its pattern must match no other of either; a result that is
+    carried on has none."""
     tensor, carried = found[0].tensor, dict(plan.program.carried)
     results = (each for number, each in enumerate(plan.program.results) if number not in carried)
     paths = [each.path for each in (*plan.program.arguments, *results)]
@@ -123,7 +124,7 @@ def _held_value(subject: str, rank: object, plan: Plan, report: Report) -> Gestu
 
 
 def _held_line(subject: str, rank: object, plan: Plan, report: Report) -> GestureTarget | None:
-    """All that a source line makes in the forward pass, of one rank: one constraint for all of them."""
+    """All values of a source line in the forward pass, of one rank: one constraint for all of them."""
     found = values_of_line(report, subject, rank)
     if not found:
         return None
@@ -138,7 +139,7 @@ def _held_line(subject: str, rank: object, plan: Plan, report: Report) -> Gestur
 
 
 def values_of_line(report: Report, line: str, rank: object) -> list[Value]:
-    """The values of a line that a constraint on it would be for; a folded row may stand for several of them."""
+    """The values of a line that a constraint on it would apply to; a folded row may stand for several of them."""
     return [each for each in report.values if each.source == line and selects(line, each.path, each.source) and len(each.shape) == rank]
 
 
@@ -150,7 +151,7 @@ def _target_of_value(kind: str, subject: str, pattern: str, own: str, found: Seq
 
 
 def _held_box(subject: str, _rank: object, plan: Plan, report: Report) -> GestureTarget | None:
-    """What a box of a graph stands for: the value or argument of its path, in all layers that are alike."""
+    """The target of a graph box: the value or argument of its path, in all equal layers."""
     node = next((each for each in report.graph.nodes if each.path == subject and not each.is_input), None)
     if node is None:
         shapes = {each.tensor.path: each.tensor.shape for each in report.arguments}
@@ -175,7 +176,7 @@ _KINDS: dict[str, tuple[str, _Find, _Names]] = {
 
 
 def _verify_axes(thing: GestureTarget, dims: Spec) -> None:
-    """An axis splits one dimension: said in the names of the dimensions, before the sharding says it."""
+    """Check that an axis splits only one dimension: reported with the names of the dimensions, before the sharding reports it."""
     for fault in sharding_faults(thing.shape, dims, {}):
         assert isinstance(fault, AxisTwice), "without sizes nothing is uneven"
         had, name = thing.dims[fault.earlier], thing.dims[fault.place]

@@ -1,6 +1,6 @@
-"""The hardware picker: from what a person chose or typed to `Hardware`, and the JSON of the control in the head of the board.
+"""The hardware picker: from the user's choice or text to `Hardware`, and the JSON of the control.
 
-A chip is chosen from the catalogue; the field beside it holds the shape alone, `8x8x16` or `32 nodes of 8`, or the whole of it.
+A chip is chosen from the catalogue; the field beside it holds only the shape, `8x8x16` or `32 nodes of 8`, or the whole name.
 """
 
 import functools
@@ -27,7 +27,8 @@ _NODES = re.compile(r"(?:(\d{1,7})(?: +nodes? +of +| *x *))?(\d{1,7})", re.IGNOR
 
 
 def hardware_of(chip: str, shape: str, mesh: Mesh) -> Hardware | None:
-    """What is asked for by a chip and a shape: `None` by neither, the nearest shape for the mesh by a chip alone. Raises `HardwareError`.
+    """The hardware of a chip and a shape: `None` without both, the nearest shape for the mesh if only a chip is given. Raises
+    `HardwareError`.
 
     >>> str(hardware_of("TPU v5e", "", Mesh("data:4 model:2"))), str(hardware_of("H100", "4x8", Mesh("data:32")))
     ('TPU v5e 2x4', '4 nodes of 8 H100')
@@ -43,7 +44,7 @@ def hardware_of(chip: str, shape: str, mesh: Mesh) -> Hardware | None:
 
 
 def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str, Any]:
-    """The control; `asked` are the chip and the shape of a refused choice, which stay in the fields until they are mended."""
+    """The control; `asked` are the chip and the shape of a refused choice, which stay in the fields until they are corrected."""
     hardware = plan.hardware
     known = tuple(default_catalogue().entries)
     chip = hardware.chip.name if hardware else ""
@@ -68,7 +69,7 @@ def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str
 
 
 def shape_of(hardware: Hardware) -> str:
-    """What stands in the field beside the chip.
+    """The text of the field beside the chip.
 
     >>> shape_of(parse_hardware("4 slices of TPU v5e 16x16")), shape_of(parse_hardware("32 nodes of 8 H100"))
     ('4 slices of 16x16', '32 nodes of 8')
@@ -87,7 +88,7 @@ def shapes_for(entry: CatalogueEntry, mesh: Mesh) -> tuple[str, ...]:
 
 
 def _shapes(entry: CatalogueEntry, size: int) -> Iterator[str]:
-    """All of this kind with so many devices: one slice or node before several, cubes before long ones."""
+    """All hardware of this kind with so many devices: one slice or node before several, cubes before long shapes."""
     network = entry.network
     if isinstance(network, Node):
         yield from (_node_text(entry, size // count, count) for count in divisors(size) if size // count <= network.size)
@@ -114,7 +115,7 @@ def _sides(chips: int, rank: int, least: int = 1) -> Iterator[tuple[int, ...]]:
 
 
 def _whole(entry: CatalogueEntry, shape: str) -> str:
-    """The shape with the chip's name in it; what is no shape is taken for the whole."""
+    """The shape with the chip's name in it; what is no shape is taken as the whole name."""
     if isinstance(entry.network, Node):
         if match := _NODES.fullmatch(shape):
             return _node_text(entry, int(match[2]), int(match[1]) if match[1] else 1)
@@ -125,7 +126,7 @@ def _whole(entry: CatalogueEntry, shape: str) -> str:
     except HardwareError as error:
         example = shape_of(parse_hardware(entry.example))
         several = f"4 nodes of {example}" if isinstance(entry.network, Node) else f"4 slices of {example}"
-        if not re.match(r"\d", shape) and re.search(r"\d", shape):  # it names a kind of device of its own
+        if not re.match(r"\d", shape) and re.search(r"\d", shape):  # it names another kind of device
             raise
         raise HardwareError(f"`{shape[:80]}` is no shape of {entry.name}.", [f'write "{example}"', f'"{several}"']) from error
 

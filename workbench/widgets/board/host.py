@@ -1,4 +1,4 @@
-"""What a board cannot do by itself, because a notebook, a served page and a document of JupyterLab do it in different ways."""
+"""What a board cannot do by itself, because a notebook, a served page and a document of JupyterLab do it differently."""
 
 import itertools
 import re
@@ -10,17 +10,17 @@ from workbench.documents import save_plan
 from workbench.plan.plan import Plan
 
 ENDING = ".plan.json"
-MOST_NAME = 120  # characters of a file's name, without its ending
+MOST_NAME = 120  # characters of a file's name, without its suffix
 
 
 class _Folder:
-    """Saves where the kernel works, and never over a file that it did not write itself."""
+    """Saves in the kernel's working folder, and never over a file that it did not write itself."""
 
     def __init__(self) -> None:
         self._written: set[Path] = set()
 
     def save(self, plan: Plan) -> str:
-        """Write `name.plan.json`, or with a number if there is one already; say where."""
+        """Write `name.plan.json`, with a number if there is one already; the result says where."""
         names = itertools.chain([ENDING], (f"-{number}{ENDING}" for number in itertools.count(2)))
         paths = (Path.cwd() / file_name(plan.name, ending) for ending in names)
         path = next(path for path in paths if path in self._written or not path.exists())
@@ -30,12 +30,12 @@ class _Folder:
 
 
 def notebook_host() -> "Host":
-    """In a notebook there is no address to send, and files are saved beside it."""
+    """The host of a notebook: there is no URL to send, and files are saved beside it."""
     return Host(save=_Folder().save)
 
 
 def file_name(name: str, ending: str) -> str:
-    """The name of a plan as that of a file.
+    """The name of a plan as a file name.
 
     >>> file_name("gpt tiny / 8 devices", ".plan.json")
     'gpt-tiny-8-devices.plan.json'
@@ -44,22 +44,22 @@ def file_name(name: str, ending: str) -> str:
 
 
 def _nobody(_plan: Plan) -> None:
-    """Nobody keeps a copy of it."""
+    """No copy of it is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Where a board stands. The default is a page without a file: what is saved, the browser downloads.
+    """The host of a board. The default is a page without a file: what is saved, the browser downloads.
 
     - `save`: writes the plan and returns where, for people (`"gpt.plan.json"`); it may raise a `WorkbenchError` (the file was changed by
       somebody else), which is shown and changes nothing. `None`: the browser downloads the document;
     - `path`: the file the board was opened with, for people; `None` without one;
-    - `link`: the text of `documents.link_text` to an address; an address that begins with `?` is completed by the browser.
-      `None`: there is no address to send, and the text itself is copied;
-    - `changed`: told of the plan after every move, for a host that keeps a copy (the document of JupyterLab). It may be called from
-      whichever thread moved the session, and should be quick;
+    - `link`: the text of `documents.link_text` to a URL; one that begins with `?` is completed by the browser. `None`: there is no URL to
+      send, and the text itself is copied;
+    - `changed`: called with the plan after every change, for a host that keeps a copy (the document of JupyterLab). It may be called from
+      whichever thread changed the session, and should be quick;
     - `allow`: modules whose programs a file that is opened may name (`documents.read_allowed`).
-    - `downloaded`: told of the plan that the browser was given to keep.
+    - `downloaded`: called with the plan that the browser downloads.
     """
 
     save: Callable[[Plan], str] | None = None

@@ -1,4 +1,4 @@
-"""What is set by hand and does not show as a place on the mesh: small marks on chips, and tags on rows that one click takes back."""
+"""Annotations by hand that are not placements: small marks on chips, and tags on rows that one click removes."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _PASSES = {"none": "stops here", "forward": "forward only", "backward": "backwar
 
 
 def marks_of(sharding: Sharding | None) -> tuple[tuple[Mark, ...], ...]:
-    """Of each dimension: `?` if propagation may split it further, `p1` for its round."""
+    """The marks of each dimension: `?` if propagation may split it further, `p1` for its user priority."""
     if sharding is None or sharding.is_plain:
         return ()
     return tuple(_marks(sharding, place) for place in range(len(sharding.dims)))
@@ -52,7 +52,7 @@ def _tag(label: str, title: str, gesture: Gesture) -> Tag:
 
 
 def is_at(places: tuple[str, ...], path: str, source: str | None) -> bool:
-    """Whether one of the places of a group or barrier is an argument, or with a `source` line a value."""
+    """Whether a group or barrier names an argument, or with a `source` line a value."""
     if source is None:
         return any(matches(place, path) for place in places if not place.startswith("@"))
     return any(selects(place[1:], path, source) for place in places if place.startswith("@"))

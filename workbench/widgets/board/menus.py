@@ -1,4 +1,4 @@
-"""What the menus of a chip and of an axis offer. Each item is its own gesture, so that the front end needs no verbs of its own."""
+"""The menus of a chip and of an axis. Each item is its own gesture, so that the front end needs no verbs of its own."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _NAMES = ("data", "model", "pipe", "expert", "x", "y", "z")
 def dim_menu(
     mesh: tuple[str, ...], dim: str, source: str, axes: tuple[str, ...], why_not: Callable[[tuple[str, ...]], str | None]
 ) -> list[dict[str, Any]]:
-    """Move, split further, reorder, free, rename; `why_not` judges the axes an item would give the dimension."""
+    """Move, split further, reorder, free, rename; `why_not` checks the axes an item would give the dimension."""
     items = []
     for add in (False, True) if axes else (False,):
         for target in (name for name in mesh if name not in axes):
@@ -39,17 +39,18 @@ def axis_menu(mesh: tuple[str, ...], axis: str) -> list[dict[str, Any]]:
 
 
 def spare_axis_name(mesh: tuple[str, ...]) -> str:
-    """A name to offer for one axis more."""
+    """A name to offer for a new axis."""
     return next((name for name in _NAMES if name not in mesh), f"axis{len(mesh)}")
 
 
 def heading(label: str) -> dict[str, Any]:
-    """What the items below it are about."""
+    """The heading of the items below it."""
     return {"heading": label}
 
 
 def item(label: str, gesture: Gesture, reason: str | None = None, ask: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """`reason`: why it would be refused; `ask`: a text that the gesture wants as its `name`, with the `options` offered, if any."""
+    """A menu item. `reason`: why it would be refused; `ask`: a prompt for a text that the gesture takes as its `name`, with the `options`
+    offered, if any."""
     message = gesture.as_message()
     if ask:
         del message["name"]
@@ -57,10 +58,10 @@ def item(label: str, gesture: Gesture, reason: str | None = None, ask: Mapping[s
 
 
 def choices(label: str, options: list[dict[str, Any]], *, many: bool = False) -> dict[str, Any]:
-    """A row of small options, one of which holds, or any number of them."""
+    """A row of small options, one of which is checked, or any number of them."""
     return {"choices": label, "options": options, "many": many}
 
 
 def option(label: str, gesture: Gesture, reason: str | None = None, *, checked: bool) -> dict[str, Any]:
-    """One of several, which holds now if it is `checked`."""
+    """One of several options; it applies now if it is `checked`."""
     return {"label": label, "gesture": gesture.as_message(), "reason": reason, "checked": checked}

@@ -1,4 +1,4 @@
-"""The parts that a board shows. What changes while a gesture is answered is owed, until the answer stands."""
+"""The parts that a board shows. What changes while a gesture is answered is published after the answer."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -8,7 +8,7 @@ Publish = Callable[[Part, dict[str, Any]], None]
 
 
 class Publisher:
-    """Makes parts and publishes them; the answer to a gesture shows the board once, at its end, and the tables after it."""
+    """Makes parts and publishes them; the answer to a gesture publishes the board once, at its end, and the tables after it."""
 
     def __init__(self, publish: Publish, makers: Mapping[Part, Callable[[], dict[str, Any]]]) -> None:
         self._publish, self._makers = publish, makers
@@ -16,15 +16,15 @@ class Publisher:
         self.answering = False
 
     def owes(self, part: Part) -> bool:
-        """Whether a part is another by now, and not shown yet."""
+        """Whether a part has changed, and is not published yet."""
         return part in self._owed
 
     def owe(self, *parts: Part) -> None:
-        """Show these later."""
+        """Publish these later."""
         self._owed |= set(parts)
 
     def show(self, *parts: Part) -> None:
-        """Show these now, or after the answer."""
+        """Publish these now, or after the answer."""
         for part in parts:
             if self.answering:
                 self._owed |= {part} - {"board"}
@@ -32,6 +32,6 @@ class Publisher:
                 self._publish(part, self._makers[part]())
 
     def show_owed(self) -> None:
-        """Show what the last answers left for later: the hand waits for the board, and for the tables after it."""
+        """Publish what the last answers left for later: the user waits for the board, and for the tables after it."""
         owed, self._owed = self._owed, set()
         self.show(*sorted(owed))

@@ -1,4 +1,4 @@
-"""The recipes beside the board: each with what it would do to the plan, or why it does not apply; one gesture applies it as one edit."""
+"""The recipes beside the board: each with its effect on the plan, or why it does not apply; one gesture applies it as one edit."""
 
 import logging
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class HasPlan(Protocol):
 
 
 class RecipesPanel:
-    """Whether the list is open, and which mesh axes a hand chose for which recipe; a recipe finds the others by their names."""
+    """Whether the list is open, and which mesh axes the user chose for which recipe; a recipe finds the others by their names."""
 
     def __init__(self, session: HasPlan) -> None:
         self._session = session
@@ -29,11 +29,11 @@ class RecipesPanel:
         self._chosen: dict[str, tuple[str, ...]] = {}
 
     def handlers(self) -> Handlers:
-        """What it answers."""
+        """Its handlers."""
         return dict([on(RecipesGesture, self._show), on(RecipeAxisGesture, self._choose)])
 
     def state(self, colours: Mapping[str, int]) -> dict[str, Any] | None:
-        """Every recipe as JSON; `None`, and nothing is worked out, while the list is closed."""
+        """Every recipe as JSON; `None`, and nothing is computed, while the list is closed."""
         if not self._open:
             return None
         plan = self._session.plan
@@ -45,15 +45,15 @@ class RecipesPanel:
         return {"rows": [self._row(row, plan, colours) for row in rows], "problem": ""}
 
     def _valid_choices(self, plan: Plan) -> dict[str, tuple[str, ...]]:
-        """The choices that the mesh still has."""
+        """The choices whose axes the mesh still has."""
         return {name: axes for name, axes in self._chosen.items() if all(axis in plan.mesh for axis in axes)}
 
     def _show(self, gesture: RecipesGesture) -> None:
         self._open = gesture.open
 
     def _choose(self, gesture: RecipeAxisGesture) -> None:
-        """The axis for the first, second, ... purpose; one that it has for another purpose changes places with it. Raises `WorkbenchError`
-        for what is not there."""
+        """Choose the axis for the first, second, ... purpose; one that it has for another purpose changes places with it. Raises
+        `WorkbenchError` for an unknown recipe, purpose or axis."""
         plan, name, place, axis = self._session.plan, gesture.name, gesture.place, gesture.axis
         find_recipe(name)
         row = next(row for row in list_recipes(plan, self._valid_choices(plan)) if row.name == name)

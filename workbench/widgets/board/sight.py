@@ -1,4 +1,4 @@
-"""What one board looks at: which tab, what is selected, folded and opened, and what was asked. It changes no plan."""
+"""The view state of one board: its tab, what is selected, folded and opened, and the last question. It changes no plan."""
 
 from workbench.reports.pipeline import PipelineReport
 from workbench.session.session import Session
@@ -21,7 +21,8 @@ from workbench.widgets.tabs.propagation import Replay
 
 
 class Sight:
-    """`selected` is the path that every view marks; empty for none. `trial` is a pipeline in the hand, of the last gesture alone."""
+    """The view state. `selected` is the path that every view marks; empty for none. `trial` is a pipeline being dragged, of the last
+    gesture alone."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -31,7 +32,7 @@ class Sight:
         self.trial: PipelineReport | None = None
 
     def handlers(self) -> Handlers:
-        """What it answers; the tables are another after each."""
+        """Its handlers; the tables change after each."""
         return dict(
             [
                 on(TabGesture, self._open),
@@ -51,7 +52,7 @@ class Sight:
         self.tab, self.search = gesture.tab, gesture.search
 
     def _select(self, gesture: SelectGesture) -> None:
-        """Selecting it again lets it go."""
+        """Select a path; selecting it again deselects it."""
         self.selected = "" if gesture.path == self.selected else gesture.path
 
     def _fold(self, gesture: FoldGesture) -> None:

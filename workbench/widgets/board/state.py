@@ -1,7 +1,7 @@
-"""What the board shows, as one JSON value: pure functions of a session. The front end draws it and decides nothing.
+"""The board's state as one JSON value: pure functions of a session. The front end draws it and decides nothing.
 
-A chip stands for one dimension on one mesh axis; a dimension split over several axes has a chip in each of their zones,
-numbered major to minor. Each chip carries the zones it may not be dropped on, with the reason, so that the hand is told at once.
+A chip stands for one dimension on one mesh axis; a dimension split over several axes has a chip in each of their zones, numbered major to
+minor. Each chip carries the zones it may not be dropped on, with the reason, so that the page can show it at once.
 """
 
 from collections.abc import Iterator
@@ -42,11 +42,11 @@ TABS = (
     ("notes", "Notes"),
 )
 URGENT = (DOES_NOT_FIT, "cannot be cut")
-"""Kinds of diagnostics that stand over the board, not in the notes alone."""
+"""Kinds of diagnostics that are shown over the board, not only among the notes."""
 
 
 class SessionView(Protocol):
-    """What of a `Session` the board reads."""
+    """The part of a `Session` that the board reads."""
 
     @property
     def plan(self) -> Plan: ...
@@ -64,7 +64,7 @@ class SessionView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An edit that was not made, and the zone where the hand was."""
+    """An edit that was refused, and the zone where the pointer was."""
 
     error: WorkbenchError
     zone: str
@@ -81,7 +81,7 @@ def board_state(
     comparison_state: ComparisonState | None = None,
     settling_state: SettlingState | None = None,
 ) -> dict[str, Any]:
-    """Head, figures, zones and tabs of a session; JSON only, no infinities."""
+    """Key figures, zones and tabs of a session; JSON only, no infinities."""
     plan, report = session.plan, session.report
     return {
         "name": plan.name,
@@ -108,7 +108,7 @@ def refusal_state(refusal: Refusal) -> dict[str, Any]:
 
 
 def device_count(plan: Plan) -> dict[str, str]:
-    """The devices of the mesh, counted out against those of the hardware: `4 × 2 = 8 of 8 devices`."""
+    """The devices of the mesh, compared with those of the hardware: `4 × 2 = 8 of 8 devices`."""
     size, room = plan.mesh.size, plan.hardware.size if plan.hardware else 0
     product = f"{' × '.join(map(str, plan.mesh.sizes))} = " if len(plan.mesh.sizes) > 1 else ""
     if not room:
@@ -122,7 +122,7 @@ def device_count(plan: Plan) -> dict[str, str]:
 
 
 def axis_colours(plan: Plan) -> dict[str, int]:
-    """The place of each mesh axis in the palette: by order, never by size."""
+    """The index of each mesh axis in the palette: by order, never by size."""
     return {name: place % COLOURS for place, name in enumerate(plan.mesh.names)}
 
 

@@ -1,4 +1,4 @@
-"""The tables of one board as JSON: the open tab, and the answer to what was asked last."""
+"""The tables of one board as JSON: the open tab, and the answer to the last question."""
 
 import logging
 from typing import Any
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 def table_part(
     report: Report, sight: Sight, live: Live, comparison_state: ComparisonState | None, background: BackgroundQueries
 ) -> dict[str, Any]:
-    """The open tab of a report; a view that fails is a message in its place."""
+    """The open tab of a report; a view that fails becomes an error message."""
     ran = live.of(report.plan)
     trace = ran.measurement.trace if ran and ran.measurement else None
     tasks = ran.measurement.tasks if ran and ran.measurement else ()
@@ -28,14 +28,14 @@ def table_part(
     facts = Facts(report, comparison_state, trace, colours, sight.selected, *opened, tasks=tasks, trial=sight.trial)
     try:
         shown = table_state(facts, sight.tab, sight.search)
-    except Exception as error:  # noqa: BLE001 - a view that fails is a message in its place
+    except Exception as error:  # noqa: BLE001 - a view that fails becomes an error message
         _log.exception("The view %r failed", sight.tab)
         shown = failed_state(sight.tab, error)
     return {**shown, "why": _answer(report, sight.question, live, Paint(colours), background)}
 
 
 def _answer(report: Report, question: str, live: Live, paint: Paint, background: BackgroundQueries) -> dict[str, Any] | None:
-    """The answer to a question, given anew of each plan."""
+    """The answer to a question, computed again for each plan."""
     if not question:
         return None
     ran = live.run_to_show(report.plan)

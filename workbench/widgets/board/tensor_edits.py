@@ -1,4 +1,4 @@
-"""One tensor in its own way: from what a hand did with a chip of the tables to an `Override` or a `Constrain`, and back to the rules."""
+"""Edits of one tensor: from a gesture on a chip of the tables to an `Override` or a `Constrain`, and back to the rules."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from workbench.widgets.tabs.tensors import TENSOR
 
 
 def _own(gesture: OwnGesture, plan: Plan, report: Report) -> Edit:
-    """A dimension of one tensor dropped on an axis: of that tensor alone."""
+    """A dimension of one tensor dropped on an axis: for that tensor alone."""
     thing = resolve_target(gesture, plan, report)
     place = place_of(gesture, thing)
     axes = dropped_axes(thing.axes[place], gesture.source or "", gesture.target, add=gesture.add)
@@ -24,13 +24,13 @@ def _own(gesture: OwnGesture, plan: Plan, report: Report) -> Edit:
 
 
 def _own_whole(gesture: OwnWholeGesture, plan: Plan, report: Report) -> Edit:
-    """Explicitly whole on every device."""
+    """Explicitly replicated on every device."""
     thing = resolve_target(gesture, plan, report)
     return thing.edit(Sharding.whole(len(thing.dims)))
 
 
 def _open_dim(gesture: OpenDimGesture, plan: Plan, report: Report) -> Edit:
-    """A dimension left to propagation; the constraint of a value goes with the last dimension of which it says anything."""
+    """A dimension left to propagation; the constraint of a value is removed with the last dimension that it constrains."""
     thing = resolve_target(gesture, plan, report)
     return thing.edit(unless_empty(thing, thing.with_dim(place_of(gesture, thing), None)))
 
@@ -42,7 +42,7 @@ def unless_empty(thing: GestureTarget, sharding: Sharding) -> Sharding | None:
 
 
 def _by_rules(gesture: ByRulesGesture, plan: Plan, report: Report) -> Edit:
-    """As the rules or propagation place it."""
+    """Leave it to the rules or propagation."""
     thing = resolve_target(gesture, plan, report)
     if not thing.own:
         by = "the rules" if thing.kind == TENSOR else "propagation"
@@ -51,17 +51,17 @@ def _by_rules(gesture: ByRulesGesture, plan: Plan, report: Report) -> Edit:
 
 
 def drop_error(thing: GestureTarget, mesh: Mapping[str, int], place: int, axes: tuple[str, ...]) -> str | None:
-    """Why one tensor may not lie so, short enough for a drop zone; `None` if it may. A value may lie unevenly: XLA pads it."""
+    """Why one tensor may not be sharded so, short enough for a drop zone; `None` if it may. A value may be uneven: XLA pads it."""
     faults = [each for each in sharding_faults(thing.shape, thing.dims_with(place, axes), mesh) if place in _places(each)]
     twice = [(min(_places(each) - {place}), axes.index(each.axis), each.axis) for each in faults if isinstance(each, AxisTwice)]
-    if twice:  # an axis that another dimension has is said first, as the edit says it
+    if twice:  # an axis that another dimension has is reported first, as by the edit
         other, _, axis = min(twice)
         return f"{thing.dims[other] or thing.shape[other]} is on {axis}"
     return str(faults[0]) if faults and not thing.is_value else None
 
 
 def _places(fault: Fault) -> set[int]:
-    """The dimensions a fault is about."""
+    """The dimensions an error is about."""
     return {fault.place, fault.earlier} if isinstance(fault, AxisTwice) else {fault.place}
 
 

@@ -1,4 +1,4 @@
-"""Where a figure is from: the mark that each one carries, and the line that says how the present ones stand."""
+"""The tier of a figure: the mark that each one carries, and the line on how settled the present ones are."""
 
 from typing import Any
 
@@ -28,15 +28,15 @@ TIERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("Compiled", _COMPILED, AOT, ("compiled",)),
     ("Measured", "Taken from a run of the plan on the attached devices.", PROFILING, ("measured", "step, measured")),
 )
-"""Name, what it says, what to read, and the labels it explains; each is nearer to the truth than the one before, and dearer to get."""
+"""Name, definition, further reading, and the labels it explains; each tier is more accurate than the one before, and costs more."""
 
 _SAYS = {name.lower(): f"{name}. {says}" for name, says, _, _ in TIERS}
-_OF_COLLECTIVES = ("predicted", "mfu", "memory", "sent")  # figures that follow from what is sent
+_OF_COLLECTIVES = ("predicted", "mfu", "memory", "sent")  # figures that follow from the bytes sent
 _TIMES = ("predicted", "mfu")
 
 
 def tier_of(key: str, report: Report) -> str:
-    """The tier of a figure of the head: what is computed where Shardy places it stays planned, what is sent is the partitioner's."""
+    """The tier of a key figure: what is computed from Shardy's placement stays planned, what is sent is the partitioner's."""
     if key == "measured":
         return "measured"
     if key == "memory" or (key in _TIMES and report.has_compiled_times) or (key == "sent" and report.is_scheduled):
@@ -45,7 +45,7 @@ def tier_of(key: str, report: Report) -> str:
 
 
 def settles(key: str) -> bool:
-    """Whether a figure is another one once the partitioner has answered."""
+    """Whether a figure changes once the partitioner has answered."""
     return key in _OF_COLLECTIVES
 
 
@@ -55,7 +55,7 @@ def mark_of(tier: str) -> dict[str, str]:
 
 
 def settling_record(settling_state: SettlingState | None, report: Report) -> dict[str, Any]:
-    """The line under the figures; without a `settling_state` where nobody asks the partitioner."""
+    """The line under the figures; without a `settling_state` where no partitioner is asked."""
     return {
         "mark": mark_of(report.tier),
         "text": _text(settling_state, report),

@@ -1,5 +1,5 @@
-"""The menu of a whole value, short enough to stand beside a box of a graph or a source line: a row of choices for each dimension, and what
-is said of all of them at once. The chips of the tables have one for each dimension, with more to choose from."""
+"""The menu of a whole value, short enough for a graph box or a source line: a row of choices for each dimension, and items about all of
+them at once. The chips of the tables have a longer menu for each dimension."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ from workbench.widgets.tabs.tensors import TENSOR
 
 
 def value_menu(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[dict[str, Any]]:
-    """Where each dimension lies, to be changed with a click; then partial sums, axes kept out, ties, barriers."""
+    """The sharding of each dimension, to be changed with a click; then partial sums, excluded axes, groups, barriers."""
     yield heading(_title(thing))
     for place in range(len(thing.dims)):
         named = thing.dims[place] not in ("", "_")
@@ -42,7 +42,7 @@ def _title(thing: GestureTarget) -> str:
 
 
 def _options(plan: Plan, thing: GestureTarget, place: int) -> Iterator[dict[str, Any]]:
-    """By itself, whole, on one axis, on one more; what is asked now is checked."""
+    """Left to propagation, replicated, on one axis, on one more; the present request is checked."""
     here = thing.address(place, WHOLE)
     asked, lies = thing.given.dims[place], thing.axes[place]
     mesh = dict(plan.mesh.axes)

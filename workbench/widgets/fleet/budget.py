@@ -1,4 +1,4 @@
-"""The memory that may be used of each device, as a person types it or doubles and halves it."""
+"""The memory budget of each device, as the user types it or doubles and halves it."""
 
 from workbench.errors import FleetError
 from workbench.multimodel.fleet import Fleet
@@ -7,7 +7,7 @@ from workbench.units import parse_bytes
 
 
 def budget_of(typed: str) -> int | None:
-    """A budget that a person typed; none is all that a device has. Raises `FleetError`."""
+    """The budget in a user's text; empty is all that a device has. Raises `FleetError`."""
     if not typed.strip():
         return None
     if (found := parse_bytes(typed)) is None:

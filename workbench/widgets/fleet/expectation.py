@@ -1,4 +1,4 @@
-"""What a run is now expected to take, worked out anew now and then in a thread: simulating takes a moment, and units come fast."""
+"""The expected rest of a run, simulated again now and then in a thread: simulating takes a moment, and units come fast."""
 
 import threading
 import time
@@ -9,12 +9,13 @@ from workbench.multimodel.expected import predict_rest
 from workbench.multimodel.forecast import FleetForecast
 from workbench.widgets.fleet.live import FleetLive
 
-MOST_LEFT = 10_000  # units that are simulated meanwhile; of more, the prediction stands
-_EVERY, _SHARE = 1.0, 5  # seconds between two simulations, and of what one of them took
+MOST_LEFT = 10_000  # the most units that are simulated meanwhile; with more, the prediction stays
+_EVERY, _SHARE = 1.0, 5  # seconds between two simulations, and the least ratio of that to the time of one
 
 
 class Expectation:
-    """`rest` is the schedule of what is left, `None` where nothing is known of it; `changed()` is called when there is a new one."""
+    """The expected rest. `rest` is the schedule of what is left, `None` where nothing is known of it; `changed()` is called when there is a
+    new one."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.rest: FleetSchedule | None = None
@@ -27,7 +28,7 @@ class Expectation:
         self.rest, self._next = None, 0.0
 
     def follow(self, seen: FleetForecast, live: FleetLive) -> None:
-        """Look again at a run of what was `seen`, if it is time to. Whoever calls holds the lock of `live`."""
+        """Simulate the rest of a run of what was `seen` again, if it is time to. The caller holds the lock of `live`."""
         fleet = live.fleet
         known = [each.name for each in seen.jobs] == list(live.models) and seen.devices == live.devices
         left = sum(max(0, each.of - each.done) for each in live.models.values())

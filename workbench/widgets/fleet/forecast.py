@@ -1,4 +1,4 @@
-"""What a fleet is predicted to take: at once where that is quick, else in a thread while the board says so."""
+"""The forecast of a fleet: at once where that is fast, else in a thread while the board says so."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -10,14 +10,14 @@ from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.forecast import FleetForecast, forecast
 from workbench.multimodel.measured import FleetTimes
 
-AT_ONCE = 6_000  # units whose schedule is simulated while the hand waits; more are simulated in a thread
-MOST_COMPARED = 15_000  # units, for which the other policies are simulated too
+AT_ONCE = 6_000  # the most units that are simulated while the user waits; more are simulated in a thread
+MOST_COMPARED = 15_000  # the most units for which the other policies are simulated too
 
 
 class LiveForecast:
     """The prediction that is `seen`, or the `problem` of a fleet that does not fit.
 
-    `before` is the makespan of the one that a hand changed last, `makespans` are those of the policies so far. `arrived(whole)` is called,
+    `before` is the makespan before the user's last change, `makespans` are those of the policies so far. `arrived(whole)` is called,
     holding the `lock`, when a thread has a prediction, or just the other policies'.
     """
 
@@ -27,7 +27,7 @@ class LiveForecast:
         self.problem: WorkbenchError | None = None
         self.before: float | None = None
         self.makespans: dict[str, float] = {}
-        self._wanted: FleetForecast | None = None  # simulated in a thread, and not there yet
+        self._wanted: FleetForecast | None = None  # simulated in a thread, and not done yet
         self._simulating = False
 
     @property
@@ -35,7 +35,7 @@ class LiveForecast:
         return self._wanted is not None
 
     def predict(self, fleet: Fleet, timed: Sequence[FleetTimes], attached: int | None = None, *, patient: bool = False) -> None:
-        """Raises `FleetError` for one that does not fit, unless it is `patient`: then that is its `problem`."""
+        """Raises `FleetError` for a fleet that does not fit, unless it is `patient`: then that is its `problem`."""
         try:
             found = _feasible(forecast(fleet, timed, attached))
         except WorkbenchError as error:
@@ -53,7 +53,7 @@ class LiveForecast:
             self._see(found)
 
     def _simulate(self) -> None:
-        """What is wanted last, in a thread; what was wanted before that is left out."""
+        """Simulate the last request, in a thread; requests before that are dropped."""
         while True:
             with self._lock:
                 found = self._wanted
@@ -67,7 +67,7 @@ class LiveForecast:
                     self._arrived(True)
 
     def _see(self, found: FleetForecast) -> None:
-        asked = self.seen is not None and self.seen.fleet != found.fleet  # by a hand; new times of the same units are no change of hers
+        asked = self.seen is not None and self.seen.fleet != found.fleet  # only the user's changes count, not new times of the same units
         self.before = self.seen.schedule.makespan if self.seen and asked else None
         self.seen, self._wanted = found, None
         self.makespans = {found.fleet.policy: found.schedule.makespan}
@@ -77,7 +77,7 @@ class LiveForecast:
             threading.Thread(target=self._compare, args=(found,), daemon=True).start()
 
     def _compare(self, found: FleetForecast) -> None:
-        """What the other policies would take, where that takes a moment."""
+        """Simulate the other policies, where that takes a moment."""
         others = _others(found)
         with self._lock:
             if self.seen is found:
@@ -88,13 +88,13 @@ class LiveForecast:
 def _feasible(found: FleetForecast) -> FleetForecast:
     """Raises `FleetError` where a solver is asked for more than it can do."""
     if found.fleet.policy == "exact":
-        from workbench.multimodel.exact import verify_within_reach  # the solver is large, and needed for this alone
+        from workbench.multimodel.exact import verify_within_reach  # the solver is a large import, and needed for this alone
 
         verify_within_reach(found.jobs, found.devices)
     return found
 
 
 def _others(found: FleetForecast) -> dict[str, float]:
-    """The makespans of all policies but the chosen one; a solver is not asked unless a hand does."""
+    """The makespans of all policies but the chosen one; a solver is not run unless the user chooses it."""
     others = (each for each in ALL_POLICIES if each.name != found.fleet.policy)
     return {each.name: simulate(found.jobs, found.devices, each, double_buffer=found.fleet.double_buffer).makespan for each in others}

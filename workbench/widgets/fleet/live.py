@@ -1,4 +1,4 @@
-"""A fleet's training as its board hears it: each event moves it on."""
+"""A fleet's training as its board follows it: each event updates it."""
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -24,8 +24,8 @@ from workbench.units import format_seconds
 from workbench.widgets.run.messages import Log, append_message
 
 DONE_BEFORE = "All models are done already, in an earlier run."
-PREPARED = {"cutting": "cut", "compiling": "compiled"}  # what a model is called once it is another one's turn
-MOST_LOSSES = 20_000  # of one model; beyond that every second one is forgotten
+PREPARED = {"cutting": "cut", "compiling": "compiled"}  # the state of a model once the next one's turn has come
+MOST_LOSSES = 20_000  # losses of one model; beyond that every second one is dropped
 Row = list[Any]
 """`[model, unit, device, start, end]` of a unit, as the board draws it."""
 
@@ -34,7 +34,8 @@ Row = list[Any]
 class ModelLive:
     """One model of a run: units `done`, `of` so many to its end, `whole` if it is not stopped; losses by mini-batch, from 0.
 
-    - `spared`: units that a checkpoint held before; `failed`: its data did; `stopping`: a hand ends it before its last mini-batch;
+    - `spared`: units that its checkpoint had done before; `failed`: its data raised; `stopping`: the user ends it before its last
+      mini-batch;
     - `preparing`: `cutting`, `cut`, `compiling` or `compiled`, before the run.
     """
 
@@ -61,16 +62,16 @@ class ModelLive:
 
     @property
     def ended(self) -> bool:
-        """Whether it has all its units; one that is stopped before it began has none."""
+        """Whether it has done all its units; one that is stopped before it began has none."""
         return bool(self.whole) and self.done >= self.of
 
     @property
     def goes_on(self) -> bool:
-        """Whether a run from the same checkpoint would go on with it, though a hand has stopped it."""
+        """Whether a run from the same checkpoint would continue it, though the user has stopped it."""
         return self.stopping and self.ended and self.of < self.whole and not self.failed
 
     def state(self, *, running: bool) -> str:
-        """What a person calls where it stands."""
+        """Its state in words."""
         if self.failed:
             return "failed"
         if self.ended:
@@ -81,7 +82,7 @@ class ModelLive:
 
     @property
     def sound(self) -> bool:
-        """Whether its last loss is a number."""
+        """Whether its last loss is finite."""
         return not self.losses or isfinite(self.losses[-1][1])
 
     def hear(self, loss: float, at: int) -> None:
@@ -123,7 +124,7 @@ class FleetLive:
         return sum(each.done for each in self.models.values()) / max(1, sum(each.of for each in self.models.values()))
 
     def hear(self, event: TrainingEvent, now: float) -> None:
-        """One event of the worker."""
+        """Handle one event of the worker."""
         self.now = now
         match event:
             case Progress(stage=stage, model=model):
@@ -150,7 +151,7 @@ class FleetLive:
                 self._end("cancelled", self._cancellation_text(), "warn")
 
     def _prepare(self, name: str, stage: str) -> None:
-        """One model after the other is cut, and then compiled."""
+        """Prepare one model after the other: each is partitioned, and then compiled."""
         for model in self.models.values():
             if model.name != name:
                 model.preparing = PREPARED.get(model.preparing, model.preparing)
@@ -163,7 +164,7 @@ class FleetLive:
         counts = dict(zip(event.names, event.unit_counts, strict=False))
         for name, job in zip(event.names, event.times.jobs, strict=True):
             model = self.models.setdefault(name, ModelLive(name, job.mini_batches * job.epochs))
-            if not model.whole:  # it is told again when a model has come
+            if not model.whole:  # it is sent again when a model has joined
                 model.whole = job.length
                 model.of = counts.get(name, model.whole)  # an earlier run may have stopped it
                 model.done = model.spared = spared.get(name, 0)
@@ -192,7 +193,7 @@ class FleetLive:
         return f"has {ended}" if ended else f"is {model.state(running=True)}{self.warning(model)}"
 
     def warning(self, model: ModelLive) -> str:
-        """What a hand that has stopped a model may not expect: its checkpoint knows nothing of it."""
+        """A warning after stopping a model: its checkpoint does not record the stop."""
         return "; Run goes on with it" if model.goes_on and self.fleet and self.fleet.folder else ""
 
     def _fail_model(self, event: ModelFailed) -> None:
@@ -224,7 +225,7 @@ class FleetLive:
             self._without({event.command.model} - {each.name for each in self.models.values() if each.whole})
 
     def _without(self, names: AbstractSet[str]) -> None:
-        """Those did not join: the engine's next model has their place."""
+        """Remove models that did not join; the engine's next model takes their index."""
         if self.fleet and names & self.models.keys():
             self.models = {name: each for name, each in self.models.items() if name not in names}
             self.fleet = self.fleet.updated(models=tuple(each for each in self.fleet.models if each.name not in names))

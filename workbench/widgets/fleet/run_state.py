@@ -1,4 +1,4 @@
-"""A fleet's training as JSON: where each model stands, losses, what was measured, what the worker told."""
+"""A fleet's training as JSON: the state of each model, losses, measurements, messages of the worker."""
 
 from math import isfinite
 from typing import Any
@@ -48,7 +48,7 @@ def model_state(model: ModelLive, *, running: bool, warning: str = "") -> dict[s
 
 
 def losses_state(live: FleetLive) -> dict[str, Any] | None:
-    """A line a model over its mini-batches, all to one scale, in a box of 100 x 100, y downwards; `None` before there are any."""
+    """A line per model over its mini-batches, all on one scale, in a box of 100 x 100, y downwards; `None` before there are any."""
     kept = {each.name: _thin_out([(at, loss) for at, loss in each.losses if isfinite(loss)]) for each in live.models.values()}
     points = [point for each in kept.values() for point in each]
     if not points:
@@ -73,7 +73,7 @@ def losses_state(live: FleetLive) -> dict[str, Any] | None:
 
 
 def plain(text: str) -> str:
-    """What is shown as it stands, without the marks of code."""
+    """Text without the marks of code, as it is shown."""
     return text.replace("`", "")
 
 
@@ -102,7 +102,7 @@ def _stage(live: FleetLive) -> str:
 
 
 def left_text(live: FleetLive) -> str:
-    """What is left, at the pace so far: all units shared out over the devices that are there, or those of the longest model."""
+    """What is left, at the pace so far: all units shared out over the available devices, or those of the longest model."""
     mean = [0.0] * len(live.models)
     count = [0] * len(live.models)
     for row in live.measured:
@@ -116,12 +116,12 @@ def left_text(live: FleetLive) -> str:
 
 
 def timing_state(timing: Timing, *, can_time: bool) -> dict[str, Any]:
-    """The timing of units, and whether it may be asked for."""
+    """The timing of units, and whether it can be started."""
     return {"phase": timing.phase, "stage": plain(timing.stage), "message": timing.message, "can_time": can_time}
 
 
 def _announcement(live: FleetLive) -> str:
-    """What a screen reader says of it; each ending once."""
+    """The text for a screen reader; each ending once."""
     if live.running:
         return "The models are training." if live.measured else f"The run is {plain(live.stage)}."
     if live.phase == "done" and live.measurement:

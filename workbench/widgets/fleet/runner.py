@@ -1,4 +1,4 @@
-"""Who trains a fleet for its board, and who times its units. The board knows this protocol only."""
+"""The protocol of a runner, which trains a fleet for its board, and times its units. The board knows only this."""
 
 from typing import Protocol
 
@@ -12,7 +12,7 @@ class FleetHandle(RunHandle, Protocol):
     """A training under way."""
 
     def send(self, command: FleetCommand) -> None:
-        """Tell it something; an event answers it."""
+        """Send a command; an event answers it."""
         ...
 
 
@@ -24,9 +24,9 @@ class FleetRunner(Protocol):
         ...
 
     def add_model_command(self, model: FleetModel) -> AddModel:
-        """The command to take one more model in; raises `EngineError` if it cannot be sent."""
+        """The command to add one more model; raises `EngineError` if it cannot be sent."""
         ...
 
     def time(self, fleet: Fleet, on_event: TrainingListener) -> RunHandle:
-        """Cut the models and time their units; the last event holds `FleetTimes`."""
+        """Partition the models and time their units; the last event holds `FleetTimes`."""
         ...

@@ -1,10 +1,10 @@
-"""Many units over time, drawn as few: slices of time of each device, in which each model has the share that it computed."""
+"""Many units over time, drawn as few: time slices of each device, in which each model has the share that it computed."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-MOST_SLICES, MOST_MARKS = 600, 12_000  # of the whole time; of all devices and models, about
+MOST_SLICES, MOST_MARKS = 600, 12_000  # slices of the whole time; for all devices and models, approximately
 Span = tuple[int, int, int, float, float]
 """Model, unit, device, start, end."""
 

@@ -1,4 +1,4 @@
-"""What a fleet's board shows of a prediction, as JSON: controls, figures, models with their shards, and other ways to train the same."""
+"""A forecast as a fleet's board shows it, in JSON: controls, figures, models with their shards, and other ways to train the same."""
 
 import shlex
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ SOURCES = {
 
 
 def controls_state(fleet: Fleet, devices: int, asked: dict[str, str], makespans: dict[str, float]) -> dict[str, Any]:
-    """Policy, budget and devices; `asked` are the texts of those that were refused: they stay in their fields."""
+    """Policy, budget and devices; `asked` are refused texts: they stay in their fields."""
     return {
         "policy": fleet.policy,
         "policies": [
@@ -120,7 +120,7 @@ def _arguments(model: FleetModel) -> dict[str, Any]:
 
 
 def models_state(fleet: Fleet, seen: FleetForecast | None) -> list[dict[str, Any]]:
-    """One a model, with its shards where there are any: a fleet that does not fit is listed too."""
+    """One entry per model, with its shards where there are any: a fleet that does not fit is listed too."""
     columns = columns_of(fleet)
     cut = {each.model.name: each for each in seen.models} if seen else {}
     largest = max((each.bytes for each in cut.values()), default=1)
@@ -171,7 +171,7 @@ def _shards_text(cut: ModelForecast) -> str:
 
 
 def ways_state(seen: FleetForecast, measured: FleetMeasurement | None) -> list[dict[str, Any]]:
-    """This schedule, what was measured of it, what no schedule can beat, and other ways; each as a bar to one scale."""
+    """This schedule, its measurement, the lower bound, and other ways; each as a bar on one scale."""
     makespan = seen.schedule.makespan
     shown = [("this", f"shard units, {seen.fleet.policy}", makespan, "this schedule, transfers included")]
     if measured:
@@ -199,7 +199,7 @@ def ways_state(seen: FleetForecast, measured: FleetMeasurement | None) -> list[d
 
 
 def doubt_text(seen: FleetForecast) -> str:
-    """What may not fit, before a compiler has said."""
+    """What may not fit, before the compiler has been asked."""
     if not seen.doubtful:
         return ""
     first = seen.doubtful[0]
@@ -211,13 +211,13 @@ def doubt_text(seen: FleetForecast) -> str:
 
 
 def command_text(fleet: Fleet, path: str) -> str:
-    """The same on the command line; of a fleet that names no number of devices each machine takes what it has."""
+    """The same fleet on the command line; one that gives no number of devices uses what each machine has."""
     memory = "" if fleet.memory is None else f' --memory "{format_bytes(fleet.memory)}"'
     devices = "" if fleet.devices is None else f" --devices {fleet.devices}"
     return f"workbench fleet run {shlex.quote(path)} --policy {fleet.policy}{devices}{memory}"
 
 
 def stale_text(fleet: Fleet, devices: int) -> str:
-    """Which fleet the last run was of, when it is no more the present one."""
+    """Which fleet the last run was of, when it is no longer the present one."""
     memory = "no budget" if fleet.memory is None else format_bytes(fleet.memory)
     return f"The last run was of {fleet.policy} on {devices} device{'s' * (devices != 1)}, {memory}."

@@ -1,8 +1,8 @@
-"""A fleet's schedule over time as JSON, in seconds of one axis: predicted units, and below them the measured ones of a run.
+"""A fleet's schedule over time as JSON, in seconds on one axis: predicted units, and below them the measured ones of a run.
 
 A unit is `[device, start, end, model, unit, load, lost]`: `unit` counts from the model's first mini-batch on, `load` is when its state
-began to come in. What unit of a mini-batch it is says `models[model]["units"]`. All units go as one text: a host that looks into thousands
-of lists has no time left for a hand.
+began to be copied in. `models[model]["units"]` says which unit of a mini-batch it is. All units are sent as one text: a host that traverses
+thousands of lists would delay gestures.
 """
 
 import json
@@ -18,14 +18,14 @@ from workbench.visualize.draw.palette import AXES
 from workbench.widgets.fleet.live import FleetLive, Row
 from workbench.widgets.fleet.slots import slices
 
-MOST_UNITS = 20_000  # drawn one by one; more are drawn as shares of slices of time
-MOST_EXPECTED = 2_000  # of what is left of a run, which is sent again and again
+MOST_UNITS = 20_000  # drawn one by one; more are drawn as shares of time slices
+MOST_EXPECTED = 2_000  # of the rest of a run, which is sent repeatedly
 _INK = ("#FEFEFE", "#1B1F24", "#FEFEFE", "#FEFEFE", "#1B1F24", "#FEFEFE")  # upon AXES
 _PASSES = {Pass.FORWARD: "forward", Pass.FORWARD_LOSS: "forward and backward", Pass.BACKWARD: "backward"}
 
 
 def timeline_state(seen: FleetForecast, ran: FleetLive | None = None) -> dict[str, Any]:
-    """Of a prediction; the text also has what `ran` of it, once that has ended. The drawing gets that from `measured_state`."""
+    """The timeline of a forecast; the text also has what `ran` of it, once that has ended. During a run that is in `measured_state`."""
     models = [_model(number, each.name, [_unit(unit) for unit in each.units]) for number, each in enumerate(seen.jobs)]
     schedule, names = seen.schedule, [each.name for each in seen.jobs]
     schedules = {"predicted": schedule}
@@ -48,7 +48,7 @@ def timeline_state(seen: FleetForecast, ran: FleetLive | None = None) -> dict[st
 
 
 def measured_state(live: FleetLive) -> dict[str, Any]:
-    """What has run so far; it lies below the timeline's prediction."""
+    """What has run so far; it is drawn below the timeline's prediction."""
     lasted = max((row[4] for row in live.measured), default=0.0)
     if len(live.measured) > MOST_UNITS:
         spans = ((row[0], row[1], row[2], row[3], row[4]) for row in live.measured)
@@ -57,7 +57,7 @@ def measured_state(live: FleetLive) -> dict[str, Any]:
 
 
 def expected_state(rest: FleetSchedule | None, models: int) -> dict[str, Any]:
-    """What is left of a run, as now expected; it goes on where the measured units end."""
+    """The rest as now expected; it continues where the measured units end."""
     return {"expected": _text(_tasks(rest, models, MOST_EXPECTED) if rest else []), "expects": rest.makespan if rest else 0.0}
 
 
@@ -81,7 +81,7 @@ def _schedule(rows: Sequence[Row], devices: int) -> FleetSchedule:
 
 
 def _measured_text(row: Row) -> str:
-    """To the tenth of a microsecond."""
+    """Rounded to a tenth of a microsecond."""
     model, unit, device, start, end, *lost = row
     return f"[{device},{start:.7f},{end:.7f},{model},{unit},{start:.7f},{int(any(lost))}]"
 
@@ -105,5 +105,5 @@ def _task(placed: ScheduledUnit, whole: float) -> list[Any]:
 
 
 def _short(seconds: float, whole: float) -> float:
-    """As many digits as a drawing of the whole can show, zoomed in."""
+    """As many digits as a zoomed drawing of the whole can show."""
     return round(seconds, 6 - floor(log10(whole))) if whole > 0 else seconds

@@ -1,4 +1,4 @@
-"""A board over a fleet: answers gestures, predicts at once, and follows what runs. It knows no notebook and no web page."""
+"""A board over a fleet: answers gestures, predicts at once, and follows runs. It knows no notebook and no web page."""
 
 import logging
 import threading
@@ -57,10 +57,10 @@ _log = logging.getLogger(__name__)
 
 
 class FleetView:
-    """What any number of viewers see of one fleet; a run goes on when they leave.
+    """The view of one fleet, shared by any number of viewers; a run goes on when they leave.
 
-    A gesture is answered with a new `board` state that names it. What is refused is part of that state and changes nothing else. `title`
-    is what the board is called, `path` the fleet's file, for people; `allow` are modules whose programs it may name when it is read again.
+    A gesture is answered with a new `board` state that names it. What is refused is part of that state and changes nothing else. `title` is
+    what the board is called, `path` the fleet's file, for people; `allow` are modules whose programs it may name when it is read again.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class FleetView:
 
     @property
     def measurement(self) -> FleetMeasurement | None:
-        """What the last finished run measured."""
+        """The measurement of the last finished run."""
         return self._work.live.measurement
 
     @property
@@ -97,13 +97,13 @@ class FleetView:
         return self._work.timed[0] if self._work.timed else None
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Tell `watcher(part, state)` all that is to be seen from now on; the result ends it."""
+        """Call `watcher(part, state)` with all state from now on; the result ends it."""
         with self._lock:
             self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher) if watcher in self._watchers else None
 
     def look(self) -> None:
-        """Somebody looks: without seconds of this machine a prediction says little, so units are timed."""
+        """A viewer has come: without seconds of this machine a forecast says little, so units are timed."""
         if not self._work.timed and self._work.timing.phase == "idle":
             self._work.time(self.fleet)
 
@@ -113,7 +113,7 @@ class FleetView:
         self._work.cancel_timing()
 
     def answer(self, message: Message) -> None:
-        """Do what a hand asked for, or say why not."""
+        """Answer a gesture: do it, or say why not."""
         with self._lock:
             if not self._answers.begin(message):
                 self._show(*PARTS)
@@ -123,13 +123,13 @@ class FleetView:
                 self._do(message)
             except WorkbenchError as error:
                 self._refuse(error, message)
-            except Exception as error:  # noqa: BLE001 - the page must answer, whatever broke
+            except Exception as error:  # noqa: BLE001 - the page must answer, whatever failed
                 _log.exception("The gesture %r failed", dict(message))
                 self._refuse(WorkbenchError(f"The workbench itself failed: {describe_error(error)}"), message)
             self._show("board")
 
     def _do(self, message: Message) -> None:
-        """What is no gesture of this board does nothing."""
+        """Handle a gesture; one of another board does nothing."""
         verify_gesture(message)
         if kind_of(message, FLEET_GESTURES) is not None:
             gesture = read_gesture(message, FLEET_GESTURES)
@@ -142,7 +142,7 @@ class FleetView:
             self._asked = {zone: str(message.get("value", ""))[:40]}
 
     def _make_handlers(self) -> Handlers:
-        """The one table of gestures: what the board does for each."""
+        """The table of gestures: the board's handler for each."""
         return dict(
             [
                 on(controls.PolicyGesture, lambda gesture: self._change(policy=policy_named(gesture.value).name)),
@@ -157,19 +157,19 @@ class FleetView:
                 on(controls.RereadGesture, lambda _: self._take(resolve_fleet(self._path, self._allow).models)),
                 on(controls.LeaveGesture, lambda gesture: self._work.send(RemoveDevice(_number(gesture.value, "device", least=0)))),
                 on(controls.ReturnGesture, lambda gesture: self._work.send(ReturnDevice(_number(gesture.value, "device", least=0)))),
-                on(RefreshGesture, lambda _: None),  # an answer is all that is wanted
+                on(RefreshGesture, lambda _: None),  # only an answer is wanted
             ]
         )
 
     def _run(self) -> None:
-        """Raises `FleetError` where there is nothing left to train: a worker would compile everything before it said so."""
+        """Start a run. Raises `FleetError` where there is nothing left to train: a worker would compile everything before it said so."""
         if self._mine() and self._work.done_already:
             ways_out = ["give more mini-batches or epochs", "give another folder to train them anew"]
             raise FleetError("All models are done already.", ways_out)
         self._work.train(self.fleet)
 
     def _change(self, **changes: Any) -> None:
-        """The fleet asked for otherwise, if it can be."""
+        """Change the fleet, if the change is legal."""
         if self._work.live.running:
             raise FleetError("The models are training.", ["cancel the run first"])
         fleet = self.fleet.updated(**changes)
@@ -178,13 +178,13 @@ class FleetView:
             self._show("table", "live")
 
     def add(self, *models: FleetModel) -> None:
-        """More models, which join the run if there is one. Raises what `Fleet` does, and `FleetError` for one that does not fit."""
+        """Add models, which join the run if there is one. Raises what `Fleet` raises, and `FleetError` for one that does not fit."""
         with self._lock:
             self._take(self.fleet.updated(models=(*self.fleet.models, *models)).models)
             self._show("board")
 
     def _take(self, models: tuple[FleetModel, ...]) -> None:
-        """Other models. Of a run, those that are new join and those that are gone stop."""
+        """Replace the models. In a run, new ones join and removed ones stop."""
         before, wanted = {each.name for each in self.fleet.models}, {each.name for each in models}
         new = tuple(each for each in models if each.name not in before)
         running = self._work.live.running
@@ -197,7 +197,7 @@ class FleetView:
         self._show("table", "live")
 
     def _predict(self, fleet: Fleet, *, patient: bool = False) -> None:
-        """Predict a fleet, and take it. One that does not fit raises `FleetError`, or if it is `patient` is taken with its problem."""
+        """Predict a fleet, and use it. One that does not fit raises `FleetError`, or if it is `patient` is used with its problem."""
         self._forecast.predict(fleet, self._work.timed, self._work.attached, patient=patient)
         self.fleet = fleet
 
@@ -206,11 +206,11 @@ class FleetView:
 
     @property
     def seen(self) -> FleetForecast | None:
-        """What is predicted of the fleet; `None` where it does not fit."""
+        """The forecast of the fleet; `None` where it does not fit."""
         return self._forecast.seen
 
     def _receive_news(self, news: News) -> None:
-        """From whichever thread: units ran, a run began or ended, a timing moved."""
+        """Handle news from any thread: units ran, a run began or ended, a timing advanced."""
         with self._lock:
             if news == "times":
                 self._predict(self.fleet, patient=True)
@@ -224,7 +224,7 @@ class FleetView:
             self._show(*SHOWN[news])
 
     def _follow(self, ran: Fleet | None) -> None:
-        """The fleet as it runs, without a model that did not join; after another change it is no more that run's."""
+        """The fleet as it runs, without a model that did not join; after another change it is no longer that run's."""
         if ran and self.fleet.updated(models=ran.models) == ran:
             self._predict(ran, patient=True)
 
@@ -236,12 +236,12 @@ class FleetView:
                 watcher(part, self.parts[part])
 
     def _mine(self) -> bool:
-        """Whether the last run is of the fleet as it stands."""
+        """Whether the last run is of the present fleet."""
         return self._work.live.fleet == self.fleet
 
     @property
     def measured(self) -> FleetMeasurement | None:
-        """What stands beside the prediction: the last run, if it was of this fleet, and an earlier one had not done all of it."""
+        """The measurement beside the forecast: the last run, if it was of this fleet, and an earlier one had not done all of it."""
         found = self.measurement if self._mine() else None
         return found if found and found.schedule.placed else None
 
@@ -272,7 +272,7 @@ class FleetView:
 
     @property
     def _can_time(self) -> bool:
-        """Whether units may be timed, and what is predicted is not of timed ones."""
+        """Whether units may be timed, and the forecast is not from timed ones already."""
         work, stale = self._work, self.seen is None or self.seen.source != "timed"
         return work.can_run and not work.timing.running and not work.live.running and stale
 

@@ -1,4 +1,4 @@
-"""What runs for a fleet's board: one training and one timing at a time, in the runner's processes."""
+"""The jobs of a fleet's board: one training and one timing at a time, in the runner's processes."""
 
 import threading
 import time
@@ -23,13 +23,13 @@ a run is expected to take as long."""
 
 Changed = Callable[[News], None]
 
-_EVERY = 0.2  # seconds between two pictures of a run in progress
-_PER_UNIT = 1e-4  # and so much more for each unit that has run: a long list takes longer to send and to draw
+_EVERY = 0.2  # seconds between two published states of a run
+_PER_UNIT = 1e-4  # and additional seconds for each unit that has run: a long list takes longer to send and to draw
 
 
 @dataclass(slots=True)
 class Timing:
-    """Where the timing of units stands; `phase` as that of a run."""
+    """The state of a timing of units; `phase` as for a run."""
 
     phase: str = "idle"
     stage: str = ""
@@ -43,8 +43,8 @@ class Timing:
 class FleetWork:
     """Starts, cancels and follows a training and a timing.
 
-    `changed(news)` is called, from whichever thread heard of it, when there is something to be seen: units come faster than eyes and are
-    shown a few times a second, beginnings and endings at once.
+    `changed(news)` is called, from any thread, when there is something new to show: units are shown a few times a second, beginnings and
+    endings at once.
     """
 
     def __init__(self, runner: FleetRunner | None, changed: Changed) -> None:
@@ -52,7 +52,7 @@ class FleetWork:
         self.lock = threading.RLock()
         self.live, self.timing = FleetLive(), Timing()
         self.timed: tuple[FleetTimes, ...] = ()
-        self.attached: int | None = None  # devices that there are, once a run had another number than it was planned for
+        self.attached: int | None = None  # the number of devices, once a run had another number than planned
         self._run: FleetHandle | None = None
         self._timer: RunHandle | None = None
         self._shown, self._late = 0.0, False
@@ -63,7 +63,7 @@ class FleetWork:
 
     @property
     def done_already(self) -> bool:
-        """Whether the last run has left nothing to do, and its checkpoints are still where it kept them."""
+        """Whether the last run has left nothing to do, and its checkpoints still exist."""
         fleet, models = self.live.fleet, self.live.models.values()
         if self.live.phase != "done" or fleet is None or fleet.folder is None:
             return False
@@ -71,7 +71,7 @@ class FleetWork:
         return kept and all(each.ended and not each.goes_on and not each.failed for each in models)
 
     def train(self, fleet: Fleet) -> None:
-        """Does nothing while a training is under way; a timing would disturb it, and it times its units itself."""
+        """Start a training, unless one is under way; a timing would disturb it and is cancelled, and it times its units itself."""
         with self.lock:
             if self.live.running or self._runner is None:
                 return
@@ -84,7 +84,7 @@ class FleetWork:
             self._receive(live, Failed.of(error))
 
     def time(self, fleet: Fleet) -> None:
-        """Does nothing while a timing or a training is under way: each would disturb the other."""
+        """Start a timing, unless a training or a timing is under way: each would disturb the other."""
         with self.lock:
             if self.timing.running or self.live.running or self._runner is None:
                 return
@@ -96,16 +96,16 @@ class FleetWork:
             self._receive_timing_event(timing, fleet, Failed.of(error))
 
     def send(self, command: FleetCommand) -> None:
-        """Tell the training something; nothing happens where there is none."""
+        """Send the training a command; nothing happens where there is none."""
         if self._run is not None and self.live.running:
             self._run.send(command)
 
     def add_model_commands(self, models: Sequence[FleetModel]) -> list[AddModel]:
-        """The commands to take these models in; raises `EngineError` for one that cannot be sent."""
+        """The commands to add these models; raises `EngineError` for one that cannot be sent."""
         return [self._runner.add_model_command(each) for each in models] if self._runner is not None else []
 
     def join(self, models: Sequence[FleetModel], commands: Sequence[AddModel]) -> None:
-        """The training's fleet grows by these models, if it is still under way."""
+        """Add these models to the training's fleet, if it is still under way."""
         with self.lock:
             if not self.live.running or self.live.fleet is None or self._run is None:
                 return
@@ -141,14 +141,14 @@ class FleetWork:
         self._changed("times" if times else "unit" if soon else other)
 
     def _take_times(self, live: FleetLive, times: FleetTimes) -> FleetTimes:
-        """The times that a run brings, and how many devices it has, where it was planned for another number."""
+        """The times from a run, and its number of devices, where it was planned for another number."""
         if live.fleet is None:
             return times
         self.attached = live.devices if live.devices != count_devices(live.fleet) else None
         return times.for_models(live.fleet.models)
 
     def _look_again(self, wait: float) -> None:
-        """The last of many events is shown too, also when none follows it for a while."""
+        """Show the last of many events too, also when none follows it for a while."""
         if not self._late:
             self._late = True
             timer = threading.Timer(wait, self._look)

@@ -1,1 +1,1 @@
-"""What a hand can do, as frozen values; `codec` reads and `as_message` writes them as the page sends them."""
+"""The user's gestures as frozen values; `codec` reads them from the page's messages, and `as_message` writes such messages."""

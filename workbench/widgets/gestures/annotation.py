@@ -1,4 +1,4 @@
-"""Annotations by hand, beside the placements: open and closed dimensions, rounds, axes kept out, partial sums, groups, barriers."""
+"""Annotations by hand other than placements: open and closed dimensions, priorities, excluded axes, partial sums, groups, barriers."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ class AnnotationGesture(TensorGesture, EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class OpenGesture(AnnotationGesture):
-    """One of its dimensions opened to further axes, or closed on those it has."""
+    """Open one of its dimensions to further axes, or close it on those it has."""
 
     apart: ClassVar[str] = "open"
     open: Flag = False
@@ -32,7 +32,7 @@ class OpenGesture(AnnotationGesture):
 
 @dataclass(frozen=True, slots=True)
 class RoundGesture(AnnotationGesture):
-    """The round in which one of its dimensions spreads."""
+    """Set the round in which one of its dimensions propagates (Shardy's user priority)."""
 
     apart: ClassVar[str] = "priority"
     priority: Priority = field(kw_only=True)
@@ -40,7 +40,7 @@ class RoundGesture(AnnotationGesture):
 
 @dataclass(frozen=True, slots=True)
 class KeepOutGesture(AnnotationGesture):
-    """An axis kept out of it, or let in again."""
+    """Exclude an axis from it, or allow it again."""
 
     apart: ClassVar[str] = "keep_out"
     axis: Text80 = ""
@@ -49,7 +49,7 @@ class KeepOutGesture(AnnotationGesture):
 
 @dataclass(frozen=True, slots=True)
 class UnreducedGesture(AnnotationGesture):
-    """The sum over an axis left to do, or done again."""
+    """Leave the sum over an axis undone, or do it again."""
 
     apart: ClassVar[str] = "unreduced"
     axis: Text80 = ""
@@ -58,7 +58,7 @@ class UnreducedGesture(AnnotationGesture):
 
 @dataclass(frozen=True, slots=True)
 class GroupGesture(AnnotationGesture):
-    """Grouped with what `name` names, so that both lie alike."""
+    """Group it with what `name` names, so that both are sharded alike."""
 
     apart: ClassVar[str] = "tie"
     name: Text400 = ""
@@ -66,7 +66,7 @@ class GroupGesture(AnnotationGesture):
 
 @dataclass(frozen=True, slots=True)
 class BarrierGesture(AnnotationGesture):
-    """What of shardings it lets pass; empty for all."""
+    """Set which directions of propagation pass it; empty for all."""
 
     apart: ClassVar[str] = "barrier"
     allows: Text20 = ""
@@ -74,7 +74,7 @@ class BarrierGesture(AnnotationGesture):
 
 @dataclass(frozen=True, slots=True)
 class UngroupGesture(EditGesture):
-    """A group taken back, named by its text."""
+    """Remove a group, named by its text."""
 
     verb: ClassVar[str] = "untie"
     group: Text = ""
@@ -82,7 +82,7 @@ class UngroupGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class UnbarGesture(EditGesture):
-    """A barrier taken back, named by its place."""
+    """Remove a barrier, named by its value."""
 
     verb: ClassVar[str] = "unbar"
     at: PathText = ""

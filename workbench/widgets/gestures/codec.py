@@ -1,4 +1,4 @@
-"""From what comes over the wire to a gesture. Every field is checked here, and nothing else is believed."""
+"""Parse a page's message into a gesture. Every field is checked here; messages are not trusted."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
@@ -12,7 +12,8 @@ from workbench.widgets.gestures.target_hardware import HARDWARE_ZONE, HardwareGe
 
 Members = tuple[type[Gesture], ...]
 MOST_FIELDS, MOST_ENTRIES, MOST_LETTERS = 24, 64, 2_000
-"""Of a gesture; entries of a list in it, letters of a text. The longest texts are places, the longest lists the axes of a mesh."""
+"""Limits of a gesture: its fields, entries of a list, letters of a text. The longest texts are paths, the longest lists the axes of a mesh.
+"""
 
 
 def read_gesture(message: Message, members: Members = BOARD_GESTURES) -> Gesture:
@@ -29,7 +30,7 @@ def read_gesture(message: Message, members: Members = BOARD_GESTURES) -> Gesture
 
 
 def kind_of(message: Message, members: Members = BOARD_GESTURES) -> type[Gesture] | None:
-    """Which of the members a message is about, `None` for none of them. Raises where only its verb is known."""
+    """Which of the gesture classes a message is of, `None` for none of them. Raises where only its verb is known."""
     verb = message.get("verb")
     alike = [each for each in members if isinstance(verb, str) and each.verb == verb.strip()]
     if not alike or not alike[0].apart_by:
@@ -42,7 +43,7 @@ def kind_of(message: Message, members: Members = BOARD_GESTURES) -> type[Gesture
 
 
 def verify_gesture(message: Message) -> None:
-    """Raises `LayoutError` for a gesture that no page makes: too many fields, or too long ones. A file's text has a bound of its own."""
+    """Raises `LayoutError` for a gesture that no page makes: too many fields, or too long ones. A file's text has a separate limit."""
     if len(message) > MOST_FIELDS:
         raise LayoutError(f"The gesture has {len(message):,} fields; {MOST_FIELDS} are the most.", ["reload the page"])
     for name, value in message.items():
@@ -53,7 +54,7 @@ def verify_gesture(message: Message) -> None:
 
 
 def zone_of(message: Message) -> str:
-    """Where the hand was: the zone that shows the refusal of this gesture, also of one that cannot be read."""
+    """The zone that shows the refusal of this gesture, also of one that cannot be read."""
     verb, zone = message.get("verb"), message.get("zone")
     kind = next((each for each in BOARD_GESTURES if each.verb == verb), Gesture)
     if zone == TABLES and kind.refused_at != HARDWARE_ZONE:
@@ -69,18 +70,18 @@ def asked_hardware(message: Message) -> tuple[str, str] | None:
 
 
 def _is_read(field: Field[Any], message: Message) -> bool:
-    """What is missing has its default, or if it has none is read as nothing."""
+    """Read a field; a missing one has its default, or if it has none is read as `None`."""
     return field.name in message or field.default is MISSING
 
 
 def _readers(kind: type[Gesture]) -> tuple[tuple[Field[Any], Reader], ...]:
-    """How each field is read, as its type says."""
+    """The reader of each field, by its type."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple((each, hints[each.name].__metadata__[0]) for each in fields(kind))
 
 
 def _measure_field(value: object) -> tuple[str, int]:
-    """What a field has many of, and how many: entries of a list, else letters."""
+    """The size of a field, and its unit: entries of a list, else letters."""
     if isinstance(value, list | Mapping):
         inner = max((len(str(each)[: MOST_LETTERS + 1]) for each in value), default=0)
         return ("entries", len(value)) if inner <= MOST_LETTERS else ("letters", inner)
@@ -90,7 +91,7 @@ def _measure_field(value: object) -> tuple[str, int]:
 
 
 def _digits(value: object) -> int:
-    """Of a whole number; Python refuses to print one of thousands."""
+    """The digits of a whole number; Python refuses to print one of thousands."""
     return value.bit_length() // 3 if isinstance(value, int) else 1
 
 

@@ -1,4 +1,4 @@
-"""What a hand does with a named dimension: its rule, its order of axes, its name, the round in which its rule spreads."""
+"""Gestures on a named dimension: its rule, its order of axes, its name, its user priority."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -21,7 +21,7 @@ class DropGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class MajorGesture(EditGesture):
-    """One of the axes of a dimension made the first."""
+    """Make one of the axes of a dimension the major one."""
 
     verb: ClassVar[str] = "major"
     dim: Needed
@@ -30,7 +30,7 @@ class MajorGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class WholeGesture(EditGesture):
-    """A dimension left whole."""
+    """Leave a dimension whole."""
 
     verb: ClassVar[str] = "whole"
     dim: Needed
@@ -38,7 +38,7 @@ class WholeGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class RenameDimGesture(EditGesture):
-    """Another name for a dimension."""
+    """Rename a dimension."""
 
     verb: ClassVar[str] = "rename_dim"
     dim: Needed
@@ -47,7 +47,7 @@ class RenameDimGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class PrioritizeGesture(EditGesture):
-    """The round in which the rule of a dimension spreads; 0 goes first."""
+    """Set the user priority of a dimension's rule: the round in which it propagates; 0 is the first."""
 
     verb: ClassVar[str] = "prioritize"
     dim: Text200 = ""

@@ -1,6 +1,7 @@
-"""How the fields of gestures are read: types that say what may stand there. What a person typed keeps its letters, all else its bounds.
+"""How the fields of gestures are read: types with limits on their values. A text that the user typed is kept as it is.
 
-Each is `Annotated` with a function of the value, the field's name and the whole message; a missing field without a default is `None` to it.
+Each is `Annotated` with a function of the value, the field's name and the whole message; a missing field without a default is passed as
+`None`.
 """
 
 import re
@@ -14,7 +15,7 @@ MOST_PATH = 1000  # characters of a path that a gesture may name
 
 
 def required_text(most: int | None = None) -> Reader:
-    """A text without which the gesture means nothing, without spaces around it."""
+    """A required text, stripped of spaces."""
 
     def read(value: Any, name: str, _message: Mapping[str, Any]) -> str:
         if not isinstance(value, str):
@@ -25,12 +26,12 @@ def required_text(most: int | None = None) -> Reader:
 
 
 def text(most: int | None = None) -> Reader:
-    """Whatever is there, as a text of so many letters at most."""
+    """Any value, as a text of limited length."""
     return lambda value, _name, _message: str(value)[:most]
 
 
 def whole_number(typed: str, what: str, least: int = 1, most: int = 1 << 20) -> int:
-    """A number typed by a person; raises `MeshError`."""
+    """A number typed by the user; raises `MeshError`."""
     if not re.fullmatch(r"\s*\d{1,9}\s*", typed) or not least <= int(typed) <= most:
         raise MeshError(f"`{typed[:40]}` is not a {what}; it is a whole number from {least} to {most:,}.")
     return int(typed)
@@ -43,7 +44,7 @@ def _place(value: Any, _name: str, message: Mapping[str, Any]) -> int | None:
 
 
 def _rank(value: Any, _name: str, _message: Mapping[str, Any]) -> int | None:
-    """What is no rank is one that nothing has."""
+    """A rank; for an invalid one, a rank that nothing has."""
     return value if value is None or isinstance(value, int) else -1
 
 

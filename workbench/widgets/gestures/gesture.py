@@ -1,4 +1,4 @@
-"""What every gesture is: a frozen value with the word it goes by on the wire."""
+"""The base of all gestures: a frozen value with its verb in messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -8,17 +8,17 @@ from workbench.errors import WorkbenchError
 from workbench.widgets.gestures.fields import Zone
 
 Message = Mapping[str, Any]
-"""A gesture as it comes over the wire: JSON that nobody has looked at yet."""
+"""A gesture as it is received: JSON that is not checked yet."""
 TABLES = "tables"
-"""The zone over the tables, for what is done with their chips."""
+"""The zone over the tables, for gestures on their chips."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gesture:
-    """Something a hand did; each member names the fields it has, and how they are read.
+    """A user's gesture; each subclass names its fields, and how they are read.
 
-    `verb` is the word on the wire. Where several members share one, the field `apart_by` tells them apart, and has the value `apart`.
-    A refusal is shown in `refused_at`, or where that is empty in the zone that one of the fields `refused_by` names.
+    `verb` is its name in messages. Where several subclasses share one, the field `apart_by` tells them apart, and has the value `apart`. A
+    refusal is shown in `refused_at`, or where that is empty in the zone that one of the fields `refused_by` names.
     """
 
     verb: ClassVar[str] = ""
@@ -31,11 +31,11 @@ class Gesture:
 
     @classmethod
     def unknown(cls, name: Any) -> WorkbenchError:
-        """There is no member of this verb that is told apart by `name`."""
+        """The error for a message with this verb whose `apart_by` field has the unknown value `name`."""
         return WorkbenchError(f"`{str(name)[:40]}` is no `{cls.verb}`.", ["reload the page"])
 
     def as_message(self) -> dict[str, Any]:
-        """The JSON that the page sends for it; fields that say nothing are left out."""
+        """The JSON that the page sends for it; fields with their default are left out."""
         shown = {each.name: getattr(self, each.name) for each in fields(self)}
         said = {name: list(value) if isinstance(value, tuple) else value for name, value in shown.items() if value is not None}
         if not self.zone:
@@ -45,4 +45,4 @@ class Gesture:
 
 @dataclass(frozen=True, slots=True)
 class EditGesture(Gesture):
-    """A gesture that asks for another plan: `EDITS` of the board has the edit it means."""
+    """A gesture that asks for another plan: `EDITS` of the board has its edit."""

@@ -1,4 +1,4 @@
-"""What a hand looks at: these change no plan."""
+"""Gestures that change the view, and no plan."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +9,7 @@ from workbench.widgets.gestures.gesture import Gesture
 
 @dataclass(frozen=True, slots=True)
 class TabGesture(Gesture):
-    """A tab opened, or searched."""
+    """Open a tab, or search it."""
 
     verb: ClassVar[str] = "open"
     tab: Text = "tensors"
@@ -18,7 +18,7 @@ class TabGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class SelectGesture(Gesture):
-    """An argument, value or collective marked in every view; selected again, it is let go."""
+    """Select an argument, value or collective, marked in every view; selected again, it is deselected."""
 
     verb: ClassVar[str] = "select"
     path: PathText = ""
@@ -26,7 +26,7 @@ class SelectGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class FoldGesture(Gesture):
-    """The rows of alike layers folded or unfolded."""
+    """Fold or unfold the rows of equal layers."""
 
     verb: ClassVar[str] = "fold"
     key: PathText = ""
@@ -34,7 +34,7 @@ class FoldGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class WhyGesture(Gesture):
-    """A question, or with an empty text none any more."""
+    """Ask a question, or with an empty text close the answer."""
 
     verb: ClassVar[str] = "why"
     of: PathText = ""
@@ -42,7 +42,7 @@ class WhyGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class StepGesture(Gesture):
-    """A step of the propagation; without one, the last."""
+    """Show a step of the propagation; without one, the last."""
 
     verb: ClassVar[str] = "step"
     step: Step = None
@@ -50,7 +50,7 @@ class StepGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class WeighGesture(Gesture):
-    """The edits of one conflict tried."""
+    """Try the edits of one conflict."""
 
     verb: ClassVar[str] = "weigh"
     conflict: Text2000 = ""
@@ -58,14 +58,14 @@ class WeighGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class FewestGesture(Gesture):
-    """The fewest statements looked for."""
+    """Find the fewest statements with the same effect."""
 
     verb: ClassVar[str] = "fewest"
 
 
 @dataclass(frozen=True, slots=True)
 class ExpandGesture(Gesture):
-    """A scope of the graph opened or closed."""
+    """Open or close a scope of the graph."""
 
     verb: ClassVar[str] = "expand"
     scope: PathText = ""
@@ -73,7 +73,7 @@ class ExpandGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class MomentGesture(Gesture):
-    """A place of the step, to see what is alive there; the same again for the peak."""
+    """Show what is alive at a moment of the step; the same again for the peak."""
 
     verb: ClassVar[str] = "moment"
     place: Text
@@ -81,7 +81,7 @@ class MomentGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class TryBoundaryGesture(Gesture):
-    """A boundary between stages where the hand holds it, `PIECE PATH`; empty once it holds none."""
+    """A boundary between stages while it is dragged, `PIECE PATH`; empty once it is dropped."""
 
     verb: ClassVar[str] = "try_boundary"
     value: Value = ""

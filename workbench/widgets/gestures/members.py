@@ -1,4 +1,4 @@
-"""All gestures there are: the tests run over these tuples, so that a new member is under every law at once."""
+"""All gestures: the tests run over these tuples, so that a new one is tested like the others."""
 
 from workbench.widgets.gestures import (
     annotation,
@@ -31,7 +31,7 @@ EDIT_GESTURES: tuple[type[Gesture], ...] = (
     *(stage_changes.BalanceTimeGesture, stage_changes.BalanceMemoryGesture, stage_changes.BucketsGesture),
     repairs.RecipeGesture,
 )
-"""Those that ask for another plan."""
+"""Gestures that ask for another plan."""
 BOARD_GESTURES: tuple[type[Gesture], ...] = (
     *EDIT_GESTURES,
     *(plan_tree.UndoGesture, plan_tree.RedoGesture, plan_tree.HistoryGesture, plan_tree.GoGesture, plan_tree.NamePlanGesture),
@@ -43,12 +43,12 @@ BOARD_GESTURES: tuple[type[Gesture], ...] = (
     *(running.RunGesture, running.CancelGesture, running.CompileGesture, running.CancelCompilationGesture, running.CompileAtRestGesture),
     *(running.DismissGesture, running.RefreshGesture),
 )
-"""Those of the board over one plan."""
+"""Gestures of the board over one plan."""
 FLEET_GESTURES: tuple[type[Gesture], ...] = (
     *(fleet_controls.PolicyGesture, fleet_controls.MemoryGesture, fleet_controls.BudgetGesture, fleet_controls.DevicesGesture),
     *(fleet_controls.TimeUnitsGesture, fleet_controls.CancelTimingGesture, fleet_controls.StopModelGesture),
     *(fleet_controls.RereadGesture, fleet_controls.LeaveGesture, fleet_controls.ReturnGesture),
     *(running.RunGesture, running.CancelGesture, running.RefreshGesture),
 )
-"""Those of the board over many models."""
+"""Gestures of the board over a fleet."""
 ALL_GESTURES = tuple(dict.fromkeys((*BOARD_GESTURES, *FLEET_GESTURES)))

@@ -1,4 +1,4 @@
-"""What a hand does with the axes of the mesh. Sizes are texts that a person typed."""
+"""Gestures on the axes of the mesh. Sizes are texts that the user typed."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +9,7 @@ from workbench.widgets.gestures.gesture import EditGesture
 
 @dataclass(frozen=True, slots=True)
 class ResizeGesture(EditGesture):
-    """Another size of an axis."""
+    """Resize an axis."""
 
     verb: ClassVar[str] = "resize"
     axis: Needed
@@ -18,7 +18,7 @@ class ResizeGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class AddAxisGesture(EditGesture):
-    """One axis more, after the others."""
+    """Add an axis, after the others."""
 
     verb: ClassVar[str] = "add_axis"
     refused_at: ClassVar[str] = "+"
@@ -28,7 +28,7 @@ class AddAxisGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class RemoveAxisGesture(EditGesture):
-    """One axis less."""
+    """Remove an axis."""
 
     verb: ClassVar[str] = "remove_axis"
     axis: Needed
@@ -36,7 +36,7 @@ class RemoveAxisGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class RenameAxisGesture(EditGesture):
-    """Another name for an axis."""
+    """Rename an axis."""
 
     verb: ClassVar[str] = "rename_axis"
     axis: Needed
@@ -45,7 +45,7 @@ class RenameAxisGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class ShiftAxisGesture(EditGesture):
-    """An axis moved by one place among the others, -1 towards the major ones."""
+    """Move an axis by one position among the others, -1 towards the major ones."""
 
     verb: ClassVar[str] = "shift_axis"
     axis: Needed
@@ -54,7 +54,7 @@ class ShiftAxisGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class OrderAxesGesture(EditGesture):
-    """All axes in another order, after one of them was dragged."""
+    """Reorder all axes, after one of them was dragged."""
 
     verb: ClassVar[str] = "order_axes"
     names: AxisOrder

@@ -1,4 +1,4 @@
-"""What a hand does with one tensor, value, result, line or box: placed by itself, or by the rules again."""
+"""Gestures on one tensor, value, result, source line or graph box: sharded by itself, or by the rules again."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +9,7 @@ from workbench.widgets.gestures.gesture import EditGesture, Gesture
 
 @dataclass(frozen=True, slots=True)
 class TensorGesture(Gesture):
-    """What the gesture is about: `of` is its kind, `place` one of its dimensions, `source` the zone its chip was taken from."""
+    """The target of the gesture: `of` is its kind, `place` one of its dimensions, `source` the zone its chip was dragged from."""
 
     of: Text = ""
     path: Text = ""
@@ -20,7 +20,7 @@ class TensorGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class OwnGesture(TensorGesture, EditGesture):
-    """One of its dimensions dropped on an axis, for this tensor alone."""
+    """Drop one of its dimensions on an axis, for this tensor alone."""
 
     verb: ClassVar[str] = "own"
     target: Text = ""
@@ -29,28 +29,28 @@ class OwnGesture(TensorGesture, EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class OwnWholeGesture(TensorGesture, EditGesture):
-    """All of it whole on every device."""
+    """Replicate it on every device."""
 
     verb: ClassVar[str] = "own_whole"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenDimGesture(TensorGesture, EditGesture):
-    """One of its dimensions left to propagation."""
+    """Leave one of its dimensions to propagation."""
 
     verb: ClassVar[str] = "open_dim"
 
 
 @dataclass(frozen=True, slots=True)
 class ByRulesGesture(TensorGesture, EditGesture):
-    """What was said of it alone taken back."""
+    """Remove what was requested for it alone."""
 
     verb: ClassVar[str] = "by_rules"
 
 
 @dataclass(frozen=True, slots=True)
 class TakeGesture(TensorGesture):
-    """Its chip taken into the hand, to be told where it may go; with a `menu`, unless it is dragged."""
+    """Pick up its chip, to learn where it may be dropped; with a `menu`, unless it is dragged."""
 
     verb: ClassVar[str] = "take"
     key: Text1200 = ""

@@ -9,14 +9,14 @@ from workbench.widgets.gestures.gesture import Gesture
 
 @dataclass(frozen=True, slots=True)
 class _FileGesture(Gesture):
-    """A gesture of the head; what is refused of it is said under it."""
+    """A gesture of the toolbar, where its refusal is shown."""
 
     refused_at: ClassVar[str] = "tools"
 
 
 @dataclass(frozen=True, slots=True)
 class SaveGesture(_FileGesture):
-    """The plan saved; where the host has no files, it is a download of the `view` that asked."""
+    """Save the plan; where the host has no files, it is a download in the `view` that asked."""
 
     verb: ClassVar[str] = "save"
     view: Text40 = ""
@@ -24,7 +24,7 @@ class SaveGesture(_FileGesture):
 
 @dataclass(frozen=True, slots=True)
 class OpenFileGesture(_FileGesture):
-    """The plan of a file; its text has a bound of its own."""
+    """Open the plan of a file; its text has a separate limit."""
 
     verb: ClassVar[str] = "open_file"
     name: Text = ""
@@ -33,7 +33,7 @@ class OpenFileGesture(_FileGesture):
 
 @dataclass(frozen=True, slots=True)
 class ExportGesture(_FileGesture):
-    """The plan as code, in one of the forms or the first of them."""
+    """Export the plan as code, in one of the formats or the first of them."""
 
     verb: ClassVar[str] = "export"
     form: MaybeText = None
@@ -41,13 +41,13 @@ class ExportGesture(_FileGesture):
 
 @dataclass(frozen=True, slots=True)
 class LinkGesture(_FileGesture):
-    """An address that holds the plan."""
+    """Make a URL that contains the plan."""
 
     verb: ClassVar[str] = "link"
 
 
 @dataclass(frozen=True, slots=True)
 class CloseSheetGesture(_FileGesture):
-    """The export or link closed."""
+    """Close the export or link."""
 
     verb: ClassVar[str] = "close_sheet"

@@ -1,4 +1,4 @@
-"""What a hand does with the plans there were: undo, redo, the history and its comparisons."""
+"""Gestures on the history of plans: undo, redo, the tree and its comparisons."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,28 +9,28 @@ from workbench.widgets.gestures.gesture import Gesture
 
 @dataclass(frozen=True, slots=True)
 class _ToolGesture(Gesture):
-    """A gesture of the head; what is refused of it is said under it."""
+    """A gesture of the toolbar, where its refusal is shown."""
 
     refused_at: ClassVar[str] = "tools"
 
 
 @dataclass(frozen=True, slots=True)
 class UndoGesture(_ToolGesture):
-    """The plan before."""
+    """Go to the plan before."""
 
     verb: ClassVar[str] = "undo"
 
 
 @dataclass(frozen=True, slots=True)
 class RedoGesture(_ToolGesture):
-    """The plan that was undone."""
+    """Go to the plan that was undone."""
 
     verb: ClassVar[str] = "redo"
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryGesture(_ToolGesture):
-    """The history opened or closed."""
+    """Open or close the history."""
 
     verb: ClassVar[str] = "history"
     open: FlagUnlessFalse = True
@@ -38,7 +38,7 @@ class HistoryGesture(_ToolGesture):
 
 @dataclass(frozen=True, slots=True)
 class GoGesture(_ToolGesture):
-    """Back to one of the plans."""
+    """Go to one of the plans."""
 
     verb: ClassVar[str] = "go"
     number: PlanNumber
@@ -46,7 +46,7 @@ class GoGesture(_ToolGesture):
 
 @dataclass(frozen=True, slots=True)
 class NamePlanGesture(_ToolGesture):
-    """A name for one of the plans."""
+    """Name one of the plans."""
 
     verb: ClassVar[str] = "name_plan"
     number: PlanNumber
@@ -55,7 +55,7 @@ class NamePlanGesture(_ToolGesture):
 
 @dataclass(frozen=True, slots=True)
 class PinGesture(_ToolGesture):
-    """One of the plans pinned, or let go."""
+    """Pin or unpin one of the plans."""
 
     verb: ClassVar[str] = "pin"
     number: PlanNumber
@@ -64,7 +64,7 @@ class PinGesture(_ToolGesture):
 
 @dataclass(frozen=True, slots=True)
 class ComparePlansGesture(_ToolGesture):
-    """One of the plans picked for a comparison; picked again, it is let go."""
+    """Pick one of the plans for a comparison; picked again, it is removed."""
 
     verb: ClassVar[str] = "compare_plans"
     number: PlanNumber
@@ -72,13 +72,13 @@ class ComparePlansGesture(_ToolGesture):
 
 @dataclass(frozen=True, slots=True)
 class SwapPlansGesture(_ToolGesture):
-    """The two compared plans change sides."""
+    """Swap the two compared plans."""
 
     verb: ClassVar[str] = "swap_plans"
 
 
 @dataclass(frozen=True, slots=True)
 class StopComparingGesture(_ToolGesture):
-    """No comparison any more."""
+    """Close the comparison."""
 
     verb: ClassVar[str] = "stop_comparing"

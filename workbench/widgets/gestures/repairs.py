@@ -1,4 +1,4 @@
-"""What a hand takes from what the workbench offers: suggested edits and recipes."""
+"""Gestures that accept what the workbench offers: suggested edits and recipes."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +9,7 @@ from workbench.widgets.gestures.gesture import EditGesture, Gesture
 
 @dataclass(frozen=True, slots=True)
 class MendGesture(EditGesture):
-    """An edit that a note or a tried remedy of the present report suggests, by its text."""
+    """Make an edit that a diagnostic or a tried remedy of the present report suggests, named by its text."""
 
     verb: ClassVar[str] = "mend"
     edit: Needed
@@ -17,7 +17,7 @@ class MendGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class DecideGesture(Gesture):
-    """An edit that was found for a conflict or the fewest statements, by its text."""
+    """Make an edit that was found for a conflict or the fewest statements, named by its text."""
 
     verb: ClassVar[str] = "decide"
     edit: Text = ""
@@ -25,7 +25,7 @@ class DecideGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class TryEditsGesture(Gesture):
-    """Remedies looked for, of one resharding."""
+    """Search remedies for one resharding."""
 
     verb: ClassVar[str] = "try_edits"
     refused_at: ClassVar[str] = "tools"
@@ -34,7 +34,7 @@ class TryEditsGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class RecipesGesture(Gesture):
-    """The list of recipes opened or closed."""
+    """Open or close the list of recipes."""
 
     verb: ClassVar[str] = "recipes"
     refused_at: ClassVar[str] = "tools"
@@ -43,7 +43,7 @@ class RecipesGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class RecipeAxisGesture(Gesture):
-    """A mesh axis chosen for one purpose of a recipe."""
+    """Choose a mesh axis for one purpose of a recipe."""
 
     verb: ClassVar[str] = "recipe_axis"
     refused_at: ClassVar[str] = "tools"
@@ -54,7 +54,7 @@ class RecipeAxisGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class RecipeGesture(EditGesture):
-    """All the edits of a recipe as one."""
+    """Apply all the edits of a recipe as one."""
 
     verb: ClassVar[str] = "recipe"
     refused_at: ClassVar[str] = "tools"

@@ -1,4 +1,4 @@
-"""What a hand does with what takes time: runs and compilations; and what only the answer is wanted of."""
+"""Gestures for runs and compilations; and those that only ask for an answer."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +9,7 @@ from workbench.widgets.gestures.gesture import Gesture
 
 @dataclass(frozen=True, slots=True)
 class RunGesture(Gesture):
-    """The plan run for so many steps, as a person typed them; or a fleet trained."""
+    """Run the plan for so many steps, as the user typed them; or train a fleet."""
 
     verb: ClassVar[str] = "run"
     steps: Text = ""
@@ -17,28 +17,28 @@ class RunGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class CancelGesture(Gesture):
-    """The run ended."""
+    """Cancel the run."""
 
     verb: ClassVar[str] = "cancel"
 
 
 @dataclass(frozen=True, slots=True)
 class CompileGesture(Gesture):
-    """The plan compiled for its hardware."""
+    """Compile the plan for its hardware."""
 
     verb: ClassVar[str] = "compile"
 
 
 @dataclass(frozen=True, slots=True)
 class CancelCompilationGesture(Gesture):
-    """The compilation ended."""
+    """Cancel the compilation."""
 
     verb: ClassVar[str] = "cancel_compilation"
 
 
 @dataclass(frozen=True, slots=True)
 class CompileAtRestGesture(Gesture):
-    """Whether a plan that stands for a moment is compiled unasked."""
+    """Switch the automatic compilation of a plan that stays for a moment."""
 
     verb: ClassVar[str] = "compile_at_rest"
     on: Flag = False
@@ -46,13 +46,13 @@ class CompileAtRestGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class DismissGesture(Gesture):
-    """A refusal put away, which any gesture does."""
+    """Dismiss a refusal, which any gesture does as well."""
 
     verb: ClassVar[str] = "dismiss"
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshGesture(Gesture):
-    """The page lacks what it was told, and is told it again; answered before it is read."""
+    """The page has missed a message, and asks for the state again; answered before it is read."""
 
     verb: ClassVar[str] = "refresh"

@@ -1,4 +1,4 @@
-"""What a hand does on the stage board: one verb, and a member for each thing that changes."""
+"""Gestures on the stage board: one verb, and a class for each thing that changes."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,12 +8,12 @@ from workbench.widgets.gestures.fields import Value
 from workbench.widgets.gestures.gesture import EditGesture
 
 CHANGES = ("stages", "micro_batches", "chunks", "schedule", "remat", "engine", "axis", "boundary", "time", "memory", "buckets")
-"""What of a pipeline that is there can be another."""
+"""The settings of a pipeline that can be changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageGesture(EditGesture):
-    """Something else of the pipeline; `value` is what a person chose or typed."""
+    """A change of the pipeline; `value` is what the user chose or typed."""
 
     verb: ClassVar[str] = "pipeline"
     apart_by: ClassVar[str] = "change"
@@ -27,90 +27,90 @@ class StageGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class MakePipelineGesture(StageGesture):
-    """A first pipeline, such as fits the plan."""
+    """Make a first pipeline that fits the plan."""
 
     apart: ClassVar[str] = "make"
 
 
 @dataclass(frozen=True, slots=True)
 class RemovePipelineGesture(StageGesture):
-    """No pipeline any more."""
+    """Remove the pipeline."""
 
     apart: ClassVar[str] = "remove"
 
 
 @dataclass(frozen=True, slots=True)
 class StagesGesture(StageGesture):
-    """Another number of stages."""
+    """Set the number of stages."""
 
     apart: ClassVar[str] = "stages"
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatchesGesture(StageGesture):
-    """Another number of micro-batches."""
+    """Set the number of micro-batches."""
 
     apart: ClassVar[str] = "micro_batches"
 
 
 @dataclass(frozen=True, slots=True)
 class ChunksGesture(StageGesture):
-    """Another number of chunks a stage."""
+    """Set the number of chunks per stage."""
 
     apart: ClassVar[str] = "chunks"
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleGesture(StageGesture):
-    """Another schedule."""
+    """Choose another schedule."""
 
     apart: ClassVar[str] = "schedule"
 
 
 @dataclass(frozen=True, slots=True)
 class StageRematGesture(StageGesture):
-    """What a stage computes again for its backward pass."""
+    """Set what a stage recomputes for its backward pass."""
 
     apart: ClassVar[str] = "remat"
 
 
 @dataclass(frozen=True, slots=True)
 class EngineGesture(StageGesture):
-    """Another engine to run it."""
+    """Choose another engine to run it."""
 
     apart: ClassVar[str] = "engine"
 
 
 @dataclass(frozen=True, slots=True)
 class StageAxisGesture(StageGesture):
-    """Another mesh axis for the stages."""
+    """Choose another mesh axis for the stages."""
 
     apart: ClassVar[str] = "axis"
 
 
 @dataclass(frozen=True, slots=True)
 class BoundaryGesture(StageGesture):
-    """A boundary between stages dropped: `PIECE PATH`."""
+    """Drop a boundary between stages: `PIECE PATH`."""
 
     apart: ClassVar[str] = "boundary"
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceTimeGesture(StageGesture):
-    """Boundaries balanced by time."""
+    """Balance the boundaries by time."""
 
     apart: ClassVar[str] = "time"
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceMemoryGesture(StageGesture):
-    """Boundaries balanced by memory."""
+    """Balance the boundaries by memory."""
 
     apart: ClassVar[str] = "memory"
 
 
 @dataclass(frozen=True, slots=True)
 class BucketsGesture(StageGesture):
-    """Boundaries by lingvo's bucket rule."""
+    """Set the boundaries by lingvo's bucket rule."""
 
     apart: ClassVar[str] = "buckets"

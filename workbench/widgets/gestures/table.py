@@ -1,4 +1,4 @@
-"""Tables by kind of gesture: what to do for each. The functions here only see to it that a handler takes what its kind is."""
+"""Tables by kind of gesture: a handler for each. The functions here only make the type checker match handlers with gestures."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -21,5 +21,5 @@ def on(kind: type[_G], handler: Callable[[_G], object]) -> tuple[Kind, Handler]:
 
 
 def means(kind: type[_G], make: Callable[[_G, Plan, Report], Edit]) -> tuple[Kind, EditMaker]:
-    """An entry of a table of edits; what makes one raises `WorkbenchError` if the gesture makes no sense for this plan."""
+    """An entry of a table of edits; it raises `WorkbenchError` if the gesture makes no sense for this plan."""
     return kind, make

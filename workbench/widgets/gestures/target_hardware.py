@@ -1,4 +1,4 @@
-"""What a hand does with the hardware that the plan is for."""
+"""Gestures on the hardware that the plan is for."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,7 +12,7 @@ HARDWARE_ZONE = "hardware"
 
 @dataclass(frozen=True, slots=True)
 class HardwareGesture(EditGesture):
-    """A chip of the catalogue and a shape; either may be empty, and without both there is no hardware."""
+    """Choose a chip of the catalogue and a shape; either may be empty, and without both there is no hardware."""
 
     verb: ClassVar[str] = "hardware"
     refused_at: ClassVar[str] = HARDWARE_ZONE
@@ -22,7 +22,7 @@ class HardwareGesture(EditGesture):
 
 @dataclass(frozen=True, slots=True)
 class AxisAssignmentGesture(EditGesture):
-    """Which mesh axis runs over which links; empty for the default."""
+    """Set which mesh axis runs over which links; empty for the default."""
 
     verb: ClassVar[str] = "wiring"
     refused_at: ClassVar[str] = HARDWARE_ZONE

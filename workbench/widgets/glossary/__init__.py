@@ -1,1 +1,1 @@
-"""What the words on the board mean."""
+"""The glossary of the board."""

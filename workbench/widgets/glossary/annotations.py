@@ -1,4 +1,4 @@
-"""The words of annotations, as fields of `glossary.Term`: name, what it says, where to read on, the labels it explains, the heading."""
+"""Terms of annotations, as fields of `glossary.Term`: name, definition, further reading, the labels it explains, the heading."""
 
 _SHARDY = "https://openxla.org/shardy/"
 _SAYS, _SPREADS = f"{_SHARDY}sharding_representation", f"{_SHARDY}propagation"

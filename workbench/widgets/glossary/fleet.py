@@ -1,5 +1,5 @@
-"""The words of many models at once, as fields of `glossary.Term`: name, what it says, where to read on, the labels it explains, and the
-heading of notebook 04 that shows it."""
+"""Terms of many models at once, as fields of `glossary.Term`: name, definition, further reading, the labels it explains, and the heading of
+notebook 04 that shows it."""
 
 _HYDRA = "https://arxiv.org/abs/2110.08633"
 _GRAHAM = "https://doi.org/10.1002/j.1538-7305.1966.tb01709.x"

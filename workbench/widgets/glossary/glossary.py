@@ -1,4 +1,4 @@
-"""What the words on the board mean: one sentence each, where the notebooks show it, and what to read. One table for every host."""
+"""The terms on the board: one sentence each, where the notebooks show it, and what to read. One table for every host."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -1,4 +1,4 @@
-"""The words of pipelines, as fields of `glossary.Term`: name, what it says, where to read on, the labels it explains."""
+"""Terms of pipelines, as fields of `glossary.Term`: name, definition, further reading, the labels it explains."""
 
 _ARXIV = "https://arxiv.org/abs/"
 _GPIPE, _MEGATRON = f"{_ARXIV}1811.06965", f"{_ARXIV}2104.04473"

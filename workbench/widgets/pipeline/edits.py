@@ -1,4 +1,5 @@
-"""From what a hand did on the stage board to an edit. Every change is tried first: what cannot be cut is refused, and nothing is lost."""
+"""From a gesture on the stage board to an edit. Every change is tried first: one that gives no valid partition is refused, and nothing is
+lost."""
 
 import re
 from collections.abc import Callable
@@ -40,7 +41,7 @@ Change = tuple[PipelineSpec, str]
 
 
 def preview_boundary(gesture: TryBoundaryGesture, plan: Plan, report: Report) -> PipelineReport | None:
-    """The pipeline with a boundary where the hand holds it, and no edit yet; `None` once it holds none."""
+    """The pipeline with a boundary where it is being dragged, and no edit yet; `None` once it is dropped."""
     if not gesture.value or plan.pipeline is None:
         return None
     planned = require_pipeline(report)
@@ -60,7 +61,7 @@ def _remove(_gesture: RemovePipelineGesture, plan: Plan, _report: Report) -> Edi
 
 
 def _changes(kind: type[StageGesture], change: Callable[[str, Plan, Report], Change]) -> tuple[Kind, EditMaker]:
-    """An entry of the table: what is there is changed, and cut on trial. Raises `WorkbenchError`, in the user's names."""
+    """An entry of the table: the pipeline is changed, and partitioned on trial. Raises `WorkbenchError`, in the user's names."""
 
     def make(gesture: StageGesture, plan: Plan, report: Report) -> Edit:
         _verify_pipeline(plan)
@@ -79,7 +80,7 @@ def _parse_count(text: str, what: str) -> int:
 
 
 def _stages(text: str, plan: Plan, _: Report) -> Change:
-    """Other stages have other boundaries, and the schedules that go round in groups need other micro-batches."""
+    """Another number of stages needs other boundaries, and interleaved schedules other micro-batches."""
     count, spec = _parse_count(text, "stages"), spec_of(plan)
     paths = [block.path for block in network_blocks(plan.program, spec.micro_batches)]
     verify_enough_blocks(plan.program.name, paths, PipelineSpec(count, 1, "breadth_first", spec.chunks))
@@ -99,7 +100,7 @@ def _chunks(text: str, plan: Plan, _: Report) -> Change:
 
 
 def _schedule(name: str, plan: Plan, report: Report) -> Change:
-    """A schedule that goes round is given two chunks if there are blocks enough; one that does not, a single one."""
+    """An interleaved schedule gets two chunks if there are blocks enough; any other a single one."""
     spec, schedule = spec_of(plan), schedule_named(name)
     found = _find_pipeline(report)
     fits = found is not None and 2 * spec.stages <= len(found.blocks)
@@ -124,7 +125,7 @@ def _axis(name: str, plan: Plan, _: Report) -> Change:
 
 
 def _boundary(text: str, plan: Plan, report: Report) -> Change:
-    """`PIECE PATH`: that piece begins at that block; what the others show stays as it is."""
+    """`PIECE PATH`: that virtual stage begins at that block; the other boundaries stay as shown."""
     number, _, path = text.partition(" ")
     planned, spec = require_pipeline(report), spec_of(plan)
     starts = [piece.blocks[0] for piece in planned.virtual_stages[1:]]
@@ -148,7 +149,8 @@ def _by_time(_: str, plan: Plan, __: Report) -> Change:
 
 
 def _by_memory(_: str, plan: Plan, report: Report) -> Change:
-    """What a block holds throughout counts once, what it keeps as often as micro-batches are in flight at most."""
+    """Boundaries balanced by memory: what a block holds throughout counts once, what it keeps as often as there are micro-batches in
+    flight."""
     planned, spec = require_pipeline(report), spec_of(plan)
     assert planned.costs_at is not None, "a planner made it"
     block_costs = planned.costs_at(range(1, len(planned.blocks)))
@@ -169,7 +171,7 @@ def _by_buckets(_: str, plan: Plan, report: Report) -> Change:
 
 
 def bucket_starts(planned: PipelineReport) -> tuple[int, ...]:
-    """Where pieces begin by lingvo's rule; twice at the same block where it leaves one empty."""
+    """Where virtual stages begin by lingvo's rule; twice at the same block where it leaves one empty."""
     sizes = bucket_rule([block.work for block in planned.blocks], planned.spec.virtual_stages)
     return tuple(sum(sizes[:piece]) for piece in range(1, len(sizes)))
 

@@ -1,4 +1,4 @@
-"""The key figures of a plan with a pipeline: what is told of the whole program does not hold of a stage, which has a part of it alone."""
+"""The key figures of a plan with a pipeline: figures of the whole program do not hold for a stage, which has only a part of it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,11 +11,11 @@ from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.figure import Figure
 
 _WORK, _AGAIN, _BUBBLE, _UPDATE = 0, 1, 2, 4  # shades of the step's bar
-_RESIDENT, _RESIDUALS = 0, 3  # and of the memory's
+_RESIDENT, _RESIDUALS = 0, 3  # and of the memory bar
 
 
 def pipeline_figures(report: Report, found: Sequence[Figure]) -> list[Figure]:
-    """`found` are the figures of the program as a whole; they stand where it cannot be cut."""
+    """`found` are the figures of the program as a whole; they are used where it cannot be partitioned."""
     try:
         planned = report.pipeline
     except WorkbenchError:
@@ -24,7 +24,7 @@ def pipeline_figures(report: Report, found: Sequence[Figure]) -> list[Figure]:
 
 
 def predicted_peak(report: Report) -> int:
-    """Bytes of the fullest device, with a pipeline or without."""
+    """Peak bytes of the fullest device, with a pipeline or without."""
     try:
         planned = report.pipeline
     except WorkbenchError:
@@ -63,7 +63,7 @@ def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figu
 
 
 def _time(figure: Figure, planned: PipelineReport) -> Figure:
-    """The mean stage: at work, computing again, waiting, updating."""
+    """The mean stage: working, recomputing, waiting, updating."""
     step, stages = planned.simulated, planned.spec.stages
     again = sum(span.recompute for span in step.spans) / stages
     parts = {
@@ -86,7 +86,7 @@ def _time(figure: Figure, planned: PipelineReport) -> Figure:
 
 
 def _memory(figure: Figure, planned: PipelineReport) -> Figure:
-    """Of a device of the fullest stage."""
+    """The memory of a device of the fullest stage."""
     step, capacity = planned.simulated, planned.capacity
     fullest = max(range(planned.spec.stages), key=lambda device: step.peaks[device])
     peak = step.peaks[fullest]

@@ -1,6 +1,7 @@
-"""The stage board as JSON: what is chosen, figures, a column a stage with its blocks, and the step over time. The front end draws it.
+"""The stage board as JSON: the pipeline's settings, figures, a column per stage with its blocks, and the step over time. The front end
+draws it.
 
-Blocks and the starts of the pieces are told apart from the columns: while a boundary is in the hand, the front end moves blocks alone.
+Blocks and boundaries are separate from the columns: while a boundary is dragged, the front end moves only blocks.
 """
 
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ _ENGINE = {
 def pipeline_blocks(report: Report, tasks: tuple[TaskTime, ...] = (), trial: PipelineReport | None = None) -> list[Block]:
     """The tab: the invitation to make a pipeline, the pipeline, or why there can be none.
 
-    `tasks` are measured ones of this plan; `trial` is shown in its place while a hand tries a boundary.
+    `tasks` are measured ones of this plan; `trial` is shown in its place while a boundary is dragged.
     """
     state = _empty(report.plan) if report.plan.pipeline is None else _state(report, () if trial else tasks, trial)
     return [{**note_block(""), "stages": state}]
@@ -101,7 +102,7 @@ def _control(key: str, label: str, value: str, kind: str, options: list[tuple[st
 
 
 def _is_free(plan: Plan, axis: str) -> bool:
-    """Whether the stages could lie on an axis: no dimension and no tensor is split over it."""
+    """Whether the stages could use an axis: no dimension and no tensor is sharded over it."""
     named = {each for axes in plan.layout.rules for each in axes[1]}
     named |= {each for _, sharding in (*plan.layout.overrides, *plan.layout.constraints) for each in sharding.axes}
     return axis not in named
@@ -142,7 +143,7 @@ def _figure(key: str, label: str, text: str, note: str, tone: str = "") -> State
 
 
 def _balances(planned: PipelineReport) -> Iterator[State]:
-    """The cuts one may choose, each with what its dearest piece takes of a micro-batch."""
+    """The ways to balance the stages, each with a note; for the bucket rule, the time per micro-batch of its slowest virtual stage."""
     costs, spec = [block.work for block in planned.blocks], planned.spec
     now = evaluate_starts(costs, _starts(planned))
     yield {"key": "time", "label": "Balance by time", "note": "the dearest piece as cheap as can be", "on": not spec.boundaries}
@@ -169,7 +170,7 @@ def _starts(planned: PipelineReport) -> tuple[int, ...]:
 
 
 def _board(planned: PipelineReport) -> State:
-    """Blocks with their height (1 is an even share of the work), the pieces' starts, and a head for each stage."""
+    """Blocks with their height (1 is an even share of the work), the first block of each virtual stage, and a head for each stage."""
     spec = planned.spec
     even = sum(block.work for block in planned.blocks) / spec.stages or 1.0
     names = [template(block.path) for block in planned.blocks]
@@ -195,7 +196,7 @@ def _board(planned: PipelineReport) -> State:
 
 
 def _skips(piece: VirtualStage, spec: PipelineSpec) -> Iterator[State]:
-    """What goes past the next piece."""
+    """The values that skip the next virtual stage."""
     for later, count in piece.cost.sends:
         if later > piece.number + 1:
             yield {
@@ -209,7 +210,7 @@ def _skips(piece: VirtualStage, spec: PipelineSpec) -> Iterator[State]:
 
 @dataclass(frozen=True, slots=True)
 class _StagePieces:
-    """All pieces of one stage."""
+    """All virtual stages of one stage."""
 
     device: int
     planned: PipelineReport

@@ -1,4 +1,4 @@
-"""A pipeline to begin with: as many stages as divide the layers and go on the devices there are, 1F1B, four micro-batches a stage."""
+"""A first pipeline: as many stages as divide the layers and fit the devices, 1F1B, four micro-batches per stage."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from workbench.plan.edits import Edit, EditGroup, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
 
-MOST_STAGES = 8  # to begin with; a person may ask for more
-MOST_OF_AN_AXIS = 4  # where other work gives up its devices
-NEW_AXIS_STAGES = 4  # where nothing says how many devices there are
-PER_STAGE = 4  # micro-batches: with four a stage the bubble is a fifth at most
+MOST_STAGES = 8  # stages to begin with; the user may ask for more
+MOST_OF_AN_AXIS = 4  # where devices are taken from other work
+NEW_AXIS_STAGES = 4  # where the number of devices is unknown
+PER_STAGE = 4  # micro-batches: with four per stage the bubble is a fifth at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class PipelineStart:
 
 
 def propose_pipeline(plan: Plan) -> PipelineStart:
-    """Raises `PipelineError` for a program that cannot be cut."""
+    """Raises `PipelineError` for a program that cannot be partitioned."""
     paths = [block.path for block in network_blocks(plan.program, 1)]
     if len(paths) < 2:
         raise PipelineError(
@@ -40,7 +40,7 @@ def propose_pipeline(plan: Plan) -> PipelineStart:
 
 
 def micro_batches_for(plan: Plan, stages: int) -> int:
-    """The most up to four a stage that divide the batch, and leave enough of it for every device if they can."""
+    """The most micro-batches, up to four per stage, that divide the batch, and if possible leave enough of it for every device."""
     counts = [count for count in micro_batch_counts(plan.program) if count <= PER_STAGE * stages]
     batch = max(micro_batch_counts(plan.program))
     batch_parts = prod(plan.mesh[axis] for axis in plan.layout.rule("batch"))
@@ -48,7 +48,7 @@ def micro_batches_for(plan: Plan, stages: int) -> int:
 
 
 def _try_start(plan: Plan, axis: str, stages: int, about: str, *first: Edit) -> PipelineStart | None:
-    """`None` where the plan will not have it."""
+    """The start; `None` where the plan refuses it."""
     spec = PipelineSpec(stages, 1, axis=axis)
     try:
         for edit in first:
@@ -62,7 +62,7 @@ def _try_start(plan: Plan, axis: str, stages: int, about: str, *first: Edit) -> 
 
 
 def _on_idle_axis(plan: Plan, blocks: int) -> PipelineStart | None:
-    """An axis of the mesh that nothing is split over."""
+    """A pipeline on an axis of the mesh that nothing is sharded over."""
     for axis, size in plan.mesh.axes:
         if 1 < size <= blocks and (found := _try_start(plan, axis, size, f"on mesh axis `{axis}`, which splits nothing now")):
             return found
@@ -81,7 +81,7 @@ def _on_spare_devices(plan: Plan, layers: int) -> PipelineStart | None:
 
 
 def _on_part_of_axis(plan: Plan, layers: int) -> PipelineStart | None:
-    """Part of the longest axis becomes stages: as many devices as before."""
+    """A pipeline on part of the longest axis: the number of devices stays."""
     if not plan.mesh.axes:
         return None
     axis, size = max(plan.mesh.axes, key=lambda each: each[1])

@@ -1,7 +1,7 @@
-"""A pipelined step over time as JSON: predicted tasks, measured ones and memory, in seconds of one axis. The front end draws and zooms.
+"""A pipelined step over time as JSON: predicted tasks, measured ones and memory, in seconds on one axis. The front end draws and zooms.
 
-A task is `[device, start, end, kind, stage, micro-batch, recomputed]`: kinds are places in `KINDS`, `recomputed` the share of it that
-computes the forward pass again.
+A task is `[device, start, end, kind, stage, micro-batch, recomputed]`: kinds are indices in `KINDS`, `recomputed` is the share of it that
+recomputes the forward pass.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from workbench.visualize.draw.palette import TASKS
 
 KINDS = ("forward", "backward", "backward_input", "backward_weight", "update")
 _NAMES = ("forward", "backward", "gradient of the input", "gradient of the weights", "update")
-FAR = 4.0  # a measured step so many times longer or shorter is drawn to its own scale
+FAR = 4.0  # from this ratio to the predicted step on, a measured one is drawn on its own scale
 MOST_TASKS = 30_000
 Task = list[float]
 
@@ -72,12 +72,12 @@ def _predicted_tasks(planned: PipelineReport) -> list[Task]:
 
 
 def _short(seconds: float, whole: float) -> float:
-    """As many digits as a drawing of the whole can show, zoomed in."""
+    """As many digits as a zoomed drawing of the whole can show."""
     return round(seconds, 6 - floor(log10(whole))) if whole > 0 else seconds
 
 
 def _measured_tasks(tasks: Sequence[TaskTime]) -> list[Task]:
-    """From the first one's start on."""
+    """Measured tasks, relative to the start of the first."""
     begin = min((task.start for task in tasks), default=0.0)
     whole = max((task.end for task in tasks), default=0.0)
     return [
@@ -96,7 +96,7 @@ def _measured_tasks(tasks: Sequence[TaskTime]) -> list[Task]:
 
 
 def _difference(planned: PipelineReport, tasks: Sequence[TaskTime], end: float) -> str:
-    """In words: the step, the bubble, and each kind of task."""
+    """The differences in words: the step, the bubble, and each kind of task."""
     if not tasks:
         return ""
     step = planned.simulated
@@ -110,7 +110,7 @@ def _difference(planned: PipelineReport, tasks: Sequence[TaskTime], end: float) 
 
 
 def _kind_difference(kind: Kind, planned: PipelineReport, tasks: Sequence[TaskTime]) -> str:
-    """Of the mean task of a kind."""
+    """The difference of the mean task of a kind."""
     real = [task.seconds for task in tasks if task.kind == kind]
     predicted_seconds = [span.seconds for span in planned.simulated.spans if span.task.kind is kind]
     predicted = format_seconds(sum(predicted_seconds) / len(predicted_seconds)) if predicted_seconds else "none"

@@ -17,7 +17,7 @@ INVITATION = (
 
 
 def compile_state(compiling: Compiling, comparison_state: ComparisonState | None, plan: Plan) -> dict[str, Any]:
-    """Where a compilation of `plan` stands, or what the last one found; JSON only."""
+    """The state of a compilation of `plan`, or the result of the last one; JSON only."""
     comparison = (
         comparison_state.comparison if comparison_state and comparison_state.comparison.compiled and not compiling.running else None
     )
@@ -50,7 +50,7 @@ def _message(compiling: Compiling, plan: Plan, *, stale: bool, mine: bool) -> st
 
 
 def _announcement(compiling: Compiling) -> str:
-    """What a screen reader says of it; each stage and each ending once, and nothing of what nobody asked for."""
+    """The text for a screen reader; each stage and each ending once, and nothing for automatic compilations."""
     if compiling.unasked:
         return ""
     if compiling.running:

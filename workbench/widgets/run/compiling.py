@@ -1,4 +1,4 @@
-"""Compilations as the board sees them: a value that each event moves on, and what became of the ones before."""
+"""Compilations as the board sees them: a value that each event updates, and the results of earlier ones."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -21,11 +21,11 @@ class FinishedCompilation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compiling:
-    """Where a compilation stands.
+    """The state of a compilation.
 
-    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `unasked` where no person asked for it; `waits` while others come first;
-    `report` the prediction of the plan that is compiled; `started` (when it was asked for), `turn` (when it stopped waiting) and `now` are
-    seconds of one clock; `log` is what the worker told; `found` are the last finished ones, the newest first.
+    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `unasked` for an automatic compilation; `waits` while others come first;
+    `report` the prediction of the plan that is compiled; `started` (when it was requested), `turn` (when it stopped waiting) and `now` are
+    seconds of one clock; `log` has the worker's messages; `found` are the last finished ones, the newest first.
     """
 
     phase: str = "idle"
@@ -46,7 +46,7 @@ class Compiling:
         return self.phase == "running"
 
     def begin(self, report: Report, now: float, *, unasked: bool = False) -> "Compiling":
-        """A new compilation; what was found before stays."""
+        """A new compilation; earlier results stay."""
         log = append_message((), 0.0, f"{report.plan} for {report.plan.hardware or 'the attached devices'}")
         return Compiling("running", report, "starting", started=now, turn=now, now=now, unasked=unasked, log=log, found=self.found)
 
@@ -64,13 +64,13 @@ class Compiling:
             case Failed():
                 return replace(following.noting(event.text, "bad"), phase="error", message=event.text)
             case Cancelled() if self.unasked:
-                return Compiling(found=self.found)  # nobody misses it
+                return Compiling(found=self.found)  # an automatic one ends without a message
             case Cancelled():
                 return replace(following.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
         return following
 
     def finish(self, new: FinishedCompilation) -> "Compiling":
-        """With what was found; it takes the place of what was found for the same plan before."""
+        """The finished compilation; its result replaces an earlier one of the same plan."""
         others = tuple(each for each in self.found if each.report.plan != new.report.plan)
         following = self.noting("done: from the cache" if new.compiled.from_cache else "done", "good")
         return replace(following, phase="done", fraction=1.0, found=(new, *others)[:MOST_KEPT])
@@ -79,5 +79,5 @@ class Compiling:
         return replace(self, log=append_message(self.log, self.now - self.started, text, tone))
 
     def of(self, plan: Plan) -> FinishedCompilation | None:
-        """What was found for a plan."""
+        """The result for a plan."""
         return next((each for each in self.found if each.report.plan == plan), None)

@@ -1,4 +1,4 @@
-"""Curves of a run as JSON: points in a box of 100 x 100, y downwards, with what the axes and the pointer tell."""
+"""Curves of a run as JSON: points in a box of 100 x 100, y downwards, with the labels of axes and points."""
 
 from collections.abc import Callable
 from math import isfinite
@@ -9,7 +9,7 @@ MOST_POINTS = 200
 
 
 def curve(label: str, values: tuple[float, ...], show: Callable[[float], str], *, middle: bool = False) -> dict[str, Any] | None:
-    """A line through the finite ones of `values`, one a step from 1 on; with `middle`, a line across it at their median.
+    """A line through the finite ones of `values`, one per step from 1 on; with `middle`, a line across it at their median.
 
     `None` where there are fewer than two: they make no line.
     """

@@ -1,4 +1,4 @@
-"""What a board answers to the gestures of its runs and compilations."""
+"""The board's handlers for gestures of runs and compilations."""
 
 from workbench.session.session import Session
 from workbench.widgets.board.state import axis_colours
@@ -8,7 +8,7 @@ from workbench.widgets.run.jobs import Jobs
 
 
 def job_handlers(session: Session, jobs: Jobs) -> Handlers:
-    """Each is about the present plan, as it was predicted."""
+    """Each handler uses the present plan, with its prediction."""
     return dict(
         [
             on(RunGesture, lambda gesture: jobs.run(session.report.prediction, gesture.steps, axis_colours(session.plan))),

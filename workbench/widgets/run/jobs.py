@@ -1,4 +1,4 @@
-"""What runs and what is compiled for one board: one of each at a time, in the runner's processes."""
+"""The run and the compilation of one board: one of each at a time, in the runner's processes."""
 
 import time
 from collections import deque
@@ -29,8 +29,8 @@ _EVERY_SECONDS = 0.1  # how often a run in progress is shown
 class Jobs:
     """Starts, cancels and follows a run and a compilation.
 
-    `defer(work)` carries work from the runner's threads onto the host's loop; `changed(ended)` is called there when there is something new
-    to be seen; `ended` names what has ended.
+    `defer(work)` moves work from the runner's threads to the host's event loop; `changed(ended)` is called there when there is something
+    new to show; `ended` names what has ended.
     """
 
     def __init__(self, runner: Runner | None, defer: Defer, changed: Changed) -> None:
@@ -42,7 +42,7 @@ class Jobs:
         self._compilation: RunHandle | None = None
 
     def run(self, report: Report, steps: str, colours: dict[str, int]) -> None:
-        """Run a plan for so many steps, as a person typed them."""
+        """Run a plan for so many steps, as the user typed them."""
         if self.live.running or self._runner is None:
             return
         try:
@@ -57,11 +57,11 @@ class Jobs:
             self._receive_run_event(Failed.of(error))
 
     def refuses(self, plan: Plan) -> str:
-        """Why a plan cannot be compiled, as far as that is known without trying; empty if it may be."""
+        """Why a plan cannot be compiled, as far as that is known without trying; empty if it can."""
         return "Nobody compiles here." if self._runner is None else self._runner.refuses(plan)
 
     def expect_compilation(self, plan: Plan) -> None:
-        """A person is about to ask for one: the process that compiles starts meanwhile. If it cannot, they will hear it when they ask."""
+        """A compilation is likely to be requested: start the process that compiles meanwhile. Its errors are reported with the request."""
         if self._runner is not None and not self.compiling.running:
             with suppress(WorkbenchError):
                 self._runner.expect(plan)
@@ -71,9 +71,9 @@ class Jobs:
         self._changed("")
 
     def compile(self, report: Report, *, unasked: bool = False) -> None:
-        """Compile a plan for the hardware it names; `unasked` where no person asked for it: behind all else, and without a word.
+        """Compile a plan for the hardware it names; `unasked` for an automatic compilation, at low priority and without messages.
 
-        Whoever asks for what is being compiled unasked has it as their own.
+        A request for what is being compiled automatically takes that compilation over.
         """
         if self._runner is None or self.compiling.running:
             self.compiling = replace(self.compiling, unasked=self.compiling.unasked and unasked)
@@ -101,7 +101,7 @@ class Jobs:
         return {**run_state(self.live, plan, can_run=self._runner is not None), "compile": compiling}
 
     def _hear(self, work: Callable[[], None]) -> None:
-        """A host may call back in another order than it was asked to, as a busy Bokeh document does: the first event goes first still."""
+        """Handle an event in order: a host may call back in another order, as a busy Bokeh document does."""
         self._pending.append(work)
         self._defer(self._take)
 
@@ -109,7 +109,7 @@ class Jobs:
         self._pending.popleft()()
 
     def _receive_run_event(self, event: RunEvent) -> None:
-        """Steps come faster than eyes: they are shown ten times a second, all else at once."""
+        """Steps are shown ten times a second, all else at once."""
         if not self.live.running:
             return
         self.live = self.live.after(event, time.monotonic())

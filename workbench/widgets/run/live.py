@@ -1,4 +1,4 @@
-"""Runs as the board sees them: a value that each event moves on, and what became of the ones before, by plan."""
+"""Runs as the board sees them: a value that each event updates, and the results of earlier ones, by plan."""
 
 from dataclasses import dataclass, replace
 
@@ -15,11 +15,11 @@ MOST_KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Where a run stands.
+    """The state of a run.
 
     `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `waits` while others come first; `report` the prediction of the plan that
-    runs; `started` (when it was asked for), `turn` (when it stopped waiting) and `now` are seconds of one clock; `log` is what the worker
-    told; `ran` are the last finished runs, one a plan, the newest first.
+    runs; `started` (when it was requested), `turn` (when it stopped waiting) and `now` are seconds of one clock; `log` has the worker's
+    messages; `ran` are the last finished runs, one per plan, the newest first.
     """
 
     phase: str = "idle"
@@ -48,7 +48,7 @@ class Live:
         return self.report.plan if self.report else None
 
     def begin(self, report: Report, steps: int, colours: dict[str, int], now: float = 0.0) -> "Live":
-        """A new run; those before are kept."""
+        """A new run; earlier ones are kept."""
         log = append_message((), 0.0, f"{steps} steps of {report.plan}")
         return Live(
             "running",
@@ -64,7 +64,7 @@ class Live:
         )
 
     def refuse(self, report: Report, message: str) -> "Live":
-        """What was asked for cannot be run."""
+        """The request cannot be run."""
         return Live("error", self.steps, message=message, report=report, ran=self.ran)
 
     def after(self, event: RunEvent, now: float = 0.0) -> "Live":
@@ -114,5 +114,5 @@ class Live:
 
 
 def same_step(one: Plan, other: Plan) -> bool:
-    """A run does not depend on the hardware that a plan names."""
+    """Whether two plans have the same step: a run does not depend on the hardware that a plan names."""
     return (one.program, one.mesh, one.layout, one.pipeline) == (other.program, other.mesh, other.layout, other.pipeline)

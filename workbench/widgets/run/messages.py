@@ -1,4 +1,4 @@
-"""What a worker has told, line by line, with the second it came: the log of a run or of a compilation."""
+"""A worker's messages, line by line, with their time: the log of a run or of a compilation."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ MOST_MESSAGES = 200
 
 
 class Message(NamedTuple):
-    """`seconds` since the work was asked for; `tone` is `""`, `good`, `warn` or `bad`."""
+    """A message; `seconds` since the work was requested; `tone` is `""`, `good`, `warn` or `bad`."""
 
     seconds: float
     text: str
@@ -17,19 +17,19 @@ Log = tuple[Message, ...]
 
 
 def append_message(log: Log, seconds: float, text: str, tone: str = "") -> Log:
-    """The log with one line more; a stage that is told again every second is noted once."""
+    """The log with one more line; a stage that is reported every second is listed once."""
     if log and log[-1].text == text:
         return log
     return (*log, Message(max(seconds, 0.0), text, tone))[-MOST_MESSAGES:]
 
 
 def waiting_text(ahead: int) -> str:
-    """What stands where the stage will be, while others come first."""
+    """The text in place of the stage, while others come first."""
     return f"waiting: {ahead} {'job' if ahead == 1 else 'jobs'} ahead"
 
 
 def stage_text(stage: str, seconds: float, *, waits: bool) -> str:
-    """A stage and for how long it works by now; nobody tells each second of waiting."""
+    """A stage and its time so far; waiting is not updated every second."""
     return stage if waits else f"{stage} · {max(seconds, 0.0):.0f} s"
 
 

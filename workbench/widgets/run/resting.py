@@ -1,6 +1,6 @@
-"""A plan that stands for a moment is compiled for its hardware while the machine has nothing better to do: memory and kernel times settle.
+"""Compile a plan that stays for a moment for its hardware while the machine is idle: memory and kernel times settle.
 
-It is given up as soon as the plan is edited, never begins on a busy machine, and a person can switch it off.
+It is cancelled as soon as the plan is edited, never begins on a busy machine, and the user can switch it off.
 """
 
 import os
@@ -17,20 +17,20 @@ from workbench.session.settling import Defer, Work, call_from_thread
 from workbench.widgets.run.jobs import Jobs
 
 PAUSE = 2.0
-"""Seconds that a plan stands before it is compiled unasked."""
+"""Seconds that a plan must stay before it is compiled automatically."""
 BUSY = 0.5
-"""The share of all processors' time that somebody used during the pause, from which on the machine is busy."""
+"""The share of all processors' time during the pause from which on the machine counts as busy."""
 SETTING = "WORKBENCH_COMPILE"
-"""The environment variable that says `when asked` where nothing should be compiled unasked; a board's own switch goes before it."""
+"""The environment variable that is `when asked` where nothing should be compiled automatically; a board's own switch overrides it."""
 
 Clock = Callable[[], tuple[float, float]]
 
 
 class RestingCompiler:
-    """Compiles the present plan of a session `PAUSE` seconds after the last move.
+    """Compiles the present plan of a session `PAUSE` seconds after the last change.
 
-    - `defer(work)` carries work onto the loop on which the session is moved;
-    - `call_later(seconds, work)` calls it then, from any thread; `worked()`: (seconds that all processors worked so far, and stood).
+    - `defer(work)` moves work to the event loop on which the session changes;
+    - `call_later(seconds, work)` calls it then, from any thread; `worked()`: (busy seconds of all processors so far, idle seconds).
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class RestingCompiler:
         self._session, self._jobs, self._defer = session, jobs, defer
         self._call_later, self._worked = call_later, worked or processor_seconds
         self.is_on = os.environ.get(SETTING, "").strip().lower() != "when asked"
-        self._tried: Plan | None = None  # it is not tried twice: the compiler refused it, or a person did
+        self._tried: Plan | None = None  # not tried again: refused by the compiler, or cancelled by the user
         self._seen: Report | None = None
         self._at = 0  # the number of the last pause
         self._is_busy = self._is_closed = False
@@ -58,7 +58,7 @@ class RestingCompiler:
         return {"on": self.is_on, "note": "The machine is busy; this plan waits until it is not." if busy else ""}
 
     def turn(self, *, is_on: bool) -> None:
-        """On or off; what is being compiled unasked is given up."""
+        """Switch it on or off; an automatic compilation under way is cancelled."""
         self.is_on, self._tried = is_on, None
         if not is_on:
             self._give_up()
@@ -91,7 +91,7 @@ class RestingCompiler:
         return plan.hardware is not None and plan.pipeline is None and not self._session.report.is_compiled and plan is not self._tried
 
     def _begin(self, at: int, before: tuple[float, float]) -> None:
-        """After a pause in which nobody did anything; another pause follows if somebody else's work is under way."""
+        """Compile after a pause without changes; another pause follows if other work is under way."""
         if self._is_closed or at != self._at or not self.is_on or not self._may:
             return
         if self._jobs.refuses(self._session.plan):
@@ -107,13 +107,13 @@ class RestingCompiler:
 
 
 def processor_seconds() -> tuple[float, float]:
-    """Seconds that this machine's processors worked since it started, and seconds that they stood idle or waited for a disk."""
+    """Seconds that this machine's processors were busy since it started, and seconds that they were idle or waited for a disk."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
     return sum(times) - idle, idle
 
 
 def is_busy(before: tuple[float, float], now: tuple[float, float]) -> bool:
-    """Whether the processors worked for more than `BUSY` of the time in between."""
+    """Whether the processors were busy for more than `BUSY` of the time in between."""
     worked, idle = now[0] - before[0], now[1] - before[1]
     return worked > BUSY * (worked + idle)

@@ -24,7 +24,7 @@ STALE = "Run before the last edit, of another plan:"
 
 
 def run_state(live: Live, plan: Plan, *, can_run: bool = True) -> dict[str, Any]:
-    """What is told of `plan`: what happens now, else the result of its own last run, else that of the last run of all; JSON only."""
+    """The state shown for `plan`: the run under way, else the result of its own last run, else that of the last run of all; JSON only."""
     own, ran = live.of(plan), live.run_to_show(plan)
     current = live if live.running or own is None or live.plan is None or same_step(live.plan, plan) else own
     mine = current.plan is None or same_step(current.plan, plan)
@@ -54,7 +54,7 @@ def run_state(live: Live, plan: Plan, *, can_run: bool = True) -> dict[str, Any]
 
 
 def _announcement(live: Live) -> str:
-    """What a screen reader says of it; each ending once."""
+    """The text for a screen reader; each ending once."""
     if live.running:
         return f"The run is {live.stage}." if not live.seconds else ""
     if live.phase == "done" and live.measurement:

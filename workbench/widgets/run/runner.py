@@ -1,4 +1,4 @@
-"""Who runs and compiles a plan for the board. The board knows this protocol only; `app.runners` has the engine's."""
+"""The protocol of a runner, which runs and compiles a plan for the board. The board knows only this; `app.runners` has the engine's."""
 
 from typing import Protocol
 
@@ -22,13 +22,13 @@ class Runner(Protocol):
         ...
 
     def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> RunHandle:
-        """Compile a plan for the hardware it names, or for the attached devices; `behind` all else that the machine has to do."""
+        """Compile a plan for the hardware it names, or for the attached devices; `behind`: at low priority."""
         ...
 
     def expect(self, plan: Plan) -> None:
-        """Such a compilation is likely to be asked for in a moment: what it needs besides the plan may be started."""
+        """Such a compilation is likely to be requested in a moment: what it needs besides the plan may be started."""
         ...
 
     def refuses(self, plan: Plan) -> str:
-        """Why a plan cannot be compiled here, as far as that is known without trying; empty if it may be."""
+        """Why a plan cannot be compiled here, as far as that is known without trying; empty if it can."""
         ...

@@ -1,9 +1,9 @@
-"""What the tabs are made of, as JSON: blocks with columns and rows of cells, or with a picture.
+"""The building blocks of the tabs, as JSON: blocks with columns and rows of cells, or with a picture.
 
-A cell is a text, or one of `{"text", "title", "tone"}`, `{"path", "count"}` (cut at its front if it is long),
-`{"dims": [...]}` (named dimensions coloured by the axes they lie on), `{"axes": [...]}` (mesh axes), `{"share": 0..1, "text"}`
-(a bar), `{"edits": [...]}` (buttons that make an edit), `{"terms": [...]}` (words of the glossary) and `{"stack": [cells]}` (cells one
-under the other; there `lead` is said before one, and `beside` after it).
+A cell is a text, or one of `{"text", "title", "tone"}`, `{"path", "count"}` (cut at its front if it is long), `{"dims": [...]}` (named
+dimensions coloured by the axes they are sharded over), `{"axes": [...]}` (mesh axes), `{"share": 0..1, "text"}` (a bar), `{"edits": [...]}`
+(buttons that make an edit), `{"terms": [...]}` (words of the glossary) and `{"stack": [cells]}` (cells one under the other; there `lead` is
+said before one, and `beside` after it).
 """
 
 import re
@@ -22,7 +22,7 @@ Block = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`title` is what the pointer shows over it."""
+    """A column; `title` is the tooltip."""
 
     label: str
     number: bool = False
@@ -42,14 +42,14 @@ def note_block(note: str) -> Block:
 
 @dataclass(frozen=True, slots=True)
 class Opens:
-    """The gesture that a click on a mark that opens something makes, and the field of it that names what."""
+    """The gesture of a click on a mark that opens something, and its field for the name of that."""
 
     kind: type[Gesture]
     field: str
 
 
 def picture_block(picture: Picture, note: str = "", name: str = "picture", opens: Opens | None = None) -> Block:
-    """A picture, and its text twin for those who do not see it; `name` is that of the file it is saved as."""
+    """A picture, and its text alternative; `name` is that of the file it is saved as."""
     shown = {"svg": picture.svg, "text": picture.text, "name": name, "about": picture.about}
     gesture = {"verb": opens.kind.verb, "field": opens.field} if opens else None
     return {**note_block(note), "picture": {**shown, "opens": gesture}}
@@ -70,7 +70,7 @@ class Paint:
     colours: dict[str, int]
 
     def sharding_cell(self, sharding: Sharding, names: tuple[str, ...] = ()) -> Cell:
-        """How a value lies, one tag a dimension: `batch:data`, `seq`, `64:x+y`; without names as a layout writes it: `data`, `-`, `?`."""
+        """A value's sharding, one tag per dimension: `batch:data`, `seq`, `64:x+y`; without names as in a layout: `data`, `-`, `?`."""
         tags = [_dim_tag(names[place] if place < len(names) else "", axes) for place, axes in enumerate(sharding.dims)]
         colours = [[self.colours.get(base_axis(axis)) for axis in axes or ()] for axes in sharding.dims]
         shown = [{"name": text, "title": title, "colours": each} for (text, title), each in zip(tags, colours, strict=True)]
@@ -94,7 +94,7 @@ class Paint:
 
 
 def _dim_tag(name: str, axes: tuple[str, ...] | None) -> tuple[str, str]:
-    """What a tag says of one dimension, and what the pointer shows over it."""
+    """The tag of one dimension, and its tooltip."""
     if axes is None:
         return f"{name} ?".strip(), "left to propagation"
     over = "+".join(axes)

@@ -1,4 +1,4 @@
-"""What is sent: over each set of mesh axes, by each collective with its time, waited for or hidden; and as compiled."""
+"""Bytes sent: over each set of mesh axes, by each collective with its time, exposed or overlapped; and as compiled."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ PAYLOAD = (
     "Payload is what a collective works on, on one device. What is sent for it is another number: on a ring of n devices 2 (n − 1)/n of it "
     "for an all-reduce, (n − 1)/n for the others, all of it for a permutation."
 )
-_Exposed = Mapping[tuple[str, str, str, float], float]  # stream, kind, path, seconds of one execution; seconds waited a step
+_Exposed = Mapping[tuple[str, str, str, float], float]  # stream, kind, path, seconds of one execution; exposed seconds per step
 
 
 def communication_blocks(report: Report, paint: Paint) -> list[Block]:
@@ -26,7 +26,7 @@ def communication_blocks(report: Report, paint: Paint) -> list[Block]:
 
 
 def collectives_source_text(report: Report) -> str:
-    """Who says what is sent."""
+    """The source of the collectives in words."""
     if report.partitioned is None:
         return "Planned: the collectives are those that Shardy inserts."
     return f"Partitioned: the collectives are those that XLA's own partitioner makes of this plan ({report.partitioned.compiler})."
@@ -97,7 +97,7 @@ def _operation_row(each: Collective, times: int, paint: Paint, seconds: tuple[Ce
 
 
 def _times(each: Collective, times: int, exposed: _Exposed) -> tuple[Cell, ...]:
-    """Its seconds a step, and how much of them the device waits."""
+    """Seconds per step, and how much of them the device waits."""
     total = each.seconds * each.count * times
     waited = min(exposed.get(_key(each), 0.0), total)
     share = waited / total if total else 0.0
@@ -114,7 +114,7 @@ def _key(each: Collective) -> tuple[str, str, str, float]:
 
 
 def exposed_seconds(report: Report) -> _Exposed:
-    """Seconds a step that the simulated device waits for collectives of one kind, place and size."""
+    """Seconds per step that the simulated device waits for collectives of one kind, path and size."""
     found: dict[tuple[str, str, str, float], float] = defaultdict(float)
     for event in report.timeline.events if report.timeline else ():
         found[event.stream, event.kind, event.path, event.seconds] += event.exposed * event.count

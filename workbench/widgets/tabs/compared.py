@@ -55,7 +55,7 @@ def figures_block(comparison: Comparison, units: Collection[str] = UNITS) -> Blo
 
 
 def _stages(comparison: Comparison) -> list[Block]:
-    """A row a stage of a pipeline, what was predicted beside what is compiled."""
+    """A row per stage of a pipeline, its prediction beside its compiled record."""
     names = ("peak, predicted", "compiled", "held, predicted", "compiled", "sent inside, predicted", "compiled")
     rows = [
         row(

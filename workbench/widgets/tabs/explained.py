@@ -1,4 +1,5 @@
-"""Where an axis comes from, in words: whose it is, the way it came, which other wish lost there and why, and what would turn it."""
+"""The origin of an axis, in words: its statement, its propagation steps, which axis it displaced there and why, and which edit would
+reverse that."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -38,12 +39,12 @@ Answer = tuple[str, list[str], list[Block]]
 
 
 def replay_of(report: Report, background: BackgroundQueries | None) -> Propagation | None:
-    """How the shardings spread; `None` while that is worked out."""
+    """The propagation steps; `None` while they are computed."""
     return compute_in_background(background, report, "propagation", lambda: report.propagation)
 
 
 def replay_or_failure(report: Report, background: BackgroundQueries | None) -> tuple[Propagation | None, list[Block]]:
-    """How the shardings spread; `None` while that is worked out, and with a note of why where it cannot be told."""
+    """The propagation steps; `None` while they are computed, and with a note of why where they are not available."""
     try:
         return replay_of(report, background), []
     except WorkbenchError as error:
@@ -75,7 +76,7 @@ def axis_answer(name: str, report: Report, paint: Paint, background: BackgroundQ
 
 
 def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> int | None:
-    """The number that a subject of the tables has in the replay, the first of alike ones; `None` if it is not there."""
+    """The number of a table's subject in the replay, the first of equal ones; `None` if it is not there."""
     if kind == "tensor":
         paths = (placed.tensor.path for placed in report.arguments)
         path = next((path for path in paths if is_named(subject, path)), "")
@@ -87,7 +88,7 @@ def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> i
 
 
 def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...], question: str, subject: str) -> Cell:
-    """Where the axes of a dimension come from, in one line; the question for the whole way is `axis QUESTION AXIS SUBJECT`."""
+    """Where the axes of a dimension come from, in one line; the question for all its steps is `axis QUESTION AXIS SUBJECT`."""
     site = replay.values[number]
     dim_axes = site.sharding.dims[dim] or ()
     explanation = [_origin_text(replay.axis(number, dim, axis)) for axis in axes if axis in dim_axes]
@@ -167,7 +168,7 @@ def _dim(site: ShardedValue, dim: int) -> str:
 
 
 def rejection_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint, background: BackgroundQueries | None) -> list[Block]:
-    """The wishes that lost, each with the edits that would decide it the other way."""
+    """The rejected axes, each with the edits that would resolve the conflict the other way."""
     if not lost:
         return []
     replay = report.propagation
@@ -187,13 +188,13 @@ def rejection_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint,
 
 
 def resolving_cell(report: Report, rejected: RejectedAxis, background: BackgroundQueries | None) -> Cell:
-    """Buttons that make the edits after which a wish is fulfilled; they are tried first, which takes a moment."""
+    """Buttons for the edits after which a rejected axis is accepted; they are tried first, which takes a moment."""
     conflict = Conflict(rejected.rival_origin or rejected.origin, rejected.origin, rejected.reason, (rejected,))
     return edits_cell(report, conflict, background)
 
 
 def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries | None) -> Cell:
-    """As `resolving_cell`, of a conflict."""
+    """Like `resolving_cell`, for a conflict."""
     name = f"decide {conflict.first.wanted} {conflict.first.giver}"
     edits = compute_in_background(background, report, name, lambda: resolving_edits(report, conflict), patience=0.0)
     if edits is None:
@@ -206,12 +207,12 @@ def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries
 
 
 def edit_button(edit: Edit, label: str = "") -> dict[str, Any]:
-    """A button that makes an edit which was found for the present plan."""
+    """A button for an edit that was found for the present plan."""
     return act(label or str(edit), DecideGesture(str(edit), zone=TABLES))
 
 
 def act(label: str, gesture: Gesture, **more: str) -> dict[str, Any]:
-    """A button that makes a gesture."""
+    """A button for a gesture."""
     return {"label": label, "gesture": gesture.as_message(), **more}
 
 
@@ -231,5 +232,5 @@ def find_edit(text: str, report: Report, known: Callable[[Report], dict[str, Any
 
 
 def move_line(replay: Propagation, move: AxisPropagation) -> str:
-    """What one move did, without its number: `forward: data from batch of x to batch of mlp/dot_general (dot_general)`."""
+    """One propagation step in words, without its number: `forward: data from batch of x to batch of mlp/dot_general (dot_general)`."""
     return axis_propagation_text(replay, move).partition(", ")[2]

@@ -1,7 +1,7 @@
 """The history on the board: the tree of plans with their figures, and two of them side by side.
 
-The newest plan stands first, as in a log of commits. Each branch has a lane of its own; the front end draws a line from each plan to the
-one it was made of.
+The newest plan is first, as in a log of commits. Each branch has a lane of its own; the front end draws a line from each plan to the one it
+was made from.
 """
 
 from typing import Any
@@ -29,9 +29,9 @@ MOST_TITLE = 300  # characters of a layout
 
 
 class HistoryPanel:
-    """What one board shows of its session's history: whether it is open, and which two plans are compared.
+    """The history as one board shows it: whether it is open, and which two plans are compared.
 
-    `first` is compared with `second`; while there is no `second`, with the present plan, whatever it becomes.
+    `first` is compared with `second`; while there is no `second`, with the present plan, whichever that is.
     """
 
     def __init__(self, session: Session) -> None:
@@ -41,7 +41,7 @@ class HistoryPanel:
         self._second: int | None = None
 
     def handlers(self) -> Handlers:
-        """What it answers; raises `WorkbenchError` for a plan that is not there."""
+        """Its handlers; they raise `WorkbenchError` for an unknown plan."""
         session = self._session
         return dict(
             [
@@ -56,7 +56,7 @@ class HistoryPanel:
         )
 
     def state(self) -> dict[str, Any]:
-        """Of a history that is not open, how many plans it has."""
+        """The state; for a closed history only the number of plans."""
         nodes = self._session.nodes
         shown: dict[str, Any] = {"open": self._open, "count": len(nodes)}
         if not self._open:
@@ -88,7 +88,7 @@ class HistoryPanel:
         return self._session.node.number if self._second is None else self._second
 
     def _pick(self, number: int) -> None:
-        """The first pick is set against the present plan, the next one against the first; picking again lets go."""
+        """The first pick is compared with the present plan, the next one with the first; picking again removes it."""
         if number == self._first:
             self._first, self._second = self._second, None
         elif number == self._second:
@@ -134,7 +134,7 @@ class HistoryPanel:
 
 
 def label_of(node: HistoryNode) -> str:
-    """The name of a plan, or what made it."""
+    """The name of a plan, or the edit that made it."""
     return node.name or (str(node.edit) if node.edit else "start")
 
 
@@ -153,7 +153,7 @@ def lanes_of(nodes: tuple[HistoryNode, ...]) -> dict[int, int]:
             continued.add(node.parent)
         chain_of[node.number] = head
         chains.setdefault(head, []).append(node.number)
-    lane_ends: list[int] = []  # of each lane: the last plan on it
+    lane_ends: list[int] = []  # for each lane the last plan on it
     lane_of_chain: dict[int, int] = {}
     for head, members in chains.items():
         parent = nodes[head].parent
@@ -169,7 +169,7 @@ def _list_nodes(nodes: tuple[HistoryNode, ...]) -> list[HistoryNode]:
 
 
 def _figures(summary: ReportSummary | None, before: ReportSummary | None) -> list[dict[str, str]]:
-    """Memory, traffic and time of a plan, each better or worse than that of the plan it was made of."""
+    """Memory, traffic and time of a plan, each better or worse than for the plan it was made from."""
     if summary is None:
         return []
     figures = []

@@ -1,4 +1,4 @@
-"""Two plans side by side, as blocks: what was decided otherwise in the colours of the mesh axes, and what that costs or saves."""
+"""Two plans side by side, as blocks: which decisions differ, in the colours of the mesh axes, and what that costs or saves."""
 
 from workbench.analysis.plan_diff import Change, FigureChange, PlanDiff, PlanSetting, TrafficChange
 from workbench.core.sharding import Sharding, base_axis
@@ -46,7 +46,7 @@ def _decision_cell(kind: str, decision: PlanSetting, paint: Paint) -> Cell:
 
 
 def _sharding(sharding: Sharding, paint: Paint, names: tuple[str, ...] = ()) -> Cell:
-    """A tag a dimension, in the colours of the axes it lies on: with its name if that is known, else with the axes; `?` is open."""
+    """A tag per dimension, in the colours of the axes it is sharded over: with its name if known, else with the axes; `?` is open."""
     tags = [
         {
             "name": names[place] if place < len(names) else "?" if dim is None else "+".join(dim) or "-",
@@ -118,7 +118,7 @@ def _placements(diff: PlanDiff, paint: Paint) -> Block:
 
 
 def _tone(delta: float) -> str:
-    """Less of anything that is counted here is better."""
+    """The tone of a change: less is better for everything counted here."""
     return "muted" if not delta else "good" if delta < 0 else "bad"
 
 

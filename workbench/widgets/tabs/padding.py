@@ -1,4 +1,4 @@
-"""Padding as blocks: which dimensions do not divide, what is wasted of memory and arithmetic, the sizes that divide, and edits."""
+"""Padding as blocks: which dimensions do not divide, the waste in memory and arithmetic, the sizes that divide, and edits."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The tabs made of pictures: devices, memory, communication, step, graph; and what of them a hand has opened."""
+"""The tabs made of pictures: devices, memory, communication, step, graph; and what the user has opened in them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -28,24 +28,24 @@ NO_HARDWARE = "Choose hardware above to see what a step takes there: its parts, 
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """What was opened in the pictures: scopes of the graph (`None`: those open at first), and a place of the step (`None`: its peak)."""
+    """What was opened in the pictures: scopes of the graph (`None`: those open at first), and a moment of the step (`None`: its peak)."""
 
     opened: frozenset[str] | None = None
     place: int | None = None
 
     def at(self, place_text: str, report: Report) -> "Views":
-        """Look at a place of the step, or at its peak again. Raises `WorkbenchError` for a place that is not there."""
+        """Show a moment of the step, or its peak again. Raises `WorkbenchError` for one that does not exist."""
         place = _place(place_text, report)
         return replace(self, place=None if place == self.place else place)
 
     def toggle_scope(self, scope: str, report: Report) -> "Views":
-        """Open or close a scope. Raises `WorkbenchError` for one that is not there."""
+        """Open or close a scope. Raises `WorkbenchError` for one that does not exist."""
         if scope not in scopes_of(report.graph):
             raise WorkbenchError(f"The graph has no scope `{scope[:80]}`.", ["open one that it shows"])
         return replace(self, opened=(choose_open_scopes(report.graph) if self.opened is None else self.opened) ^ {scope})
 
     def place_in(self, report: Report) -> int | None:
-        """The place, if the step of this report has it."""
+        """The moment, if the step of this report has it."""
         return self.place if self.place is not None and self.place < len(report.memory_curve.paths) else None
 
 
@@ -57,7 +57,7 @@ def _place(text: str, report: Report) -> int:
 
 
 def device_blocks(report: Report, selected: str = "") -> list[Block]:
-    """Which part of the selected argument each device holds; of the largest one that is split, if none is selected."""
+    """The part of the selected argument that each device holds; of the largest sharded one, if none is selected."""
     if not report.arguments:
         return [note_block("The program takes no arguments.")]
     placed = _argument(report, selected)
@@ -80,7 +80,7 @@ def _argument(report: Report, selected: str) -> Placement:
 
 
 def traffic_blocks(report: Report, comparison_state: ComparisonState | None, paint: Paint) -> list[Block]:
-    """What is sent: as a picture, by axis and kind, by operation, and beside what was compiled."""
+    """Bytes sent: as a picture, by axis and kind, by operation, and beside the compiled ones."""
     tables = communication_blocks(report, paint)
     if not report.collectives:
         return tables
@@ -162,7 +162,7 @@ def step_blocks(report: Report, comparison_state: ComparisonState | None) -> lis
 
 
 def _kernels(report: Report, comparison: Comparison | None) -> Block:
-    """Kernels of one scope, line and bound together; beside them what the compiler estimates for that scope."""
+    """Kernels of one scope, line and bound together; beside them the compiler's estimate for that scope."""
     groups: dict[tuple[str, str, str], list[Kernel]] = {}
     for each in report.kernel_costs:
         groups.setdefault((template(each.path), each.source, each.bound), []).append(each)
@@ -215,7 +215,7 @@ def _counts(group: list[Kernel]) -> tuple[list[int], list[int]]:
 
 
 def _compiled_seconds(comparison: Comparison | None) -> dict[str, float]:
-    """By scope and name, of what the compiler gave a time."""
+    """By scope and name, the kernels for which the compiler gave a time."""
     found: dict[str, float] = {}
     for each in comparison.compiled.kernels if comparison and comparison.compiled else ():
         if each.seconds is not None:
@@ -231,7 +231,7 @@ def graph_blocks(report: Report, views: Views) -> list[Block]:
 
 
 def _current_comparison(comparison_state: ComparisonState | None) -> Comparison | None:
-    """What was compiled or measured of the plan as it is now."""
+    """What was compiled or measured for the present plan."""
     return comparison_state.comparison if comparison_state and not comparison_state.stale else None
 
 

@@ -1,4 +1,4 @@
-"""The Propagation tab: how the shardings spread, a step at a time; the conflicts, and the fewest statements that say the same."""
+"""The Propagation tab: how shardings propagate, step by step; the conflicts, and the fewest statements with the same effect."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,10 +24,10 @@ from workbench.widgets.tabs.explained import act, buttons_cell, edit_button, edi
 
 MOST_ROWS = 120
 MOST_CONFLICTS = 40
-MOST_LINES = 4  # of one step
-FEW = 6  # conflicts whose edits are tried unasked
-_SHORT = 4000  # moves: trying an edit propagates again
-_GLIDE = 80  # places at which a played replay stops
+MOST_LINES = 4  # values listed for one step
+FEW = 6  # conflicts whose edits are tried automatically
+_SHORT = 4000  # propagation steps: trying an edit propagates again
+_GLIDE = 80  # steps at which a played replay stops
 NOTHING = (
     "No statement places anything yet, so nothing spreads. Drop a dimension on a mesh axis above, or click a row of the graph to annotate "
     "its value: then its way through the program can be watched here, step by step."
@@ -47,29 +47,29 @@ _FEWEST = (Column("statement"), Column("now"), Column("fewest"), Column("what it
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a hand chose in the tab: a step (`None`: the last), the conflicts whose edits it asked for, and whose fewest statements."""
+    """The user's choices in the tab: a step (`None`: the last), the conflicts whose edits were requested, and whose fewest statements."""
 
     step: int | None = 0
     weighed: frozenset[str] = frozenset()
     fewest: Plan | None = None
 
     def at(self, step: int | None) -> "Replay":
-        """The slider moved to a step."""
+        """Move the slider to a step."""
         return replace(self, step=step)
 
     def weighing(self, conflict: str) -> "Replay":
-        """The edits of one conflict more asked for."""
+        """Request the edits of one more conflict."""
         return replace(self, weighed=self.weighed | {conflict})
 
     def seeking(self, plan: Plan) -> "Replay":
-        """The fewest statements of a plan asked for."""
+        """Request the fewest statements of a plan."""
         return replace(self, fewest=plan)
 
 
 def replay_blocks(
     report: Report, paint: Paint, chosen: Replay, background: BackgroundQueries | None = None, opened: frozenset[str] | None = None
 ) -> list[Block]:
-    """The slider, what has an axis so far, the graph as far, the conflicts, the fewest statements."""
+    """The slider, the values that have an axis so far, the graph so far, the conflicts, the fewest statements."""
     if not report.plan.layout.statements and not report.source_annotations:
         return [note_block(NOTHING), *([_picture(report, 0, background, opened)] if report.graph.nodes else [])]
     try:
@@ -102,7 +102,7 @@ def find_suggested_edit(gesture: DecideGesture, report: Report, background: Back
 
 
 def waiting_block(text: str) -> Block:
-    """In place of what is being worked out."""
+    """A placeholder for what is being computed."""
     return {**note_block(""), "replay": {"waiting": text}}
 
 
@@ -139,13 +139,13 @@ def _line(replay: Propagation, move: AxisPropagation, paint: Paint) -> dict[str,
 
 
 def _list_placed(replay: Propagation, shardings: Sequence[Sharding]) -> list[int]:
-    """What has an axis, and a name to show it by."""
+    """The values that have an axis, with a name to show."""
     waiting = _waiting(replay, shardings)
     return [n for n, site in enumerate(replay.values) if shardings[n].axes and (_is_shown(site) or n in waiting)]
 
 
 def _placed_block(replay: Propagation, step: int, shardings: Sequence[Sharding], placed: Sequence[int], paint: Paint) -> Block:
-    """What has an axis, the newest first; alike places of repeated layers as one row."""
+    """The values that have an axis, the newest first; equal ones of repeated layers as one row."""
     since = _since(replay, step)
     groups: dict[object, list[int]] = {}
     for number in placed:
@@ -159,7 +159,7 @@ def _placed_block(replay: Propagation, step: int, shardings: Sequence[Sharding],
 
 
 def _waiting(replay: Propagation, shardings: Sequence[Sharding]) -> frozenset[int]:
-    """Constraints that stand by hand on values which have nothing yet: the step that brings it there is to come."""
+    """Constraints by hand on values that have no axis yet: a later step applies them."""
     by_hand = {point.value for point in replay.origins if replay.values[point.value].kind == "sharding_constraint"}
     places = {(replay.values[number].path, replay.values[number].shape): number for number in by_hand}
     for site, sharding in zip(replay.values, shardings, strict=True) if places else ():
@@ -204,7 +204,7 @@ def _site_row(
 
 
 def _picture(report: Report, step: int, background: BackgroundQueries | None, opened: frozenset[str] | None) -> Block:
-    """The graph as far as the step. Its rows are laid out once, aside: that takes longest."""
+    """The graph up to the step. Its rows are laid out once, in the background: that takes longest."""
     graph_rows = compute_in_background(
         background, report, f"graph {sorted(opened) if opened is not None else ''}", lambda: lay_out_rows(report, opened)
     )
@@ -226,7 +226,7 @@ def _conflicts(report: Report, replay: Propagation, chosen: Replay, background: 
 
 
 def _find_conflicts(report: Report, replay: Propagation, background: BackgroundQueries | None) -> tuple[Conflict, ...] | None:
-    """The conflicts; `None` while they are looked for."""
+    """The conflicts; `None` while they are computed."""
     return compute_in_background(background, report, "conflicts", lambda: replay.conflicts)
 
 

@@ -1,6 +1,6 @@
-"""Where shardings turn into others, as blocks: from what to what, by which way, what it takes, and the edits that avoid it.
+"""Resharding as blocks: from what to what, in which steps, its cost, and the edits that avoid it.
 
-Edits are tried when a hand asks for them, for a report is made of each; what was found stays with the report that it is of.
+Edits are tried on request, because each needs a report; the result is kept with the report that it is for.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ MOST_FREE = 8
 
 
 def resharding_blocks(report: Report, comparison_state: ComparisonState | None, paint: Paint) -> list[Block]:
-    """What is sent to reshard, what the compiler warned of, what is padded, and what is only sliced."""
+    """Collectives that reshard, warnings of the compiler, padded values, and those that are only sliced."""
     sending = [each for each in report.reshards if not each.is_free]
     free = [each for each in report.reshards if each.is_free]
     if not sending:
@@ -33,7 +33,7 @@ def resharding_blocks(report: Report, comparison_state: ComparisonState | None, 
 
 
 def try_edits(key: str, report: Report, background: BackgroundQueries | None = None) -> None:
-    """Look for the remedies of one resharding, aside where that is possible; raises `WorkbenchError` if the plan has it no more."""
+    """Find the remedies of one resharding, in the background if possible; raises `WorkbenchError` if the plan no longer has it."""
     found = next((each for each in report.reshards if key_of(each) == key), None)
     if found is None:
         raise WorkbenchError("The plan reshards nothing there any more.", ["look at the table again"])
@@ -98,12 +98,12 @@ def _row(report: Report, group: list[Reshard], paint: Paint, *, timed: bool) -> 
 
 
 def _path(group: list[Reshard]) -> str:
-    """Of alike layers, the path that names them all."""
+    """For equal layers, the path that names them all."""
     return template(group[0].path) if len(group) > 1 else group[0].path
 
 
 def _ends(group: list[Reshard], paint: Paint) -> tuple[Cell, Cell]:
-    """Where the value is made and where it is read, and how it lies in either place."""
+    """Where the value is made and where it is read, and its sharding at both ends."""
     first = group[0]
     reader = template(first.reader) if len(group) > 1 else first.reader
     names = tuple(name if name not in ("", "_") else str(size) for name, size in zip(first.dims, first.shape, strict=True))
@@ -123,7 +123,7 @@ def _move(move: ReshardCollective, paint: Paint) -> Cell:
 
 
 def _remedies(report: Report, each: Reshard) -> Cell:
-    """What was found; before that, what the note on it suggests, and a button that looks for more."""
+    """The remedies that were found; before that, what the diagnostic suggests, and a button that searches for more."""
     cell = {"key": key_of(each), "about": f"{each.path} for {each.reader}"}
     if each.is_tried:
         return {**cell, "remedies": [_remedy(remedy) for remedy in each.remedies], "find": ""}
@@ -133,7 +133,7 @@ def _remedies(report: Report, each: Reshard) -> Cell:
 
 
 def _remedy(remedy: Remedy) -> dict[str, str]:
-    """An edit with what it saves of the step, and what it costs at the peak."""
+    """An edit with what it saves in the step, and what it costs at the peak."""
     note = f"{_change(-remedy.saved)} a step" if remedy.saved else "less here, as much in all"
     held = (
         {"held": f"{_change(remedy.added_bytes)} at the peak", "held_tone": "warn" if remedy.added_bytes > 0 else "good"}
@@ -149,7 +149,7 @@ def _change(count: int) -> str:
 
 
 def _warning_blocks(report: Report, comparison_state: ComparisonState | None) -> Iterator[Block]:
-    """What the compiler said of values that it gathers whole, beside whether its partitioner said so when it was asked."""
+    """The compiler's warnings of values that it gathers whole, beside whether its partitioner gave them when it was asked."""
     compiled = comparison_state.comparison.compiled if comparison_state and not comparison_state.stale else None
     if compiled is None:
         return

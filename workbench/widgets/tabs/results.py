@@ -1,4 +1,5 @@
-"""The results that a step hands out, as rows of the tensor board: what becomes an argument of the next step lies as that, and is none."""
+"""The results of a step, as rows of the tensor board: one that becomes an argument of the next step has that argument's sharding, and no
+row."""
 
 from collections.abc import Collection, Iterator
 from typing import Any

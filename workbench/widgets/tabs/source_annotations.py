@@ -1,4 +1,4 @@
-"""What the traced function lays out by itself, as blocks: its constraints, explicit types and `shard_map` regions."""
+"""The traced function's own sharding annotations, as blocks: its constraints, explicit types and `shard_map` regions."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ ABOUT_SOURCE = (
 
 
 def source_annotation_blocks(report: Report, paint: Paint) -> Iterator[Block]:
-    """One block, or none where the function says nothing."""
+    """One block, or none where the function has no annotations."""
     annotations = report.source_annotations
     if not annotations:
         return

@@ -24,30 +24,30 @@ from workbench.widgets.tabs.tensors import tensor_blocks
 from workbench.widgets.tabs.values import selected_blocks, value_blocks
 
 SEARCHED = ("tensors", "values")
-"""Tabs that can be narrowed by words."""
+"""Tabs that can be searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the tabs tell of: a report, what a compilation and a run say of it, the colours of the mesh axes, the path that is selected."""
+    """What the tabs show: a report, the results of a compilation and a run, the colours of the mesh axes, the selected path."""
 
     report: Report
     comparison_state: ComparisonState | None = None
     trace: Trace | None = None
     tasks: tuple[TaskTime, ...] = field(default=(), kw_only=True)  # of a run of this pipeline
-    trial: PipelineReport | None = field(default=None, kw_only=True)  # a boundary in the hand
+    trial: PipelineReport | None = field(default=None, kw_only=True)  # a boundary being dragged
     colours: dict[str, int] = field(default_factory=dict)
     selected: str = ""
-    toggled: frozenset[str] = frozenset()  # keys of what a hand opened or closed
+    toggled: frozenset[str] = frozenset()  # keys of what the user opened or closed
     views: Views = field(default_factory=Views)
     replay: Replay = field(default_factory=Replay)
-    background: BackgroundQueries | None = None  # where what takes long is worked out; at once, if nowhere
+    background: BackgroundQueries | None = None  # where slow questions are computed; at once, without it
 
 
 def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
-    """The blocks of one tab. `search` narrows the tensors and the values; what an unopened tab needs is not computed.
+    """The blocks of one tab. `search` filters the tensors and the values; what an unopened tab needs is not computed.
 
-    Views tell how a figure comes about, which the planner knows; what the compiler found stands beside that in Compared.
+    Views explain how a figure comes about, which the planner knows; the compiler's results are in Compared.
     """
     paint, report = Paint(facts.colours), facts.report.prediction
     blocks: dict[str, Callable[[], list[Block]]] = {
@@ -72,7 +72,7 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
 
 
 def failed_state(tab: str, error: Exception) -> dict[str, Any]:
-    """In place of a tab that could not be made."""
+    """The error message in place of a tab."""
     failure_text = f"This view could not be made: {describe_error(error)}. The others still work; undo brings back what was here."
     return {"tab": tab, "search": None, "blocks": [note_block(failure_text)]}
 

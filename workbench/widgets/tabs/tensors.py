@@ -19,7 +19,7 @@ from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block
 MOST_ROWS = 400
 TENSOR, VALUE = "tensor", "value"
 FOLDED_AT_FIRST = frozenset({f"role {Role.OPTIMIZER_STATE.value}"})
-"""Sections that open when asked: optimiser state lies as its parameters do."""
+"""Sections that are closed at first: optimiser state is sharded as its parameters are."""
 _SECTIONS = {
     Role.PARAMETER: "Parameters",
     Role.OPTIMIZER_STATE: "Optimizer state",
@@ -40,7 +40,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Arguments that are alike and lie alike: one, or the same one of repeated layers."""
+    """Arguments that are equal and sharded alike: one, or the same one of repeated layers."""
 
     placed: tuple[Placement, ...]
     subject: str
@@ -52,13 +52,13 @@ class Group:
 
     @property
     def bytes(self) -> int:
-        """On one device, all of them."""
+        """Bytes on one device, all of them."""
         return self.first.local_bytes * len(self.placed)
 
 
 def tensor_blocks(report: Report, paint: Paint, search: str = "", toggled: Collection[str] = (), more: Iterable[Row] = ()) -> list[Block]:
-    """One table. `toggled` are the keys of sections and folded rows that a hand opened or closed; a search opens what it finds. `more` are
-    rows that follow."""
+    """One table. `toggled` are the keys of sections and folded rows that the user opened or closed; a search opens what it finds. `more`
+    are rows that follow."""
     groups, more = list(groups_of(report, search.lower().split())), list(more)
     if not groups and not more:
         return [note_block(f"No tensor matches “{search[:80]}”." if search else "The program takes no arguments.")]
@@ -67,7 +67,7 @@ def tensor_blocks(report: Report, paint: Paint, search: str = "", toggled: Colle
 
 
 def groups_of(report: Report, words: Collection[str] = ()) -> Iterator[Group]:
-    """The arguments that have all `words`, those that are alike and lie alike together."""
+    """The arguments that have all `words`, those that are equal and sharded alike together."""
     for indices in alike_arguments(report.plan.program):
         by_sharding: dict[object, list[Placement]] = {}
         for placed in (report.arguments[index] for index in indices):
@@ -155,12 +155,12 @@ def _chips_of(layout: Layout, group: Group, paint: Paint) -> Cell:
 
 
 def _find_override(layout: Layout, path: str) -> str:
-    """The override by which a tensor lies in its own way; empty if the rules place it."""
+    """The override that applies to a tensor; empty if the rules place it."""
     return next((f"override {pattern}" for pattern, _ in reversed(layout.overrides) if matches(pattern, path)), "")
 
 
 def _requested_sharding(layout: Layout, tensor: Tensor) -> Sharding | None:
-    """What the layout asks of a tensor, where that is more than where it lies."""
+    """The sharding that the layout requests for a tensor, where that differs from its actual one."""
     return None if layout.is_plain else layout.sharding(tensor)
 
 
@@ -174,10 +174,10 @@ def chips(
     own: str = "",
     given: Sharding | None = None,
 ) -> Cell:
-    """The dimensions of a tensor as chips that a hand can take.
+    """The dimensions of a tensor as chips that can be dragged.
 
-    `own` says by which override or constraint it lies where it does, `given` what is asked for: a constraint is met behind the operation,
-    whose own result the chips show, and what is open or late shows as marks.
+    `own`: the override or constraint that gives its sharding; `given`: the request. A constraint is met behind the operation, whose own
+    result the chips show; what is open or late is shown as marks.
     """
     found: list[dict[str, Any]] = []
     marks = marks_of(given)
@@ -202,7 +202,7 @@ def chips(
 
 
 def _is_explicit(kind: str, given: Sharding) -> bool:
-    """A constraint is told in words, and an override that the chips do not say all of."""
+    """Whether it is shown in words: a constraint, or an override that the chips do not show completely."""
     return kind != TENSOR or not given.is_plain
 
 

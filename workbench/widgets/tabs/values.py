@@ -1,4 +1,4 @@
-"""The intermediate values as Shardy places them, repeated layers folded into one row; each can be constrained."""
+"""The intermediate values with Shardy's shardings, repeated layers folded into one row; each can be constrained."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Values of one place in repeated layers that lie alike."""
+    """Equal values of repeated layers that are sharded alike."""
 
     first: Value
     subject: str
@@ -46,7 +46,7 @@ def value_blocks(report: Report, paint: Paint, search: str = "") -> list[Block]:
 
 
 def selected_blocks(report: Report, paint: Paint, selected: str) -> list[Block]:
-    """The values and the argument that a box of a graph stands for, with chips to annotate them; a word where nothing is selected."""
+    """The values and the argument that a graph box stands for, with chips to annotate them; a hint where nothing is selected."""
     values = [value for value in report.values if is_named(selected, value.path)] if selected else []
     layout = report.plan.layout
     found = list(alike_values(values))[:MOST_SELECTED]
@@ -70,7 +70,7 @@ def alike_values(values: Iterable[Value], words: Collection[str] = ()) -> Iterat
 
 
 def constraint_on(layout: Layout, path: str, rank: int, source: str = "") -> str:
-    """The pattern of the constraint that holds for the value of a path and a line, the last one given; empty for none."""
+    """The pattern of the constraint that applies to the value of a path and a line, the last one given; empty for none."""
     return next(
         (pattern for pattern, each in reversed(layout.constraints) if len(each.dims) == rank and selects(pattern, path, source)), ""
     )
@@ -101,5 +101,5 @@ def _row(layout: Layout, place: int, each: Alike, paint: Paint) -> Row:
 
 
 def line_cell(path: str, line: str, rank: int) -> Cell:
-    """A source line; of the forward pass, where a constraint may name it, one that can be picked."""
+    """A source line; in the forward pass, where a constraint may name it, one that can be selected."""
     return {"text": line, "tone": "muted", **({"line": line, "rank": rank} if line and selects(line, path, line) else {})}

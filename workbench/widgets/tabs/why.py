@@ -1,4 +1,4 @@
-"""Why is this number what it is? What it is made of, by operation with its named scope and line, the largest first."""
+"""The composition of a figure: by operation with its named scope and line, the largest first."""
 
 from collections.abc import Callable, Iterable
 from math import prod
@@ -111,7 +111,7 @@ def _explain_flops(report: Report, paint: Paint, _measurement: Measurement | Non
 
 
 def _explain_duplication(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
-    """The products that several groups of devices compute alike, by the work that would be saved."""
+    """The dots that several groups of devices compute redundantly, by the work that would be saved."""
     devices, names = report.flops.devices, report.mesh.names
     parts = []
     for each in report.products:

@@ -1,4 +1,4 @@
-"""Why a tensor lies as it does: which rule, override or constraint put each axis there, as far as the plan itself says."""
+"""Why a tensor is sharded as it is: which rule, override or constraint gave each axis, as far as the plan itself says."""
 
 from workbench.core.layout import Layout
 from workbench.core.paths import matches
@@ -17,7 +17,7 @@ _COLUMNS = (Column("dimension"), Column("size", number=True), Column("mesh axes"
 
 
 def placed_answer(subject: str, report: Report, paint: Paint, background: BackgroundQueries | None = None) -> Answer | None:
-    """An argument: its bytes, by which statement of the layout each dimension lies where it does, and the wishes that lost there."""
+    """The answer for an argument: its bytes, the statement that gives each dimension's sharding, and the axes rejected there."""
     placed = [each for each in report.arguments if is_named(subject, each.tensor.path)]
     if not placed:
         return None
@@ -40,7 +40,7 @@ def placed_answer(subject: str, report: Report, paint: Paint, background: Backgr
 
 
 def _rejection_blocks(subject: str, report: Report, paint: Paint, background: BackgroundQueries | None) -> list[Block]:
-    """The wishes that lost on an argument, once they are known."""
+    """The axes rejected on an argument, once they are known."""
     if not report.plan.layout.statements:
         return []
     replay, failure = replay_or_failure(report, background)
@@ -75,7 +75,7 @@ def _reason_cell(layout: Layout, dim: str, axes: tuple[str, ...], override: str)
 
 
 def value_answer(subject: str, report: Report, paint: Paint, background: BackgroundQueries | None = None) -> Answer | None:
-    """An intermediate value: where it is computed, where each axis comes from, and the wishes that lost there."""
+    """The answer for an intermediate value: where it is computed, where each axis comes from, and the axes rejected there."""
     value = next((each for each in report.values if is_named(subject, each.path)), None)
     if value is None:
         return None
@@ -85,7 +85,7 @@ def value_answer(subject: str, report: Report, paint: Paint, background: Backgro
     number = number_of(replay, report, "value", subject) if replay else None
 
     def because(place: int, dim: str, axes: tuple[str, ...]) -> Cell:
-        """As Shardy's records have it; as far as the plan itself says, where there are none."""
+        """The origin by Shardy's records; as far as the plan itself says, where there are none."""
         is_given = bool(held) and dict(plan.layout.constraints)[held].dims[place] is not None
         if replay is not None and number is not None and not is_given:
             return origin_cell(replay, number, place, axes, f"value {place}", subject)

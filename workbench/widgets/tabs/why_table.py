@@ -1,4 +1,4 @@
-"""What a number is made of, as a table: each part with its share of all, the largest first."""
+"""The composition of a number, as a table: each part with its share of all, the largest first."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ MOST_ROWS = 40
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """Something a number is made of; alike places of repeated layers are one."""
+    """A part of a number; equal ones of repeated layers are one."""
 
     path: str
     amount: float
@@ -24,7 +24,7 @@ class Contribution:
 def parts_table(
     what: str, columns: tuple[Column, ...], parts: Iterable[Contribution], show: Callable[[float], str], amount: str = "on one device"
 ) -> Block:
-    """Parts with their share of all, alike layers together, the largest first."""
+    """Parts with their share of all, equal layers together, the largest first."""
     merged = sorted(_merge_alike(parts), key=lambda each: -each[0].amount)
     total = sum(each.amount for each, _ in merged) or 1.0
     counted = any(each.count for each, _ in merged)
@@ -51,7 +51,7 @@ def _part_row(place: int, part: Contribution, subject: str, total: float, show: 
 
 
 def _merge_alike(parts: Iterable[Contribution]) -> Iterator[tuple[Contribution, str]]:
-    """Alike parts of repeated layers as one, with the subject that names them all."""
+    """Equal parts of repeated layers as one, with the subject that names them all."""
     alike: dict[str, list[Contribution]] = {}
     for part in parts:
         alike.setdefault(f"{template(part.path)} {part.source} {part.shade} {part.notes}", []).append(part)
