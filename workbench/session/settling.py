@@ -27,8 +27,8 @@ MOST_QUESTION_SECONDS = 2.0
 ASK_DELAY, ANALYZE_DELAY = 0.05, 0.35
 """Seconds that a plan stands before it is asked about, and before it is analysed anew: of edits in quick succession, or a walk through the
 history, only the last is, and the next drop of a quick hand finds nobody at work."""
-PIPELINED_REASON = "A plan with a pipeline stays planned: its stages are programs of their own, which XLA's partitioner is not asked about."
-ONE_DEVICE_REASON = "One device sends nothing, so there is nothing for XLA's partitioner to say."
+PIPELINED_REASON = "A plan with a pipeline stays planned: its stages are separate programs, for which XLA's partitioner is not run."
+ONE_DEVICE_REASON = "One device sends nothing, so there is nothing for XLA's partitioner to do."
 
 
 class Partitioner(Protocol):

@@ -72,7 +72,7 @@ class QueuedJob:
             try:
                 self._on_change(ahead)
             except Exception:  # noqa: BLE001 - whoever it is, the others must have their turn
-                _log.exception("A job in the queue cannot be told of its place, and gives it up")
+                _log.exception("A job in the queue cannot be notified of its position, and leaves it")
                 self.leave()
             except BaseException:  # an interrupt of the kernel
                 self.leave()

@@ -58,7 +58,7 @@ class Jobs:
 
     def refuses(self, plan: Plan) -> str:
         """Why a plan cannot be compiled, as far as that is known without trying; empty if it may be."""
-        return "Nobody compiles here." if self._runner is None else self._runner.refuses(plan)
+        return "This board cannot compile." if self._runner is None else self._runner.refuses(plan)
 
     def expect_compilation(self, plan: Plan) -> None:
         """A person is about to ask for one: the process that compiles starts meanwhile. If it cannot, they will hear it when they ask."""

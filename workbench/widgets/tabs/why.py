@@ -104,7 +104,7 @@ def _explain_flops(report: Report, paint: Paint, _measurement: Measurement | Non
     lead = [
         (
             f"The matrix products of the program take {_flop(report.flops.unique)} in all, {_flop(report.flops.per_device)} on one device: "
-            "each mesh axis that a product lies on divides it."
+            "each mesh axis that splits a product divides it."
         )
     ]
     return f"Why {_flop(report.flops.per_device)}?", lead, [parts_table("product", _PRODUCT, parts, _flop)]
@@ -126,7 +126,8 @@ def _explain_duplication(report: Report, paint: Paint, _measurement: Measurement
         f"{_flop(flops.per_device)} on each of {devices:,} devices is {flops.duplication:.2f} × the {_flop(flops.unique)} of the program."
     ]
     lead.append(
-        "A product is done alike along each mesh axis that none of its dimensions lies on; put one of them there, or make the axis smaller."
+        "The devices along a mesh axis that splits none of a product's dimensions all compute the same; "
+        "put one of them there, or make the axis smaller."
         if parts
         else "No product is done twice."
     )
