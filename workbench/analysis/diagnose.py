@@ -163,8 +163,8 @@ def _diagnose_resharding(report: Report, partitioned: Propagated, edges: Sequenc
         Diagnostic(
             "resharding",
             each.path,
-            f"`{each.path}`{_source_text(each.source)} is sharded {each.before} and {_reader_text(each)} needs it {each.after}: {each.way}, "
-            f"{format_bytes(each.sent)} a step, {each.sent / report.sent:.0%} of all that a device sends.",
+            f"`{each.path}`{_source_text(each.source)} is sharded {each.before} and {_reader_text(each)} needs it {each.after}: "
+            f"{each.way}, {format_bytes(each.sent)} a step, {each.sent / report.sent:.0%} of all that a device sends.",
         )
         for each in places
         if each.sent > _MIN_TRAFFIC_SHARE * report.sent and each.sent > _MIN_TRAFFIC
@@ -187,7 +187,7 @@ def _diagnose_split_reshapes(report: Report, partitioned: Propagated) -> list[Di
                 f"`{operation.path}`{_source_text(operation.source)} splits a dimension sharded over `{'+'.join(sorted(torn))}` into "
                 "several, and "
                 f"the major one takes the axis first: the result is sharded {Sharding(dims or ())}. A loop over the major "
-                "one gathers it in every iteration. Way out: reshape so that the dimension that shall stay split comes first, and swap the two."
+                "one gathers it in every iteration. Way out: reshape so that the dimension that stays split comes first, and swap them."
             )
             found.append(
                 Diagnostic("split reshape", operation.path, note, find=partial(fix_split_reshape, report.plan, operation, dims or (), torn))

@@ -52,7 +52,7 @@ def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], 
     parser.add_argument(
         "--pipeline",
         metavar="STAGES",
-        help='how the step is pipelined: "stages:4 micro_batches:16 schedule:1f1b"; a schedule with several virtual stages per device needs chunks, too: '
+        help='how the step is pipelined: "stages:4 micro_batches:16 schedule:1f1b"; an interleaved one needs chunks, too: '
         '"schedule:interleaved chunks:2"',
     )
     add_hardware_file(parser)

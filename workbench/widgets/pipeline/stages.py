@@ -194,7 +194,7 @@ def _board(planned: PipelineReport) -> State:
                 "alike": name,
                 "height": round(block.work / even, 5),
                 "title": f"{block.path}: forward {format_seconds(block.forward)}, backward {format_seconds(block.backward)} "
-                f"of a micro-batch · parameters {format_bytes(block.parameters)} · a boundary after it sends {format_bytes(block.crossing)}",
+                f"of a micro-batch · parameters {format_bytes(block.parameters)} · a boundary here sends {format_bytes(block.crossing)}",
             }
             for block, name in zip(planned.blocks, names, strict=True)
         ],
