@@ -69,7 +69,7 @@ def test_the_line_under_the_figures_explains_the_tier(guarded, address):
     page.goto(address)
     page.locator(f"{STANDING}[data-tier=partitioned]").wait_for(timeout=60_000)
     page.locator(".standing").get_by_role("button", name="Partitioned").click()
-    expect(page.get_by_role("dialog", name="Partitioned")).to_contain_text("XLA's own SPMD partitioner was asked")
+    expect(page.get_by_role("dialog", name="Partitioned")).to_contain_text("From XLA's own SPMD partitioner")
 
 
 def test_a_plan_that_stands_is_compiled_and_memory_is_the_compilers(board, monkeypatch):
