@@ -80,7 +80,7 @@ def add_json(command: argparse.ArgumentParser, besides: str = "") -> None:
 
 def add_time_limit(command: argparse.ArgumentParser) -> None:
     """How long it may take."""
-    command.add_argument("--time-limit", type=duration, metavar="SECONDS", help="give up after so many seconds (default: never)")
+    command.add_argument("--time-limit", type=duration, metavar="SECONDS", help="stop after this many seconds (default: never)")
 
 
 def add_hardware_file(command: argparse.ArgumentParser) -> None:

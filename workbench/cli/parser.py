@@ -76,14 +76,14 @@ def _serve(added: Any) -> None:
         "--jobs",
         type=positive,
         metavar="N",
-        help="run and compile so many plans of all boards at once, the others wait (default: one run, as two would slow each other's steps,"
+        help="run and compile at most this many plans of all boards at once; others wait (default: one run, as two would slow each other,"
         " and a compilation for every two processors, 4 at most)",
     )
     command.add_argument(
         "--time-limit",
         type=duration,
         metavar="SECONDS",
-        help="end a run or a compilation of a board after so many seconds (default: 1800)",
+        help="end a run or a compilation of a board after this many seconds (default: 1800)",
     )
     command.add_argument("--fleet", metavar="FILE", help="open the board of the models of this file, in TOML or JSON, instead of a plan")
 
@@ -236,6 +236,6 @@ def _hardware(added: Any) -> None:
         description="List the hardware catalogue, or show one entry: its rates and links, and where each number is from.",
         epilog='example:\n  workbench hardware "TPU v5p"\n',
     )
-    command.add_argument("name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or so many of it, "TPU v5p 8x8x16"')
+    command.add_argument("name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or a topology of it, "TPU v5p 8x8x16"')
     add_hardware_file(command)
     command.set_defaults(command=commands.hardware)

@@ -81,7 +81,9 @@ def _explain_payload(name: str, report: Report) -> Answer | None:
     if not parts:
         return None
     total = format_bytes(sum(each.total_payload for each in alike))
-    lead = [f"Payload over {axes} in a step: of each collective the larger of what goes in and comes out on one device, so many times."]
+    lead = [
+        f"Payload over {axes} in a step: of each collective the larger of what goes in and comes out on one device, times its executions."
+    ]
     columns = (Column("collective"), Column("payload", number=True, title="of one execution"))
     return f"Why {total} over {axes}?", lead, [parts_table("scope", columns, parts, format_bytes)]
 
@@ -91,7 +93,7 @@ def _explain_sent(report: Report, paint: Paint, _measurement: Measurement | None
         Contribution(each.path, each.total_sent, each.source, 1, (each.kind, paint.axes(each.axes)), each.count)
         for each in report.collectives
     ]
-    lead = ["What leaves one device in a step: each collective sends its payload over a ring, so many times."]
+    lead = ["What leaves one device in a step: each collective sends its payload over a ring, times its executions."]
     columns = (Column("collective"), Column("mesh axes"))
     return f"Why {format_bytes(report.sent)} sent?", lead, [parts_table("scope", columns, parts, format_bytes)]
 
