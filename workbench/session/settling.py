@@ -241,4 +241,4 @@ def _figures_of(report: Report) -> tuple[object, ...]:
 
 
 def _reason_of(error: Exception) -> str:
-    return error.message if isinstance(error, WorkbenchError) else f"XLA's partitioner could not be asked: {describe_error(error)}"
+    return error.message if isinstance(error, WorkbenchError) else f"XLA's partitioner could not be run: {describe_error(error)}"
