@@ -19,7 +19,7 @@ UNEVEN = trace(lambda x: jnp.exp(x).sum(0), spec(9, 12), dims={"x": "words d"}, 
 
 # program, mesh, goal, an answer, a wrong one, and what is said of it
 CASES = {
-    "lies": (PRODUCT, "x:4 y:2", lies("dot_general", "[x, y]"), "I:x; K:y", "I:x", "`dot_general` lies as [x, -], not [x, y]"),
+    "lies": (PRODUCT, "x:4 y:2", lies("dot_general", "[x, y]"), "I:x; K:y", "I:x", "`dot_general` is sharded as [x, -], not [x, y]"),
     "statements": (PRODUCT, "x:4 y:2", statements(1), "I:x", "I:x; K:y", "2 statements, where 1 is enough."),
     "sends nothing": (PRODUCT, "x:8", sends(), "I:x", "J:x", "most of it by all-reduce over x at dot_general. Let it send nothing."),
     "sends at most": (PRODUCT, "x:8", sends(30_000), "J:x; result=[x, -]", "J:x", "Let it send not more than 29.3 KiB."),

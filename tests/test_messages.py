@@ -227,14 +227,14 @@ MESSAGES = [
     ),
     (
         lay("params/w1=[-, data:(1)2]"),
-        "`data:(1)2` is a part of mesh axis `data`; propagation makes such parts, and JAX has no words to ask for one.\n"
+        "`data:(1)2` is a part of mesh axis `data`; propagation makes such parts, and JAX has no way to name one.\n"
         "  Ways out: make two axes of `data`, such as `data_major` and `data_minor` · use `data` whole.",
     ),
     (lay("params/w1=[-, -] replicated:dat"), "There is no mesh axis `dat`; there are `data`, `model`.\n  Ways out: did you mean `data`?"),
     (
         lay("group[params/w1, batch/x]"),
         "`group[params/w1, batch/x]` ties `params/w1` of shape [1024, 4096] and `batch/x` of shape [12, 1024]; only values of one shape can "
-        "lie alike.\n  Ways out: name values of one shape · override or constrain each by itself.",
+        "be sharded alike.\n  Ways out: name values of one shape · override or constrain each by itself.",
     ),
     (
         lambda: Plan(mlp(), "data:4", "barrier[mlp/dot_general]"),

@@ -63,7 +63,7 @@ def lies(value: str, sharding: str) -> Goal:
             found = report.propagation.values[report.propagation.find(value)[0]].sharding
         except WorkbenchError as error:
             return str(error)
-        return "" if found == expected else f'`{value}` lies as {found}, not {expected}: `explain("{value}")` tells why.'
+        return "" if found == expected else f'`{value}` is sharded as {found}, not {expected}: `explain("{value}")` tells why.'
 
     return goal
 

@@ -90,7 +90,7 @@ def test_the_shardings_inside_checkify_are_seen():
         return jnp.tanh(y)
 
     report = reported(checkify.checkify(checked), [(16, 32), (32, 64)], "data:4 model:2", "args_0=[data, -]; args_1=[-, model]")
-    assert "lies as [data, model]" in report.explain("tanh")
+    assert "sharded as [data, model]" in report.explain("tanh")
     assert "`model` is from `args_1=[-, model]` on args_1" in report.explain("tanh", 1)
 
 

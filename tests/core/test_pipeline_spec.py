@@ -48,7 +48,7 @@ def test_a_pipeline_reads_as_it_is_written(spec):
         ("stages:4 micro_batches:6 schedule:interleaved chunks:2", "6 % 4 = 2"),
         ("stages:4 micro_batches:6 schedule:interleaved chunks:2", "make micro_batches 4 or 8"),
         ("stages:4 micro_batches:8 engine:spmd", "take schedule:gpipe or schedule:circular"),
-        ("stages:2 micro_batches:8 boundaries:a+b", "2 boundaries make 3 pieces"),
+        ("stages:2 micro_batches:8 boundaries:a+b", "2 boundaries make 3 virtual stages"),
         ("stages:3 micro_batches:8 boundaries:a+a", "begin at `a`"),
         ("stages:3 micro_batches:8 boundaries:a++b", "cannot name a block"),
         ("stages:3 micro_batches:8 remat:sometimes", "`always`, `except_last`, `never`"),

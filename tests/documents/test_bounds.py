@@ -124,8 +124,11 @@ def document(**entries) -> str:
 
 
 TEXTS = [
-    ("[" * 100_000, "lie more than 16 deep in each other"),
-    (document(program={"target": "gpt", "arguments": {"batch": json.loads("[" * 30 + "]" * 30)}}), "lie more than 16 deep in each other"),
+    ("[" * 100_000, "are nested more than 16 deep in each other"),
+    (
+        document(program={"target": "gpt", "arguments": {"batch": json.loads("[" * 30 + "]" * 30)}}),
+        "are nested more than 16 deep in each other",
+    ),
     (document(mesh=[["data", 10**41]]), "a whole number has more than 40 digits"),
     (document().replace("2]", f"{'9' * 5000}]"), "a whole number has more than 40 digits"),
     (document(program={"target": "mnist", "arguments": {"learning_rate": float("nan")}}), "NaN is no number to plan with"),

@@ -205,7 +205,7 @@ def test_a_damaged_checkpoint_is_told_and_the_run_ends_with_the_same_parameters(
     again = FleetRun(fleet("momentum", devices=1, folder=tmp_path), told.append)
     notice = (
         f"The newest checkpoint in {tmp_path / 'momentum'} is damaged: an array in `{arrays.name}` is not the one that was written: its "
-        "checksum differs. It goes on from the one before, which is whole."
+        "checksum differs. It continues from the one before, which is undamaged."
     )
     assert [each for each in told if isinstance(each, CheckpointNotice)] == [CheckpointNotice("momentum", notice)]
     assert 0 < again.model_runs[0].done < again.model_runs[0].last

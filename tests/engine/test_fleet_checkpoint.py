@@ -207,7 +207,7 @@ def test_after_a_loss_of_power_an_empty_newest_file_is_passed_over_in_words(tmp_
     again = stored(tmp_path)
     assert again.resume()["done"] == 2
     assert again.notice == (
-        f"The newest checkpoint in {tmp_path} is damaged: `latest.json` is empty. It goes on from the one before, which is whole."
+        f"The newest checkpoint in {tmp_path} is damaged: `latest.json` is empty. It continues from the one before, which is undamaged."
     )
 
 
@@ -239,7 +239,7 @@ def test_where_nothing_is_whole_that_is_said_and_nothing_is_removed(tmp_path):
         assert str(caught.value) == (
             f"The checkpoint in {tmp_path} is damaged, and none before it is whole: `position.json` is not what was written; `1.arrays` "
             "holds no array where one should begin.\n"
-            "  Ways out: start anew in another folder · put a copy of that folder in its place, if there is one."
+            "  Ways out: start from the beginning in another folder · put a copy of that folder in its place, if there is one."
         )
     assert {each.name for each in tmp_path.iterdir()} == there
 
@@ -253,7 +253,7 @@ def test_what_was_damaged_before_anything_was_safe_starts_anew_in_words(tmp_path
     assert again.resume() is None
     assert again.notice == (
         f"The newest checkpoint in {tmp_path} is damaged: `1.arrays` holds no array where one should begin. "
-        "Nothing of it was safe yet, and it starts anew."
+        "It had no earlier checkpoint, and starts from the beginning."
     )
 
 
@@ -287,7 +287,7 @@ def test_damage_that_comes_while_a_training_reads_from_the_disk_is_said(tmp_path
         store.get(("piece", 0))
     assert str(caught.value) == (
         f"The checkpoint in {tmp_path} was damaged while it was used: an array in `1.arrays` is not the one that was written: its checksum "
-        "differs.\n  Ways out: run it again: it goes on from the newest checkpoint that is whole · look after that disk."
+        "differs.\n  Ways out: run it again: it continues from the newest undamaged checkpoint · look after that disk."
     )
 
 

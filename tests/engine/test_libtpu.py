@@ -312,7 +312,7 @@ def under_way(warm):
 def test_a_compiler_that_dies_is_a_message_and_the_next_question_is_answered(warm):
     asked, _, child = under_way(warm)
     os.kill(child, signal.SIGKILL)
-    with pytest.raises(PartitionError, match="XLA:TPU ended by SIGKILL while it was asked about"):
+    with pytest.raises(PartitionError, match="XLA:TPU ended by SIGKILL while it compiled"):
         asked.result(60)
     assert warm.ask(gpt(layers=2), V5E).result(60).scheduled is not None
 
@@ -320,7 +320,7 @@ def test_a_compiler_that_dies_is_a_message_and_the_next_question_is_answered(war
 def test_a_process_that_dies_is_a_message_and_another_one_answers(warm):
     asked, asks, child = under_way(warm)
     os.kill(asks, signal.SIGKILL)
-    with pytest.raises(PartitionError, match="The process that asks libtpu ended by SIGKILL"):
+    with pytest.raises(PartitionError, match="The process that runs libtpu ended by SIGKILL"):
         asked.result(60)
     assert within(lambda: not is_there(child))
     assert warm.ask(gpt(layers=2), V5E).result(60).scheduled is not None

@@ -61,7 +61,11 @@ def test_sending_moves_a_boundary_to_where_little_is_sent():
 
 @pytest.mark.parametrize(
     ("pieces", "options", "words"),
-    [(4, {}, "3 blocks cannot make 4 pieces"), (0, {}, "0 pieces"), (2, {"fits": lambda *_: False}, "No cut into 2 pieces fits")],
+    [
+        (4, {}, "3 blocks cannot make 4 virtual stages"),
+        (0, {}, "0 virtual stages"),
+        (2, {"fits": lambda *_: False}, "No partition into 2 virtual stages fits"),
+    ],
 )
 def test_what_cannot_be_cut_is_said(pieces, options, words):
     with pytest.raises(PipelineError, match=words):

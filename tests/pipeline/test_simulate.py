@@ -210,7 +210,7 @@ def test_orders_that_wait_for_each_other_are_refused():
 
 
 def test_costs_of_other_pieces_than_the_pipelines_are_refused():
-    with pytest.raises(PipelineError, match="4 stages x 2 chunks = 8 pieces, and 4 have a cost"):
+    with pytest.raises(PipelineError, match="4 stages x 2 chunks = 8 virtual stages, and 4 have a cost"):
         simulate(PipelineSpec(4, 4, "circular", 2), equal_stages(4))
 
 

@@ -153,7 +153,8 @@ def test_of_too_many_chunks_the_most_that_fit_are_offered():
     with pytest.raises(PipelineError) as error:
         stage_costs(Plan(pipelines.chain(), "stage:2", pipeline="stages:2 micro_batches:2 schedule:interleaved chunks:4"))
     assert str(error.value) == (
-        "chain has 5 blocks (`layers/0`, `layers/1`, `layers/2`, `layers/3`, `loss`); 2 stages x 4 chunks = 8 pieces need as many.\n"
+        "chain has 5 blocks (`layers/0`, `layers/1`, `layers/2`, `layers/3`, `loss`); "
+        "2 stages x 4 chunks = 8 virtual stages need as many.\n"
         "  Ways out: make chunks 2 · give its layers named scopes, so that there are more blocks."
     )
 

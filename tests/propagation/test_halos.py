@@ -53,7 +53,7 @@ def test_what_is_not_counted_is_named_with_the_way_to_ask_for_it():
     (note,) = (each for each in plan.report().diagnostics if each.kind == "not counted")
     assert note.message == (
         "`reverse` moves data along a sharded dimension, in 1 place. Shardy leaves that to XLA, and as planned it is not counted. "
-        'XLA\'s partitioner tells what is sent once it is asked: `plan.report("partitioned")`.'
+        'XLA\'s partitioner says what is sent: `plan.report("partitioned")`.'
     )
 
 

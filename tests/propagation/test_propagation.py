@@ -180,14 +180,15 @@ def test_the_explanation_of_a_value_in_words():
     report = reported(lambda x, w: jnp.tanh(x @ w), [(16, 32), (32, 64)], "data:4 model:2", "x=[data, -]; w=[-, model]; @tanh=[?, data]")
     text = explanation_text(report, "dot_general").replace(report.propagation.values[2].source, "mlp.py:7")
     assert text == (
-        "dot_general: dot_general [d16=16, d64=64], mlp.py:7, lies as [-, data]\n"
+        "dot_general: dot_general [d16=16, d64=64], mlp.py:7, sharded as [-, data]\n"
         "  d16 (16): whole\n"
-        "    lost: `data`, `x=[data, -]` on x, over dot_general (mlp.py:7): data already splits d64 of dot_general, by `@tanh=[?, data]`\n"
+        "    rejected: `data`, `x=[data, -]` on x, over dot_general (mlp.py:7): "
+        "data already splits d64 of dot_general, by `@tanh=[?, data]`\n"
         "  d64 (64): data\n"
         "    `data` is from `@tanh=[?, data]`\n"
         "      step 2, backward: data from d64 of tanh behind its constraint to d64 of tanh (sharding_constraint, mlp.py:7)\n"
         "      step 3, backward: data from d64 of tanh to d64 of dot_general (tanh, mlp.py:7)\n"
-        "    lost: `model`, `w=[-, model]` on w, over dot_general (mlp.py:7): "
+        "    rejected: `model`, `w=[-, model]` on w, over dot_general (mlp.py:7): "
         "data is there, and major axes must agree, by `@tanh=[?, data]`"
     )
 

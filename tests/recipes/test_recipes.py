@@ -383,7 +383,7 @@ def test_an_axis_that_splits_something_else_already_is_refused():
 
 def test_the_axis_of_a_pipeline_is_refused():
     plan = Plan(program("decoder"), "data:4 stage:2").apply(SetPipeline(PipelineSpec(stages=2, micro_batches=4)))
-    with pytest.raises(RecipeError, match="the stages of the pipeline lie on it"):
+    with pytest.raises(RecipeError, match="it carries the stages of the pipeline"):
         plan.recipe("megatron", "stage")
 
 

@@ -266,7 +266,7 @@ def test_a_board_that_is_not_there_is_said(tmp_path, asked):
     with pytest.raises(DocumentError) as caught:
         Journal.resume(tmp_path, asked)
     assert str(caught.value) == (
-        f"There is no board `{asked[:64]}` to take up again: nothing was changed on it, or it is longer ago than boards are kept.\n"
+        f"There is no board `{asked[:64]}` to restore: nothing was changed on it, or it is longer ago than boards are kept.\n"
         "  Ways out: begin a new board: open the page without `board=` in the address."
     )
     assert find_journal(tmp_path, asked) is None

@@ -191,7 +191,7 @@ def test_a_plan_that_xla_refuses_stays_planned_and_says_why(bench):
 def test_what_breaks_in_the_asking_is_a_reason_and_no_traceback(bench):
     bench.ask = Mock(side_effect=OSError("no processes left"))
     bench.turn()
-    assert bench.settling_state.reason == "XLA's partitioner could not be asked: OSError: no processes left"
+    assert bench.settling_state.reason == "XLA's partitioner could not be run: OSError: no processes left"
 
 
 def test_what_breaks_in_reading_an_answer_is_a_reason_and_the_plan_can_be_gone_back_to(bench, monkeypatch):

@@ -91,7 +91,7 @@ def test_who_cannot_be_told_leaves(caplog):
     assert line.told["c"] == [1]
     first.leave()
     assert line.told["c"] == [1, 0]
-    assert "gives it up" in caplog.text
+    assert "leaves it" in caplog.text
 
 
 def test_from_many_threads_never_more_than_the_limit_and_all_have_their_turn():

@@ -54,7 +54,7 @@ def test_an_overridden_tensor_goes_back_to_the_rules_by_the_pattern_that_placed_
     report = mlp_report("d_ff:model; layers/*/w1=[model, -]")
     edit = edit_of({"verb": "by_rules", "of": "tensor", "path": "params/layers/1/w1"}, report.plan, report)
     assert edit == Override("layers/*/w1", None)
-    with pytest.raises(LayoutError, match="lies by the rules already"):
+    with pytest.raises(LayoutError, match="is placed by the rules already"):
         edit_of({"verb": "by_rules", "of": "tensor", "path": "params/layers/1/w2"}, report.plan, report)
 
 

@@ -81,7 +81,7 @@ def test_a_result_is_freed_again_and_lies_as_it_was_told(program):
     plan = Plan(program, MESH, f"{LAYOUT}; result/y=[-, model]")
     assert str(plan.report().results[2].sharding) == "[-, model]"
     assert made(plan, {"verb": "by_rules", **RESULT}) == LAYOUT
-    with pytest.raises(LayoutError, match="lies by propagation already"):
+    with pytest.raises(LayoutError, match="is placed by propagation already"):
         edit_of({"verb": "by_rules", **RESULT}, plan.updated(layout=LAYOUT), plan.report())
 
 
@@ -104,7 +104,7 @@ def test_what_a_step_hands_on_is_no_partial_sum(program, thing):
     plan = Plan(program, MESH, LAYOUT)
     offer = offers(plan, thing)["Partial sum over data"]
     assert offer["reason"] == BETWEEN_STEPS
-    with pytest.raises(LayoutError, match="handed on as whole values"):
+    with pytest.raises(LayoutError, match="passed on as complete sums"):
         edit_of(offer["gesture"], plan, plan.report())
 
 

@@ -96,7 +96,7 @@ def test_nothing_is_looked_for_while_another_tab_is_open(plan):
 def test_a_resharding_that_is_gone_is_not_tried(plan):
     shown = {}
     Board(Session(plan), shown.__setitem__).answer({"verb": "try_edits", "key": "gone", "zone": "tools", "view": "v", "seq": 1})
-    assert "any more" in shown["board"]["refusal"]["message"]
+    assert "no longer" in shown["board"]["refusal"]["message"]
 
 
 def test_the_compilers_own_warnings_stand_beside_what_was_foreseen(plan):

@@ -84,7 +84,7 @@ def test_every_figure_has_a_mark_and_a_line_says_that_they_settle(screen):
     assert state["standing"]["settling"]
     assert state["standing"]["text"] == "asking XLA…"
     assert {figure["key"] for figure in state["figures"] if figure["tier"]["settles"]} == PATHS
-    assert sent(state)["tier"]["title"].startswith("Planned. Worked out in this process")
+    assert sent(state)["tier"]["title"].startswith("Planned. Computed in this process")
 
 
 def test_the_figures_settle_and_those_that_the_partitioner_says_nothing_of_stay_planned(screen):

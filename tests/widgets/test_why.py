@@ -81,7 +81,10 @@ def test_a_tensor_names_the_rule_or_override_of_each_dimension(report, of, becau
 
 
 def test_a_tensor_says_how_many_devices_hold_the_same_part(report):
-    assert "4 devices hold the same part: it lies on no dimension of data." in why("tensor params/layers/mlp/w1", report, PAINT)["lead"]
+    assert (
+        "4 devices hold the same part: none of its dimensions is split over data."
+        in why("tensor params/layers/mlp/w1", report, PAINT)["lead"]
+    )
 
 
 def test_a_value_names_the_rule_or_constraint_its_axes_come_from(report):

@@ -164,8 +164,8 @@ def _diagnose_resharding(report: Report, partitioned: Propagated, edges: Sequenc
         Diagnostic(
             "resharding",
             each.path,
-            f"`{each.path}`{_source_text(each.source)} lies {each.before} and {_reader_text(each)} needs it {each.after}: {each.way}, "
-            f"{format_bytes(each.sent)} a step, {each.sent / report.sent:.0%} of all that a device sends.",
+            f"`{each.path}`{_source_text(each.source)} is sharded {each.before} and {_reader_text(each)} needs it {each.after}: "
+            f"{each.way}, {format_bytes(each.sent)} a step, {each.sent / report.sent:.0%} of all that a device sends.",
         )
         for each in places
         if each.sent > _MIN_TRAFFIC_SHARE * report.sent and each.sent > _MIN_TRAFFIC
@@ -185,10 +185,10 @@ def _diagnose_split_reshapes(report: Report, partitioned: Propagated) -> list[Di
         torn &= {axis for dim in read or () for axis in dim}
         if torn and operation.path:
             note = (
-                f"`{operation.path}`{_source_text(operation.source)} cuts a dimension that lies on `{'+'.join(sorted(torn))}` into "
+                f"`{operation.path}`{_source_text(operation.source)} splits a dimension sharded over `{'+'.join(sorted(torn))}` into "
                 "several, and "
-                f"the major one takes the axis first: the result lies {Sharding(dims or ())}. A loop over that one gathers it, turn by "
-                "turn. Way out: reshape so that the dimension that shall stay split comes first, and swap the two."
+                f"the major one takes the axis first: the result is sharded {Sharding(dims or ())}. A loop over the major "
+                "one gathers it in every iteration. Way out: reshape so that the dimension that stays split comes first, and swap them."
             )
             found.append(
                 Diagnostic("split reshape", operation.path, note, find=partial(fix_split_reshape, report.plan, operation, dims or (), torn))
@@ -259,8 +259,8 @@ def _diagnose_unknown_loops(report: Report, partitioned: Propagated) -> list[Dia
 def _trip_count_text(structure: Structure, loop: int) -> str:
     turns = structure.regions[structure.body_of[loop]].times // (structure.regions[structure.ops[loop].region].times or 1)
     if turns == 1:
-        return "The number of turns of this loop depends on data; what happens in it is counted once."
-    return f"The number of turns of this loop depends on data, and is {turns:,} at most; what happens in it is counted so often."
+        return "The number of iterations of this loop depends on data; its body is counted once."
+    return f"The number of iterations of this loop depends on data, and is {turns:,} at most; its body is counted that many times."
 
 
 def _diagnose_branches(report: Report, partitioned: Propagated) -> list[Diagnostic]:
@@ -280,7 +280,9 @@ def _diagnose_manual_regions(report: Report, partitioned: Propagated) -> list[Di
     """Shardy does not look into manual regions; XLA's partitioner, once it was asked, has counted what they send."""
     if report.partitioned is not None:
         return []
-    message = 'As planned, what it sends by itself is not counted; what brings values in and out is. `plan.report("partitioned")` has both.'
+    message = (
+        'As planned, communication inside it is not counted; resharding its inputs and outputs is. `plan.report("partitioned")` has both.'
+    )
     return [
         Diagnostic("shard_map", each.path, message)
         for each in (report.plan.program.operations[index] for index in partitioned.structure.control_flow)

@@ -43,7 +43,7 @@ def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Dia
             subject_of(report.plan.program, indices[0]),
             f"`{kind}` moves data along a sharded dimension, in {_count_text(indices)}. Shardy leaves that to XLA, and as "
             "planned it is not "
-            'counted. XLA\'s partitioner tells what is sent once it is asked: `plan.report("partitioned")`.',
+            'counted. XLA\'s partitioner says what is sent: `plan.report("partitioned")`.',
         )
 
 

@@ -57,7 +57,7 @@ class MinimalLayout:
 
     def __str__(self) -> str:
         head = f"{len(self.needed)} statement{'s' * (len(self.needed) != 1)} in place of {self.written} split {self.placed:,} values"
-        rows = (f"  {each.statement}: without it {each.changed} lies as {each.after}, not {each.before}" for each in self.needed)
+        rows = (f"  {each.statement}: without it {each.changed} is sharded {each.after}, not {each.before}" for each in self.needed)
         proof = "no choice of rules needs fewer" if self.is_fewest else "leaving any of them out changes something"
         return "\n".join([f"{head}; {proof}:", *rows])
 

@@ -108,14 +108,14 @@ def _diagnose_one_chunk(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
     alike = _ONE_CHUNK_EQUIVALENTS.get(spec.schedule)
     if alike is None or spec.chunks > 1 or spec.stages == 1:
         return
-    message = f"With `chunks:1` schedule `{spec.schedule}` is `{alike}`: it gains by several pieces of the network on each stage."
+    message = f"With `chunks:1` schedule `{spec.schedule}` is `{alike}`: it is better only with several virtual stages on each device."
     two = _try_replace(spec, chunks=2, boundaries=())
     edits = [SetPipeline(each, "2 chunks a stage") for each in (two,) if each is not None]
     edits = [edit for edit in edits if _can_be_partitioned(plan, edit)]
     if not edits:
         most = len(program_blocks(plan.program, spec.micro_batches))
         why = f"make micro_batches a multiple of {spec.stages}" if two is None else f"there are {most} blocks, and two chunks need "
-        message += f" Two chunks cannot be: {why}" + ("." if two is None else f"{2 * spec.stages}.")
+        message += f" Two chunks are impossible: {why}" + ("." if two is None else f"{2 * spec.stages}.")
     yield Diagnostic("one chunk", "pipeline", message, (*edits, SetPipeline(replace(spec, schedule=alike), f"schedule {alike}")))
 
 
@@ -200,8 +200,8 @@ def _try_replace(spec: PipelineSpec, **changes: object) -> PipelineSpec | None:
 def _diagnose_recomputation(spec: PipelineSpec) -> Iterator[Diagnostic]:
     if spec.engine == "spmd" and spec.remat == "except_last":
         message = (
-            "Engine `spmd` does the same in every turn, so that the last micro-batch cannot be spared: `remat:except_last` computes the "
-            "forward pass of all of them again, and is planned so."
+            "Engine `spmd` runs the same code in every iteration, so recomputation cannot be left out for the last micro-batch: "
+            "`remat:except_last` computes the forward pass of all of them again, and is planned so."
         )
         edits = (
             SetPipeline(replace(spec, remat="always"), "recompute all micro-batches"),

@@ -46,13 +46,13 @@ def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], 
     parser.add_argument(
         "--axis-assignment",
         metavar="ROUTES",
-        help='which mesh axis runs over which links: "data:x+y; model:z" (default: by itself)',
+        help='which mesh axis runs over which links: "data:x+y; model:z" (default: chosen automatically)',
     )
     parser.add_argument("--wiring", dest="axis_assignment", action=FormerOption, help=argparse.SUPPRESS)
     parser.add_argument(
         "--pipeline",
         metavar="STAGES",
-        help='how the step is pipelined: "stages:4 micro_batches:16 schedule:1f1b"; a schedule that goes round wants chunks, too: '
+        help='how the step is pipelined: "stages:4 micro_batches:16 schedule:1f1b"; an interleaved one needs chunks, too: '
         '"schedule:interleaved chunks:2"',
     )
     add_hardware_file(parser)
@@ -79,8 +79,8 @@ def add_json(command: argparse.ArgumentParser, besides: str = "") -> None:
 
 
 def add_time_limit(command: argparse.ArgumentParser) -> None:
-    """Add the time limit."""
-    command.add_argument("--time-limit", type=duration, metavar="SECONDS", help="give up after so many seconds (default: never)")
+    """How long it may take."""
+    command.add_argument("--time-limit", type=duration, metavar="SECONDS", help="stop after this many seconds (default: never)")
 
 
 def add_hardware_file(command: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ def add_fleet(added: Any) -> None:
     ):
         verb = add_parser(verbs, name, text)
         verb.add_argument("file", metavar="FILE", help="which models to train, in TOML or JSON")
-        verb.add_argument("--devices", type=positive, metavar="N", help="so many devices (default: the file's, else all there are)")
+        verb.add_argument("--devices", type=positive, metavar="N", help="number of devices (default: the file's, else all there are)")
         verb.add_argument("--memory", metavar="TEXT", help='what may be used of each device: "2 GiB"')
         several = ", `all`, or `exact` for the optimum of a small case" if name == "simulate" else ""
         verb.add_argument("--policy", metavar="NAME", help=f"which model runs next: sharded-lrtf, round-robin, ...{several}")

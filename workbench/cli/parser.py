@@ -76,14 +76,14 @@ def _serve(added: Any) -> None:
         "--jobs",
         type=positive,
         metavar="N",
-        help="run and compile so many plans of all boards at once, the others wait (default: one run, as two would slow each other's steps,"
+        help="run and compile at most this many plans of all boards at once; others wait (default: one run, as two would slow each other,"
         " and a compilation for every two processors, 4 at most)",
     )
     command.add_argument(
         "--time-limit",
         type=duration,
         metavar="SECONDS",
-        help="end a run or a compilation of a board after so many seconds (default: 1800)",
+        help="end a run or a compilation of a board after this many seconds (default: 1800)",
     )
     command.add_argument("--fleet", metavar="FILE", help="open the board of the models of this file, in TOML or JSON, instead of a plan")
 
@@ -96,7 +96,7 @@ def _report(added: Any) -> None:
     tier.add_argument(
         "--planned",
         action="store_true",
-        help="print the figures as planned here, at once (default: XLA's own partitioner is asked what is sent, which takes seconds the "
+        help="print the figures as planned here, at once (default: XLA's own partitioner computes what is sent, which takes seconds the "
         "first time)",
     )
     tier.add_argument(
@@ -117,11 +117,9 @@ def _run(added: Any) -> None:
         "--profile",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="watch one more step, and tell what the devices did in it (default: yes; it takes about half a second)",
+        help="profile one more step, and print what the devices did in it (default: yes; it takes about half a second)",
     )
-    command.add_argument(
-        "--distributed", action="store_true", help="this is one of several processes (known by itself under Slurm and Open MPI)"
-    )
+    command.add_argument("--distributed", action="store_true", help="this is one of several processes (detected under Slurm and Open MPI)")
     add_json(command, "; progress goes to stderr")
 
 
@@ -174,7 +172,7 @@ def _recipe(added: Any) -> None:
         added,
         "recipe",
         recipes.recipe,
-        "lay a plan out in a known way (data parallel, Megatron, ZeRO, ...), or list which ways apply",
+        "apply known layouts to a plan (data parallel, Megatron, ZeRO, ...), or list which apply",
         "workbench recipe my.plan.json data_parallel megatron zero_1 -o sharded.plan.json",
     )
     command.add_argument("names", nargs="*", metavar="NAME", help="recipes to apply in turn (default: list all, and whether each applies)")
@@ -209,7 +207,7 @@ def _explain(added: Any) -> None:
         added,
         "explain",
         commands.explain,
-        "tell why a value lies as it does: where each axis came from, over which operations, and which wishes lost",
+        "say why a value is sharded as it is: where each axis came from, over which operations, and which axes were rejected",
         "workbench explain my.plan.json mlp/up/dot_general",
     )
     command.add_argument(
@@ -219,7 +217,9 @@ def _explain(added: Any) -> None:
         help="a path, pattern or source line (gpt.py:42); without one, all conflicts and what decides them",
     )
     command.add_argument("--steps", action="store_true", help="print the whole propagation, step by step")
-    command.add_argument("--fewest", action="store_true", help="print the fewest statements that lay everything out as this plan does")
+    command.add_argument(
+        "--fewest", action="store_true", help="print the fewest statements that give every value the sharding it has in this plan"
+    )
     command.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
@@ -233,9 +233,9 @@ def _hardware(added: Any) -> None:
         added,
         "hardware",
         "list the hardware catalogue, for --hardware",
-        description="List the hardware catalogue, or tell all of one kind: its rates and links, and where each number is from.",
+        description="List the hardware catalogue, or show one entry: its rates and links, and where each number is from.",
         epilog='example:\n  workbench hardware "TPU v5p"\n',
     )
-    command.add_argument("name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or so many of it, "TPU v5p 8x8x16"')
+    command.add_argument("name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or a topology of it, "TPU v5p 8x8x16"')
     add_hardware_file(command)
     command.set_defaults(command=commands.hardware)

@@ -131,13 +131,13 @@ def _parse_value(name: str, text: str) -> Any:
 def _verify_count(name: str, count: object) -> None:
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_OF_EACH:
         raise PipelineError(
-            f"A pipeline of {name}:{str(count)[:80]} cannot be.", [f"make `{name}` a whole number from 1 to {MOST_OF_EACH:,}"]
+            f"A pipeline of {name}:{str(count)[:80]} is impossible.", [f"make `{name}` a whole number from 1 to {MOST_OF_EACH:,}"]
         )
 
 
 def _verify_tasks(spec: PipelineSpec) -> None:
     pieces_text = (
-        f"{spec.stages:,} stages x {spec.chunks:,} chunks = {spec.virtual_stages:,} pieces"
+        f"{spec.stages:,} stages x {spec.chunks:,} chunks = {spec.virtual_stages:,} virtual stages"
         if spec.chunks > 1
         else f"{spec.stages:,} stages"
     )
@@ -170,10 +170,10 @@ def _verify_boundaries(spec: PipelineSpec) -> None:
         if not name or re.search(r"[\s,;+]", name):
             raise PipelineError(f"`{name[:80]}` cannot name a block.", ["name boundaries as the board shows them"])
         if counts[name] > 1:
-            raise PipelineError(f"Two pieces of the pipeline would begin at `{name}`.", ["name each boundary once"])
+            raise PipelineError(f"Two virtual stages of the pipeline would begin at `{name}`.", ["name each boundary once"])
     if len(spec.boundaries) >= spec.virtual_stages:
         raise PipelineError(
-            f"{len(spec.boundaries)} boundaries make {len(spec.boundaries) + 1} pieces; the pipeline has "
+            f"{len(spec.boundaries)} boundaries make {len(spec.boundaries) + 1} virtual stages; the pipeline has "
             f"{spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages}.",
             [f"name at most {spec.virtual_stages - 1}", "make `stages` larger"],
         )

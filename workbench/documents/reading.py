@@ -69,7 +69,7 @@ def _parse_bounded(parse: Callable[[], Any]) -> Any:
     return values
 
 
-_TOO_DEEP = f"its lists and tables lie more than {MOST_LEVELS} deep in each other"
+_TOO_DEEP = f"its lists and tables are nested more than {MOST_LEVELS} deep in each other"
 
 
 def _verify_values(root: Any) -> None:

@@ -60,13 +60,17 @@ def balance(
     """
     n = len(costs)
     if not 1 <= pieces <= n:
-        raise PipelineError(f"{n} blocks cannot make {pieces} pieces.", [f"make it 1 to {n} pieces"])
+        raise PipelineError(f"{n} blocks cannot make {pieces} virtual stages.", [f"make it 1 to {n} virtual stages"])
     if any(not 0 < start < n for start in fixed) or len(set(fixed)) >= pieces:
-        raise PipelineError(f"Pieces that begin at {sorted(fixed)} are not {pieces} pieces of {n} blocks.", ["take out a boundary"])
+        raise PipelineError(
+            f"Virtual stages that begin at {sorted(fixed)} are not {pieces} virtual stages of {n} blocks.", ["take out a boundary"]
+        )
     problem = _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(fixed), fits)
     worst = problem.solve(pieces, bound=_IMPOSSIBLE, combine=max)[0]
     if worst == _IMPOSSIBLE:
-        raise PipelineError(f"No cut into {pieces} pieces fits the devices' memory.", ["take more stages", "take remat:always"])
+        raise PipelineError(
+            f"No partition into {pieces} virtual stages fits the devices' memory.", ["take more stages", "take remat:always"]
+        )
     starts = problem.solve(pieces, bound=worst, combine=lambda so_far, cost: so_far + cost * cost)[1]
     return problem.evaluate(starts)
 

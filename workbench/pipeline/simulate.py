@@ -32,8 +32,9 @@ def simulate(
     """
     if len(costs) != spec.virtual_stages:
         raise PipelineError(
-            f"The pipeline has {spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages} pieces, and {len(costs)} have a cost.",
-            ["cut the network anew"],
+            f"The pipeline has {spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages} virtual stages, "
+            f"and {len(costs)} have a cost.",
+            ["partition the network again"],
         )
     orders = schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks)
     return simulate_orders(orders, costs, transfer, spec.recomputes, recompute_ahead=recompute_ahead)

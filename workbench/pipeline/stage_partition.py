@@ -28,7 +28,9 @@ def verify_enough_blocks(name: str, paths: Sequence[str], spec: PipelineSpec) ->
     if spec.virtual_stages <= len(paths):
         return
     requirement = (
-        f"{spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages} pieces" if spec.chunks > 1 else f"{spec.stages} stages"
+        f"{spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages} virtual stages"
+        if spec.chunks > 1
+        else f"{spec.stages} stages"
     )
     shown = ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
     raise PipelineError(

@@ -40,7 +40,7 @@ def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:
     axis, stages = pipeline.axis, pipeline.stages
     if axis not in mesh:
         raise PipelineError(
-            f"The {stages} stages of the pipeline lie along mesh axis `{axis}`, and the mesh is `{mesh}`.",
+            f"The {stages} stages of the pipeline are placed along mesh axis `{axis}`, and the mesh is `{mesh}`.",
             [f"make it `{f'{axis}:{stages} {mesh}'.strip()}`", "name an axis that is there, axis:NAME"],
         )
     if mesh[axis] != stages:
@@ -103,7 +103,7 @@ def _unknown_name_errors(program: Program, mesh: Mesh, layout: Layout) -> Iterat
 def _unknown_axis_error(axis: str, mesh: Mesh) -> LayoutError:
     if (whole := base_axis(axis)) != axis and whole in mesh:
         return LayoutError(
-            f"`{axis}` is a part of mesh axis `{whole}`; propagation makes such parts, and JAX has no words to ask for one.",
+            f"`{axis}` is a part of mesh axis `{whole}`; propagation makes such parts, and JAX has no way to name one.",
             [f"make two axes of `{whole}`, such as `{whole}_major` and `{whole}_minor`", f"use `{whole}` whole"],
         )
     return LayoutError(*unknown_name("mesh axis", axis, mesh.names))
@@ -128,7 +128,8 @@ def _override_errors(program: Program, pattern: str, sharding: Sharding) -> Iter
     if not found and results:
         carried = next_arguments[next(iter(results))]
         yield LayoutError(
-            f"The result `{pattern}` becomes `{carried.path}` in the next step, and lies as that does.", [f"override `{carried.path}`"]
+            f"The result `{pattern}` becomes `{carried.path}` in the next step, and is sharded like that argument.",
+            [f"override `{carried.path}`"],
         )
     elif not found:
         yield LayoutError(*_unknown_path_text("argument", pattern, [tensor.path for tensor in program.arguments]))
@@ -178,7 +179,7 @@ def group_errors(program: Program, places: tuple[str, ...]) -> Iterator[LayoutEr
     if len(shapes) > 1:
         listed = " and ".join(f"`{place}` of shape {list(shape)}" for shape, place in list(shapes.items())[-2:][::-1])
         yield LayoutError(
-            f"`{group_text(places)}` ties {listed}; only values of one shape can lie alike.",
+            f"`{group_text(places)}` ties {listed}; only values of one shape can be sharded alike.",
             ["name values of one shape", "override or constrain each by itself"],
         )
 

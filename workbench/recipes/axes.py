@@ -28,7 +28,7 @@ def choose_axis(plan: Plan, purpose: str, title: str, given: str | None = None) 
         raise RecipeError(f"{title} over `{found}` splits nothing: the axis has one device.", [f"make `{found}` 2 or more"])
     if plan.pipeline and found == plan.pipeline.axis:
         raise RecipeError(
-            f"{title} cannot use `{found}`: the stages of the pipeline lie on it.", ["give another axis", "remove the pipeline"]
+            f"{title} cannot use `{found}`: it carries the stages of the pipeline.", ["give another axis", "remove the pipeline"]
         )
     return found
 

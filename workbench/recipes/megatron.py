@@ -48,7 +48,7 @@ def tensor_parallel(plan: Plan, axis: str, title: str) -> RecipeDraft:
     inside = [dim for dim in dims if not is_named(dim, DimUse.VOCABULARY)]
     if not inside:
         raise RecipeError(
-            f"{title} splits what lies between two products with weights (heads, hidden units), and `{plan.program.name}` has no such "
+            f"{title} splits a dimension between two products with weights (heads, hidden units), and `{plan.program.name}` has no such "
             f"dimension; it has {', '.join(f'`{dim}`' for dim in plan.program.dims) or 'none'}.",
             ["name it `heads` or `d_ff`", "place a dimension by hand"],
         )

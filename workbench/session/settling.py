@@ -25,10 +25,10 @@ Defer = Callable[[Work], None]
 MOST_QUESTION_SECONDS = 2.0
 """Seconds that a question may run although a newer one waits: its answer is kept for undo. An older one is cancelled."""
 ASK_DELAY, ANALYZE_DELAY = 0.05, 0.35
-"""Seconds that a plan must stay before it is asked about, and before it is analysed again: of edits in quick succession, or a walk through
-the history, only the last is, and the next gesture does not wait for the analysis."""
-PIPELINED_REASON = "A plan with a pipeline stays planned: its stages are programs of their own, which XLA's partitioner is not asked about."
-ONE_DEVICE_REASON = "One device sends nothing, so there is nothing for XLA's partitioner to say."
+"""Seconds that a plan stands before it is asked about, and before it is analysed anew: of edits in quick succession, or a walk through the
+history, only the last is, and the next drop of a quick hand finds nobody at work."""
+PIPELINED_REASON = "A plan with a pipeline stays planned: its stages are separate programs, for which XLA's partitioner is not run."
+ONE_DEVICE_REASON = "One device sends nothing, so there is nothing for XLA's partitioner to do."
 
 
 class Partitioner(Protocol):
@@ -241,4 +241,4 @@ def _figures_of(report: Report) -> tuple[object, ...]:
 
 
 def _reason_of(error: Exception) -> str:
-    return error.message if isinstance(error, WorkbenchError) else f"XLA's partitioner could not be asked: {describe_error(error)}"
+    return error.message if isinstance(error, WorkbenchError) else f"XLA's partitioner could not be run: {describe_error(error)}"

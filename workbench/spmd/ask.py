@@ -94,7 +94,7 @@ def client_of(devices: int) -> Any:
     if devices > MAX_DEVICES:
         raise PartitionError(
             f"XLA's partitioner answers here for at most {MAX_DEVICES:,} devices; the mesh has {devices:,}.",
-            ["make an axis smaller", "the planned figures stand"],
+            ["make an axis smaller", "keep the planned figures"],
         )
     return _client(max(_LEAST_DEVICES, 1 << (devices - 1).bit_length()))
 

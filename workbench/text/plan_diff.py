@@ -1,4 +1,4 @@
-"""The difference of two plans as text: decisions, figures with their change, traffic by mesh axis, changed shardings."""
+"""Two plans side by side as text: what was decided otherwise, the figures with their change, traffic by mesh axis, other shardings."""
 
 from workbench.analysis.plan_diff import Change, FigureChange, PlanDiff, PlanSetting
 from workbench.text.tables import axes_text, table_text, tail_text, wrap_text
@@ -107,7 +107,7 @@ def _placements(diff: PlanDiff) -> str:
     ]
     if not rows:
         return ""
-    return table_text(["lies otherwise", "A", "B", "bytes of A>", "of B>"], rows) + _more_text(len(diff.placements))
+    return table_text(["sharded otherwise", "A", "B", "bytes of A>", "of B>"], rows) + _more_text(len(diff.placements))
 
 
 def _more_text(count: int) -> str:

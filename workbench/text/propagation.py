@@ -93,7 +93,7 @@ def find_dims(sharded_value: ShardedValue, dim: int | str | None) -> tuple[int, 
 def _value_lines(replay: Propagation, numbers: tuple[int, ...], dims: tuple[int, ...]) -> Iterator[str]:
     number = numbers[0]
     sharded_value = replay.values[number]
-    yield f"{value_text(sharded_value)}, lies as {sharded_value.sharding}" + (
+    yield f"{value_text(sharded_value)}, sharded as {sharded_value.sharding}" + (
         f", and {len(numbers) - 1} more like it" if len(numbers) > 1 else ""
     )
     if sharded_value.computed != sharded_value.sharding:
@@ -106,10 +106,10 @@ def _value_lines(replay: Propagation, numbers: tuple[int, ...], dims: tuple[int,
             yield from _axis_lines(replay, replay.axis(number, dim, axis))
         lost = tuple(rejected for rejected in rejections if rejected.wanted.dim == dim)
         if not axes and not lost:
-            yield "    nobody wanted to split it"
-        yield from (f"    lost: {rejection_text(replay, rejected)}" for rejected in lost[:_MOST_REJECTIONS])
+            yield "    no statement or operation splits it"
+        yield from (f"    rejected: {rejection_text(replay, rejected)}" for rejected in lost[:_MOST_REJECTIONS])
         if len(lost) > _MOST_REJECTIONS:
-            yield f"    and {count_text(len(lost) - _MOST_REJECTIONS, 'more wish', 'more wishes')} that lost"
+            yield f"    and {count_text(len(lost) - _MOST_REJECTIONS, 'more rejected axis', 'more rejected axes')}"
 
 
 def _axis_lines(replay: Propagation, explanation: Explanation) -> Iterator[str]:
@@ -213,8 +213,8 @@ def _reason_text(replay: Propagation, rejected: RejectedAxis) -> str:
         REPLICATED: f"the tensor keeps {axis} out",
         HELD_UP: f"{where} stands against it in the same operation{by}",
         UNEVEN: "it does not divide this part of the dimension",
-        MINOR: "it splits only a minor part of what is one dimension here, and that would not be one piece a device",
-        NOT_PASSED: "the operation does not hand this dimension on",
+        MINOR: "it splits only a minor part of what is one dimension here, and that would not be one contiguous part for each device",
+        NOT_PASSED: "the operation does not propagate this dimension",
     }
     return texts[rejected.reason]
 
@@ -224,7 +224,7 @@ def _closed_by_text(origin: Origin | None) -> str:
         return "there"
     if origin.kind in ("argument", "result"):
         rule = origin.statement if not origin.statement.endswith(":") else f"no rule for `{origin.statement[:-1]}`"
-        return f"by the plan ({rule}); an {'argument' if origin.kind == 'argument' else 'output'} lies as the plan says"
+        return f"by the plan ({rule}); an {'argument' if origin.kind == 'argument' else 'output'} is sharded as the plan says"
     return f"by {origin}"
 
 
@@ -251,7 +251,7 @@ def conflicts_text(report: Report) -> str:
     """All conflicts, each with the edits that would resolve it the other way; those are tried, which takes a moment each."""
     replay = report.propagation
     if not replay.conflicts:
-        return f"No conflict: in {count_text(len(replay.steps), 'step')} every axis went as far as it was wanted."
+        return f"No conflict: in {count_text(len(replay.steps), 'step')} no axis was rejected."
     explanation = []
     for conflict in replay.conflicts:
         edits = resolving_edits(report, conflict)

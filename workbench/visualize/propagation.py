@@ -45,7 +45,7 @@ def propagation_text(report: Report) -> str:
     """The same, downwards: which values each step changed, and their shardings after it."""
     rows, heads = _rows(report.propagation), _heads(report.propagation)
     cells = [(head, row.name, str(row.at[step])) for step, head in enumerate(heads) for row in rows if row.new[step]]
-    return f"{_title(report)}\n\n{table_text(['step', 'value', 'lies then~'], cells)}"
+    return f"{_title(report)}\n\n{table_text(['step', 'value', 'sharding then~'], cells)}"
 
 
 def _title(report: Report) -> str:

@@ -130,7 +130,7 @@ def _find_row(site: ShardedValue, number: int, graph_rows: GraphRows) -> int | N
 
 
 def _sharding_at(graph_rows: GraphRows, node: int, now: _Step) -> Sharding | None:
-    """The sharding of a node so far, or before it has one, the one that its constraint requests."""
+    """The sharding of a node so far, or, before it is propagated there, the one of its constraint."""
     site = graph_rows.sites[node]
     if site is None:
         return None
@@ -245,4 +245,4 @@ def _text(report: Report, replay: Propagation, graph_rows: GraphRows, now: _Step
         _, sharding = _find_member(graph_rows, number, now)
         rows.append((ARRIVED.strip() if number in now.fresh else "", box.key, str(sharding) if _axes(sharding) else ""))
     title = f"{report.plan.name} on {report.mesh.description}: {_split_text(graph_rows, now)}"
-    return f"{title}\n\n{table_text(['', 'scope', 'lies so far'], rows)}" if rows else title
+    return f"{title}\n\n{table_text(['', 'scope', 'sharding so far'], rows)}" if rows else title

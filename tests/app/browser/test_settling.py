@@ -69,14 +69,14 @@ def test_the_line_under_the_figures_explains_the_tier(guarded, address):
     page.goto(address)
     page.locator(f"{STANDING}[data-tier=partitioned]").wait_for(timeout=60_000)
     page.locator(".standing").get_by_role("button", name="Partitioned").click()
-    expect(page.get_by_role("dialog", name="Partitioned")).to_contain_text("XLA's own SPMD partitioner was asked")
+    expect(page.get_by_role("dialog", name="Partitioned")).to_contain_text("From XLA's own SPMD partitioner")
 
 
 def test_a_plan_that_stands_is_compiled_and_memory_is_the_compilers(board, monkeypatch):
     monkeypatch.setattr("workbench.widgets.run.resting.is_busy", lambda *_: False)  # other tests keep this machine busy
     board.get_by_label("kind of device").select_option("TPU v5e")
     compiled = figure(board, "memory").locator(".value .origin[data-tier=compiled]")
-    switch = board.get_by_label("also by itself, once a plan stands")
+    switch = board.get_by_label("also automatically, once a plan rests")
     switch.check()
     expect(compiled).to_be_visible()
     expect(board.locator(".standing")).to_contain_text("XLA of a script")

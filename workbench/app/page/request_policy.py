@@ -31,7 +31,7 @@ class DeniedRequest:
 
 UNKNOWN_HOST = DeniedRequest(
     _FORBIDDEN,
-    "This server does not go by the name that was asked for. Whoever started it can allow a name: workbench serve --origins NAME:PORT",
+    "This server does not answer under this host name. Whoever started it can allow a name: workbench serve --origins NAME:PORT",
 )
 UNKNOWN_ORIGIN = DeniedRequest(
     _FORBIDDEN,
@@ -39,7 +39,7 @@ UNKNOWN_ORIGIN = DeniedRequest(
 )
 NO_ORIGIN = DeniedRequest(_FORBIDDEN, "A websocket is opened by a page of this server alone, and a page says where it is from.")
 OTHER_SITE = DeniedRequest(_FORBIDDEN, "This server shows nothing within pages of other sites.")
-NO_METHOD = DeniedRequest(_NO_METHOD, "This server is asked with GET.")
+NO_METHOD = DeniedRequest(_NO_METHOD, "This server accepts GET requests only.")
 
 
 def judge_request(method: str, headers: Mapping[str, str], path: str, allowed: Hosts | None) -> DeniedRequest | None:

@@ -72,7 +72,7 @@ class Visit:
             self.board.begin_compiling(self._settling.defer)
         first, self._first = self._first, None
         self.window.show_board(new=True, tour=tour, **first)
-        notice = {"title": "Not all of this board could be taken up again", "text": problem, "choices": [["dismiss", "All right"]]}
+        notice = {"title": "Not all of this board could be restored", "text": problem, "choices": [["dismiss", "All right"]]}
         self.window.tell(notice=notice if problem else {}, failure={}, title=session.plan.name)
         self.window.count("shown")
 

@@ -71,8 +71,8 @@ class QueuedJob:
         while (ahead := self._news()) is not None:
             try:
                 self._on_change(ahead)
-            except Exception:  # noqa: BLE001 - whatever one job raises, the others must have their turn
-                _log.exception("A job in the queue cannot be told of its place, and gives it up")
+            except Exception:  # noqa: BLE001 - whoever it is, the others must have their turn
+                _log.exception("A job in the queue cannot be notified of its position, and leaves it")
                 self.leave()
             except BaseException:  # an interrupt of the kernel
                 self.leave()

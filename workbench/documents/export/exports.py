@@ -20,7 +20,7 @@ class Export(NamedTuple):
 
 
 ALL_EXPORTS = (
-    Export("script", "JAX script", "Runs by itself: builds the program, lays it out and trains a few steps.", ".py", export_script),
+    Export("script", "JAX script", "A complete script: builds the program, lays it out and trains a few steps.", ".py", export_script),
     Export(
         "specs",
         "PartitionSpecs",

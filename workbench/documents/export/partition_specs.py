@@ -28,7 +28,7 @@ def export_partition_specs(plan: Plan) -> str:
     constraints = [comment_text(each) for each in other_statements(plan.layout)]
     mesh = f"jax.make_mesh({literal(plan.mesh.sizes)}, {literal(plan.mesh.names)})"
     sections = [
-        f'"""Where each argument of {plain_text(plan.name)} lies, for {mesh}."""',
+        f'"""The sharding of each argument of {plain_text(plan.name)}, for {mesh}."""',
         "",
         "import re",
         "",

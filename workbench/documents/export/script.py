@@ -109,7 +109,7 @@ def _shardings(plan: Plan) -> str:
     table = ["SPECS = {", *lines, "}"] if lines else ["SPECS = {}"]
     return "\n".join(
         [
-            "# Where each argument lies; `*` stands for the layer number, and what is not named is replicated.",
+            "# The sharding of each argument; `*` stands for the layer number, and what is not named is replicated.",
             *table,
             "specs = [SPECS.get(tensor.path, SPECS.get(template(tensor.path), P())) for tensor in program.arguments]",
             "arguments = tuple(NamedSharding(mesh, spec) for spec in specs)",
@@ -126,7 +126,7 @@ def _results(plan: Plan) -> list[str]:
         return ["results = tuple(arguments[carried[i]] if i in carried else None for i in range(len(program.results)))"]
     entries = ", ".join(f"{i}: NamedSharding(mesh, {spec_text(sharding)})" for i, sharding in placements.items())
     return [
-        f"placed = {{{entries}}}  # results that are not carried on, and lie as the plan says",
+        f"placed = {{{entries}}}  # results that are no arguments of the next step, sharded as the plan says",
         "results = tuple(arguments[carried[i]] if i in carried else placed.get(i) for i in range(len(program.results)))",
     ]
 
@@ -168,7 +168,7 @@ def _write_layout_lines(plan: Plan) -> list[str]:
     """JAX cannot express priorities, open arguments, explicit replication, partial sums, groups and barriers; the compiler reads them from
     the lowered module."""
     return [
-        "# What JAX has no words for is written into the lowered module, where the compiler's partitioner reads it.",
+        "# What JAX cannot express is written into the lowered module, where the compiler's partitioner reads it.",
         f"plan = Plan(program, {literal(str(plan.mesh))}, {literal(str(plan.layout))})",
         "lowered = step.lower(*argument_specs(program))",
         'write_layout(lowered.compiler_ir("stablehlo"), plan)',

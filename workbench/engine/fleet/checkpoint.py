@@ -50,7 +50,7 @@ class Checkpoint:
         except Damage as damage:
             raise FleetError(
                 f"The checkpoint in {self.folder} was damaged while it was used: {damage}.",
-                ["run it again: it goes on from the newest checkpoint that is whole", "look after that disk"],
+                ["run it again: it continues from the newest undamaged checkpoint", "look after that disk"],
             ) from damage
 
     def commit(self, changed: Mapping[Key, Any], retained: Collection[Key], position: Mapping[str, Any]) -> None:
@@ -179,7 +179,11 @@ class Checkpoint:
         if not damages:
             return ""
         what = "; ".join(dict.fromkeys(damages))
-        then = "Nothing of it was safe yet, and it starts anew" if anew else "It goes on from the one before, which is whole"
+        then = (
+            "It had no earlier checkpoint, and starts from the beginning"
+            if anew
+            else "It continues from the one before, which is undamaged"
+        )
         return f"The newest checkpoint in {self.folder} is damaged: {what}. {then}."
 
     def tidy(self) -> None:
@@ -191,5 +195,5 @@ class Checkpoint:
 def _all_damaged_error(folder: Path, damages: Collection[str]) -> FleetError:
     return FleetError(
         f"The checkpoint in {folder} is damaged, and none before it is whole: {'; '.join(dict.fromkeys(damages))}.",
-        ["start anew in another folder", "put a copy of that folder in its place, if there is one"],
+        ["start from the beginning in another folder", "put a copy of that folder in its place, if there is one"],
     )

@@ -25,7 +25,7 @@ def why_not(program: Program) -> str:
     sums = sum(4 * prod(tensor.shape) for tensor in program.arguments if tensor.role is Role.PARAMETER)
     needed, free = 2 * argument_bytes + 2 * sums, free_bytes(jax.local_devices()[0])  # old and new; a gradient and the sum of them
     if jax.process_count() > 1:
-        return "the results lie on the devices of several processes"
+        return "the results are on the devices of several processes"
     if needed > free:
         return f"the step without a pipeline needs {format_bytes(needed)} and more on one device, which has {format_bytes(free)} free"
     return ""

@@ -28,7 +28,7 @@ from workbench.plan.plan import Plan
 _PR_SET_PDEATHSIG = 1
 _REFUSED = "refused"  # the file that says why there is no program, or that it does not fit the memory
 _NO_ROOM = "RESOURCE_EXHAUSTED"
-_STANDS = ("the planned figures stand",)
+_STANDS = ("keep the planned figures",)
 
 _children: list[int] = []  # the child that compiles, while it does
 
@@ -68,8 +68,8 @@ def _answer(question: bytes) -> tuple[Any, ...] | None:
         return _ask(plan, hardware)
     except WorkbenchError as error:
         return "refused", error.message, error.ways_out
-    except Exception as error:  # noqa: BLE001 - whatever is raised is reported, and the process goes on
-        return "refused", f"XLA:TPU could not be asked: {type(error).__name__}: {error}"[:500], _STANDS
+    except Exception as error:  # noqa: BLE001 - whatever is raised is said, and the process goes on
+        return "refused", f"XLA:TPU could not be run: {type(error).__name__}: {error}"[:500], _STANDS
 
 
 def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
@@ -91,7 +91,7 @@ def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
     if status == 0:
         return "refused", f"XLA:TPU wrote no program of {plan.name}.", _STANDS
     how = process_end_text(status)
-    return "refused", f"XLA:TPU ended {how} while it was asked about {plan.name}.", ("change the layout back", *_STANDS)
+    return "refused", f"XLA:TPU ended {how} while it compiled {plan.name}.", ("change the layout back", *_STANDS)
 
 
 def _run_in_child(work: Callable[[], None]) -> int:

@@ -62,7 +62,7 @@ def _answer(question: bytes, libtpu: "Libtpu") -> bytes:
         return pickle.dumps(_partition(question[1:]))
     answer = libtpu.answer(question[1:])
     if isinstance(answer, str):
-        return pickle.dumps(("refused", f"The process that asks libtpu ended {answer}.", ("the planned figures stand",)))
+        return pickle.dumps(("refused", f"The process that runs libtpu ended {answer}.", ("keep the planned figures",)))
     return answer or pickle.dumps(_partition(question[1:]))
 
 
@@ -75,8 +75,8 @@ def _partition(question: bytes) -> tuple[Any, ...]:
         return "answer", ask_partitioner(plan, target if isinstance(target, str) else target.chip.platform)
     except WorkbenchError as error:
         return "refused", error.message, error.ways_out
-    except Exception as error:  # noqa: BLE001 - whatever MLIR's bindings or XLA raise is reported, and the process goes on
-        return "refused", f"XLA's partitioner could not be asked: {type(error).__name__}: {error}"[:500], ("the planned figures stand",)
+    except Exception as error:  # noqa: BLE001 - whatever MLIR's bindings or XLA raise is said, and the process goes on
+        return "refused", f"XLA's partitioner could not be run: {type(error).__name__}: {error}"[:500], ("keep the planned figures",)
 
 
 def _truncate_stderr() -> None:

@@ -162,8 +162,8 @@ class WarmWorker:
             outcome = error
         except WarmProcessEnded as error:
             outcome = _process_end_error(question.name, error)
-        except Exception as error:  # noqa: BLE001 - the waiting caller must receive the error
-            outcome = PartitionError(f"XLA's partitioner could not be asked: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+            outcome = PartitionError(f"XLA's partitioner could not be run: {type(error).__name__}: {error}")
         with self._lock:
             self._current = None
         _finish(question.answer, outcome)
@@ -181,7 +181,7 @@ class WarmWorker:
             self._close_process()
             raise PartitionError(
                 f"XLA's partitioner took more than {TIME_LIMIT:.0f} s for this plan, and was stopped.",
-                ["scan the layers: one is partitioned then", "the planned figures stand"],
+                ["scan the layers: one is partitioned then", "keep the planned figures"],
             ) from None
         if self._abandoned is question:
             raise CancelledError
@@ -244,11 +244,11 @@ def _process_end_error(name: str, ended: WarmProcessEnded) -> PartitionError:
     )
     words = f" Its last words: {check_line[:300]}" if check_line else ""
     return PartitionError(
-        f"XLA's partitioner ended {how} while it was asked about {name}.{words}",
+        f"XLA's partitioner ended {how} while it partitioned {name}.{words}",
         [
             *(way for check, way in _KNOWN_FAILURES.items() if check in check_line),
             "change the layout back",
-            "the planned figures stand: they do not need it",
+            "keep the planned figures: they do not need it",
         ],
     )
 

@@ -61,14 +61,14 @@ def _partial_sum_error(
         return LayoutError(
             f"{where} is no partial sum over mesh axis `{axis}`: every device along it computes the whole value, "
             f"and adding those up would count it {plan.mesh[axis]} times.",
-            [*([split] if split else [f"ask it of a product or a sum whose summed dimension lies on `{axis}`"]), *rest],
+            [*([split] if split else [f"constrain a product or a sum whose summed dimension is split over `{axis}`"]), *rest],
         )
     if axis not in _unreduced_axes(op.results[0]):
         closed = Sharding(tuple(axes or () for axes in stated.dims), replicated=stated.replicated, unreduced=stated.unreduced)
         return LayoutError(
             f"{where} would be added up over mesh axis `{axis}` at once: `@{at}={stated}` leaves dimensions to propagation, which asks for "
             "the whole value there.",
-            [f"say where all its dimensions lie, such as `@{at}={closed}`", *rest],
+            [f"give the sharding of all its dimensions, such as `@{at}={closed}`", *rest],
         )
     return None
 

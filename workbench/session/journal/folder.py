@@ -63,7 +63,7 @@ def journal_path(folder: Path, board_id: str) -> Path:
 
 def no_journal_error(board_id: str) -> DocumentError:
     return DocumentError(
-        f"There is no board `{board_id[:64]}` to take up again: nothing was changed on it, or it is longer ago than boards are kept.",
+        f"There is no board `{board_id[:64]}` to restore: nothing was changed on it, or it is longer ago than boards are kept.",
         ["begin a new board: open the page without `board=` in the address"],
     )
 

@@ -187,9 +187,7 @@ def restore_session(path: Path, parse: Parse = parse_plan, hardware: Hardware | 
     except OSError as error:
         raise DocumentError(f"`{path}` cannot be read: {error.strerror or error}.", ["begin a new board"]) from None
     if len(lines) < 2:
-        raise DocumentError(
-            f"There is nothing in `{path}` that could be taken up again: it is damaged from its start.", ["begin a new board"]
-        )
+        raise DocumentError(f"There is nothing in `{path}` that could be restored: it is damaged from its start.", ["begin a new board"])
     _verify_version(lines[0].record, path)
     parse_shared = share_programs(parse)
     history, last, problem = EMPTY_HISTORY, lines[0], ""

@@ -10,7 +10,7 @@ from workbench.propagation import readable_path
 from workbench.propagation.module.location import is_library, short_line
 
 _DEAD = "no result depends on it, so JAX leaves it out"
-_PRUNED = "it decides nothing about sharding, so the planner lets its neighbours stand for it"
+_PRUNED = "it does not affect sharding, so the planner leaves it out"
 
 
 def removed_values(jaxpr: Any, program: Program) -> tuple[RemovedValue, ...]:

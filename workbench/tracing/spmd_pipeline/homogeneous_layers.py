@@ -64,7 +64,7 @@ def homogeneous_layers(network: Network) -> HomogeneousLayers:
             raise _unequal_error(network, virtual_stage, "reads or makes other values than the one before it")
     for virtual_stage in layers[:-1]:
         if any(partition.values[value].readers != (virtual_stage.number + 1,) for value in virtual_stage.output_activations):
-            raise _unequal_error(network, virtual_stage, "makes something that is read beyond the one behind it")
+            raise _unequal_error(network, virtual_stage, "makes something that is read by another than the next one")
     common = (*(("batch", leaf) for leaf in batch), *(("value", value) for value in shared))
     calls = [_make_call(virtual_stage, (*common, *given), out) for virtual_stage, given, out in zip(layers, carries, made, strict=True)]
     texts = [

@@ -55,7 +55,7 @@ def whole_items(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[di
     alike = list(_alike(plan, report, thing))
     if alike:
         ask = {"label": "Lies as", "value": "", "verb": "Tie", "options": alike}
-        yield item("Tie to another, to lie alike…", GroupGesture(**here), ask=ask)
+        yield item("Tie to another, to be sharded alike…", GroupGesture(**here), ask=ask)
     now = barrier_at(plan, thing)[1]
     passes = [option(label, BarrierGesture(**here, allows=allows), checked=allows == now) for label, allows in _PASSES]
     yield choices("Lets shardings pass", passes)

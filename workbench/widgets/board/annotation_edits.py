@@ -25,7 +25,7 @@ from workbench.widgets.gestures.annotation import (
 )
 from workbench.widgets.gestures.table import EditMaker, Kind, means
 
-BETWEEN_STEPS = "what a step takes and gives is handed on as whole values"
+BETWEEN_STEPS = "the arguments and results of a step are passed on as complete sums"
 
 
 def barrier_at(plan: Plan, thing: GestureTarget) -> tuple[str, str]:
@@ -98,7 +98,7 @@ def _edit_partial_sum(gesture: UnreducedGesture, plan: Plan, report: Report) -> 
     if place is not None:
         raise LayoutError(
             f"`{thing.subject}` has `{thing.dim_name(place)}` on mesh axis `{axis}`: a device has a part of it there, not a part of a sum.",
-            [f"leave `{thing.dim_name(place)}` whole first", "choose an axis that none of its dimensions lies on"],
+            [f"leave `{thing.dim_name(place)}` whole first", "choose an axis that splits none of its dimensions"],
         )
     kept = tuple(each for each in thing.given.replicated if each != axis)
     return thing.edit(Sharding(dims, replicated=kept, unreduced=(*others, axis)))

@@ -17,7 +17,7 @@ from workbench.widgets.tabs.results import RESULT
 from workbench.widgets.tabs.tensors import TENSOR
 
 Judge = Callable[[tuple[str, ...]], str | None]
-NO_RULE = "it has no name of the program, and so no rule"
+NO_RULE = "the program gives it no name, so there is no rule for it"
 
 
 def drag_options(gesture: TakeGesture, plan: Plan, report: Report) -> dict[str, Any]:

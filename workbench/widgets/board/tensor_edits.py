@@ -46,7 +46,7 @@ def _by_rules(gesture: ByRulesGesture, plan: Plan, report: Report) -> Edit:
     thing = resolve_target(gesture, plan, report)
     if not thing.own:
         by = "the rules" if thing.kind == TENSOR else "propagation"
-        raise LayoutError(f"`{thing.subject}` lies by {by} already.", ["drop one of its dimensions with “only this tensor” chosen"])
+        raise LayoutError(f"`{thing.subject}` is placed by {by} already.", ["drop one of its dimensions with “only this tensor” chosen"])
     return thing.edit(None)
 
 

@@ -11,16 +11,16 @@ AOT = "https://docs.jax.dev/en/latest/aot.html"
 PROFILING = "https://docs.jax.dev/en/latest/profiling.html"
 
 _PLANNED = (
-    "Worked out in this process the moment a plan is edited: Shardy places every value, and from that follows what is sent, held and "
-    "waited for."
+    "Computed in this process as soon as a plan is edited: Shardy decides the sharding of every value, from which bytes sent, memory and "
+    "time follow."
 )
 _PARTITIONED = (
-    "XLA's own SPMD partitioner was asked, within half a second as a rule: what is sent is what it makes of the plan, and memory and time "
-    "follow from that."
+    "From XLA's own SPMD partitioner, usually within half a second: the collectives are those it makes of the plan, and memory and time "
+    "follow from them."
 )
 _COMPILED = (
-    "Read off the program that XLA made of the plan for its hardware: its collectives, memory and kernels. Of a TPU these are there within "
-    "a second or two, before code is generated; the compiler's own times of kernels come with the code."
+    "Read from the program that XLA compiled for the hardware of the plan: its collectives, memory and kernels. For a TPU they come within "
+    "a second or two, before code is generated; the compiler's own kernel times come with the code."
 )
 TIERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("Planned", _PLANNED, SHARDY, ("planned",)),

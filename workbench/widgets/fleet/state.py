@@ -178,7 +178,9 @@ def ways_state(seen: FleetForecast, measured: FleetMeasurement | None) -> list[d
         shown.append(
             ("measured", "the same, measured", measured.schedule.makespan, f"on {measured.schedule.devices} × {measured.device_kind}")
         )
-    shown.append(("bound", "lower bound", seen.bound, "of shard units: all the work shared out, or the longest model, one unit at a time"))
+    shown.append(
+        ("bound", "lower bound", seen.bound, "of shard units: all work divided by the devices, or the longest model, one unit at a time")
+    )
     shown.append(
         ("list", "at most, if no device idles", list_bound(seen.jobs, seen.devices), f"Graham 1966: {list_note(seen.jobs, seen.devices)}")
     )

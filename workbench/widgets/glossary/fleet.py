@@ -7,14 +7,14 @@ _GRAHAM = "https://doi.org/10.1002/j.1538-7305.1966.tb01709.x"
 FLEETS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     (
         "Shard",
-        "Consecutive layers of a model that fit a device together; it is brought in from the host for its unit, and taken back after it.",
+        "Consecutive layers of a model that together fit a device; they are loaded from host memory for a unit, and stored back after it.",
         _HYDRA,
         ("shards", "fleet shards"),
         "Shards that fit",
     ),
     (
         "Shard unit",
-        "The forward or backward pass of one shard over one mini-batch. Units of a model run strictly in order; other models run beside.",
+        "The forward or backward pass of one shard over one mini-batch. Units of a model run strictly in order, beside those of others.",
         _HYDRA,
         ("shard units", "shard units over time"),
         "Shard units",
@@ -28,7 +28,7 @@ FLEETS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     ),
     (
         "Lower bound",
-        "No order of shard units is shorter than all their work shared out, nor than the longest model's in turn; pipelining can be.",
+        "No schedule is shorter than all work divided by the devices, nor than the longest model's units in sequence; pipelining can be.",
         _HYDRA,
         ("lower bound",),
         "Shard units",
@@ -49,14 +49,14 @@ FLEETS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     ),
     (
         "Memory budget, buffer",
-        "Bytes of each device that may be used. A share stays free so that the next unit's shard comes in while one computes.",
+        "Bytes of each device that may be used. A share stays free (double buffering) to load the next unit's shard while one computes.",
         _HYDRA,
         ("memory of a device",),
         "Spilling, and bringing in meanwhile",
     ),
     (
         "Ways to train many models",
-        "One at a time; model parallel, which computes on one device at a time; task parallel, whole models on devices; pipelined.",
+        "One at a time; model parallel, in which one device computes at a time; task parallel, a whole model on each device; pipelined.",
         _HYDRA,
         ("to train the same models",),
         "Two regimes",

@@ -51,14 +51,14 @@ LAYOUT = (
     ),
     Term(
         "Per device",
-        "What one device holds of a tensor: each dimension divided by the sizes of the axes it lies on, in bytes or as a shape.",
+        "What one device holds of a tensor: each dimension divided by the sizes of the axes that split it, in bytes or as a shape.",
         f"{BOOK}sharding",
         ("per device", "global shape"),
         "What does each device hold?",
     ),
     Term(
         "Override and constraint",
-        "An override places one argument in its own way; a constraint fixes where an intermediate value lies. Both go before the rules.",
+        "An override sets the sharding of one argument; a constraint sets that of an intermediate value. Both replace the rules.",
         f"{JAX}_autosummary/jax.lax.with_sharding_constraint.html",
         ("override", "constraint"),
         "Annotate",
@@ -66,7 +66,7 @@ LAYOUT = (
     ),
     Term(
         "Propagation",
-        "From the placed arguments the partitioner (Shardy, the one that JAX uses) works out where every value in between lies.",
+        "From the shardings of the arguments the partitioner (Shardy, the one that JAX uses) works out those of all other values.",
         f"{SHARDY}propagation",
         ("values", "value"),
         "Propagation, step by step",
@@ -99,15 +99,15 @@ COST = (
     ),
     Term(
         "Payload",
-        "What a collective works on: the larger of what goes in and comes out on one device. It says nothing of how often the bytes "
-        "travel; that is what is sent.",
+        "What a collective works on: the larger of what goes in and comes out on one device. The bytes that leave a device for it "
+        "are another number: what is sent.",
         f"{BOOK}sharding",
         ("payload", "payload, once", "all kinds"),
         "What is sent, and why?",
     ),
     Term(
         "Collective",
-        "An operation in which the devices along a mesh axis take part: all-gather puts shards together, all-reduce adds partial sums, "
+        "An operation of all devices along a mesh axis: all-gather puts shards together, all-reduce adds partial sums, "
         "reduce-scatter adds and splits, all-to-all moves a split from one dimension to another.",
         "https://openxla.org/xla/operation_semantics",
         ("class", "kind", "collectives"),
@@ -147,7 +147,7 @@ COST = (
     ),
     Term(
         "MFU",
-        "Model FLOPs utilisation: the arithmetic the model needs over what all devices could do in the step at their peak. "
+        "Model FLOPs utilisation: the arithmetic the model needs, divided by what all devices could do in the step at their peak. "
         "HFU also counts what is computed again.",
         f"{ARXIV}2204.02311",
         ("mfu",),
@@ -159,25 +159,25 @@ RESHARD = "https://openxla.org/shardy/sharding_representation"
 RESHARDING = (
     Term(
         "Resharding",
-        "A value lies in one way where it is made and is needed in another where it is read; what changes that may send bytes.",
+        "A value is made with one sharding and needed with another where it is read; the change may send bytes.",
         f"{ARXIV}2105.04663",
-        ("lies → needed", "where a sharding turns into another"),
+        ("made → needed", "where a sharding turns into another"),
         "Resharding",
         "03",
     ),
     Term(
         "Way",
-        "How a value gets from one sharding to another, as one of the eight ways of XLA's partitioner: planned by Shardy, settled by XLA, "
-        "which alone says where it takes the last one and gathers the value whole.",
+        "How a value gets from one sharding to another, as one of the eight ways of XLA's partitioner: as planned by Shardy, then "
+        "as XLA does it; only XLA knows where the last way is taken, which gathers the value whole.",
         f"{ARXIV}2105.04663",
         ("way",),
         "Resharding",
         "03",
     ),
-    Term("1 Stays", "Both shardings are the same one: nothing is done.", RESHARD, ("stays",)),
+    Term("1 Stays", "Both shardings are the same: nothing is done.", RESHARD, ("stays",)),
     Term(
         "2 Within groups",
-        "Inside a `shard_map`, only the axes that are not manual change: the same ways again, within each group of devices.",
+        "Inside a `shard_map`, only the axes that are not manual change: one of the other ways, within each group of devices.",
         f"{JAX}notebooks/shard_map.html",
         ("within the groups of a shard_map",),
     ),
@@ -196,13 +196,13 @@ RESHARDING = (
     Term("5 Sliced", "Each device keeps a part of what it has: nothing is sent.", RESHARD, ("sliced",)),
     Term(
         "6 Gathered",
-        "An axis is taken off a dimension: an all-gather over it, after which each device along it holds all of that dimension.",
+        "An axis no longer splits a dimension: an all-gather over it, after which each device along it holds all of that dimension.",
         "https://openxla.org/xla/operation_semantics",
         ("gathered",),
     ),
     Term(
         "7 In several moves",
-        "No single move leads there, but a sharding in between does: the ways above, one after the other.",
+        "No single collective is enough; with shardings in between, several of the ways above follow one another.",
         RESHARD,
         ("in several moves",),
     ),
@@ -217,7 +217,7 @@ RESHARDING = (
     ),
     Term(
         "Padding",
-        "A dimension that its parts do not divide is cut into equal parts of the next larger size; what is too much holds nothing.",
+        "A dimension that does not divide evenly is split into equal parts of the next larger size; the excess elements hold no data.",
         f"{ARXIV}2105.04663",
         ("padded", "wasted"),
         "Sizes that do not divide",
@@ -233,7 +233,7 @@ RESHARDING = (
     ),
     Term(
         "Of the function itself",
-        "What the traced function says by `with_sharding_constraint`, explicit axis types or `shard_map`; the plan cannot say otherwise.",
+        "What the traced function sets by `with_sharding_constraint`, explicit axis types or `shard_map`; the plan cannot change it.",
         f"{JAX}notebooks/explicit-sharding.html",
         ("of the function", "manual axes"),
         "Propagation, step by step",
@@ -257,14 +257,14 @@ PROOF = (
     ),
     Term(
         "Predicted, compiled, measured",
-        "Three answers to one question, each nearer to the truth and dearer to get; where they differ, Compared names the cause.",
+        "Three answers to one question, each more accurate than the last, and more costly; where they differ, Compared names the cause.",
         f"{JAX}aot.html",
         ("compared", "prediction is", "cause"),
         "Run it",
     ),
     Term(
         "Recomputation",
-        "Activations thrown away and computed again in the backward pass (`jax.checkpoint`): less memory for more arithmetic.",
+        "Activations are dropped and computed again in the backward pass (`jax.checkpoint`): less memory for more arithmetic.",
         f"{JAX}gradient-checkpointing.html",
         ("recomputed",),
     ),
@@ -283,7 +283,7 @@ GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (
 
 KEYS: tuple[tuple[str, str], ...] = (
     ("Tab", "next control; one stop in each zone of the board"),
-    ("Arrows", "from chip to chip; with a chip in hand, from zone to zone"),
+    ("Arrows", "from chip to chip; while a chip is dragged, from zone to zone"),
     ("Space or Enter", "take the chip, and drop it"),
     ("Shift + Space", "drop it and keep its other axes: the dimension is split further"),
     ("Esc", "put the chip back; close a menu, a panel, the tour"),

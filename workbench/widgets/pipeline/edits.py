@@ -139,7 +139,8 @@ def _boundary(text: str, plan: Plan, report: Report) -> Change:
     block_indices = [paths.index(start) for start in starts]
     if block_indices != sorted(set(block_indices)) or block_indices[0] == 0:
         raise PipelineError(
-            f"If piece {piece} began at `{path}`, a piece beside it would have no block.", ["leave each piece at least one block"]
+            f"If virtual stage {piece} began at `{path}`, one beside it would have no block.",
+            ["leave each virtual stage at least one block"],
         )
     return replace(spec, boundaries=tuple(starts)), f"{stage_text(piece, spec)} begins at {path}"
 
@@ -165,7 +166,8 @@ def _by_buckets(_: str, plan: Plan, report: Report) -> Change:
     starts = bucket_starts(planned)
     if len(set(starts)) < len(starts) or starts[:1] == (0,) or starts[-1:] == (len(planned.blocks),):
         raise PipelineError(
-            f"The bucket rule leaves one of the {spec.virtual_stages} pieces without a block.", ["balance by time", "take fewer stages"]
+            f"The bucket rule leaves one of the {spec.virtual_stages} virtual stages without a block.",
+            ["balance by time", "take fewer stages"],
         )
     return replace(spec, boundaries=tuple(planned.blocks[start].path for start in starts)), "bucket rule"
 

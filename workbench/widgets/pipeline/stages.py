@@ -110,7 +110,7 @@ def _is_free(plan: Plan, axis: str) -> bool:
 
 def _axis_note(axis: str, plan: Plan) -> str:
     spec = plan.pipeline
-    return "the stages lie here" if spec and axis == spec.axis else f"nothing is split over it: it would carry {plan.mesh[axis]} stages"
+    return "carries the stages" if spec and axis == spec.axis else f"nothing is split over it: it would carry {plan.mesh[axis]} stages"
 
 
 def _counts(plan: Plan) -> tuple[int, ...]:
@@ -146,12 +146,26 @@ def _balances(planned: PipelineReport) -> Iterator[State]:
     """The ways to balance the stages, each with a note; for the bucket rule, the time per micro-batch of its slowest virtual stage."""
     costs, spec = [block.work for block in planned.blocks], planned.spec
     now = evaluate_starts(costs, _starts(planned))
-    yield {"key": "time", "label": "Balance by time", "note": "the dearest piece as cheap as can be", "on": not spec.boundaries}
-    yield {"key": "memory", "label": "Balance by memory", "note": "the fullest piece as small as can be", "on": False}
+    yield {
+        "key": "time",
+        "label": "Balance by time",
+        "note": "the most expensive virtual stage as cheap as possible",
+        "on": not spec.boundaries,
+    }
+    yield {
+        "key": "memory",
+        "label": "Balance by memory",
+        "note": "the virtual stage with the most memory as small as possible",
+        "on": False,
+    }
     buckets = bucket_starts(planned)
     rule = evaluate_starts(costs, buckets)
     empty = 0 in rule.sizes(len(costs))
-    note = "leaves a piece without a block" if empty else f"lingvo's: dearest piece {format_seconds(rule.worst)}, {_against(rule, now)}"
+    note = (
+        "leaves a virtual stage without a block"
+        if empty
+        else f"lingvo's: most expensive virtual stage {format_seconds(rule.worst)}, {_against(rule, now)}"
+    )
     yield {"key": "buckets", "label": "Bucket rule", "note": note, "on": buckets == now.starts and bool(spec.boundaries)}
 
 
@@ -181,7 +195,7 @@ def _board(planned: PipelineReport) -> State:
                 "alike": name,
                 "height": round(block.work / even, 5),
                 "title": f"{block.path}: forward {format_seconds(block.forward)}, backward {format_seconds(block.backward)} "
-                f"of a micro-batch · parameters {format_bytes(block.parameters)} · a cut behind it sends {format_bytes(block.crossing)}",
+                f"of a micro-batch · parameters {format_bytes(block.parameters)} · a boundary here sends {format_bytes(block.crossing)}",
             }
             for block, name in zip(planned.blocks, names, strict=True)
         ],

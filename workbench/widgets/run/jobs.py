@@ -57,8 +57,8 @@ class Jobs:
             self._receive_run_event(Failed.of(error))
 
     def refuses(self, plan: Plan) -> str:
-        """Why a plan cannot be compiled, as far as that is known without trying; empty if it can."""
-        return "Nobody compiles here." if self._runner is None else self._runner.refuses(plan)
+        """Why a plan cannot be compiled, as far as that is known without trying; empty if it may be."""
+        return "This board cannot compile." if self._runner is None else self._runner.refuses(plan)
 
     def expect_compilation(self, plan: Plan) -> None:
         """A compilation is likely to be requested: start the process that compiles meanwhile. Its errors are reported with the request."""

@@ -95,7 +95,7 @@ export function drawFigure(wb, figure) {
   const delta = figure.delta && h("span", { class: `delta ${figure.delta.tone}` }, figure.delta.text);
   const wide = figure.parts.length > 0;
   const range = figure.range &&
-    h("span", { class: "range", title: "Nine of ten true figures lie between these, as far as programs of others tell." }, figure.range);
+    h("span", { class: "range", title: "Nine of ten true figures are in this range, as measured on third-party programs." }, figure.range);
   return h(
     "div",
     { class: wide ? "figure wide" : "figure", title: wide ? "" : figure.title, data: { figure: figure.key } },

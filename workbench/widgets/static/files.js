@@ -44,7 +44,7 @@ export function headTools(wb, state) {
     tool(
       ["History", h("span", { class: "badge" }, `${state.count}`)],
       "history",
-      "Every plan there was: go back, name, compare",
+      "All former plans: go back, name, compare",
       () => wb.send({ verb: "history", open: !state.open }),
       state.open,
     ),
@@ -228,7 +228,7 @@ function drawNotice(wb, place, { refusal, word }) {
 /** @param {Wb} wb */
 export function filesSection(wb) {
   const notice = h("div", { class: "notice", hidden: true });
-  const sheet = h("section", { class: "sheet", ariaLabel: "Text to take away", hidden: true });
+  const sheet = h("section", { class: "sheet", ariaLabel: "Exported text", hidden: true });
   const section = h("div", {}, notice, sheet);
   sheet.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {

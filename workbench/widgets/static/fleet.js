@@ -52,14 +52,14 @@ export function mountFleet(model, el) {
     "section",
     { class: "fleetways", ariaLabel: "Ways to train the same models" },
     h("h2", {}, termLabel(wb, "To train the same models")),
-    h("p", { class: "muted" }, "All from the seconds of the same units. Only shard units count their transfers."),
+    h("p", { class: "muted" }, "All are computed from the times of the same units. Only shard units include their transfers."),
     ways,
   );
   card.append(
     head,
     h(
       "section",
-      { class: "fleettop", ariaLabel: "What is asked for" },
+      { class: "fleettop", ariaLabel: "Policy, memory and devices" },
       h("div", { class: "fleetline" }, controls, run.buttons),
       refused,
       timing.element,

@@ -127,7 +127,7 @@ function drawPlan(wb, node) {
         tabIndex: -1,
         ariaPressed: String(Boolean(node.picked)),
         ariaLabel: `Compare plan ${node.number}`,
-        title: "Set side by side with another plan",
+        title: "Compare with another plan",
         onclick: () => act("compare_plans"),
       }, node.picked || "Compare"),
       more,

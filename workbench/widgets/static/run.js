@@ -138,7 +138,7 @@ export function compileSection(wb) {
       "label",
       { class: "at-rest", title: "Two seconds after the last edit, while the machine is idle; the next edit ends it." },
       atRest,
-      "also by itself, once a plan stands",
+      "also automatically, once a plan rests",
       rests,
     );
   const message = h("div", { class: "message" }), of = h("div", { class: "mono of" });

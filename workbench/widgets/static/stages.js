@@ -60,7 +60,7 @@ function makePipeline(wb, place) {
   const controls = h("div", { class: "controls" }), refused = h("div", { class: "refusedhere" }), first = h("div", { class: "invitation" });
   const figures = h("div", { class: "stagefigures" }), problem = h("div", { class: "failure", role: "alert", hidden: true });
   const board = stageColumns(wb, (state) => preview(state)), gantt = ganttChart(wb, PIPELINE_CHART);
-  const balances = h("div", { class: "balances", role: "group", ariaLabel: "Where the boundaries lie" });
+  const balances = h("div", { class: "balances", role: "group", ariaLabel: "Ways to set the boundaries" });
   const below = h("div", { class: "below" }, balances, board.skips);
   place.replaceChildren(first, controls, refused, problem, figures, board.element, below, gantt.element);
   const paintInvitation = part(
@@ -136,7 +136,7 @@ function drawRemove(wb) {
     class: "btn remove",
     type: "button",
     data: { focus: "pipeline-remove" },
-    title: "The step is not pipelined any more; the mesh axis of the stages goes with it.",
+    title: "The step is no longer pipelined, and the mesh axis of the stages is removed.",
     onclick: () => sendStage(wb, "remove"),
   }, "Remove pipeline");
 }

@@ -9,7 +9,7 @@ const TOURED = "workbench.toured";
 const TOUR = [
   {
     at: ".figures",
-    title: "What one device pays",
+    title: "What it costs each device",
     text:
       "The bytes one device holds, sends and computes in a step of this GPT. They come from the partitioner that JAX itself uses, anew after every change.",
   },
@@ -17,7 +17,7 @@ const TOUR = [
     at: ".board",
     title: "Drag `d_ff` onto `model`",
     text:
-      "Each chip is a dimension by name, each column an axis of the device mesh. Drag a chip onto an axis, or press Space, arrows, Space, and watch the figures move. Targets that cannot be say why.",
+      "Each chip is a dimension by name, each column an axis of the device mesh. Drag a chip onto an axis, or press Space, arrows, Space, and watch the figures move. Impossible targets say why.",
     awaits: true,
   },
   {

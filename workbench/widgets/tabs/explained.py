@@ -30,9 +30,9 @@ from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block
 MOST_MOVES = 24
 MOST_REJECTIONS = 8
 _NAMED = 3  # statements that could bring an axis as well
-WAITING_TEXT = "It is being worked out; the answer comes here by itself."
+WAITING_TEXT = "It is being computed; the answer appears here."
 _PATH_COLUMNS = (Column("step", number=True), Column("direction"), Column("from"), Column("to"), Column("over"), Column("line"))
-_REJECTION_COLUMNS = (Column("axis"), Column("what lost, and why"), Column("to decide it the other way"))
+_REJECTION_COLUMNS = (Column("axis"), Column("what was rejected, and why"), Column("to decide it the other way"))
 _ARROWS = {"forward": "↓ forward", "backward": "↑ backward", "across": "↔ across"}
 
 Answer = tuple[str, list[str], list[Block]]
@@ -95,8 +95,8 @@ def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...
     if not explanation and axes:
         return {"text": _resharded_text(site, axes[0]), "wrap": True}
     if not explanation:
-        return {"text": "nobody brought an axis here", "tone": "muted", "wrap": True}
-    ways = [act(f"The way of {axis}", WhyGesture(f"axis {question} {axis} {subject}")) for axis in axes if axis in dim_axes]
+        return {"text": "no axis was propagated here", "tone": "muted", "wrap": True}
+    ways = [act(f"The path of {axis}", WhyGesture(f"axis {question} {axis} {subject}")) for axis in axes if axis in dim_axes]
     return {"text": "; ".join(explanation), "wrap": True, "acts": ways}
 
 
@@ -129,7 +129,7 @@ def _statement(origin: Origin) -> str:
 
 def _resharded_text(site: ShardedValue, axis: str) -> str:
     return (
-        f"Propagation lays it as {site.sharding}; the operation itself computes it as {site.computed}, with `{axis}` there, "
+        f"Propagation shards it as {site.sharding}; the operation itself computes it as {site.computed}, with `{axis}` there, "
         "and it is resharded behind it."
     )
 
@@ -141,7 +141,7 @@ def _path_blocks(replay: Propagation, explanation: Explanation) -> list[Block]:
     hidden = max(len(path) - MOST_MOVES, 0)
     shown = path if not hidden else (*path[: MOST_MOVES // 2], *path[-MOST_MOVES // 2 :])
     note = f"{hidden:,} steps in the middle are left out." if hidden else ""
-    return [block("The way it came", _PATH_COLUMNS, [_move_row(replay, move) for move in shown], note)]
+    return [block("The path it came by", _PATH_COLUMNS, [_move_row(replay, move) for move in shown], note)]
 
 
 def _move_row(replay: Propagation, move: AxisPropagation) -> Row:
@@ -183,8 +183,10 @@ def rejection_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint,
                 resolving_cell(report, rejected, background),
             )
         )
-    note = f"and {count_text(len(lost) - MOST_REJECTIONS, 'more wish', 'more wishes')} that lost" if len(lost) > MOST_REJECTIONS else ""
-    return [block("What lost there", _REJECTION_COLUMNS, rows, note)]
+    note = (
+        f"and {count_text(len(lost) - MOST_REJECTIONS, 'more rejected axis', 'more rejected axes')}" if len(lost) > MOST_REJECTIONS else ""
+    )
+    return [block("Rejected there", _REJECTION_COLUMNS, rows, note)]
 
 
 def resolving_cell(report: Report, rejected: RejectedAxis, background: BackgroundQueries | None) -> Cell:

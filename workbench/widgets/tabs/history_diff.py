@@ -102,7 +102,13 @@ def _traffic_row(each: TrafficChange, paint: Paint) -> Row:
 
 
 def _placements(diff: PlanDiff, paint: Paint) -> Block:
-    columns = (Column("argument lies otherwise"), Column("A"), Column("B"), Column("bytes of A", number=True), Column("of B", number=True))
+    columns = (
+        Column("argument sharded otherwise"),
+        Column("A"),
+        Column("B"),
+        Column("bytes of A", number=True),
+        Column("of B", number=True),
+    )
     rows = [
         row(
             f"{each.path} {each.before} {each.after}",

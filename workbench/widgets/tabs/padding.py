@@ -31,7 +31,7 @@ def padding_blocks(report: Report, paint: Paint) -> Iterator[Block]:
     )
     rows = [_row(report, group, paint) for group in groups[:MOST_ROWS]]
     note = f"{MASKED} {rest_text(len(groups), MOST_ROWS)}".strip()
-    yield block("Padded: dimensions that their parts do not divide", columns, rows, note)
+    yield block("Padded: dimensions that do not divide evenly", columns, rows, note)
 
 
 def _row(report: Report, group: list[Padding], paint: Paint) -> Row:

@@ -29,19 +29,19 @@ FEW = 6  # conflicts whose edits are tried automatically
 _SHORT = 4000  # propagation steps: trying an edit propagates again
 _GLIDE = 80  # steps at which a played replay stops
 NOTHING = (
-    "No statement places anything yet, so nothing spreads. Drop a dimension on a mesh axis above, or click a row of the graph to annotate "
-    "its value: then its way through the program can be watched here, step by step."
+    "No statement places anything yet, so nothing is propagated. Drop a dimension on a mesh axis above, or click a row of the graph to "
+    "annotate its value: then you can follow its propagation through the program here, step by step."
 )
 NO_RECORD = "This program was not lowered for the partitioner, so there is no record of how its shardings spread."
-PREPARING = "Working out how it spreads: the partitioner runs once more, and writes down every step."
+PREPARING = "Computing the propagation: the partitioner runs once more, and records every step."
 _PLACED_COLUMNS = (
     Column("what has an axis"),
     Column("since", number=True, title="the step that gave it its last axis"),
     Column("dimensions"),
     Column("line"),
 )
-_CONFLICTS = (Column("has its way"), Column("lost"), Column("where, and why"), Column("to decide it the other way"))
-_OVER = {"data_flow_edge": "the loop that hands it round", "return": "the return of the step", "sharding_constraint": "its constraint"}
+_CONFLICTS = (Column("wins"), Column("lost"), Column("where, and why"), Column("to decide it the other way"))
+_OVER = {"data_flow_edge": "the loop that carries it", "return": "the return of the step", "sharding_constraint": "its constraint"}
 _FEWEST = (Column("statement"), Column("now"), Column("fewest"), Column("what it is needed for"))
 
 
@@ -123,7 +123,7 @@ def _slider(replay: Propagation, step: int, last: int, placed: int, paint: Paint
         "said": step_text.replace("`", ""),
         "conflicts": count_text(len(conflicts), "conflict") if conflicts else "",
     }
-    return {**note_block("" if last else "Nothing spreads from there."), "replay": state}
+    return {**note_block("" if last else "Nothing is propagated from there."), "replay": state}
 
 
 def _line(replay: Propagation, move: AxisPropagation, paint: Paint) -> dict[str, Any]:
@@ -217,11 +217,11 @@ def _picture(report: Report, step: int, background: BackgroundQueries | None, op
 def _conflicts(report: Report, replay: Propagation, chosen: Replay, background: BackgroundQueries | None) -> Block:
     conflicts = _find_conflicts(report, replay, background)
     if conflicts is None:
-        return {**block("Conflicts", (), []), "note": "Looking for wishes that lost…"}
+        return {**block("Conflicts", (), []), "note": "Looking for rejected axes…"}
     is_quick = len(conflicts) <= FEW and len(replay.axis_propagations) <= _SHORT
     rows = [_conflict_row(report, replay, each, chosen, background, is_quick=is_quick) for each in conflicts[:MOST_CONFLICTS]]
     if not rows:
-        return block("Conflicts", (), [], "None: every axis went as far as it was wanted.")
+        return block("Conflicts", (), [], "None: no axis was rejected.")
     return block("Conflicts", _CONFLICTS, rows, rest_text(len(conflicts), MOST_CONFLICTS))
 
 
@@ -258,7 +258,7 @@ def _fewest(report: Report, chosen: Replay, background: BackgroundQueries | None
     count = count_text(len(plan.layout.statements), "statement")
     if chosen.fewest is not plan:
         ask = buttons_cell(act("Find the fewest statements", FewestGesture()))
-        text = {"text": f"{count} now. Which of them are needed for every value to lie as it does?", "wrap": True}
+        text = {"text": f"{count} now. Which of them are needed to keep the sharding of every value?", "wrap": True}
         return block(title, (Column(""), Column("")), [row("ask", text, ask)])
     try:
         found = compute_in_background(background, report, "fewest", lambda: minimal_annotations(plan))
@@ -276,7 +276,7 @@ def _fewest_block(title: str, report: Report, found: MinimalLayout) -> Block:
         return block(title, (), [], f"{count_text(len(now), 'statement')} now, and that is the fewest found: {proof}")
     rows = list(_statement_rows(now, found))
     rows.append(row("apply", "", "", "", buttons_cell(edit_button(found.edit, f"Make these {len(fewest)} the layout"))))
-    sentence = f"{count_text(len(fewest), 'statement')} in place of {len(now)} lay {found.placed:,} values as they lie now"
+    sentence = f"{count_text(len(fewest), 'statement')} in place of {len(now)} give {found.placed:,} values their present shardings"
     return block(title, _FEWEST, rows, f"{sentence}; {proof}")
 
 
@@ -286,11 +286,11 @@ def _statement_rows(now: Sequence[str], found: MinimalLayout) -> Iterator[Row]:
         is_kept = statement in found.layout.statements
         need = needed.get(statement)
         sentence = (
-            f"without it `{need.changed}` lies as {need.after}, not {need.before}"
+            f"without it `{need.changed}` is sharded {need.after}, not {need.before}"
             if need
             else ""
             if is_kept
-            else "nothing: the others say it all"
+            else "nothing: the others are enough"
         )
         yield row(
             statement,

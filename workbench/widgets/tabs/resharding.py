@@ -26,7 +26,7 @@ def resharding_blocks(report: Report, comparison_state: ComparisonState | None, 
     sending = [each for each in report.reshards if not each.is_free]
     free = [each for each in report.reshards if each.is_free]
     if not sending:
-        entries = [note_block("Nothing is sent to reshard: each value lies as it is needed.")]
+        entries = [note_block("Nothing is sent to reshard: each value is sharded as its readers need it.")]
     else:
         entries = [note_block(_summary(report, sending)), _sending(report, sending, paint)]
     return [*entries, *_warning_blocks(report, comparison_state), *padding_blocks(report, paint), *_free(free, paint)]
@@ -36,7 +36,7 @@ def try_edits(key: str, report: Report, background: BackgroundQueries | None = N
     """Find the remedies of one resharding, in the background if possible; raises `WorkbenchError` if the plan no longer has it."""
     found = next((each for each in report.reshards if key_of(each) == key), None)
     if found is None:
-        raise WorkbenchError("The plan reshards nothing there any more.", ["look at the table again"])
+        raise WorkbenchError("The plan no longer reshards anything there.", ["look at the table again"])
     compute_in_background(background, report, f"remedies {key}", lambda: found.remedies)
 
 
@@ -59,7 +59,7 @@ def _sending(report: Report, sending: list[Reshard], paint: Paint) -> Block:
     groups.sort(key=lambda group: (not group[0].rematerialises, -sum(each.seconds or each.sent for each in group)))
     columns = (
         Column("value → needed by", title="where it is made, where it is read, and the lines of both"),
-        Column("lies → needed", title="how its dimensions lie where it is made, and where it is read"),
+        Column("made → needed", title="the sharding of its dimensions where it is made, and where it is read"),
         Column("way", title="which of the eight ways of XLA's partitioner, and its collectives; as planned, Shardy's"),
         Column("sent a step", number=True, title="bytes that leave each device"),
         Column(
@@ -67,7 +67,7 @@ def _sending(report: Report, sending: list[Reshard], paint: Paint) -> Block:
             number=True,
             title="temporary memory on one device at the worst moment" + (", and seconds a step, hidden or not" if timed else ""),
         ),
-        Column("what avoids it", title="edits that were tried: the plan stays legal, less is sent here, and no more in all"),
+        Column("what avoids it", title="edits that were tried: with each the plan stays legal, less is sent here, and no more in total"),
     )
     rows = [_row(report, group, paint, timed=timed) for group in groups[:MOST_ROWS]]
     return block("Where a sharding turns into another", columns, rows, rest_text(len(groups), MOST_ROWS))
@@ -156,7 +156,7 @@ def _warning_blocks(report: Report, comparison_state: ComparisonState | None) ->
     foreseen = {each.path for each in report.reshards if each.rematerialises}
     if not compiled.rematerialised:
         if foreseen:
-            yield note_block("Compiled: no warning of a full rematerialisation was heard from the compiler.")
+            yield note_block("Compiled: the compiler gave no warning of a full rematerialisation.")
         return
     columns = (Column("the compiler warns of"), Column("shape"), Column("from"), Column("to"), Column("foreseen"))
     rows = [
@@ -178,6 +178,6 @@ def _free(free: list[Reshard], paint: Paint) -> Iterator[Block]:
     if not free:
         return
     groups = group_items(free, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape))
-    columns = (Column("only sliced → needed by"), Column("lies → needed"))
+    columns = (Column("only sliced → needed by"), Column("made → needed"))
     rows = [row(key_of(group[0]), *_ends(group, paint), subject=_path(group)) for group in groups[:MOST_FREE]]
     yield block("Free: each device keeps a part of what it has", columns, rows, rest_text(len(groups), MOST_FREE))

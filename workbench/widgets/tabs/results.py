@@ -42,7 +42,7 @@ def _note(report: Report, found: Collection[Placement]) -> str:
     held = sum(each.local_bytes for each in found)
     text = f"{len(found):,} of the step, {format_bytes(held)} per device, laid out by propagation unless you say"
     if carried := len(report.plan.program.carried):
-        text += f"; the {carried:,} other{'s' * (carried != 1)} become arguments of the next step, and lie as those do"
+        text += f"; the {carried:,} other{'s' * (carried != 1)} become arguments of the next step, and are sharded like those"
     return text
 
 

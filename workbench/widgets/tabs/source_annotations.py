@@ -10,8 +10,8 @@ from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block
 MOST_ROWS = 40
 MOST_SIDES = 6  # operands or results of one region
 ABOUT_SOURCE = (
-    "The function says this by itself: a constraint holds whatever the layout says, an explicit type is a wish for its argument, and along "
-    "the manual axes of a shard_map the function does its own sharding and its own communication."
+    "The function itself sets this: a constraint holds whatever the layout says, an explicit type asks for a sharding of its argument, and "
+    "along the manual axes of a shard_map the function does its own sharding and its own communication."
 )
 
 
@@ -26,7 +26,12 @@ def source_annotation_blocks(report: Report, paint: Paint) -> Iterator[Block]:
         *(_constraint(place, each, paint) for place, each in enumerate(annotations.constraints)),
         *(_type(each, paint) for each in annotations.types),
     ]
-    columns = (Column("of the function"), Column("where"), Column("lies", title="how its dimensions lie, in order"), Column("line"))
+    columns = (
+        Column("of the function"),
+        Column("where"),
+        Column("sharding", title="the sharding of its dimensions, in order"),
+        Column("line"),
+    )
     title = f"What the function itself lays out{f', over {over}' if over else ''}"
     yield block(title, columns, rows[:MOST_ROWS], f"{ABOUT_SOURCE} {rest_text(len(rows), MOST_ROWS)}".strip())
 

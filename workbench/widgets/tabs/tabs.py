@@ -86,7 +86,7 @@ def _timeline(facts: Facts) -> list[Block]:
 
 def _notes(report: Report) -> list[Block]:
     if not report.notes:
-        return [note_block("Nothing to mind in this plan.")]
+        return [note_block("No notes on this plan.")]
     rows = [
         row(
             f"{place} {note.subject}",
@@ -96,4 +96,4 @@ def _notes(report: Report) -> list[Block]:
         )
         for place, note in enumerate(report.notes)
     ]
-    return [block("", (Column("kind"), Column("what to mind"), Column("what would mend it")), rows)]
+    return [block("", (Column("kind"), Column("note"), Column("what would fix it")), rows)]

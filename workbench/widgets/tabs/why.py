@@ -81,7 +81,9 @@ def _explain_payload(name: str, report: Report) -> Answer | None:
     if not parts:
         return None
     total = format_bytes(sum(each.total_payload for each in alike))
-    lead = [f"Payload over {axes} in a step: of each collective the larger of what goes in and comes out on one device, so many times."]
+    lead = [
+        f"Payload over {axes} in a step: of each collective the larger of what goes in and comes out on one device, times its executions."
+    ]
     columns = (Column("collective"), Column("payload", number=True, title="of one execution"))
     return f"Why {total} over {axes}?", lead, [parts_table("scope", columns, parts, format_bytes)]
 
@@ -91,7 +93,7 @@ def _explain_sent(report: Report, paint: Paint, _measurement: Measurement | None
         Contribution(each.path, each.total_sent, each.source, 1, (each.kind, paint.axes(each.axes)), each.count)
         for each in report.collectives
     ]
-    lead = ["What leaves one device in a step: each collective sends its payload over a ring, so many times."]
+    lead = ["What leaves one device in a step: each collective sends its payload over a ring, times its executions."]
     columns = (Column("collective"), Column("mesh axes"))
     return f"Why {format_bytes(report.sent)} sent?", lead, [parts_table("scope", columns, parts, format_bytes)]
 
@@ -104,7 +106,7 @@ def _explain_flops(report: Report, paint: Paint, _measurement: Measurement | Non
     lead = [
         (
             f"The matrix products of the program take {_flop(report.flops.unique)} in all, {_flop(report.flops.per_device)} on one device: "
-            "each mesh axis that a product lies on divides it."
+            "each mesh axis that splits a product divides it."
         )
     ]
     return f"Why {_flop(report.flops.per_device)}?", lead, [parts_table("product", _PRODUCT, parts, _flop)]
@@ -126,7 +128,8 @@ def _explain_duplication(report: Report, paint: Paint, _measurement: Measurement
         f"{_flop(flops.per_device)} on each of {devices:,} devices is {flops.duplication:.2f} × the {_flop(flops.unique)} of the program."
     ]
     lead.append(
-        "A product is done alike along each mesh axis that none of its dimensions lies on; put one of them there, or make the axis smaller."
+        "The devices along a mesh axis that splits none of a product's dimensions all compute the same; "
+        "put one of them there, or make the axis smaller."
         if parts
         else "No product is done twice."
     )

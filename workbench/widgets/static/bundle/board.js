@@ -309,13 +309,13 @@ var TOURED = "workbench.toured";
 var TOUR = [
   {
     at: ".figures",
-    title: "What one device pays",
+    title: "What it costs each device",
     text: "The bytes one device holds, sends and computes in a step of this GPT. They come from the partitioner that JAX itself uses, anew after every change."
   },
   {
     at: ".board",
     title: "Drag `d_ff` onto `model`",
-    text: "Each chip is a dimension by name, each column an axis of the device mesh. Drag a chip onto an axis, or press Space, arrows, Space, and watch the figures move. Targets that cannot be say why.",
+    text: "Each chip is a dimension by name, each column an axis of the device mesh. Drag a chip onto an axis, or press Space, arrows, Space, and watch the figures move. Impossible targets say why.",
     awaits: true
   },
   {
@@ -658,7 +658,7 @@ function headTools(wb, state) {
       h("span", {
         class: "badge"
       }, `${state.count}`)
-    ], "history", "Every plan there was: go back, name, compare", () => wb.send({
+    ], "history", "All former plans: go back, name, compare", () => wb.send({
       verb: "history",
       open: !state.open
     }), state.open),
@@ -862,7 +862,7 @@ function filesSection(wb) {
   });
   const sheet = h("section", {
     class: "sheet",
-    ariaLabel: "Text to take away",
+    ariaLabel: "Exported text",
     hidden: true
   });
   const section = h("div", {}, notice, sheet);
@@ -1090,7 +1090,7 @@ function drawPlan(wb, node) {
     tabIndex: -1,
     ariaPressed: String(Boolean(node.picked)),
     ariaLabel: `Compare plan ${node.number}`,
-    title: "Set side by side with another plan",
+    title: "Compare with another plan",
     onclick: () => act("compare_plans")
   }, node.picked || "Compare"), more));
 }
@@ -3220,7 +3220,7 @@ function makePipeline(wb, place) {
   const balances = h("div", {
     class: "balances",
     role: "group",
-    ariaLabel: "Where the boundaries lie"
+    ariaLabel: "Ways to set the boundaries"
   });
   const below = h("div", {
     class: "below"
@@ -3282,7 +3282,7 @@ function drawRemove(wb) {
     data: {
       focus: "pipeline-remove"
     },
-    title: "The step is not pipelined any more; the mesh axis of the stages goes with it.",
+    title: "The step is no longer pipelined, and the mesh axis of the stages is removed.",
     onclick: () => sendStage(wb, "remove")
   }, "Remove pipeline");
 }
@@ -4745,7 +4745,7 @@ function drawFigure(wb, figure) {
   const wide = figure.parts.length > 0;
   const range = figure.range && h("span", {
     class: "range",
-    title: "Nine of ten true figures lie between these, as far as programs of others tell."
+    title: "Nine of ten true figures are in this range, as measured on third-party programs."
   }, figure.range);
   return h("div", {
     class: wide ? "figure wide" : "figure",
@@ -4946,7 +4946,7 @@ function compileSection(wb) {
   }), unasked = h("label", {
     class: "at-rest",
     title: "Two seconds after the last edit, while the machine is idle; the next edit ends it."
-  }, atRest, "also by itself, once a plan stands", rests);
+  }, atRest, "also automatically, once a plan rests", rests);
   const message = h("div", {
     class: "message"
   }), of = h("div", {
@@ -5813,10 +5813,10 @@ function mountFleet(model, el) {
     ariaLabel: "Ways to train the same models"
   }, h("h2", {}, termLabel(wb, "To train the same models")), h("p", {
     class: "muted"
-  }, "All from the seconds of the same units. Only shard units count their transfers."), ways);
+  }, "All are computed from the times of the same units. Only shard units include their transfers."), ways);
   card.append(head, h("section", {
     class: "fleettop",
-    ariaLabel: "What is asked for"
+    ariaLabel: "Policy, memory and devices"
   }, h("div", {
     class: "fleetline"
   }, controls, run.buttons), refused, timing.element, doubt, run.progress), problem, figures, silent, models.section, schedule, h("div", {
