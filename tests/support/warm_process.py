@@ -45,10 +45,16 @@ def _forked(connection: socket.socket) -> tuple[Told, Sequence[int]] | None:
             return None
         if os.fork() == 0:
             *own, speaking = descriptors
+            waits, leads = os.pipe()
             if (child := os.fork()) == 0:
                 os.close(speaking)
+                os.close(waits)
                 os.setsid()
+                os.close(leads)
                 return Told(*pickle.loads(told)), own
+            os.close(leads)
+            os.read(waits, 1)  # its end: the worker leads its group, which can be killed from now on
+            os.close(waits)
             _look_after(child, own, speaking)
         for each in descriptors:
             os.close(each)
