@@ -44,7 +44,7 @@ RETIRED = {
     **dict.fromkeys(("cutting", "uncut"), "stage partition"),
     **dict.fromkeys(("accumulated", "accumulating"), "grad accumulation"),
     **dict.fromkeys(("whereabouts", "unturned", "squarified", "standing", "looks"), "what it does: a verb and its object"),
-    "wired": "device mesh, assigned",
+    **dict.fromkeys(("wired", "wiring", "wirings"), "device mesh, axis assignment"),
     "segment": "stage function, virtual stage",
     "came": "arrival time",
     "closely": "exact memory",
@@ -60,6 +60,7 @@ RETIRED = {
     "parcel": "payload",
     "hush": "silence",
 }
+STILL_READ = {"wiring"}  # former words of the interface
 
 # Each foreign library, and the rooms that may import it, wherever in a file.
 DOORS = {
@@ -212,7 +213,11 @@ def test_the_house_speaks_the_language_of_the_field():
     for file in sorted(HOUSE.rglob("*.py")):
         with file.open("rb") as lines:
             names = [token for token in tokenize.tokenize(lines.readline) if token.type == tokenize.NAME]
-        found += [f"{file.relative_to(ROOT)}:{name.start[0]} {name.string}" for name in names if words_of(name.string) & set(RETIRED)]
+        found += [
+            f"{file.relative_to(ROOT)}:{name.start[0]} {name.string}"
+            for name in names
+            if name.string not in STILL_READ and words_of(name.string) & set(RETIRED)
+        ]
     assert found == []
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from workbench.core.mesh import Mesh
 from workbench.cost.collective_matmul import UNDECOMPOSED, WindowedSteps, decompose_collective_matmuls
 from workbench.cost.fusion.kernels import KernelDot, Kernels
+from workbench.cost.tuned import tuned
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated, local_shape
 from workbench.propagation.structure.work import OperationWork
@@ -28,14 +29,12 @@ _BLOCKS = 5  # and how many units work in parallel, and what a block loses at it
 _SIDES = 2
 _SUBLANES = 8  # rows a systolic array takes at once
 _HALF = 2  # bytes
-DOT_LAUNCH = 256 / 1822
-"""Launches that a kernel with a dot takes: the cycles that XLA:TPU (jax 0.10.2) adds to those of a dot, and those of the smallest
-kernel without one."""
-ROUNDING = 0.58
-"""Sweeps that rounding to two-byte floats takes: 11 cycles of a register of 1,024, of which a sweep is 19 (TPU v5e)."""
-ROW_LAUNCHES = 4
-"""Launches of an iteration of the loop over a scatter's rows: five kernels of the smallest, where a launch stands for some
-that are not planned, too."""
+DOT_LAUNCH = tuned("dot_launch")
+"""Launches that a kernel with a dot takes besides its own."""
+ROUNDING = tuned("rounding")
+"""Sweeps that rounding to two-byte floats takes."""
+ROW_LAUNCHES = int(tuned("row_launches"))
+"""Launches of an iteration of the loop over a scatter's rows."""
 UNESTIMATED = frozenset(f"stablehlo.{each}" for each in ("gather", "scatter", "sort", "reduce_window", "select_and_scatter"))
 """Operations in whose kernels XLA:TPU gives no estimate of time."""
 

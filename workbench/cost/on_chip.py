@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from workbench.cost.compute import KernelTimes
 from workbench.cost.fusion.kernels import Kernels
+from workbench.cost.tuned import tuned
 from workbench.hardware.hardware import Chip
 from workbench.propagation.structure.structure import Structure
 
-_TURNS = 5  # the weight XLA gives to a loop's body, however often it runs
-_SMALL = 8192  # granules of the memory: what is smaller than one is not worth placing
-_SHARE = 0.85  # of the memory: the rest holds what is prefetched for a while
-_LARGEST = 0.7  # of what it may take: the largest value seen placed
-_LONGEST_GAP = 30  # times what copying the value takes
+_LOOP_WEIGHT = int(tuned("loop_weight"))
+_GRANULES = int(tuned("on_chip_granules"))
+_SHARE = tuned("on_chip_share")
+_LARGEST = tuned("on_chip_largest")
+_LONGEST_GAP = int(tuned("on_chip_longest_gap"))
 _BOTH_ENDS = 2
 Seconds = NDArray[np.float64]
 
@@ -78,7 +79,7 @@ class OnChip:
 
     def _rank_intervals(self, intervals: Sequence[Interval]) -> list[int]:
         """The intervals that may stay, those of the highest benefit first."""
-        smallest = self.capacity // _SMALL
+        smallest = self.capacity // _GRANULES
         worth = {
             i: self._worth(each)
             for i, each in enumerate(intervals)
@@ -89,14 +90,14 @@ class OnChip:
     def _worth(self, each: Interval) -> float:
         copied = each.bytes * self.copying
         gained = sum(min(copied, self.waits[kernel]) for kernel in each.kernels)
-        return float(_TURNS ** self.depths[each.region] * gained / max(each.bytes, 1) ** 0.5)
+        return float(_LOOP_WEIGHT ** self.depths[each.region] * gained / max(each.bytes, 1) ** 0.5)
 
     def _is_never_alone(self, each: Interval) -> bool:
         if each.is_carried:
             return True
         left = (self.ends[self.last.get((each.region, place), place)] for place in each.places)
         waits = max((self.begins[after] - before for before, after in zip(left, each.places[1:], strict=False)), default=0.0)
-        return bool(waits <= _LONGEST_GAP * each.bytes * self.copying * _TURNS ** self.depths[each.region])
+        return bool(waits <= _LONGEST_GAP * each.bytes * self.copying * _LOOP_WEIGHT ** self.depths[each.region])
 
     def _last_position(self, each: Interval) -> int:
         return self.last.get((each.region, each.places[-1]), each.places[-1])
@@ -107,7 +108,7 @@ def on_chip(structure: Structure, kernels: Kernels, times: KernelTimes, extents:
     depths = _loop_depths(structure)
     lasts = np.zeros(max(last for _, last in extents) + 2)
     positions, regions = (np.array(each, dtype=np.intp) for each in (kernels.positions, kernels.regions))  # a program may have none
-    np.add.at(lasts, positions, times.busy * np.power(_TURNS, np.array(depths)[regions]))
+    np.add.at(lasts, positions, times.busy * np.power(_LOOP_WEIGHT, np.array(depths)[regions]))
     ends = lasts.cumsum()
     waits = np.append(np.maximum(times.memory - np.maximum(times.dots, times.vector), 0.0), np.inf)
     return OnChip(

@@ -15,6 +15,7 @@ from functools import cache
 from math import ceil, isfinite, prod
 from pathlib import Path
 
+from workbench.cost.tuned import tuned
 from workbench.hardware.hardware import Chip
 from workbench.spmd.flops import flops_of, is_dot
 from workbench.spmd.fused import MOVES, SLICES, body_of, instructions_within, updated_bytes
@@ -26,8 +27,8 @@ REGISTER = 4096  # bytes
 _SUBLANES = 8
 _NEAREST = "tpu:v5e"
 _ELEMENTS = 1024  # of a register, four bytes each
-_PASS = 15.4  # cycles in which TPU v5e passes over a register: a sweep of 99.6e9 elements a second at 1.5 GHz
-_REACHED = 0.9  # of the bandwidth, in libtpu's estimates: 492 bytes a cycle of TPU v5e's 545
+_PASS = tuned("register_pass")
+_REACHED = tuned("reached_bandwidth")
 _HALVES, _BYTES = ("bf16", "f16"), ("pred", "s8", "u8")
 _ARITHMETIC = (
     *("abs", "add", "and", "clamp", "compare", "convert", "maximum", "minimum", "multiply", "negate", "not", "or", "select", "shift-left"),

@@ -58,7 +58,7 @@ class Plan(PlanVerbs):
         wiring: AxisAssignment | str | None = None,
     ) -> None:
         if wiring is not None:
-            _warn_of_wiring()
+            _warn_of_former_name()
         if not isinstance(program, Program):
             raise WorkbenchError(wrong_type("program", program, "a `Program`"), _suggest_programs(program))
         object.__setattr__(self, "program", program)
@@ -82,7 +82,7 @@ class Plan(PlanVerbs):
     def updated(self, **changes: Any) -> "Plan":
         """A new plan with some of its fields changed."""
         if "wiring" in changes:
-            _warn_of_wiring()
+            _warn_of_former_name()
             changes["axis_assignment"] = changes.pop("wiring")
         return Plan(**{**{each.name: getattr(self, each.name) for each in fields(self)}, **changes})
 
@@ -95,7 +95,7 @@ class Plan(PlanVerbs):
         return f"Plan({self.program.name!r}, mesh={str(self.mesh)!r}, layout={str(self.layout)!r})"
 
 
-def _warn_of_wiring() -> None:
+def _warn_of_former_name() -> None:
     warnings.warn("`wiring` of a plan is called `axis_assignment` now.", DeprecationWarning, stacklevel=3)
 
 

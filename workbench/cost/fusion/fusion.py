@@ -20,6 +20,7 @@ from workbench.core.tensor import itemsize
 from workbench.cost.fusion.kernels import KernelDraft, Kernels, KernelTable, note_read
 from workbench.cost.fusion.loop_edges import hoisted_casts, unfilled_stacks
 from workbench.cost.fusion.simplified import repeated_slices, simplify_operations
+from workbench.cost.tuned import tuned
 from workbench.propagation.module.operations import CONSTANTS, CONTROL_FLOW, DOTS, ELEMENTWISE
 from workbench.propagation.structure.structure import Op, Structure
 from workbench.propagation.structure.views import DYNAMIC_SLICE, PASSING, VIEWING, resolve_view, uses_of
@@ -40,10 +41,10 @@ _SLOW = frozenset(
         *("stablehlo.remainder", "stablehlo.rsqrt", "stablehlo.sine", "stablehlo.sqrt", "stablehlo.tan", "stablehlo.tanh"),
     }
 )
-_SLOW_STEPS = 8  # a polynomial or a few Newton steps instead of one instruction an element
-_MOST_STEPS = 64  # an element: longer chains are not computed again
-_FAR = 100  # operations as traced from a dot or reduction to one that does not join it: it would wait, and hold all it reads till then
-_EXPANDING = 8  # times as many elements as it is computed from: cheaper to recompute than to store
+_SLOW_STEPS = int(tuned("slow_steps"))
+_MOST_STEPS = int(tuned("most_recomputed_steps"))
+_FAR = int(tuned("farthest_join"))  # farther, an operation does not join a dot: it would wait, and hold all it reads till then
+_EXPANDING = int(tuned("expanding"))
 
 
 class _Source(NamedTuple):
