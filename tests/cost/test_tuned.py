@@ -10,8 +10,8 @@ COST = Path(__file__).parents[2] / "workbench" / "cost"
 
 def test_each_constant_says_what_it_counts_and_where_it_is_from():
     for name, constant in load_tuned().items():
-        assert isinstance(constant.value, int | float) and constant.value > 0, name
-        assert constant.unit and constant.measured and constant.by, name
+        assert constant.value > 0, name
+        assert all((constant.unit, constant.measured, constant.by)), name
 
 
 def test_each_constant_is_used_once():

@@ -76,7 +76,7 @@ def axis_assignment_menu(plan: Plan) -> list[dict[str, Any]]:
 def axis_assignments_for(mesh: Mesh, hardware: Hardware) -> tuple[str, ...]:
     """Different axis assignments that fit, the default one first."""
     found: dict[tuple[Any, ...], str] = {}
-    for axis_assignment in itertools.islice(_wirings(mesh, hardware), _MOST_TRIES):
+    for axis_assignment in itertools.islice(_iterate_assignments(mesh, hardware), _MOST_TRIES):
         if axis_assignment_error(mesh, hardware, axis_assignment) is None:
             spans = physical_spans(mesh, hardware, axis_assignment)
             found.setdefault(tuple(tuple(each for each in spans[name] if each.size > 1) for name in mesh.names), str(axis_assignment))
@@ -85,7 +85,7 @@ def axis_assignments_for(mesh: Mesh, hardware: Hardware) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def _wirings(mesh: Mesh, hardware: Hardware) -> Iterator[AxisAssignment]:
+def _iterate_assignments(mesh: Mesh, hardware: Hardware) -> Iterator[AxisAssignment]:
     """The default, then every axis on one physical axis or on two; what does not fit alone is not combined with others."""
     if axis_assignment_error(mesh, hardware) is None:
         yield default_axis_assignment(mesh, hardware)
