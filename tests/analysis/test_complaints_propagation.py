@@ -11,7 +11,7 @@ from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError, TraceError
 from workbench.plan.edits import Constrain
 from workbench.plan.plan import Plan
-from workbench.reports.propagation import USED
+from workbench.reports.propagation import USED_ON_OTHER_DIM
 from workbench.reports.report import Report
 from workbench.tracing import trace
 
@@ -104,7 +104,7 @@ def test_weights_split_over_the_batch_axis_that_take_it_from_the_batch_are_found
     conflict = next(
         each for each in report.propagation.conflicts if each.loser.statement == "d16:data" or each.winner.statement == "d16:data"
     )
-    assert conflict.reason == USED
+    assert conflict.reason == USED_ON_OTHER_DIM
     edits = resolving_edits(report, conflict)
     assert edits
     for edit in edits:

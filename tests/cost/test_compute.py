@@ -89,7 +89,7 @@ def test_kernels_read_only_what_is_there(arguments, recomputes):
     structure = structure_of(build("gpt", **arguments))
     kernels = kernels_of(structure, recomputes=recomputes)
     for kernel, value in zip(kernels.readers, kernels.read, strict=True):
-        born = structure.values[value].born
+        born = structure.values[value].maker
         assert born < 0 or kernels.of[born] != kernel
     assert len({*kernels.of} - {-1}) == kernels.count
 

@@ -19,7 +19,7 @@ from workbench.engine.spmd.spmd_pipeline import spmd_plan
 from workbench.errors import PipelineError
 from workbench.plan.plan import Plan
 from workbench.tracing import trace_training
-from workbench.tracing.grad_accumulation.micro_batch import micro_batch_weight
+from workbench.tracing.grad_accumulation.loss_marks import micro_batch_weight
 
 pytestmark = pytest.mark.compile
 

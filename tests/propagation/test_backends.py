@@ -7,7 +7,7 @@ import pytest
 import workbench as wb
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.propagation.backends.backend import CPU, GPU, PLAIN, TPU, backend_of
+from workbench.propagation.backends.backend import CPU, GPU, NO_HARDWARE, TPU, backend_of
 
 
 def spec(*shape, dtype="float32"):
@@ -21,7 +21,7 @@ def sent(program, mesh, layout, hardware=None):
 
 
 @pytest.mark.parametrize(
-    ("hardware", "backend"), [("TPU v5e 2x4", TPU), ("8 H100", GPU), ("8 CPU", CPU), (None, PLAIN)], ids=["tpu", "gpu", "cpu", "none"]
+    ("hardware", "backend"), [("TPU v5e 2x4", TPU), ("8 H100", GPU), ("8 CPU", CPU), (None, NO_HARDWARE)], ids=["tpu", "gpu", "cpu", "none"]
 )
 def test_a_back_end_goes_with_its_hardware(hardware, backend):
     assert backend_of(hardware and parse_hardware(hardware)) == backend
@@ -89,4 +89,4 @@ def test_a_sum_of_which_a_part_is_kept_is_scattered_before_the_rest_is_reduced()
 
 def test_every_habit_is_one_of_some_back_end():
     """A field that no back end differs in would be none."""
-    assert all(any(getattr(each, name) != value for each in (TPU, GPU, CPU)) for name, value in PLAIN._asdict().items())
+    assert all(any(getattr(each, name) != value for each in (TPU, GPU, CPU)) for name, value in NO_HARDWARE._asdict().items())

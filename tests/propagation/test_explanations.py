@@ -12,7 +12,7 @@ from workbench.models import build
 from workbench.plan.edits import Constrain, Override
 from workbench.plan.plan import Plan
 from workbench.propagation import propagation_of
-from workbench.propagation.explain.origins import recording_passes
+from workbench.propagation.explain.recorded_propagation import recording_passes
 from workbench.propagation.module.context import main_function, run_passes
 from workbench.propagation.module.operations import operations_below
 from workbench.propagation.propagate import annotated_module, propagating_passes

@@ -58,7 +58,7 @@ def whole(plan, monkeypatch):
 
 
 def until_inserted(passes):
-    return list(passes[: passes.index(propagate._INSERTING)])
+    return list(passes[: passes.index(propagate._INSERT_RESHARDS)])
 
 
 @pytest.mark.parametrize("layout", ALIKE)
@@ -143,7 +143,7 @@ def test_blocks_forward_and_backward_are_of_one_layer():
     found = find_layers(*steps(20))
     forward, backward = sorted(found.runs)
     assert (forward.period, backward.period) == (3, 2)
-    assert forward.slope == -backward.slope
+    assert forward.layer_step == -backward.layer_step
 
 
 @pytest.mark.parametrize("count", [FEWEST_LAYERS - 2, 5])

@@ -14,7 +14,16 @@ from workbench.models import build
 from workbench.plan.edits import Constrain, ShardDim
 from workbench.plan.plan import Plan
 from workbench.plan.statement_edits import Prioritize
-from workbench.reports.propagation import BACKWARD, FORWARD, HELD_UP, MINOR, ORDER, USED, Propagation, PropagationError
+from workbench.reports.propagation import (
+    BACKWARD,
+    BLOCKED_BY_OTHER_TENSOR,
+    DIFFERENT_ORDER,
+    FORWARD,
+    MINOR,
+    USED_ON_OTHER_DIM,
+    Propagation,
+    PropagationError,
+)
 from workbench.reports.report import Report
 from workbench.text.propagation import conflicts_text, explanation_text, replay_text
 from workbench.tracing import trace
@@ -59,9 +68,9 @@ def test_the_published_propagation_example(y12):
     assert lies(replay, "x") == "[a+b, c, f]"
     assert lies(replay, "y") == "[a+b, c+d, g]"
     assert lies(replay, "add") == "[a+b, c+e, -]"
-    assert ("d", 1, ORDER) in lost(replay, "add")
-    assert ("g", 2, ORDER) in lost(replay, "x")
-    assert {("f", 2, HELD_UP), ("g", 2, HELD_UP)} <= lost(replay, "add")
+    assert ("d", 1, DIFFERENT_ORDER) in lost(replay, "add")
+    assert ("g", 2, DIFFERENT_ORDER) in lost(replay, "x")
+    assert {("f", 2, BLOCKED_BY_OTHER_TENSOR), ("g", 2, BLOCKED_BY_OTHER_TENSOR)} <= lost(replay, "add")
 
 
 def test_an_axis_comes_backward_from_what_is_asked_of_a_result(y12):
@@ -96,7 +105,12 @@ def test_the_published_reshard_example_names_both_sides():
     replay = report.propagation
     assert lies(replay, "dot_general") == "[x, -]"
     [rejected] = replay.rejections(replay.find("dot_general")[0])
-    assert (rejected.reason, rejected.wanted.axis, rejected.origin.path, rejected.rival_origin.path) == (USED, "x", "b", "result")
+    assert (rejected.reason, rejected.wanted.axis, rejected.origin.path, rejected.rival_origin.path) == (
+        USED_ON_OTHER_DIM,
+        "x",
+        "b",
+        "result",
+    )
     assert report.reshards
 
 
@@ -159,7 +173,7 @@ def test_the_values_of_the_report_and_the_nodes_of_the_graph_are_found_in_the_re
 def test_a_conflict_has_two_sides_and_edits_that_decide_it_the_other_way(fought):
     replay = fought.propagation
     conflict = next(each for each in replay.conflicts if each.loser.statement == "batch:data")
-    assert (conflict.winner.statement, conflict.winner.axis, conflict.reason) == ("d_model:data", "data", USED)
+    assert (conflict.winner.statement, conflict.winner.axis, conflict.reason) == ("d_model:data", "data", USED_ON_OTHER_DIM)
     edits = resolving_edits(fought, conflict)
     assert {type(edit) for edit in edits} >= {Prioritize, Constrain, ShardDim}
     assert all(resolves(fought.plan, replay, edit, conflict.first) for edit in edits)

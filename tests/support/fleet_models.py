@@ -10,7 +10,7 @@ import optax
 import workbench as wb
 from workbench.core.program import Program
 from workbench.engine.fleet.units import LOSS, ModelUnits
-from workbench.tracing.grad_accumulation.micro_batch import micro_batch_weight
+from workbench.tracing.grad_accumulation.loss_marks import micro_batch_weight
 from workbench.tracing.stage_partition.partition import network_of
 from workbench.tracing.stage_partition.stages import partition_network, starts_at
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.support import pipelines
 from workbench.models import build
+from workbench.tracing.grad_accumulation.accumulate import split_task
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups, split_gradients
-from workbench.tracing.grad_accumulation.stage_sums import split_task
 from workbench.tracing.stage_partition.partition import network_of, partition_loss
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
 from workbench.tracing.stage_partition.stages import partition_network

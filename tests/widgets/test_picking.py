@@ -10,7 +10,7 @@ from workbench.errors import LayoutError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.session.session import Session
-from workbench.widgets.board.annotation_edits import BETWEEN_STEPS
+from workbench.widgets.board.annotation_edits import COMPLETE_SUMS_REASON
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.results import result_rows
 from workbench.widgets.tabs.values import value_blocks
@@ -103,7 +103,7 @@ def test_a_partial_sum_is_offered_where_there_is_one_and_refused_in_words_where_
 def test_what_a_step_hands_on_is_no_partial_sum(program, thing):
     plan = Plan(program, MESH, LAYOUT)
     offer = offers(plan, thing)["Partial sum over data"]
-    assert offer["reason"] == BETWEEN_STEPS
+    assert offer["reason"] == COMPLETE_SUMS_REASON
     with pytest.raises(LayoutError, match="passed on as complete sums"):
         edit_of(offer["gesture"], plan, plan.report())
 

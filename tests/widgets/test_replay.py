@@ -9,7 +9,7 @@ from tests.support.programs import mlp_report
 from workbench.errors import PartitionError, WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.propagation.explain import origins
+from workbench.propagation.explain import recorded_propagation
 from workbench.session.session import Session
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board import Board
@@ -177,7 +177,7 @@ def test_what_cannot_be_recorded_is_told_in_the_tab_and_in_every_answer(report, 
             asked.append(1)
             raise PartitionError("Shardy itself ended.", ["change the constraint"])
 
-    monkeypatch.setattr(origins, "recorder", Ended)
+    monkeypatch.setattr(recorded_propagation, "recorder", Ended)
     again = report.plan.report()
     told = "Shardy itself ended.\n  Ways out: change the constraint."
     background = BackgroundQueries(lambda work: work(), lambda: None)

@@ -55,7 +55,7 @@ class PlannedDetails(Details):
         counts: Counter[tuple[Operation, Dims]] = Counter()
         for operation, op in zip(plan.program.operations, structure.ops, strict=True):
             if op.results and operation.kind not in _KINDS_WITHOUT_VALUES and (dims := partitioned.dims[op.results[0]]) is not None:
-                counts[operation, dims] += structure.regions[op.region].times
+                counts[operation, dims] += structure.regions[op.region].runs_per_step
         return tuple(_to_value(plan, operation, dims, count) for (operation, dims), count in counts.items())
 
     def memory_curve(self) -> MemoryCurve:

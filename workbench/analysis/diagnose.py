@@ -257,7 +257,7 @@ def _diagnose_unknown_loops(report: Report, partitioned: Propagated) -> list[Dia
 
 
 def _trip_count_text(structure: Structure, loop: int) -> str:
-    turns = structure.regions[structure.body_of[loop]].times // (structure.regions[structure.ops[loop].region].times or 1)
+    turns = structure.regions[structure.body_of[loop]].runs_per_step // (structure.regions[structure.ops[loop].region].runs_per_step or 1)
     if turns == 1:
         return "The number of iterations of this loop depends on data; its body is counted once."
     return f"The number of iterations of this loop depends on data, and is {turns:,} at most; its body is counted that many times."

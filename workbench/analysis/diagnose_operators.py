@@ -36,7 +36,7 @@ def subject_of(program: Program, index: int) -> str:
 def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     """Operations that read across shards of a dimension in an unknown way, grouped by kind."""
     structure = partitioned.structure
-    uncounted = (index for index in structure.shifting if index not in partitioned.halo_operand_dims)
+    uncounted = (index for index in structure.crossing_ops if index not in partitioned.halo_operand_dims)
     for kind, indices in _group_by_kind(report, [index for index in uncounted if _reads_across_shards(partitioned, index)]).items():
         yield Diagnostic(
             "not counted",
@@ -50,7 +50,7 @@ def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Dia
 def _reads_across_shards(partitioned: Propagated, index: int) -> bool:
     op = partitioned.structure.ops[index]
     shardings = (partitioned.dims[value] or () for value in (op.operands[0], op.results[0]))
-    return any(dims[dim] for dims in shardings for dim in op.shifted if dim < len(dims))
+    return any(dims[dim] for dims in shardings for dim in op.crossing_dims if dim < len(dims))
 
 
 def _diagnose_missing_rules(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
@@ -58,7 +58,7 @@ def _diagnose_missing_rules(report: Report, partitioned: Propagated) -> Iterator
     ops = partitioned.structure.ops
     cut = [
         index
-        for index in partitioned.structure.ruleless
+        for index in partitioned.structure.ops_without_rule
         if any(any(partitioned.dims[value] or ()) for value in (*ops[index].operands, *ops[index].results))
     ]
     uncounted = "" if report.partitioned else ", which as planned is not counted"
@@ -119,7 +119,7 @@ def _diagnose_shared_padding(report: Report, partitioned: Propagated) -> Iterato
     padding of the first (`ReshardAsWindowedInput`, openxla/xla, caches the resharded value by its windows; jaxlib 0.10.2)."""
     ops = partitioned.structure.ops
     found: dict[tuple[Any, ...], int] = {}
-    for index in partitioned.structure.shifting:
+    for index in partitioned.structure.crossing_ops:
         op, windows, shardings = ops[index], ops[index].windows, partitioned.dims[ops[index].results[0]]
         if windows is None or not windows.fill or shardings is None:
             continue

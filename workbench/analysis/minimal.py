@@ -153,8 +153,8 @@ def _list_placements(plan: Plan) -> Placements:
     operations, values = program.operations, found.structure.values
     placements: Placements = {}
     for number, (value, dims) in enumerate(zip(values, found.dims, strict=True)):
-        if value.born >= 0 and dims is not None and operations[value.born].path:
-            placements[f"{operations[value.born].path} #{number}"] = dims
+        if value.maker >= 0 and dims is not None and operations[value.maker].path:
+            placements[f"{operations[value.maker].path} #{number}"] = dims
     arguments = {
         tensor.path: tuple(dim or () for dim in each.dims) for tensor, each in zip(program.arguments, plan.argument_shardings, strict=True)
     }

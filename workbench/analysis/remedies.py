@@ -106,7 +106,7 @@ def _list_reshards(plan: Plan, planned: Propagated) -> tuple[Reshard, ...]:
 def _total_payload(planned: Propagated) -> int:
     """Payload bytes of all collectives of a step."""
     times = planned.structure.regions
-    return sum(each.payload * times[each.region].times for each in planned.reshards)
+    return sum(each.payload * times[each.region].runs_per_step for each in planned.reshards)
 
 
 def fix_padding(plan: Plan, padding: Padding) -> tuple[Edit, ...]:

@@ -22,7 +22,7 @@ from workbench.core.sharding import axis_size
 from workbench.core.tensor import itemsize
 from workbench.cost.fusion.kernels import Kernels
 from workbench.hardware.hardware import Chip
-from workbench.propagation import HALVES, Propagated
+from workbench.propagation import TWO_BYTE_FLOATS, Propagated
 from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.module.operations import DOTS
 from workbench.propagation.structure.structure import Structure
@@ -100,10 +100,10 @@ def _plan_steps(
         return None
     count = ceil(devices / _PIECES_PER_STEP)
     if each.kind == "reduce-scatter" and each.source is not None and structure.ops[each.source].kind in DOTS:
-        is_half = structure.values[structure.ops[each.source].results[0]].dtype in HALVES
+        is_half = structure.values[structure.ops[each.source].results[0]].dtype in TWO_BYTE_FLOATS
         return WindowedSteps(count, is_summed=False) if is_half and devices >= rings[0] else None
     gathered = _find_gathered_operand(each, partitioned, local_bytes, devices) if each.kind == "all-gather" else None
-    if gathered is None or structure.values[gathered[0]].dtype not in HALVES:
+    if gathered is None or structure.values[gathered[0]].dtype not in TWO_BYTE_FLOATS:
         return None
     value, is_summed = gathered
     is_alone = kernels.dot_reads.get(resolve_view(structure, value), 0) <= 1
@@ -122,7 +122,7 @@ def _find_gathered_operand(
     for operand, contracted in zip(op.operands[:2], (op.work.contracted, op.work.contracted_right), strict=True):
         dims = partitioned.dims[operand] or ()
         along = [i for i, axes in enumerate(dims) if set(axes) & set(each.axes)]
-        if structure.values[operand].born == born and along and local_bytes[operand] * devices == each.payload:
+        if structure.values[operand].maker == born and along and local_bytes[operand] * devices == each.payload:
             return operand, any(i in contracted for i in along)
     return None
 

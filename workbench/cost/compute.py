@@ -170,10 +170,10 @@ def _sum_dot_seconds(kernels: Kernels, partitioned: Propagated, mesh: Mesh, chip
         value = values[op.results[0]]
         dtype = values[op.operands[0]].dtype
         dot_steps = steps.get(each.op, UNDECOMPOSED)
-        key = value.shape, each.batch, each.columns, dims, flops, dtype, op.kernel, dot_steps, op.work.passes, op.work.zeros
+        key = value.shape, each.batch, each.columns, dims, flops, dtype, op.custom_kernel, dot_steps, op.work.passes, op.work.zeros
         if key not in known:
             shape = local_shape(value.shape, dims, mesh)
-            known[key] = _dot_seconds(each, op.work, shape, flops, dtype, chip, dot_steps, is_inside=bool(op.kernel))
+            known[key] = _dot_seconds(each, op.work, shape, flops, dtype, chip, dot_steps, is_inside=bool(op.custom_kernel))
         found[each.kernel] += known[key]
     return found
 

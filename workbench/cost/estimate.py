@@ -27,7 +27,7 @@ from workbench.cost.timeline import Cost, SimulatedStep, TimelineRegion, regions
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.propagation import (
-    HALVES,
+    TWO_BYTE_FLOATS,
     Propagated,
     backend_of,
     collectives,
@@ -111,7 +111,7 @@ def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None)
         narrows=backend.narrows_dot_operands,
     )
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
-    local_bytes, padded_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_halves)
+    local_bytes, padded_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_two_byte_floats)
     times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip) if hardware else None
     over_step = MemoryOverStep(program, partitioned, fixed.lifetimes, padded_bytes, _on_chip(fixed, partitioned, times, hardware))
     dot_flops, (host_bytes, host_moved) = count_dot_flops(partitioned), host_memory(partitioned, local_bytes)
@@ -179,11 +179,11 @@ def _local_bytes(plan: Plan, partitioned: Propagated, fixed: _Fixed, tile: tuple
     known: dict[tuple[int, int, bool], tuple[int, int]] = {}
     found = []
     for number, stored, dims, value in zip(fixed.types, fixed.dtypes, partitioned.dims, partitioned.structure.values, strict=True):
-        wide = widens and value.born >= 0
+        wide = widens and value.maker >= 0
         key = number, id(dims), wide  # equal placements are mostly one object, and hashing them is slow
         if key not in known:
             shape = () if dims is None else local_shape(value.shape, dims, plan.mesh)
-            dtype = "float32" if wide and stored in HALVES else stored
+            dtype = "float32" if wide and stored in TWO_BYTE_FLOATS else stored
             known[key] = (0, 0) if dims is None else (tiled_bytes(shape, dtype), tiled_bytes(shape, dtype, tile))
         found.append(known[key])
     return [plain for plain, _ in found], [padded for _, padded in found]

@@ -29,7 +29,7 @@ def count_dot_flops(partitioned: Propagated) -> dict[str, DotFlops]:
     found: dict[str, list[int]] = {}
     for index, local in partitioned.local_flops.items():
         op = structure.ops[index]
-        times = structure.regions[op.region].times
+        times = structure.regions[op.region].runs_per_step
         sums = found.setdefault(structure.values[op.operands[0]].dtype, [0, 0, 0])
         sums[0] += 0 if op.is_recomputed else op.work.flops * times
         sums[1] += op.work.flops * times
@@ -50,7 +50,7 @@ def list_dots(program: Program, partitioned: Propagated) -> tuple[DotCost, ...]:
     for index, local in partitioned.local_flops.items():
         op, operation = structure.ops[index], program.operations[index]
         axes = dict.fromkeys(base_axis(axis) for value in op.operands for dim in partitioned.dims[value] or () for axis in dim)
-        counts[operation.path, operation.source, op.work.flops, local, tuple(axes)] += structure.regions[op.region].times
+        counts[operation.path, operation.source, op.work.flops, local, tuple(axes)] += structure.regions[op.region].runs_per_step
     found = [DotCost(path, source, count, flops, local, axes) for (path, source, flops, local, axes), count in counts.items()]
     return tuple(sorted(found, key=lambda each: -each.per_device * each.count))
 

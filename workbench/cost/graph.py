@@ -102,22 +102,22 @@ class _Flow:
 
     def _makers(self, value: int) -> Iterator[int]:
         record = self._structure.values[value]
-        if record.born < 0:
+        if record.maker < 0:
             if value in self._nodes:
                 yield self._nodes[value]
             elif record.region:  # an argument of a loop's body
                 operands = self._structure.ops[self._structure.regions[record.region].parent].operands
                 if record.result < len(operands):
                     yield from self.makers(operands[record.result])
-        elif (kernel := self._kernels.of[record.born]) >= 0:
+        elif (kernel := self._kernels.of[record.maker]) >= 0:
             yield kernel
-        elif record.born in self._inner:
-            for region in self._inner[record.born]:
+        elif record.maker in self._inner:
+            for region in self._inner[record.maker]:
                 handed_on = self._structure.ops[self._last[region]].operands
-                if len(handed_on) == len(self._structure.ops[record.born].results):
+                if len(handed_on) == len(self._structure.ops[record.maker].results):
                     yield from self.makers(handed_on[record.result])
         else:
-            for operand in self._structure.ops[record.born].operands:
+            for operand in self._structure.ops[record.maker].operands:
                 yield from self.makers(operand)
 
     def maker_of(self, send: InsertedCollective) -> int:
@@ -142,7 +142,7 @@ class _Flow:
 
 
 def _list_sends(program: Program, partitioned: Propagated, flow: _Flow, mesh: Mesh, simulated: SimulatedStep | None) -> Iterator[GraphSend]:
-    times = [region.times for region in partitioned.structure.regions]
+    times = [region.runs_per_step for region in partitioned.structure.regions]
     lasting, waited = _send_seconds(partitioned, simulated)
     for number, each in enumerate(partitioned.reshards):
         operation, count = program.operations[each.sender], times[each.region]

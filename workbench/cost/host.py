@@ -18,20 +18,22 @@ def host_memory(partitioned: Propagated, local_bytes: Sequence[int]) -> tuple[in
     host_bytes = sum(
         local_bytes[index]
         for index, value in enumerate(structure.values)
-        if value.on_host and value.born >= 0 and value.region == 0 and _is_new_on_host(structure, value)
+        if value.on_host and value.maker >= 0 and value.region == 0 and _is_new_on_host(structure, value)
     )
-    moved = sum(local_bytes[op.results[0]] * structure.regions[op.region].times for op in structure.ops if op.placement)
+    moved = sum(local_bytes[op.results[0]] * structure.regions[op.region].runs_per_step for op in structure.ops if op.placement)
     return host_bytes, moved
 
 
 def _is_new_on_host(structure: Structure, value: TracedValue) -> bool:
     """Whether a value on the host is new there: a copy, or what a loop stacks copies in, not what it only reads."""
-    op = structure.ops[value.born]
-    if value.born not in structure.body_of:
+    op = structure.ops[value.maker]
+    if value.maker not in structure.body_of:
         return bool(op.placement)
-    body = structure.body_of[value.born]
+    body = structure.body_of[value.maker]
     argument = next(
-        each for each in structure.regions[body].values if structure.values[each].born < 0 and structure.values[each].result == value.result
+        each
+        for each in structure.regions[body].values
+        if structure.values[each].maker < 0 and structure.values[each].result == value.result
     )
     returned = next(each for each in reversed(structure.ops) if each.region == body).operands
     return returned[value.result] != argument

@@ -17,8 +17,8 @@ def count_residual_bytes(plan: Plan) -> int:
     freed = {each.source: each.first_use for each in moved if each.frees_source and each.source is not None}
     total = sum(each.local_bytes for each in moved if each.first_use < boundary <= each.last_use)
     for value, dims in zip(structure.values, partitioned.dims, strict=True):
-        if dims is None or value.region or value.born < 0 or not value.stored or value.alias is not None:
+        if dims is None or value.region or value.maker < 0 or not value.stored or value.alias is not None:
             continue
-        if structure.ops[value.born].position < boundary <= min(value.last_use, freed.get(value.born, value.last_use)):
+        if structure.ops[value.maker].position < boundary <= min(value.last_use, freed.get(value.maker, value.last_use)):
             total += ceil(prod(local_shape(value.shape, dims, plan.mesh)) * itemsize(value.dtype))
     return total

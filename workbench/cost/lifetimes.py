@@ -71,15 +71,15 @@ def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, re
         spans = []
         for index in region.values:
             value = structure.values[index]
-            if value.born < 0 or index not in last_use or value.on_host or index in carried or index in in_place:
+            if value.maker < 0 or index not in last_use or value.on_host or index in carried or index in in_place:
                 continue
-            first = extents[0][0] if copies_transposed and _is_reversed_weight(structure, value) else structure.ops[value.born].position
+            first = extents[0][0] if copies_transposed and _is_reversed_weight(structure, value) else structure.ops[value.maker].position
             last = extents[number][1] if index in outputs else min(max(last_use[index], first), extents[number][1])
-            role = _role(program, value.born, value.shape, shapes, is_output=index in outputs)
+            role = _role(program, value.maker, value.shape, shapes, is_output=index in outputs)
             spans.append((index, first, last, ROLES.index(role)))
         columns = np.array(spans, dtype=np.int64).reshape(-1, 4)
         regions.append(Spans(*(columns[:, i] for i in range(4))))
-    born = np.array([value.born for value in structure.values], dtype=np.int64)
+    born = np.array([value.maker for value in structure.values], dtype=np.int64)
     gathering = tuple(index for index, op in enumerate(structure.ops) if op.kind in _ON_WHOLE_ARRAYS and not op.placement)
     return Lifetimes(
         tuple(regions),
@@ -96,7 +96,7 @@ def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, re
 
 def _resolve_view(structure: Structure, value: int) -> int:
     """The value whose memory a value is a view of."""
-    while (born := structure.values[value].born) >= 0 and structure.ops[born].kind in VIEWING and len(structure.ops[born].results) == 1:
+    while (born := structure.values[value].maker) >= 0 and structure.ops[born].kind in VIEWING and len(structure.ops[born].results) == 1:
         value = structure.ops[born].operands[0]
     return value
 
@@ -104,12 +104,12 @@ def _resolve_view(structure: Structure, value: int) -> int:
 def _is_reversed_weight(structure: Structure, value: TracedValue) -> bool:
     """Whether a value is an argument of main reversed, as the gradient of a convolution's input reads its weights: XLA:CPU copies those at
     the start of the step."""
-    op = structure.ops[value.born]
-    return op.kind == "stablehlo.reverse" and structure.values[op.operands[0]].born < 0 and op.region == 0
+    op = structure.ops[value.maker]
+    return op.kind == "stablehlo.reverse" and structure.values[op.operands[0]].maker < 0 and op.region == 0
 
 
 def _is_argument(structure: Structure, value: int, region: int) -> bool:
-    return structure.values[value].born < 0 and structure.values[value].region == region
+    return structure.values[value].maker < 0 and structure.values[value].region == region
 
 
 def _find_transposed_copies(program: Program, structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
@@ -120,9 +120,9 @@ def _find_transposed_copies(program: Program, structure: Structure, extents: Seq
     for index, op in enumerate(structure.ops):
         value = structure.values[op.operands[0]] if op.operands else None
         if value and op.kind == "stablehlo.dot_general" and 0 in op.work.contracted and len(value.shape) > 2 and value.shape[-1] > _NARROW:
-            is_gradient = value.born >= 0 and value.region == op.region and program.operations[value.born].path.startswith("grad/")
-            yield index, op.operands[0], structure.ops[value.born].position if is_gradient else op.position
-        if op.kind == "stablehlo.convolution" and 0 in op.shifted:
+            is_gradient = value.maker >= 0 and value.region == op.region and program.operations[value.maker].path.startswith("grad/")
+            yield index, op.operands[0], structure.ops[value.maker].position if is_gradient else op.position
+        if op.kind == "stablehlo.convolution" and 0 in op.crossing_dims:
             start = extents[op.region][0]
             yield from ((index, each, start if _is_argument(structure, each, op.region) else op.position) for each in op.operands[:2])
 
@@ -160,11 +160,11 @@ def _loop_buffers_in_place(structure: Structure, last_use: dict[int, int]) -> se
     for loop, body in structure.body_of.items():
         op = structure.ops[loop]
         last = max(index for index, each in enumerate(structure.ops) if each.region == body)
-        arguments = [index for index in structure.regions[body].values if structure.values[index].born < 0]
+        arguments = [index for index in structure.regions[body].values if structure.values[index].maker < 0]
         for slot, result in enumerate(op.results):
             start = structure.values[op.operands[slot]]
             unchanged = structure.ops[last].operands[slot] == arguments[slot]
-            dies_here = start.born >= 0 and last_use.get(op.operands[slot]) == op.position and start.region == op.region
+            dies_here = start.maker >= 0 and last_use.get(op.operands[slot]) == op.position and start.region == op.region
             if unchanged:
                 found.add(result)
             elif dies_here:

@@ -147,7 +147,7 @@ class MemoryOverStep:
 
     def _is_view(self, value: int) -> bool:
         """Whether a value shares its operand's memory."""
-        return self._structure.ops[self._structure.values[value].born].kind in VIEWING
+        return self._structure.ops[self._structure.values[value].maker].kind in VIEWING
 
     def memory(self) -> Memory:
         """Bytes at the peak by role."""
@@ -200,7 +200,7 @@ class MemoryOverStep:
                 whole = brought[index].local_bytes + int(self._sizes[op.results[0]]) if index in brought else 0
             else:
                 touched = (*(() if index in brought else op.operands[:1]), *op.results)
-                values = [self._structure.values[value] for value in touched if self._is_sharded(value, op.shifted)]
+                values = [self._structure.values[value] for value in touched if self._is_sharded(value, op.crossing_dims)]
                 whole = sum(tiled_bytes(value.shape, value.dtype) for value in values)
             if whole:
                 found.setdefault(op.region, []).append((op.position, whole))
@@ -243,7 +243,7 @@ class MemoryOverStep:
         is_there = (spans.first <= position) & (position <= self._last_positions(spans)) | (spans.roles == _OUTPUT)  # set apart
         for index in np.flatnonzero(is_there):
             value = int(spans.values[index])
-            born = self._structure.values[value].born
+            born = self._structure.values[value].maker
             yield self._program.operations[born].path, ROLES[spans.roles[index]], int(self._sizes[value])
         for each in self._buffers:
             if each.region == region and each.first <= position <= min(each.last, stop):

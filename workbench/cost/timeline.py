@@ -147,8 +147,8 @@ def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, 
                 _ready_positions(structure, kernels, [max(item, -1) for _, _, item in items], read),
                 tuple((place, -1 - item) for place, (_, _, item) in enumerate(items) if item < 0),
                 outer,
-                region.times // max(structure.regions[outer].times, 1) if outer >= 0 else 1,
-                region.times,
+                region.runs_per_step // max(structure.regions[outer].runs_per_step, 1) if outer >= 0 else 1,
+                region.runs_per_step,
                 {item: place for place, (_, _, item) in enumerate(items) if item >= 0},
             )
         )
@@ -173,7 +173,7 @@ def _ready_positions(structure: Structure, kernels: Kernels, items: Sequence[int
 
 def _find_maker(structure: Structure, kernels: Kernels, value: int) -> int:
     """The kernel that makes a value, or what it is a part of; -1 if it is present from the start."""
-    while (born := structure.values[value].born) >= 0:
+    while (born := structure.values[value].maker) >= 0:
         if kernels.of[born] >= 0 or not structure.ops[born].operands:
             return kernels.of[born]
         value = structure.ops[born].operands[0]
@@ -278,7 +278,7 @@ def _ready_inside_reader(structure: Structure, kernels: Kernels, region: Timelin
         op = structure.ops[pending.pop()]
         if op.work.flops:
             return place
-        for born in (structure.values[operand].born for operand in op.operands):
+        for born in (structure.values[operand].maker for operand in op.operands):
             kernel = kernels.of[born] if born >= 0 else own
             if born >= 0 and kernel in (own, -1) and structure.ops[born].region == structure.ops[source].region:
                 pending.append(born)

@@ -1,6 +1,6 @@
 """Shardy, the partitioner JAX uses, run in this process. The only room that touches MLIR."""
 
-from workbench.propagation.backends.backend import HALVES as HALVES
+from workbench.propagation.backends.backend import TWO_BYTE_FLOATS as TWO_BYTE_FLOATS
 from workbench.propagation.backends.backend import backend_of as backend_of
 from workbench.propagation.collect import Propagated as Propagated
 from workbench.propagation.collect import partition as partition

@@ -29,14 +29,14 @@ def close_arguments(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) ->
     main.attributes["arg_attrs"] = ir.ArrayAttr.get(entries)
 
 
-def open_carried(plan: Plan) -> tuple[tuple[int, int], ...]:
+def list_open_carried(plan: Plan) -> tuple[tuple[int, int], ...]:
     """The carried results, and their arguments, where the plan leaves a dimension of the argument open."""
     return tuple((result, argument) for result, argument in plan.program.carried if not plan.argument_shardings[argument].is_closed)
 
 
 def reshard_carried_results(main: ir.Operation, plan: Plan) -> None:
     """Return each open carried result in the sharding that propagation gave its argument, resharded where needed."""
-    if not (carried := open_carried(plan)):
+    if not (carried := list_open_carried(plan)):
         return
     arguments, results = (list(ir.ArrayAttr(main.attributes[side])) for side in ("arg_attrs", "res_attrs"))
     for result, argument in carried:
@@ -47,9 +47,9 @@ def reshard_carried_results(main: ir.Operation, plan: Plan) -> None:
     main.attributes["res_attrs"] = ir.ArrayAttr.get(results)
 
 
-def close_carried(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) -> None:
+def pin_carried_results(main: ir.Operation, plan: Plan, lies: Sequence[Sharding]) -> None:
     """Return each open carried result in the sharding that `lies` has for its argument. A barrier hides this from propagation."""
-    carried = open_carried(plan)
+    carried = list_open_carried(plan)
     entries = list(ir.ArrayAttr(main.attributes["res_attrs"]))
     end = main.regions[0].blocks[0].operations[-1].operation
     for result, argument in carried:

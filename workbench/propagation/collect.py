@@ -11,7 +11,7 @@ from workbench.core.sharding import axis_size
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.propagation.answer import PropagationAnswer
-from workbench.propagation.backends.backend import HALVES, Backend, backend_of
+from workbench.propagation.backends.backend import TWO_BYTE_FLOATS, Backend, backend_of
 from workbench.propagation.backends.halos import Halos
 from workbench.propagation.backends.partial_sums import verify_partial_sums
 from workbench.propagation.backends.reductions import Reductions
@@ -27,7 +27,7 @@ from workbench.propagation.propagate import propagate
 from workbench.propagation.structure.structure import Op, Structure
 from workbench.propagation.variadic import is_variadic_reduce
 
-_PATH_DEPENDENT = frozenset(KINDS) - {"sdy.all_gather", *REDUCTIONS}  # on the way to a sharding, others may lead there, too
+_ORDER_SENSITIVE_KINDS = frozenset(KINDS) - {"sdy.all_gather", *REDUCTIONS}  # on the way to a sharding, others may lead there, too
 _UNARY = ("stablehlo.convert", "stablehlo.reshape")
 
 
@@ -126,7 +126,7 @@ class _Collector:
             self._manual[number + offset] = manual
             for value in self._structure.regions[number + offset].values:
                 record = self._structure.values[value]
-                if record.born < 0:
+                if record.maker < 0:
                     self._dims[value] = (
                         shardings[record.result] if shardings and op.name == "stablehlo.while" else ((),) * len(record.shape)
                     )
@@ -196,7 +196,7 @@ class _Collector:
     def _is_widening_dot(self, dot: Op) -> bool:
         """Whether it is a dot of two-byte floats that sums into four-byte ones."""
         values = self._structure.values
-        return values[dot.results[0]].dtype == "float32" and any(values[each].dtype in HALVES for each in dot.operands)
+        return values[dot.results[0]].dtype == "float32" and any(values[each].dtype in TWO_BYTE_FLOATS for each in dot.operands)
 
     def _list_collectives(
         self, chain: Sequence[ir.Operation], before: int, region: int
@@ -210,7 +210,7 @@ class _Collector:
                 found = list(self._list_gathers(op, after, before, region))
             else:
                 found = [(after, self._make_reshard(op, after, before, region))]
-            kind = (op.name, number) if op.name in _PATH_DEPENDENT else (op.name,)
+            kind = (op.name, number) if op.name in _ORDER_SENSITIVE_KINDS else (op.name,)
             for lies, each in found:
                 is_last = op == chain[-1] and each is found[-1][1]
                 yield op, (*kind, lies), each if is_last else replace(each, last_use=each.first_use)

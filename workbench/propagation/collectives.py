@@ -65,7 +65,7 @@ def collectives(
     for number, each in enumerate(reshards):
         operation = program.operations[each.sender]
         key = (each.kind, each.axes, each.payload, operation.path, operation.source)
-        times = structure.regions[each.region].times if each.times is None else each.times
+        times = structure.regions[each.region].runs_per_step if each.times is None else each.times
         counts[key] = counts.get(key, 0) + times
         lasting[key] = seconds[number] if seconds else 0.0
     sized = {axes: math.prod(axis_size(axis, mesh) for axis in axes) for _, axes, *_ in counts}

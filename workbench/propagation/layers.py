@@ -100,12 +100,12 @@ def _shorten(source: ir.Module, structure: Structure) -> ShortenedProgram | None
 
 
 def _operands(structure: Structure) -> Operands:
-    return [[structure.values[each].born for each in op.operands] for op in structure.ops]
+    return [[structure.values[each].maker for each in op.operands] for op in structure.ops]
 
 
 def _kinds(ops: Sequence[ir.Operation], structure: Structure) -> list[int]:
     """A number for all that propagation looks at in an operation: its rule, and the types of its operands and results."""
-    values = [(value.shape, value.dtype, value.result if value.born >= 0 else -1) for value in structure.values]
+    values = [(value.shape, value.dtype, value.result if value.maker >= 0 else -1) for value in structure.values]
     numbers: dict[object, int] = {}
     kinds = []
     for op, record in zip(ops, structure.ops, strict=True):
@@ -152,7 +152,7 @@ def _argument_pairs(layers: RepeatedLayers, structure: Structure) -> _Pairs:
     for index, op in enumerate(structure.ops):
         if (like := _find_like(layers, index)) != index:
             pairs = zip(op.operands, structure.ops[like].operands, strict=True)
-            found |= {(one, two) for one, two in pairs if one != two and structure.values[one].born < 0}
+            found |= {(one, two) for one, two in pairs if one != two and structure.values[one].maker < 0}
     return tuple((structure.values[one].result, structure.values[two].result) for one, two in sorted(found))
 
 

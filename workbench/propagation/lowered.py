@@ -15,7 +15,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.selectors import selects
 from workbench.errors import PartitionError
 from workbench.plan.plan import Plan
-from workbench.propagation.carried import close_arguments, close_carried
+from workbench.propagation.carried import close_arguments, pin_carried_results
 from workbench.propagation.module.calls import CALL, number_operations_and_calls, operations_called, scope_in_call, separate_calls
 from workbench.propagation.module.context import declare_mesh, main_function, module_bytes, parse_module, run_passes
 from workbench.propagation.module.inline import inline_calls
@@ -112,7 +112,7 @@ def _write_statements(module: ir.Module, plan: Plan) -> None:
     if not all(each.is_closed for each in plan.argument_shardings):
         lies = argument_placements(plan)
         close_arguments(main, plan, lies)
-        close_carried(main, plan, lies)
+        pin_carried_results(main, plan, lies)
     if _propagates_here(plan.layout):
         _propagate_here(module)
 

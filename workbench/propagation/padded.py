@@ -34,7 +34,7 @@ def padding_list(plan: Plan, partitioned: Propagated) -> tuple[Padding, ...]:
     for number, (operation, op) in enumerate(zip(plan.program.operations, structure.ops, strict=True)):
         dims = partitioned.dims[op.results[0]] if op.results and operation.kind not in _NO_VALUES else None
         if dims is not None and (operation.shape, id(dims)) in uneven:
-            counts[_PaddedValue(operation, dims, partitioned.local_flops.get(number, 0))] += structure.regions[op.region].times
+            counts[_PaddedValue(operation, dims, partitioned.local_flops.get(number, 0))] += structure.regions[op.region].runs_per_step
     found = [padding for padded_value, count in counts.items() for padding in _list_paddings(padded_value, count, plan)]
     merged: dict[Padding, int] = {}
     for each in found:
@@ -49,7 +49,7 @@ def _find_uneven(plan: Plan, partitioned: Propagated) -> set[tuple[tuple[int, ..
     few are looked at, however long the program is."""
     structure, dims = partitioned.structure, partitioned.dims
     lies = list(map(dims.__getitem__, structure.first_results))
-    known = dict(zip(zip(structure.shapes, map(id, lies), strict=True), lies, strict=True))
+    known = dict(zip(zip(structure.first_result_shapes, map(id, lies), strict=True), lies, strict=True))
     return {key for key, each in known.items() if each is not None and any(each) and _is_uneven(key[0], each, plan)}
 
 

@@ -13,9 +13,14 @@ from workbench.plan.plan import Plan
 from workbench.propagation.backends.dots import insert_dot_reshards
 from workbench.propagation.carried import reshard_carried_results
 from workbench.propagation.layers import shorten_program
-from workbench.propagation.module.boundaries import drop_reshard_rules, insert_barriers, reduce_results, reshard_elementwise_operands
 from workbench.propagation.module.context import declare_mesh, main_function, run_passes
 from workbench.propagation.module.operations import operations_below
+from workbench.propagation.module.reshard_order import (
+    clear_unreduced_results,
+    drop_reshard_rules,
+    insert_barriers,
+    reshard_elementwise_operands,
+)
 from workbench.propagation.module.source_meshes import verify_source_axes
 from workbench.propagation.module.statements import annotate_main, insert_statements, lift_barriers, result_shardings
 from workbench.propagation.program import load_prepared
@@ -38,8 +43,8 @@ _PASSES = (
     "canonicalize{enable-patterns={sdy-collective}}",
 )
 
-_INSERTING = "func.func(sdy-insert-explicit-reshards{enable-full-version=true})"
-_LOWERING = "func.func(sdy-reshard-to-collectives)"
+_INSERT_RESHARDS = "func.func(sdy-insert-explicit-reshards{enable-full-version=true})"
+_TO_COLLECTIVES = "func.func(sdy-reshard-to-collectives)"
 
 
 def propagate(plan: Plan) -> ir.Operation:
@@ -50,7 +55,7 @@ def propagate(plan: Plan) -> ir.Operation:
         passes = list(_select_passes(plan, structure))
         try:
             if (module := _propagate_layers(plan, passes)) is not None:
-                _make_explicit(module, passes[passes.index(_INSERTING) :], structure)
+                _make_explicit(module, passes[passes.index(_INSERT_RESHARDS) :], structure)
                 return module
             module = _annotate_copy(source.operation, plan)
             insert_constraints(main_function(module), plan)
@@ -99,10 +104,10 @@ def _annotate_copy(source: ir.Operation, plan: Plan) -> ir.Operation:
 def _propagate_layers(plan: Plan, passes: list[str]) -> ir.Operation | None:
     """The module before reshards are inserted, from a program without its middle layers; `None` if the plan, or the result, treats layers
     differently."""
-    if _INSERTING not in passes or (short := shorten_program(plan.program)) is None or not short.is_valid_for(plan):
+    if _INSERT_RESHARDS not in passes or (short := shorten_program(plan.program)) is None or not short.is_valid_for(plan):
         return None
     few = _annotate_copy(short.few, plan)
-    run_passes(few, ",".join(passes[: passes.index(_INSERTING)]))
+    run_passes(few, ",".join(passes[: passes.index(_INSERT_RESHARDS)]))
     whole = short.whole.clone()
     declare_mesh(whole, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
     main = main_function(whole)
@@ -116,8 +121,8 @@ def _propagate_layers(plan: Plan, passes: list[str]) -> ir.Operation | None:
 def _run_passes(module: ir.Operation, passes: list[str], plan: Plan, structure: Structure) -> None:
     """Run the passes, with a stop before reshards are inserted, and one before they become collectives (`_make_explicit`). Where the plan
     or the function constrains values, reshards follow each other at constraints and barriers."""
-    is_constrained, has_statements = any("constraint" in each for each in passes), _has_statements(plan, structure)
-    inserting = passes.index(_INSERTING)
+    is_constrained, has_statements = any("constraint" in each for each in passes), _has_constraints_or_barriers(plan, structure)
+    inserting = passes.index(_INSERT_RESHARDS)
     run_passes(module, ",".join(passes[:inserting]))
     main = main_function(module)
     if has_statements:
@@ -127,7 +132,7 @@ def _run_passes(module: ir.Operation, passes: list[str], plan: Plan, structure: 
         drop_reshard_rules(ops)
     if has_statements:
         reshard_elementwise_operands(ops)
-        reduce_results(main, result_shardings(plan))
+        clear_unreduced_results(main, result_shardings(plan))
     reshard_carried_results(main, plan)
     insert_dot_reshards(main, ops, structure, plan.mesh)
     _make_explicit(module, passes[inserting:], structure, has_statements=has_statements)
@@ -139,7 +144,7 @@ def _make_explicit(module: ir.Operation, passes: list[str], structure: Structure
     if not (is_variadic or has_statements):
         run_passes(module, ",".join(passes))
         return
-    lowering = passes.index(_LOWERING)
+    lowering = passes.index(_TO_COLLECTIVES)
     run_passes(module, ",".join(passes[:lowering]))
     if is_variadic:
         reduce_variadic(main_function(module))
@@ -148,7 +153,7 @@ def _make_explicit(module: ir.Operation, passes: list[str], structure: Structure
     run_passes(module, ",".join(passes[lowering:]))
 
 
-def _has_statements(plan: Plan, structure: Structure) -> bool:
+def _has_constraints_or_barriers(plan: Plan, structure: Structure) -> bool:
     """Whether the plan or the function constrains a value; open constraints before loops do not count."""
     return bool(plan.layout.constraints or plan.layout.barriers) or structure.has_constraints
 

@@ -25,7 +25,7 @@ class Run(NamedTuple):
     start: int
     period: int
     blocks: int
-    slope: int = 1
+    layer_step: int = 1
     shift: int = 0
 
     @property
@@ -35,7 +35,7 @@ class Run(NamedTuple):
     @property
     def layers(self) -> tuple[int, int]:
         """The first and the last layer."""
-        ends = (self.shift, self.slope * (self.blocks - 1) + self.shift)
+        ends = (self.shift, self.layer_step * (self.blocks - 1) + self.shift)
         return min(ends), max(ends)
 
 
@@ -58,7 +58,7 @@ class RepeatedLayers(NamedTuple):
     def operation_at(self, position: LayerPosition, layer: int) -> int:
         """The counterpart in another layer of the operation at `position`."""
         run = self.runs[position.run]
-        return run.start + (layer - run.shift) * run.slope * run.period + position.offset
+        return run.start + (layer - run.shift) * run.layer_step * run.period + position.offset
 
     def is_between(self, position: LayerPosition | None) -> bool:
         """Whether an operation belongs to a middle layer: one like the layer before it, and like the one behind."""
@@ -76,7 +76,7 @@ def find_layers(kinds: Sequence[int], operands: Operands) -> RepeatedLayers | No
     for number, run in enumerate(aligned):
         for index in range(run.start, run.stop):
             block, offset = divmod(index - run.start, run.period)
-            positions[index] = LayerPosition(number, run.slope * block + run.shift, offset)
+            positions[index] = LayerPosition(number, run.layer_step * block + run.shift, offset)
     layers = RepeatedLayers(tuple(aligned), first, last, tuple(positions))
     return layers if last - first >= FEWEST_LAYERS - 2 * KEPT_LAYERS and _are_alike(layers, operands) else None
 
@@ -117,14 +117,16 @@ def _align_runs(runs: Sequence[Run], operands: Operands) -> list[Run]:
             if at not in (reader, source) or (reader in known and source in known):
                 continue
             # The reader's block j reads block slope * j + shift of the source.
-            (slope, shift), _ = counts.most_common(1)[0]
+            (layer_step, shift), _ = counts.most_common(1)[0]
             if at == source:
-                new = runs[reader]._replace(slope=known[at].slope * slope, shift=known[at].slope * shift + known[at].shift)
+                new = runs[reader]._replace(
+                    layer_step=known[at].layer_step * layer_step, shift=known[at].layer_step * shift + known[at].shift
+                )
                 known[reader] = new
                 waiting.append(reader)
             else:
-                mine = known[at].slope * slope
-                known[source] = runs[source]._replace(slope=mine, shift=known[at].shift - mine * shift)
+                mine = known[at].layer_step * layer_step
+                known[source] = runs[source]._replace(layer_step=mine, shift=known[at].shift - mine * shift)
                 waiting.append(source)
     return list(known.values())
 

@@ -28,7 +28,7 @@ def reshard_list(plan: Plan, partitioned: Propagated, seconds_of: Seconds) -> tu
 def _count_executions(edge: Edge, partitioned: Propagated) -> int:
     """Executions per step: those that XLA gives for its collectives, for it moves out of a loop what no iteration changes."""
     known_times = (each.times for each in edge.moves if each.times is not None)
-    return next(known_times, partitioned.structure.regions[edge.region].times)
+    return next(known_times, partitioned.structure.regions[edge.region].runs_per_step)
 
 
 def _make_reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:

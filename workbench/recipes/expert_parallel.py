@@ -92,7 +92,7 @@ def _producer_chain(program: Program, dot: TracedDot) -> list[int]:
     structure, tokens = structure_of(program), dot.activation(batch_dim(program))
     side = 0 if dot.left == tokens else 1
     value, found = structure.ops[dot.operation_id].operands[side], list[int]()
-    while (made_by := structure.values[value].born) >= 0:
+    while (made_by := structure.values[value].maker) >= 0:
         found.append(made_by)
         if program.operations[made_by].kind not in DATA_MOVEMENT:
             break

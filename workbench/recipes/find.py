@@ -72,7 +72,9 @@ def space_dims(program: Program) -> tuple[str, ...]:
     structure, batch = structure_of(program), batch_dim(program)
     inputs = {dim: size for i in program.inputs for dim, size in zip(*_sizes(program.arguments[i]), strict=True) if dim != batch}
     along = {
-        program.operations[each.operation_id].dims[at] for each in find_dots(program) for at in structure.ops[each.operation_id].shifted
+        program.operations[each.operation_id].dims[at]
+        for each in find_dots(program)
+        for at in structure.ops[each.operation_id].crossing_dims
     }
     found = [dim for dim in inputs if dim in along or (is_named(dim, DimUse.SPACE) and not is_named(dim, DimUse.SEQUENCE))]
     return tuple(sorted(found, key=lambda dim: -inputs[dim]))

@@ -55,8 +55,8 @@ def find_dots(program: Program) -> tuple[TracedDot, ...]:
 
     def names(value: int) -> tuple[str, ...]:
         record = structure.values[value]
-        if record.born >= 0:
-            operation = program.operations[record.born]
+        if record.maker >= 0:
+            operation = program.operations[record.maker]
             return operation.dims if record.result == 0 and len(operation.dims) == len(record.shape) else (UNNAMED,) * len(record.shape)
         return program.arguments[record.result].dims if record.region == 0 else (UNNAMED,) * len(record.shape)
 
@@ -79,7 +79,7 @@ def find_weight_dots(program: Program, batch: str | None) -> tuple[TracedDot, ..
 def with_floats(program: Program) -> frozenset[int]:
     """The ids of the operations that depend on floating-point arguments; random numbers and positions come only from integers."""
     structure, found = structure_of(program), set[int]()
-    floats = {number for number, value in enumerate(structure.values) if value.born < 0 and "float" in value.dtype}
+    floats = {number for number, value in enumerate(structure.values) if value.maker < 0 and "float" in value.dtype}
     for place, op in enumerate(structure.ops):
         if not floats.isdisjoint(op.operands):
             found.add(place)

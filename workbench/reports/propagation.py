@@ -19,11 +19,11 @@ from workbench.errors import WorkbenchError, unknown_name
 FORWARD, BACKWARD, ACROSS = "forward", "backward", "across"
 """From an operand to a result, from a result to an operand, from an operand to another."""
 
-USED, CONTESTED, ORDER, CLOSED, REPLICATED, HELD_UP, UNEVEN, MINOR, NOT_PASSED = (
+USED_ON_OTHER_DIM, CONTESTED, DIFFERENT_ORDER, CLOSED, REPLICATED, BLOCKED_BY_OTHER_TENSOR, UNEVEN, MINOR, NOT_PASSED = (
     *("axis already used", "axis wanted twice", "incompatible order of major axes", "closed dimension", "axis kept out"),
     *("held up by another tensor", "does not divide", "minor part of a joined dimension", "not passed on"),
 )
-REASONS = (USED, CONTESTED, ORDER, CLOSED, REPLICATED, HELD_UP, UNEVEN, MINOR, NOT_PASSED)
+REASONS = (USED_ON_OTHER_DIM, CONTESTED, DIFFERENT_ORDER, CLOSED, REPLICATED, BLOCKED_BY_OTHER_TENSOR, UNEVEN, MINOR, NOT_PASSED)
 """Why an axis was rejected, on the tensor that did not take it."""
 
 

@@ -20,7 +20,7 @@ from workbench.reports.partitioned import GatheredWhole
 _REDUCTIONS = ("all-reduce", "reduce-scatter")
 _DEVICES = re.compile(r"devices=\[([\d,]+)\]")
 _CONSTRAINTS = ("sdy.sharding_constraint",)
-_HANDS_ON = ("return", "stablehlo.return", "func.return", "sdy.return")
+_PASS_THROUGH = ("return", "stablehlo.return", "func.return", "sdy.return")
 
 
 class JoinedCollective(NamedTuple):
@@ -31,7 +31,7 @@ class JoinedCollective(NamedTuple):
     reader: int | None
 
 
-def with_moves(planned: Propagated, joined: Sequence[JoinedCollective], mesh: Mesh) -> list[Edge]:
+def replace_edge_collectives(planned: Propagated, joined: Sequence[JoinedCollective], mesh: Mesh) -> list[Edge]:
     """The edges with what XLA sends for them. An edge where Shardy sends and XLA does not is dropped: XLA computes on the shards as they
     are.
 
@@ -55,7 +55,7 @@ def _replace_moves(edge: Edge, moves: list[InsertedCollective], mesh: Mesh) -> E
     return replace(edge, moves=tuple(moves), kinds=kinds, temporary=largest_move_bytes(moves, mesh))
 
 
-def with_warnings(edges: Sequence[Edge], warned: Iterable[tuple[int | None, GatheredWhole]], mesh: Mesh) -> list[Edge]:
+def attach_warnings(edges: Sequence[Edge], warned: Iterable[tuple[int | None, GatheredWhole]], mesh: Mesh) -> list[Edge]:
     """The edges with XLA's warnings about them, for edges that gather something."""
     found: dict[int, list[GatheredWhole]] = defaultdict(list)
     gathered = [number for number, each in enumerate(edges) if any(move.kind == "all-gather" for move in each.moves)]
@@ -111,7 +111,7 @@ class _EdgeIndex:
 
     def __init__(self, planned: Propagated, mesh: Mesh) -> None:
         self._edges, self._mesh = planned.edges, mesh
-        self._adding = {each.source for each in planned.reshards if each.kind in _REDUCTIONS}
+        self._planned_reduction_sources = {each.source for each in planned.reshards if each.kind in _REDUCTIONS}
         self._by_source: dict[int | None, set[int]] = defaultdict(set)
         self._by_reader: dict[int | None, set[int]] = defaultdict(set)
         for number, edge in enumerate(planned.edges):
@@ -123,7 +123,7 @@ class _EdgeIndex:
     def find_between(self, each: JoinedCollective) -> int | None:
         """The edge from what makes the operand to what reads the result; of several, the one that fits best."""
         if each.reshard.kind in _REDUCTIONS:
-            return self._find_thin_sum(each)
+            return self._find_gather_done_as_sum(each)
         both = self._by_source.get(each.maker, set()) & self._by_reader.get(each.reader, set())
         return self._best_edge(sorted(both), each.reshard, least=int(each.maker is None or each.reader is None))
 
@@ -138,10 +138,10 @@ class _EdgeIndex:
             return self._best_edge(sorted(self._by_reader.get(each.reader, ())), each.reshard, least=1)
         return found
 
-    def _find_thin_sum(self, each: JoinedCollective) -> int | None:
+    def _find_gather_done_as_sum(self, each: JoinedCollective) -> int | None:
         """The edge of a thin value, which is summed over devices instead of gathered, and is named after its reader: no sum of the
         program's."""
-        if each.maker is None or each.maker in self._adding:
+        if each.maker is None or each.maker in self._planned_reduction_sources:
             return None
         return self._best_edge(sorted(self._by_reader.get(each.maker, ())), each.reshard, least=1)
 
@@ -171,4 +171,4 @@ def _most_bytes(edge: Edge, mesh: Mesh) -> float:
 def _possible_names(structure: Structure, operation: int | None) -> set[int | None]:
     """The operations whose names XLA may give to an operation: none for one that passes a value on, and at times for a constraint."""
     kind = structure.ops[operation].kind if operation is not None else ""
-    return {None} if kind in _HANDS_ON else {operation, None} if kind in _CONSTRAINTS else {operation}
+    return {None} if kind in _PASS_THROUGH else {operation, None} if kind in _CONSTRAINTS else {operation}

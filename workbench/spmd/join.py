@@ -12,7 +12,7 @@ from workbench.propagation import Propagated
 from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.structure.structure import Structure
 from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
-from workbench.spmd.edges import JoinedCollective, with_moves, with_warnings
+from workbench.spmd.edges import JoinedCollective, attach_warnings, replace_edge_collectives
 
 
 def with_answer(propagated: Propagated, answer: Partitioned, mesh: Mesh) -> Propagated:
@@ -20,7 +20,9 @@ def with_answer(propagated: Propagated, answer: Partitioned, mesh: Mesh) -> Prop
     collectives = merge_all_to_alls(answer.collectives, mesh)
     joiner = _Joiner(propagated.structure, (place for each in collectives for place in (each.made_by, each.read_by)))
     joined = [joiner.join_collective(each) for each in collectives]
-    edges = with_warnings(with_moves(propagated, joined, mesh), _locate_warnings(propagated.structure, answer.gathered_whole), mesh)
+    edges = attach_warnings(
+        replace_edge_collectives(propagated, joined, mesh), _locate_warnings(propagated.structure, answer.gathered_whole), mesh
+    )
     return replace(propagated, reshards=[each.reshard for each in joined], edges=edges)
 
 
@@ -95,9 +97,9 @@ class _Joiner:
         changes."""
         regions = self._structure.regions
         region = here = self._structure.ops[operation].region
-        while regions[region].times != count and regions[region].parent >= 0:
+        while regions[region].runs_per_step != count and regions[region].parent >= 0:
             region = self._structure.ops[regions[region].parent].region
-        return region if regions[region].times == count else here
+        return region if regions[region].runs_per_step == count else here
 
     def _last_use(self, reader: int, first_use: int) -> int:
         """Until when the reader keeps its operand: its last reader's position if it is fused into that."""

@@ -15,7 +15,7 @@ from workbench.reports.partitioned import PartitionedCollective
 from workbench.spmd.collectives import LocatedCollective, Users
 from workbench.spmd.module import HloInstruction
 
-_HANDS_ON = ("bitcast", "copy", "reshape", "transpose")
+_PASS_THROUGH = ("bitcast", "copy", "reshape", "transpose")
 
 
 def scatter_sums(found: Sequence[LocatedCollective], mesh: Mesh, *, in_part: bool) -> Iterator[LocatedCollective]:
@@ -54,7 +54,7 @@ def _count_parts(found: LocatedCollective) -> int:
 def _slice_readers(users: Users, value: HloInstruction) -> Iterator[HloInstruction | None]:
     """The slices that read a value; `None` for a reader that is none."""
     for user in users.get(value.name, ()):
-        if user.opcode in _HANDS_ON:
+        if user.opcode in _PASS_THROUGH:
             yield from _slice_readers(users, user)
         else:
             yield user if user.opcode == "dynamic-slice" and user.operands[0] == value.name else None

@@ -16,12 +16,12 @@ from workbench.spmd import hlo_pb2
 DEVICE_MEMORY = 0  # the memory space of a layout that names none; the host's is 5
 
 _TUPLE, _OPAQUE, _TOKEN = 13, 14, 17
-_NUMBERS = (1, 30, 26, 21, 2, 3, 4, 5, 31, 27, 22, 6, 7, 8, 9, 10, 11, 16, 12, 15, 18, 19, 28, 20, 23, 29, 24, 25, 32, 33, 35, 36)
+_TYPE_NUMBERS = (1, 30, 26, 21, 2, 3, 4, 5, 31, 27, 22, 6, 7, 8, 9, 10, 11, 16, 12, 15, 18, 19, 28, 20, 23, 29, 24, 25, 32, 33, 35, 36)
 _NAMES = (
     "pred s1 s2 s4 s8 s16 s32 s64 u1 u2 u4 u8 u16 u32 u64 f16 f32 bf16 f64 c64 c128 "
     "f8e5m2 f8e4m3 f8e4m3fn f8e4m3b11fnuz f8e3m4 f8e5m2fnuz f8e4m3fnuz f4e2m1fn f8e8m0fnu f6e3m2fn f6e2m3fn"
 )
-_TYPES = dict(zip(_NUMBERS, _NAMES.split(), strict=True))  # `PrimitiveType` of `xla_data.proto`, as HLO prints it
+_TYPES = dict(zip(_TYPE_NUMBERS, _NAMES.split(), strict=True))  # `PrimitiveType` of `xla_data.proto`, as HLO prints it
 _WIDTH = re.compile(r"\d+")
 
 

@@ -8,15 +8,15 @@ from workbench.core.selectors import is_line
 from workbench.core.sharding import base_axis
 from workbench.errors import unknown_name
 from workbench.reports.propagation import (
+    BLOCKED_BY_OTHER_TENSOR,
     CLOSED,
     CONTESTED,
-    HELD_UP,
+    DIFFERENT_ORDER,
     MINOR,
     NOT_PASSED,
-    ORDER,
     REPLICATED,
     UNEVEN,
-    USED,
+    USED_ON_OTHER_DIM,
     AxisPropagation,
     Conflict,
     Explanation,
@@ -201,17 +201,17 @@ def _reason_text(replay: Propagation, rejected: RejectedAxis) -> str:
     where = _place_text(replay, rival.value, rival.dim) if rival else ""
     by = f", by {rejected.rival_origin}" if rejected.rival_origin and rival and rival.axis else ""
     first = _priority_text(rejected)
-    if rejected.reason == USED:
+    if rejected.reason == USED_ON_OTHER_DIM:
         return f"{rival.axis if rival else axis} already splits {where}{by}{first}"
     if rejected.reason == CONTESTED:
         return f"{where} gives the same axis to another dimension, so that neither has it{by}"
-    if rejected.reason == ORDER:
+    if rejected.reason == DIFFERENT_ORDER:
         return f"{rival.axis if rival else 'another axis'} is there, and major axes must agree{by}{first}"
     if rejected.reason == CLOSED:
         return f"the dimension is closed {_closed_by_text(rejected.rival_origin)}"
     texts = {
         REPLICATED: f"the tensor keeps {axis} out",
-        HELD_UP: f"{where} stands against it in the same operation{by}",
+        BLOCKED_BY_OTHER_TENSOR: f"{where} stands against it in the same operation{by}",
         UNEVEN: "it does not divide this part of the dimension",
         MINOR: "it splits only a minor part of what is one dimension here, and that would not be one contiguous part for each device",
         NOT_PASSED: "the operation does not propagate this dimension",

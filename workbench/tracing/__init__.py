@@ -5,8 +5,8 @@ from jax.ad_checkpoint import checkpoint_name as checkpoint_name
 from workbench.core.paths import template as template
 from workbench.tracing.constrain import constrain as constrain
 from workbench.tracing.function import trace as trace
-from workbench.tracing.grad_accumulation.micro_batch import micro_batch_weight as micro_batch_weight
-from workbench.tracing.grad_accumulation.micro_batch import moving_average as moving_average
+from workbench.tracing.grad_accumulation.loss_marks import micro_batch_weight as micro_batch_weight
+from workbench.tracing.grad_accumulation.loss_marks import moving_average as moving_average
 from workbench.tracing.grad_accumulation.step_parts import trace_micro_batch as trace_micro_batch
 from workbench.tracing.grad_accumulation.step_parts import trace_update as trace_update
 from workbench.tracing.jax_version import UntestedJaxWarning as UntestedJaxWarning

@@ -11,17 +11,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 3.0
+CLOSE_TIMEOUT = 3.0
 """Seconds that closing may take after SIGTERM."""
-FAREWELL = 1.0  # seconds for the browsers to learn that the connection is closed
+DISCONNECT_TIMEOUT = 1.0  # seconds for the browsers to learn that the connection is closed
 
 
 def serve_until_signal(start: Callable[[], Any], close: Callable[[], None], unix_socket: str | None = None) -> Any:
     """Serve with the server that `start` makes, until SIGTERM or Ctrl-C comes; then refuse new visitors, `close` what visitors have, and
     disconnect.
 
-    After SIGTERM it raises `SystemExit` with code 0, and ends the process with that code if closing takes longer than `PATIENCE`; after
-    Ctrl-C it returns the server. A second signal ends it at once.
+    After SIGTERM it raises `SystemExit` with code 0, and ends the process with that code if closing takes longer than `CLOSE_TIMEOUT`;
+    after Ctrl-C it returns the server. A second signal ends it at once.
     """
     received = Signals()
     with received.listening():
@@ -68,7 +68,7 @@ class Signals:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         self.signals.append(number)
         if number == signal.SIGTERM:
-            watch = threading.Timer(PATIENCE, os._exit, (0,))
+            watch = threading.Timer(CLOSE_TIMEOUT, os._exit, (0,))
             watch.daemon = True
             watch.start()
         self.stop()
@@ -77,7 +77,7 @@ class Signals:
 def _hang_up(server: Any) -> None:
     with suppress(TimeoutError, asyncio.TimeoutError, OSError):
         leaving = server._http.close_all_connections()  # noqa: SLF001 - the server has no public method for it
-        server.io_loop.asyncio_loop.run_until_complete(asyncio.wait_for(leaving, FAREWELL))
+        server.io_loop.asyncio_loop.run_until_complete(asyncio.wait_for(leaving, DISCONNECT_TIMEOUT))
 
 
 def _remove_socket(path: Path) -> None:
@@ -89,7 +89,7 @@ def _remove_socket(path: Path) -> None:
 def _is_listening(path: Path) -> bool:
     """Whether another server listens there by now."""
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(FAREWELL)
+        probe.settimeout(DISCONNECT_TIMEOUT)
         try:
             probe.connect(str(path))
         except OSError:

@@ -78,7 +78,7 @@ class _Grouping:
         self._last_reader: dict[int, int] = {}
         self._marked: dict[tuple[int, str], int] = {}
         # A hand-written kernel with products in it, a flash attention, does its elementwise work beside them.
-        self._multiplying = {(op.region, op.kernel) for op in self._ops if op.kernel and op.kind in DOTS}
+        self._multiplying = {(op.region, op.custom_kernel) for op in self._ops if op.custom_kernel and op.kind in DOTS}
         self._absorbed: dict[int, int] = {}  # a dot's kernel: the later one that it is merged into
         self._written: dict[tuple[int, int], None] = {}
         self._last_reads: dict[int, int] = {}  # by what is no kernel: a position
@@ -102,7 +102,13 @@ class _Grouping:
             for slot, result in enumerate(op.results):
                 self._make_free(index, slot, result)
             return
-        kernel = self._marked_kernel(op) if op.kernel else self._add_lone_kernel(op) if index in self._hoisted else self._choose_kernel(op)
+        kernel = (
+            self._marked_kernel(op)
+            if op.custom_kernel
+            else self._add_lone_kernel(op)
+            if index in self._hoisted
+            else self._choose_kernel(op)
+        )
         self._of[index] = kernel
         for slot, operand in enumerate(op.operands):
             if op.kind == _UPDATE and slot == 0:
@@ -112,7 +118,7 @@ class _Grouping:
                     self._note_read(source, kernel, op.results[0] if op.kind in (_GATHER, DYNAMIC_SLICE) and slot == 0 else source.value)
                 self._last_reader[source.value] = kernel
             self._add_work(self._kernels[kernel], operand)
-        if (op.kind in ELEMENTWISE or op.kind == _REDUCE) and (op.region, op.kernel) not in self._multiplying:
+        if (op.kind in ELEMENTWISE or op.kind == _REDUCE) and (op.region, op.custom_kernel) not in self._multiplying:
             self._kernels[kernel].work.append((op.operands[0] if op.kind == _REDUCE else op.results[0], _steps_of(op)))
         for result in op.results:
             self._sources[result] = (_Source(kernel, result),)
@@ -145,7 +151,7 @@ class _Grouping:
             self._written[source.kernel, self._written_value(source.value)] = None
 
     def _is_free(self, index: int, op: Op) -> bool:
-        if op.kernel or op.kind not in _FREE | ELEMENTWISE:
+        if op.custom_kernel or op.kind not in _FREE | ELEMENTWISE:
             return False
         if self._recomputes and op.region in self._bodies and op.results[0] in self._repeated and self._uses[op.results[0]] > 1:
             return False
@@ -177,7 +183,7 @@ class _Grouping:
 
     def _dot_sliced_by(self, op: Op) -> int | None:
         """The kernel of the dot whose result a slice is taken from: a TPU multiplies the slice alone, if nothing reads the rest."""
-        if not self._recomputes or op.kind != _SLICE or op.kernel:
+        if not self._recomputes or op.kind != _SLICE or op.custom_kernel:
             return None
         sources = self._sources[op.operands[0]]
         if len(sources) != 1 or sources[0].kernel < 0 or self._uses[op.operands[0]] != 1 or self._is_part(sources[0].value):
@@ -187,7 +193,7 @@ class _Grouping:
 
     def _is_part(self, value: int) -> bool:
         """Whether a value is a slice of a value in memory."""
-        born = self._structure.values[value].born
+        born = self._structure.values[value].maker
         return born >= 0 and self._ops[born].kind in _TAKING and self._of[born] < 0
 
     def _all_sources(self, op: Op) -> list[_Source]:
@@ -225,7 +231,7 @@ class _Grouping:
 
     def _marked_kernel(self, op: Op) -> int:
         """The hand-written kernel this operation is marked as a part of."""
-        key = op.region, op.kernel
+        key = op.region, op.custom_kernel
         if key not in self._marked:
             self._marked[key] = len(self._kernels)
             self._kernels.append(KernelDraft(op.region, set(), op.position, is_plain=False))
@@ -289,7 +295,7 @@ class _Grouping:
 
     def _written_value(self, value: int) -> int:
         """The value written when a value is made: for an update in place the part that changes; for a value that is sliced, the whole."""
-        born = self._structure.values[value].born
+        born = self._structure.values[value].maker
         op = self._ops[born]
         if born >= 0 and op.kind in _TAKING and self._of[born] < 0:
             return self._written_value(self._sources[op.operands[0]][0].value)

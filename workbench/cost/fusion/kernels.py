@@ -139,7 +139,7 @@ class KernelTable:
         work = ((self._new[number], *each) for number, draft in enumerate(self._drafts) for each in draft.work)
         return Kernels(
             self._of,
-            np.array([self._structure.regions[region].times for region in regions], dtype=np.int64),
+            np.array([self._structure.regions[region].runs_per_step for region in regions], dtype=np.int64),
             tuple(regions),
             tuple(self.last),
             tuple(ops[op].position for op in self.last),
@@ -150,7 +150,7 @@ class KernelTable:
             np.array(self._itemsizes),
             kept,
             multiplied,
-            tuple(i for i, op in enumerate(ops) if op.serial),
+            tuple(i for i, op in enumerate(ops) if op.runs_row_by_row),
             np.array([i for i, value in enumerate(self._structure.values) if not value.shape], dtype=np.int64),
             unfilled,
         )

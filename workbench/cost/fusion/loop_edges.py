@@ -38,7 +38,7 @@ def _stack(structure: Structure, value: int) -> int | None:
     is_taken = False
     while True:
         record = structure.values[value]
-        if record.born < 0:
+        if record.maker < 0:
             if record.region == 0:
                 return value if is_taken else None
             loop = structure.ops[structure.regions[record.region].parent]
@@ -46,7 +46,7 @@ def _stack(structure: Structure, value: int) -> int | None:
                 return None
             value = loop.operands[record.result]
             continue
-        op = structure.ops[record.born]
+        op = structure.ops[record.maker]
         if op.kind != _TAKE and op.kind not in _VIEWS:
             return None
         is_taken |= op.kind == _TAKE
@@ -59,7 +59,7 @@ def unfilled_stacks(structure: Structure) -> frozenset[int]:
     for op in structure.ops:
         if op.kind == _UPDATE and structure.regions[op.region].parent >= 0 and not _is_computed(structure, op.operands[2]):
             start = _start(structure, op.operands[0])
-            if start is not None and structure.ops[structure.values[start].born].kind == _REPEAT:
+            if start is not None and structure.ops[structure.values[start].maker].kind == _REPEAT:
                 found.add(start)
     return frozenset(found)
 
@@ -67,20 +67,20 @@ def unfilled_stacks(structure: Structure) -> frozenset[int]:
 def _start(structure: Structure, value: int) -> int | None:
     """The initial value of a value carried by a loop, if an operation makes it."""
     record = structure.values[value]
-    if record.born >= 0 or record.region == 0:
+    if record.maker >= 0 or record.region == 0:
         return None
     loop = structure.ops[structure.regions[record.region].parent]
     if loop.kind != _LOOP or record.result >= len(loop.operands):
         return None
     start = loop.operands[record.result]
-    return start if structure.values[start].born >= 0 else None
+    return start if structure.values[start].maker >= 0 else None
 
 
 def _is_computed(structure: Structure, place: int) -> bool:
     """Whether an index is more than a loop's counter, counted from the end where it is negative."""
     pending, seen = [place], {place}
     while pending:
-        born = structure.values[pending.pop()].born
+        born = structure.values[pending.pop()].maker
         if born >= 0:
             if structure.ops[born].kind == _LESS:
                 return True

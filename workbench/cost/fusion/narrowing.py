@@ -17,7 +17,7 @@ def narrowed_values(structure: Structure) -> frozenset[int]:
     found: set[int] = set()
     for op in reversed(structure.ops):
         found.update(each for each in op.results if read[each] and read[each] == rounded[each] and structure.values[each].dtype == _WIDE)
-        is_dot = op.kind in DOTS and not op.exact and not op.kernel
+        is_dot = op.kind in DOTS and not op.keeps_operand_precision and not op.custom_kernel
         rounds = is_dot or (op.kind in _MOVING and all(each in found for each in op.results))
         for operand in op.operands:
             read[operand] += 1

@@ -35,11 +35,11 @@ def repeated_slices(structure: Structure) -> set[int]:
 
 def _simplify_operation(structure: Structure, op: Op, others: set[int]) -> Op:
     """`others` are the values that something else than a convolution reads."""
-    if op.selects:
+    if op.lowers_to_select:
         return replace(op, kind=_SELECT)
     if op.kind == _REVERSE and not others & set(op.results):
         return replace(op, kind=_RESHAPE)
-    return _strength_reduce_dot(structure, op) if op.kind == _DOT and not op.kernel else op
+    return _strength_reduce_dot(structure, op) if op.kind == _DOT and not op.custom_kernel else op
 
 
 def _strength_reduce_dot(structure: Structure, op: Op) -> Op:

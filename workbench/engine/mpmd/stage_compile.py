@@ -13,8 +13,8 @@ from workbench.core.sharding import Sharding
 from workbench.engine.spmd.placement import named_sharding
 from workbench.plan.plan import Plan
 from workbench.tracing.constrain import constrain
+from workbench.tracing.grad_accumulation.accumulate import accumulate_grads
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
-from workbench.tracing.grad_accumulation.stage_sums import accumulate_grads
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator
 

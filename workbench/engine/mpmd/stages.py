@@ -22,8 +22,8 @@ from workbench.pipeline.data_parallel_groups import find_data_parallel_groups
 from workbench.pipeline.stage_costs import plan_starts
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
+from workbench.tracing.grad_accumulation.accumulate import partial_sums_spec
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
-from workbench.tracing.grad_accumulation.stage_sums import partial_sums_spec
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator, common_sums, owners, stage_update
 from workbench.tracing.stage_partition.stages import StagePartition, partition_network

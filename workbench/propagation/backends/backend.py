@@ -4,22 +4,24 @@ from typing import NamedTuple
 
 from workbench.hardware.hardware import Hardware
 
-HALVES = ("bfloat16", "float16")  # floats of two bytes
+TWO_BYTE_FLOATS = ("bfloat16", "float16")  # floats of two bytes
 
 
 class Backend(NamedTuple):
     """The behaviour of one back end.
 
     - `folds_reductions`: a sum over several dimensions is one all-reduce over all their axes; XLA:CPU makes one for each dimension.
-    - `adds_first`: two reduced values that are only added are added first and reduced together (`all_reduce_reassociate.cc`).
-    - `scatters_onto`: what is added to a scatter is what that scatters onto, and reduced before it (`algebraic_simplifier.cc`).
+    - `adds_before_reducing`: two reduced values that are only added are added first and reduced together (`all_reduce_reassociate.cc`).
+    - `merges_addend_into_scatter`: what is added to a scatter is what that scatters onto, and reduced before it
+      (`algebraic_simplifier.cc`).
     - `sums_behind_loops`: a sum that a loop only adds up is reduced once, behind it (`while_loop_all_reduce_code_motion.cc`).
     - `merges_equal_values`: a value that is cast or reshaped twice in the same way is one value, and gathered once.
-    - `scatters_first`: a dot's sum over several axes, of which each device keeps a slice along some, is reduce-scattered along those
+    - `reduce_scatters_dots`: a dot's sum over several axes, of which each device keeps a slice along some, is reduce-scattered along those
       and then all-reduced along the rest; else all of it is all-reduced.
     - `narrows_dot_operands`: what only dots of default precision read is rounded to bfloat16, as they do, before it is gathered.
     - `regathers_for_widening_dots`: a dot of two-byte floats that sums into four-byte ones gathers its operands for itself.
-    - `widens_halves`: values of two-byte floats are computed, sent and kept as four-byte ones; XLA:CPU has no arithmetic for the former.
+    - `widens_two_byte_floats`: values of two-byte floats are computed, sent and kept as four-byte ones; XLA:CPU has no arithmetic for the
+      former.
     - `copies_transposed_operands`: what a dot or convolution reads in another order than it is stored in is copied into that order first.
     - `gather_reuse_distance`: how many operations one after the other may stand between two dots that read one gathered value for it to
       be gathered once and kept; `None` for any number. XLA:TPU gathers again what it would keep for longer
@@ -27,28 +29,28 @@ class Backend(NamedTuple):
     """
 
     folds_reductions: bool = False
-    adds_first: bool = False
-    scatters_onto: bool = False
+    adds_before_reducing: bool = False
+    merges_addend_into_scatter: bool = False
     sums_behind_loops: bool = False
     merges_equal_values: bool = False
-    scatters_first: bool = False
+    reduce_scatters_dots: bool = False
     narrows_dot_operands: bool = False
     regathers_for_widening_dots: bool = False
-    widens_halves: bool = False
+    widens_two_byte_floats: bool = False
     copies_transposed_operands: bool = False
     gather_reuse_distance: int | None = None
 
 
-PLAIN = Backend(copies_transposed_operands=True)
-CPU = Backend(regathers_for_widening_dots=True, widens_halves=True, copies_transposed_operands=True)
-GPU = Backend(folds_reductions=True, adds_first=True, scatters_first=True, regathers_for_widening_dots=True)
+NO_HARDWARE = Backend(copies_transposed_operands=True)
+CPU = Backend(regathers_for_widening_dots=True, widens_two_byte_floats=True, copies_transposed_operands=True)
+GPU = Backend(folds_reductions=True, adds_before_reducing=True, reduce_scatters_dots=True, regathers_for_widening_dots=True)
 TPU = Backend(
     folds_reductions=True,
-    adds_first=True,
-    scatters_onto=True,
+    adds_before_reducing=True,
+    merges_addend_into_scatter=True,
     sums_behind_loops=True,
     merges_equal_values=True,
-    scatters_first=True,
+    reduce_scatters_dots=True,
     narrows_dot_operands=True,
     gather_reuse_distance=88,
 )
@@ -57,4 +59,4 @@ TPU = Backend(
 def backend_of(hardware: Hardware | None) -> Backend:
     """The back end that compiles for this hardware. Without hardware, the plan is reported as XLA:CPU would run it, in its own types."""
     platform = hardware.chip.platform if hardware else ""
-    return {"tpu": TPU, "cuda": GPU, "cpu": CPU}.get(platform, PLAIN)
+    return {"tpu": TPU, "cuda": GPU, "cpu": CPU}.get(platform, NO_HARDWARE)

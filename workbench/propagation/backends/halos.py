@@ -19,11 +19,11 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
 from workbench.core.tensor import itemsize
 from workbench.propagation.answer import PropagationAnswer
-from workbench.propagation.backends.backend import HALVES, Backend
+from workbench.propagation.backends.backend import TWO_BYTE_FLOATS, Backend
 from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.module.attributes import Dims, local_shape
 from workbench.propagation.structure.structure import Structure
-from workbench.propagation.structure.windows import DimWindow, Windows
+from workbench.propagation.structure.windows import DimWindow, OperandAccess
 
 
 class PlacedOperand(NamedTuple):
@@ -56,14 +56,14 @@ class Halos:
         self._structure, self._mesh, self._backend, self._answer = structure, mesh, backend, answer
         self.operand_dims: dict[int, tuple[Dims, ...]] = {}
 
-    def reshards(self, op: ir.Operation, index: int, region: int, windows: Windows) -> list[InsertedCollective]:
+    def reshards(self, op: ir.Operation, index: int, region: int, windows: OperandAccess) -> list[InsertedCollective]:
         """The collectives of operation `index`."""
         numbers = self._structure.ops[index].operands
         found = zip(op.operands, numbers, strict=True)
         placed_operands = [PlacedOperand(self._structure.values[number].shape, self._answer.dims_of(value)) for value, number in found]
         self.operand_dims[index] = tuple(each.dims for each in placed_operands)
         if windows.dropped:
-            sent = _sum_dropped_dims(windows, placed_operands[0], self._answer.dims_of(op.results[0]), self._mesh)
+            sent = _plan_dropped_dim_reduction(windows, placed_operands[0], self._answer.dims_of(op.results[0]), self._mesh)
         else:
             sent = plan_halo_exchange(windows, placed_operands, self._mesh)
         return [self._reshard(op, index, region, each) for each in sent]
@@ -71,13 +71,13 @@ class Halos:
     def _reshard(self, op: ir.Operation, index: int, region: int, sent: HaloCollective) -> InsertedCollective:
         value, record = op.operands[0], self._structure.ops[index]
         dtype = self._structure.values[record.operands[0]].dtype
-        payload = math.ceil(sent.elements * (4 if self._backend.widens_halves and dtype in HALVES else itemsize(dtype)))
+        payload = math.ceil(sent.elements * (4 if self._backend.widens_two_byte_floats and dtype in TWO_BYTE_FLOATS else itemsize(dtype)))
         made_in, source = self._answer.region_of(value, region), self._answer.producer_of(value)
         lives = record.position, record.position, (self._structure.heights[index],)
         return InsertedCollective(sent.kind, sent.axes, payload, payload, index, made_in, source, False, *lives, sent_by_operation=True)
 
 
-def plan_halo_exchange(windows: Windows, placed_operands: Sequence[PlacedOperand], mesh: Mesh) -> Iterator[HaloCollective]:
+def plan_halo_exchange(windows: OperandAccess, placed_operands: Sequence[PlacedOperand], mesh: Mesh) -> Iterator[HaloCollective]:
     """What is sent of the first of these operands; along a second sharded dimension with what came along the first."""
     image = placed_operands[0]
     shape = list(local_shape(image.shape, image.dims, mesh))
@@ -164,7 +164,7 @@ def _crossed_axes(piece: HaloPiece, axes: Sequence[str], mesh: Mesh) -> tuple[st
     return tuple(reversed(found))
 
 
-def _sum_dropped_dims(windows: Windows, value: PlacedOperand, result: Dims, mesh: Mesh) -> Iterator[HaloCollective]:
+def _plan_dropped_dim_reduction(windows: OperandAccess, value: PlacedOperand, result: Dims, mesh: Mesh) -> Iterator[HaloCollective]:
     """A reshape that drops a sharded dimension of one element: one device has it, and it is summed with the zeros of the others."""
     kept = {axis for axes in result for axis in axes}
     elements = math.prod(local_shape(value.shape, value.dims, mesh))

@@ -29,10 +29,10 @@ class Reductions:
 
     def is_added_first(self, op: ir.Operation, reshard: InsertedCollective) -> bool:
         """Whether a sum is added to another before that is reduced, and needs no reduction of its own."""
-        if not self._backend.adds_first or reshard.kind not in ("all-reduce", "reduce-scatter"):
+        if not self._backend.adds_before_reducing or reshard.kind not in ("all-reduce", "reduce-scatter"):
             return False
         addition = find_sole_addition(op)
-        if addition is not None and self._backend.scatters_onto and _is_scattered_onto(addition):
+        if addition is not None and self._backend.merges_addend_into_scatter and _is_scattered_onto(addition):
             addition = find_sole_addition(addition) if _is_added_to(op.results[0]) else None
             if addition is not None and _is_scattered_onto(addition):
                 return False
@@ -42,7 +42,7 @@ class Reductions:
         """What a back end makes of one all-reduce or reduce-scatter: one collective or several."""
         if reshard.kind != "all-reduce":
             return [reshard]
-        if self._backend.scatters_first and (kept := self._slice_axes(op, reshard.axes)):
+        if self._backend.reduce_scatters_dots and (kept := self._slice_axes(op, reshard.axes)):
             parts = math.prod(axis_size(axis, self._mesh) for axis in kept)
             rest = tuple(axis for axis in reshard.axes if axis not in kept)
             scattered = replace(reshard, kind="reduce-scatter", axes=kept, local_bytes=reshard.local_bytes // parts)

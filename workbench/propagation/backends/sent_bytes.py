@@ -12,7 +12,7 @@ def adjust_sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int,
     """Bytes of the result and bytes sent, in the type that the back end sends what `op` makes."""
     if _is_narrowed(backend, op, kind):
         return local // 2, payload // 2
-    if backend.widens_halves and str(op.operands[0].type).endswith(("xbf16>", "xf16>", "<bf16>", "<f16>")):
+    if backend.widens_two_byte_floats and str(op.operands[0].type).endswith(("xbf16>", "xf16>", "<bf16>", "<f16>")):
         return local * 2, payload * 2
     return local, payload
 

@@ -18,7 +18,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.program import Program
 from workbench.core.program_cache import cache_with_program
 from workbench.core.sharding import SubAxis, axis_size, parse_sub_axis
-from workbench.propagation.explain.origins import RecordedPropagation, Slot
+from workbench.propagation.explain.recorded_propagation import RecordedPropagation, Slot
 from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.context import main_function
 from workbench.propagation.module.factors import parse_rule
@@ -128,13 +128,13 @@ def _find_representatives(structure: Structure, count: int) -> list[int]:
         if op.kind == _EDGE:
             tied = structure.values[op.operands[0]]
             one[op.operands[0]] = op.results[0]
-            if tied.born >= 0:
-                edge_of[tied.born, tied.result] = op.results[0]
+            if tied.maker >= 0:
+                edge_of[tied.maker, tied.result] = op.results[0]
     for region in structure.regions[1:]:
         if structure.ops[region.parent].kind == "stablehlo.while":
             for value in region.values:
                 record = structure.values[value]
-                if record.born < 0 and (region.parent, record.result) in edge_of:
+                if record.maker < 0 and (region.parent, record.result) in edge_of:
                     one[value] = edge_of[region.parent, record.result]
     return one
 
@@ -187,7 +187,7 @@ def _list_inserted_factors(recorded: RecordedPropagation, one: list[int]) -> Ite
         source = structure.values[program_value(each.operand)]
         tensors = (one[each.operand], each.result)
         yield OperationFactors(
-            source.born, ("inserted", each.result), each.kind.partition(".")[2], tensors, 1, *_identity_rule(source.shape, 2)
+            source.maker, ("inserted", each.result), each.kind.partition(".")[2], tensors, 1, *_identity_rule(source.shape, 2)
         )
     for number, members in recorded.groups.items():
         if len(members) > 1:
@@ -206,12 +206,12 @@ def _list_result_factors(recorded: RecordedPropagation, resolve_read: Callable[[
 def _edge_sources(structure: Structure, edge: int, yields: Yields) -> tuple[int, tuple[int, ...]]:
     """The operation a data-flow edge belongs to, and the values that flow into it."""
     tied = structure.values[structure.ops[edge].operands[0]]
-    if tied.born < 0:  # into the body of a shard_map
+    if tied.maker < 0:  # into the body of a shard_map
         owner = structure.regions[tied.region].parent
         return owner, structure.ops[owner].operands[tied.result : tied.result + 1]
-    made_by = structure.ops[tied.born]
+    made_by = structure.ops[tied.maker]
     taken = made_by.operands[tied.result : tied.result + 1] if made_by.kind in ("stablehlo.while", _BARRIER) else ()
-    return tied.born, (*taken, *(yields(tied.born, tied.result) if made_by.kind != _BARRIER else ()))
+    return tied.maker, (*taken, *(yields(tied.maker, tied.result) if made_by.kind != _BARRIER else ()))
 
 
 def project_axes(dims: Dims, mapping: Factors, sizes: Mapping[str, int], mesh: Mesh) -> dict[str, tuple[str, ...]]:

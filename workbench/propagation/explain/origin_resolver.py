@@ -6,7 +6,7 @@ from workbench.core.sharding import Sharding
 from workbench.core.tensor import Tensor
 from workbench.plan.plan import Plan
 from workbench.propagation.explain.factor_graph import FactorGraph
-from workbench.propagation.explain.origins import RecordedPropagation
+from workbench.propagation.explain.recorded_propagation import RecordedPropagation
 from workbench.propagation.module.statements import result_shardings
 from workbench.reports.propagation import AxisOnDim, Origin
 
@@ -59,7 +59,7 @@ class OriginResolver:
         if value in self._inserted:
             return self._statement_origin(self._inserted[value].operand, axis_on_dim)
         structure = self._recorded.structure
-        born = structure.values[value].born if value < len(structure.values) else -1
+        born = structure.values[value].maker if value < len(structure.values) else -1
         if born < 0 or structure.ops[born].kind != _CONSTRAINT:
             return None
         operation = self._plan.program.operations[born]
@@ -70,9 +70,9 @@ class OriginResolver:
         while operand in self._inserted:
             operand = self._inserted[operand].operand
         program, structure = self._plan.program, self._recorded.structure
-        born = structure.values[operand].born
+        born = structure.values[operand].maker
         if structure.ops[born].kind == _EDGE:  # of what a loop or barrier passes on
-            born = structure.values[structure.ops[born].operands[0]].born
+            born = structure.values[structure.ops[born].operands[0]].maker
         for pattern, sharding in reversed(self._plan.layout.constraints):
             if born in operations_at(program, pattern, len(sharding.dims)):
                 path = program.operations[born].path
@@ -98,7 +98,7 @@ class OriginResolver:
             return stated is not None and _has_axis(stated, axis_on_dim)
         if value in self._inserted:
             return self._inserted[value].kind == _CONSTRAINT
-        born = structure.values[value].born
+        born = structure.values[value].maker
         return born >= 0 and (structure.ops[born].kind == _CONSTRAINT or self._region_origin(axis_on_dim) is not None)
 
 

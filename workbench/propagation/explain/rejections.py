@@ -15,17 +15,17 @@ from workbench.core.sharding import axes_overlap, axis_size, base_axis
 from workbench.plan.plan import Plan
 from workbench.propagation.explain.factor_graph import FactorGraph, OperationFactors, project_axes
 from workbench.propagation.explain.origin_resolver import OriginResolver
-from workbench.propagation.explain.origins import FinalSharding, RecordedPropagation
+from workbench.propagation.explain.recorded_propagation import FinalSharding, RecordedPropagation
 from workbench.reports.propagation import (
+    BLOCKED_BY_OTHER_TENSOR,
     CLOSED,
     CONTESTED,
-    HELD_UP,
+    DIFFERENT_ORDER,
     MINOR,
     NOT_PASSED,
-    ORDER,
     REPLICATED,
     UNEVEN,
-    USED,
+    USED_ON_OTHER_DIM,
     AxisOnDim,
     Conflict,
     Origin,
@@ -56,11 +56,11 @@ class Rejections:
         found: dict[object, RejectedAxis] = {}
         for number in self._graph.operations_of.get(value, ()):
             operation = self._graph.operations[number]
-            for rejected in self._list_rejected(replay, operation, value):
+            for rejected in self._rejections_at_operation(replay, operation, value):
                 found.setdefault((rejected.wanted, rejected.origin, rejected.reason, rejected.rival), rejected)
         return tuple(found.values())
 
-    def find_other_origins(self, replay: Propagation, axis_on_dim: AxisOnDim) -> tuple[Origin, ...]:
+    def find_connected_origins(self, replay: Propagation, axis_on_dim: AxisOnDim) -> tuple[Origin, ...]:
         """The origins of an axis, or of parts of it, on dimensions that this one is connected with by factors, near or far."""
         root = self._families.find_root(axis_on_dim.value, axis_on_dim.dim)
         base = base_axis(axis_on_dim.axis)
@@ -76,7 +76,7 @@ class Rejections:
         for number, operation in enumerate(self._graph.operations):
             if self._has_differences(number):
                 for value in dict.fromkeys(operation.values):
-                    for rejected in self._list_rejected(replay, operation, value):
+                    for rejected in self._rejections_at_operation(replay, operation, value):
                         if (winner := rejected.rival_origin) and self._is_conflict(rejected):
                             key = (
                                 winner.kind,
@@ -98,9 +98,11 @@ class Rejections:
         winner = rejected.rival_origin
         if winner is None or (winner.statement, winner.path) == (rejected.origin.statement, rejected.origin.path):
             return False
-        return rejected.reason in (USED, CONTESTED, ORDER) or (rejected.reason == CLOSED and "constraint" in winner.kind)
+        return rejected.reason in (USED_ON_OTHER_DIM, CONTESTED, DIFFERENT_ORDER) or (
+            rejected.reason == CLOSED and "constraint" in winner.kind
+        )
 
-    def _list_rejected(self, replay: Propagation, operation: OperationFactors, value: int) -> Iterator[RejectedAxis]:
+    def _rejections_at_operation(self, replay: Propagation, operation: OperationFactors, value: int) -> Iterator[RejectedAxis]:
         if value not in self._live:
             return
         axes = self._project(operation)
@@ -117,7 +119,7 @@ class Rejections:
     ) -> Iterator[RejectedAxis]:
         mine, value = axes[position].get(factor, ()), operation.values[position]
         for giver, theirs in enumerate(each.get(factor, ()) for each in axes):
-            same = _common(mine, theirs)
+            same = _common_prefix_length(mine, theirs)
             if giver == position or operation.values[giver] == value or same == len(theirs):
                 continue
             wanted_axis = theirs[same]
@@ -167,7 +169,7 @@ class Rejections:
             for other_dim, factors in enumerate(mapping):
                 lacks = factor in factors and theirs[same] not in axes[other].get(factor, ())
                 if lacks and (obstacle := self._obstacle_on(operation, axes, other, other_dim, factor, same, theirs[same])):
-                    return _Obstacle(HELD_UP, obstacle.rival or AxisOnDim(operation.values[other], other_dim, ""))
+                    return _Obstacle(BLOCKED_BY_OTHER_TENSOR, obstacle.rival or AxisOnDim(operation.values[other], other_dim, ""))
         parts = prod(axis_size(axis, self._mesh) for axis in theirs[: same + 1])
         if operation.mappings[position][dim][-1] != factor and operation.sizes[factor] % parts:
             return _Obstacle(UNEVEN)
@@ -202,10 +204,10 @@ class Rejections:
         for other_dim, dim_axes in enumerate(final_sharding.dims):
             for axis in dim_axes:
                 if other_dim != dim and axes_overlap(axis, wanted_axis):
-                    return _Obstacle(USED, AxisOnDim(value, other_dim, axis))
+                    return _Obstacle(USED_ON_OTHER_DIM, AxisOnDim(value, other_dim, axis))
         if len(mine) > same:
             return _Obstacle(
-                ORDER, next(AxisOnDim(value, dim, each) for each in final_sharding.dims[dim] if axes_overlap(each, mine[same]))
+                DIFFERENT_ORDER, next(AxisOnDim(value, dim, each) for each in final_sharding.dims[dim] if axes_overlap(each, mine[same]))
             )
         return _Obstacle(CLOSED, AxisOnDim(value, dim, "")) if final_sharding.closed[dim] else None
 
@@ -248,16 +250,16 @@ class Rejections:
         return frozenset(live)
 
     @cached_property
-    def _families(self) -> "_Families":
-        return _Families(self._graph.operations)
+    def _families(self) -> "_ConnectedDims":
+        return _ConnectedDims(self._graph.operations)
 
 
-def _common(mine: tuple[str, ...], theirs: tuple[str, ...]) -> int:
+def _common_prefix_length(mine: tuple[str, ...], theirs: tuple[str, ...]) -> int:
     """How many major axes two factors have in common."""
     return next((i for i, (one, other) in enumerate(zip(mine, theirs, strict=False)) if one != other), min(len(mine), len(theirs)))
 
 
-class _Families:
+class _ConnectedDims:
     """Dimensions connected by factors: two are of one family if an axis could propagate from one to the other, over any number of
     operations."""
 

@@ -12,7 +12,13 @@ from workbench.core.sharding import Sharding, axes_overlap
 from workbench.plan.plan import Plan
 from workbench.propagation.explain.factor_graph import GROUP, RETURN, FactorGraph, OperationFactors, build_factor_graph
 from workbench.propagation.explain.origin_resolver import OriginResolver
-from workbench.propagation.explain.origins import InsertedOperation, PropagationRecord, RecordedPropagation, Slot, record_propagation
+from workbench.propagation.explain.recorded_propagation import (
+    InsertedOperation,
+    PropagationRecord,
+    RecordedPropagation,
+    Slot,
+    record_propagation,
+)
 from workbench.propagation.explain.rejections import Rejections
 from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.garbage import gc_paused
@@ -59,7 +65,7 @@ def _replay(plan: Plan, computed: Sequence[Dims | None]) -> Propagation:
         origins,
         tuple(graph.representative),
         rejections.list_rejections,
-        rejections.find_other_origins,
+        rejections.find_connected_origins,
         conflicts,
     )
 
@@ -86,10 +92,10 @@ def _list_values(plan: Plan, recorded: RecordedPropagation, graph: FactorGraph, 
         if value in arguments:
             tensor = arguments[value]
             yield ShardedValue("argument", tensor.path, "input", each.shape, value_names(tensor, len(each.shape)), "", where, where)
-        elif each.born < 0:
+        elif each.maker < 0:
             yield ShardedValue("value", "", "block argument", each.shape, ("_",) * len(each.shape), "", where, where)
         else:
-            operation = program.operations[each.born]
+            operation = program.operations[each.maker]
             names = operation.dims if each.result == 0 else ("_",) * len(each.shape)
             found = computed[value] if computed else None
             made = where if found is None else sharding(found)
@@ -113,10 +119,10 @@ def _inserted_value(
         value = behind[value]
     each, kind = structure.values[value], inserted_operation.kind.partition(".")[2]
     where = sharding_of(inserted_operation.result, len(each.shape))
-    if each.born < 0:
+    if each.maker < 0:
         tensor = program.arguments[structure.arguments.index(value)]
         return ShardedValue("value", tensor.path, kind, each.shape, value_names(tensor, len(each.shape)), "", where, where)
-    operation = program.operations[each.born]
+    operation = program.operations[each.maker]
     return ShardedValue("value", operation.path, kind, each.shape, operation.dims, operation.source, where, where)
 
 

@@ -23,9 +23,9 @@ def prune(main: ir.Operation) -> None:
         for each in list(block.operations):
             op = each.operation
             if op.name in ELEMENTWISE and len(op.operands) > 1:
-                _read_the_other_operand(op, scalars)
+                _drop_scalar_broadcasts(op, scalars)
             if op.name in ELEMENTWISE and _in_the_optimizer(op):
-                _skip_single_links(op)
+                _skip_elementwise_links(op)
     for block in _blocks(main):
         _erase_unused(block)
 
@@ -58,7 +58,7 @@ def _element(value: ir.Value) -> ir.Type:
     return ir.RankedTensorType(value.type).element_type
 
 
-def _read_the_other_operand(op: ir.Operation, scalars: dict[ir.Value, bool]) -> None:
+def _drop_scalar_broadcasts(op: ir.Operation, scalars: dict[ir.Value, bool]) -> None:
     operands = list(op.operands)
     spread = [_is_scalar_broadcast(value, scalars) for value in operands]
     whole = [value for value, is_spread in zip(operands, spread, strict=True) if not is_spread]
@@ -71,17 +71,17 @@ def _read_the_other_operand(op: ir.Operation, scalars: dict[ir.Value, bool]) -> 
                 op.operands[i] = like[0]
 
 
-def _skip_single_links(op: ir.Operation) -> None:
+def _skip_elementwise_links(op: ir.Operation) -> None:
     """Skip producers that only pass on one tensor of the same type."""
     for i, value in enumerate(op.operands):
         source = value
-        while (link := producer(source)) is not None and _is_single_link(link, source):
+        while (link := producer(source)) is not None and _has_one_tensor_operand(link, source):
             source = link.operands[0]
         if source != value and source.type == value.type:
             op.operands[i] = source
 
 
-def _is_single_link(link: ir.Operation, result: ir.Value) -> bool:
+def _has_one_tensor_operand(link: ir.Operation, result: ir.Value) -> bool:
     if link.name not in ELEMENTWISE or link.operands[0].type != result.type or any(other != link.operands[0] for other in link.operands):
         return False
     return len({use.owner for use in result.uses}) == 1 and _in_the_optimizer(link)
@@ -98,15 +98,15 @@ def _shape(value: ir.Value) -> list[int]:
 
 def _is_scalar_broadcast(value: ir.Value, scalars: dict[ir.Value, bool]) -> bool:
     owner = producer(value)
-    return owner is not None and owner.name == "stablehlo.broadcast_in_dim" and _is_free_scalar(owner.operands[0], scalars)
+    return owner is not None and owner.name == "stablehlo.broadcast_in_dim" and _is_computed_from_scalars(owner.operands[0], scalars)
 
 
-def _is_free_scalar(value: ir.Value, known: dict[ir.Value, bool]) -> bool:
+def _is_computed_from_scalars(value: ir.Value, known: dict[ir.Value, bool]) -> bool:
     """Whether a scalar is made of scalars alone: dropping a reader of it can drop no communication."""
     if value not in known:
         owner = producer(value)
         known[value] = not _shape(value) and (
-            owner is None or (not len(owner.regions) and all(_is_free_scalar(each, known) for each in owner.operands))
+            owner is None or (not len(owner.regions) and all(_is_computed_from_scalars(each, known) for each in owner.operands))
         )
     return known[value]
 

@@ -48,7 +48,7 @@ def mark_host_values(structure: Structure) -> None:
 def _mark_loop(structure: Structure, loop: int) -> None:
     """What a loop returns on the host it also carries there, and starts with there if no one else reads the start."""
     op, body, values = structure.ops[loop], structure.body_of[loop], structure.values
-    arguments = [index for index in structure.regions[body].values if values[index].born < 0]
+    arguments = [index for index in structure.regions[body].values if values[index].maker < 0]
     returned = next(each for each in reversed(structure.ops) if each.region == body).operands
     for slot, result in enumerate(op.results):
         start = values[op.operands[slot]]

@@ -36,10 +36,10 @@ def read_structure(module: ir.Module) -> Structure:
     mark_stored(reader.structure)
     reader.structure.reshapes = [number for number, op in enumerate(reader.structure.ops) if op.kind == "stablehlo.reshape"]
     reader.structure.first_results = [op.results[0] for op in reader.structure.ops if op.results]
-    reader.structure.shapes = [reader.structure.values[value].shape for value in reader.structure.first_results]
+    reader.structure.first_result_shapes = [reader.structure.values[value].shape for value in reader.structure.first_results]
     reader.structure.kinds = frozenset(op.kind for op in reader.structure.ops)
     reader.structure.heights = _measure_heights(reader.structure)
-    reader.structure.kernels = count_kernels(reader.structure)
+    reader.structure.kernel_count = count_kernels(reader.structure)
     return reader.structure
 
 
@@ -79,24 +79,28 @@ class _StructureReader:
             if ORDER in op.attributes:  # else it was made beside the operation before it
                 self._position = ir.IntegerAttr(op.attributes[ORDER]).value
             work, kernel = self._work_in_kernel(op)
-            record = Op(op.name, region, self._position, operands, (), work, shifted_dims(op), kernel=kernel)
+            record = Op(op.name, region, self._position, operands, (), work, shifted_dims(op), custom_kernel=kernel)
             record.placement, record.windows = placement_of(op), windows_of(op)
-            record.selects, record.serial, record.exact = selects(op), is_serial(op), work.flops > 0 and is_exact(op)
+            record.lowers_to_select, record.runs_row_by_row, record.keeps_operand_precision = (
+                selects(op),
+                is_serial(op),
+                work.flops > 0 and is_exact(op),
+            )
             record.is_recomputed = work.flops > 0 and "rematted_computation" in scope_of(op.location)
             self.structure.ops.append(record)
             if op.name == "stablehlo.add" and readable_path(scope_of(op.location)).startswith("optimizer/"):
-                self.structure.updates.add(index)
+                self.structure.optimizer_additions.add(index)
             for operand in set(operands):
                 self._note_use(operand, index)
             if work.flops:
                 self._read_dot(op, index, operands)
             record.results = tuple(self.new_value(value, index, i, region) for i, value in enumerate(op.results))
-            if record.shifted:
-                self.structure.shifting.append(index)
+            if record.crossing_dims:
+                self.structure.crossing_ops.append(index)
             if op.name == "sdy.sharding_constraint" and not is_open(op):
                 self.structure.has_constraints = True
             if "sdy.sharding_rule" not in op.attributes and op.name not in _NEED_NO_RULE and not op.name.startswith("sdy."):
-                self.structure.ruleless.append(index)
+                self.structure.ops_without_rule.append(index)
             if op.name in CONTROL_FLOW:
                 self.structure.control_flow.append(index)
                 self._read_regions(op, index, record)
@@ -111,7 +115,7 @@ class _StructureReader:
         trips = trip_count(op) if op.name == "stablehlo.while" else 1
         record.trips_known = trips is not None
         trips = max_trip_count(op) if trips is None else trips
-        outer = self.structure.regions[record.region].times
+        outer = self.structure.regions[record.region].runs_per_step
         for i, region in enumerate(op.regions):
             number = len(self.structure.regions)
             self.structure.regions.append(Region(index, outer * (1 if trips is None else trips)))
@@ -130,7 +134,7 @@ class _StructureReader:
             user = self.structure.regions[region].parent
             region = self.structure.ops[user].region
         record.last_use = max(record.last_use, self.structure.ops[user].position)
-        kernel = self.structure.ops[user].kernel
+        kernel = self.structure.ops[user].custom_kernel
         if not kernel or (value, kernel) not in self._kernel_reads:  # a kernel reads what it needs once
             self._kernel_reads.add((value, kernel))
             record.reads += 1

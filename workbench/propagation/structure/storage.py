@@ -55,7 +55,7 @@ def mark_stored(structure: Structure) -> None:
                 structure.values[op.operands[0]].reads -= 1  # reads only what it returns
     for body in structure.body_of.values():
         for index in structure.regions[body].values:
-            if structure.values[index].born < 0:
+            if structure.values[index].maker < 0:
                 structure.values[index].stored = False  # lives in the loop's own buffers
     _reuse_operands(structure)
 
@@ -63,7 +63,7 @@ def mark_stored(structure: Structure) -> None:
 def _alias_operand(structure: Structure, op: Op, slot: int) -> None:
     """Mark a result that shares an operand's memory."""
     value = structure.values[op.results[slot]]
-    if op.kind in _ALIASING or (op.kind == "stablehlo.pad" and not op.shifted):  # a pad by nothing
+    if op.kind in _ALIASING or (op.kind == "stablehlo.pad" and not op.crossing_dims):  # a pad by nothing
         value.alias = op.operands[slot]
         source = structure.values[op.operands[slot]]
         source.last_use = max(source.last_use, value.last_use)
@@ -79,10 +79,10 @@ def _alias_operand(structure: Structure, op: Op, slot: int) -> None:
 def _make_in_place(structure: Structure, op: Op) -> None:
     """A value that overwrites all of a stack of one is made in the stack's memory."""
     update = op.operands[1]
-    while (born := structure.values[update].born) >= 0 and structure.ops[born].kind == "stablehlo.reshape":
+    while (born := structure.values[update].maker) >= 0 and structure.ops[born].kind == "stablehlo.reshape":
         update = structure.ops[born].operands[0]
     made = structure.values[update]
-    if made.born >= 0 and made.region == op.region and made.alias is None:
+    if made.maker >= 0 and made.region == op.region and made.alias is None:
         made.alias = op.operands[0]
 
 
@@ -90,7 +90,7 @@ def _is_made_in_its_users(structure: Structure, op: Op, result: int, users: User
     using = [structure.ops[user] for user in users.get(result, [])]
     if any(user.region != op.region for user in using):
         return False
-    inside = bool(op.kernel) and bool(using) and all(user.kernel == op.kernel for user in using)
+    inside = bool(op.custom_kernel) and bool(using) and all(user.custom_kernel == op.custom_kernel for user in using)
     return inside or _is_fused(structure, op, result, using) or (op.kind == _DOT and _adds_to_argument(structure, result, users))
 
 
@@ -134,10 +134,10 @@ def _adds_to_argument(structure: Structure, value: int, users: Users) -> bool:
     in the argument's memory."""
     while len(using := users.get(value, [])) == 1:
         op = structure.ops[using[0]]
-        if op.kind == "stablehlo.add" and using[0] not in structure.updates:
+        if op.kind == "stablehlo.add" and using[0] not in structure.optimizer_additions:
             left, right = op.operands
             other = structure.values[right if left == value else left]
-            return other.born < 0 and other.region == 0
+            return other.maker < 0 and other.region == 0
         if op.kind not in ("stablehlo.transpose", "stablehlo.convert", "stablehlo.reshape"):
             return False
         value = op.results[0]
@@ -150,9 +150,9 @@ def _reuse_operands(structure: Structure) -> None:
     read: dict[tuple[str, int], dict[int, None]] = {}
     values = structure.values
     for op in structure.ops:
-        if not op.kernel:
+        if not op.custom_kernel:
             continue
-        mine = read.setdefault((op.kernel, op.region), {})
+        mine = read.setdefault((op.custom_kernel, op.region), {})
         mine.update(dict.fromkeys(_buffer_of(values, operand) for operand in op.operands))
         for value in (values[result] for result in op.results):
             if not value.stored or value.alias is not None:
@@ -173,11 +173,11 @@ def _buffer_of(values: list[TracedValue], index: int) -> int:
 def _can_be_overwritten(structure: Structure, operand: int, op: Op) -> bool:
     """Whether a kernel's operand is a buffer that another kernel made and that is not read later."""
     value = structure.values[operand]
-    is_buffer = value.born >= 0 and value.stored and value.region == op.region
-    return is_buffer and value.last_use <= op.position and structure.ops[value.born].kernel != op.kernel
+    is_buffer = value.maker >= 0 and value.stored and value.region == op.region
+    return is_buffer and value.last_use <= op.position and structure.ops[value.maker].custom_kernel != op.custom_kernel
 
 
 def count_kernels(structure: Structure) -> int:
     values = structure.values
     stored = (op for op in structure.ops if any(values[result].stored and values[result].alias is None for result in op.results))
-    return sum(structure.regions[op.region].times for op in stored)
+    return sum(structure.regions[op.region].runs_per_step for op in stored)

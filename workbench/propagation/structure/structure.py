@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from workbench.propagation.structure.dot_placement import DotFacts
-from workbench.propagation.structure.windows import Windows
+from workbench.propagation.structure.windows import OperandAccess
 from workbench.propagation.structure.work import OperationWork
 
 
@@ -13,7 +13,7 @@ class TracedValue:
 
     shape: tuple[int, ...]
     dtype: str
-    born: int  # the id of the operation that makes it; -1 for an argument
+    maker: int  # the id of the operation that makes it; -1 for an argument
     result: int  # which result, or which argument
     region: int
     last_use: int = -1  # a position
@@ -28,7 +28,7 @@ class Region:
     """Main or a loop body: how often it runs a step, and the operation it belongs to."""
 
     parent: int
-    times: int
+    runs_per_step: int
     values: list[int] = field(default_factory=list)
 
 
@@ -42,15 +42,15 @@ class Op:
     operands: tuple[int, ...]
     results: tuple[int, ...]
     work: OperationWork
-    shifted: tuple[int, ...]  # dimensions of the first result (see `work.shifted_dims`)
+    crossing_dims: tuple[int, ...]  # dimensions of the first result (see `work.shifted_dims`)
     trips_known: bool = True
     is_recomputed: bool = False  # a dot that rematerialisation computes again
     placement: str = ""  # the memory it moves its operand to (see `host`)
-    kernel: str = ""  # the hand-written kernel it is a part of (see `kernels`)
-    exact: bool = False  # a dot that keeps its operands' precision (see `work.is_exact`)
-    selects: bool = False  # a scatter that is a selection (see `work.selects`)
-    serial: bool = False  # a scatter that runs a row at a time (see `work.is_serial`)
-    windows: Windows | None = None  # through which it reads
+    custom_kernel: str = ""  # the hand-written kernel it is a part of (see `kernels`)
+    keeps_operand_precision: bool = False  # a dot that keeps its operands' precision (see `work.is_exact`)
+    lowers_to_select: bool = False  # a scatter that is a selection (see `work.selects`)
+    runs_row_by_row: bool = False  # a scatter that runs a row at a time (see `work.is_serial`)
+    windows: OperandAccess | None = None  # through which it reads
 
 
 @dataclass(slots=True)
@@ -64,14 +64,14 @@ class Structure:
     returned: tuple[int, ...] = ()
     body_of: dict[int, int] = field(default_factory=dict)  # while operation -> its body's region
     control_flow: list[int] = field(default_factory=list)  # ids of loops and branches
-    shifting: list[int] = field(default_factory=list)  # ids of operations with shifted dimensions
+    crossing_ops: list[int] = field(default_factory=list)  # ids of operations with shifted dimensions
     reshapes: list[int] = field(default_factory=list)  # ids of reshapes
     first_results: list[int] = field(default_factory=list)  # the first result of each operation that has one
-    shapes: list[tuple[int, ...]] = field(default_factory=list)  # of these
-    ruleless: list[int] = field(default_factory=list)  # ids of operations that Shardy has no rule for
+    first_result_shapes: list[tuple[int, ...]] = field(default_factory=list)  # of these
+    ops_without_rule: list[int] = field(default_factory=list)  # ids of operations that Shardy has no rule for
     kinds: frozenset[str] = frozenset()  # of the operations
     has_constraints: bool = False  # whether the function itself constrains a value
-    updates: set[int] = field(default_factory=set)  # ids of the optimiser's additions
+    optimizer_additions: set[int] = field(default_factory=set)  # ids of the optimiser's additions
     heights: list[int] = field(default_factory=list)  # of each operation: the longest chain of users after it in its region
     dots: dict[int, DotFacts] = field(default_factory=dict)  # by id
-    kernels: int = 0  # operations that store their results, in a step: the others are fused into them
+    kernel_count: int = 0  # operations that store their results, in a step: the others are fused into them

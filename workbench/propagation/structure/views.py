@@ -9,7 +9,7 @@ VIEWING = PASSING | {"stablehlo.reshape", "stablehlo.transpose", DYNAMIC_SLICE}
 
 def resolve_view(structure: Structure, value: int) -> int:
     """The value whose memory a value is a view of."""
-    while (born := structure.values[value].born) >= 0 and structure.ops[born].kind in VIEWING:
+    while (born := structure.values[value].maker) >= 0 and structure.ops[born].kind in VIEWING:
         value = structure.ops[born].operands[0]
     return value
 

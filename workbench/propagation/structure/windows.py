@@ -32,7 +32,7 @@ class DimWindow(NamedTuple):
         return (1 + (size - 1) * self.base_dilation + self.low + self.high - self.reach) // self.stride + 1
 
 
-class Windows(NamedTuple):
+class OperandAccess(NamedTuple):
     """What an operation reads of its first operand, whatever the layout.
 
     - `dims`: the window along each dimension;
@@ -47,22 +47,26 @@ class Windows(NamedTuple):
     fill: str = ""
 
 
-def windows_of(op: ir.Operation) -> Windows | None:
+def windows_of(op: ir.Operation) -> OperandAccess | None:
     """The windows of an operation; `None` for other kinds, and where every window is one element, in its place."""
     match op.name:
         case "stablehlo.slice":
-            found = Windows(_slice_windows(op))
+            found = OperandAccess(_slice_windows(op))
         case "stablehlo.pad":
             columns = (_read_numbers(op, name, 0, 0) for name in ("edge_padding_low", "edge_padding_high", "interior_padding"))
             dims = tuple(DimWindow(low=low, high=high, base_dilation=interior + 1) for low, high, interior in zip(*columns, strict=True))
-            found = Windows(dims, fill=_scalar_text(op.operands[1]))
+            found = OperandAccess(dims, fill=_scalar_text(op.operands[1]))
         case "stablehlo.reduce_window" if len(op.results) == 1:
             dims = _read_windows(op, _read_numbers(op, "window_dimensions", 0, 0), "window_dilations", "base_dilations")
-            found = Windows(dims, fill=_scalar_text(op.operands[1]))
+            found = OperandAccess(dims, fill=_scalar_text(op.operands[1]))
         case "stablehlo.convolution":
             found = _convolution_windows(op)
         case "stablehlo.reshape":
-            return Windows(dropped=dropped) if (dropped := tuple(i for i, size in enumerate(_shape(op.operands[0])) if size == 1)) else None
+            return (
+                OperandAccess(dropped=dropped)
+                if (dropped := tuple(i for i, size in enumerate(_shape(op.operands[0])) if size == 1))
+                else None
+            )
         case _:
             return None
     return None if all(each.is_trivial for each in found.dims) else found
@@ -74,7 +78,7 @@ def _slice_windows(op: ir.Operation) -> tuple[DimWindow, ...]:
     return tuple(DimWindow(stride=stride, low=-start, high=limit - size) for size, start, limit, stride in rows)
 
 
-def _convolution_windows(op: ir.Operation) -> Windows:
+def _convolution_windows(op: ir.Operation) -> OperandAccess:
     """Trivial windows along batch and features."""
     image, kernel, _ = dimension_numbers(op)
     alike = {word: "i" if word == "f" else word for word in image if word != "b"}
@@ -82,7 +86,7 @@ def _convolution_windows(op: ir.Operation) -> Windows:
     at = tuple(kernel.index(alike[word]) if word in alike else None for word in image)
     spatial = [kernel.index(str(number)) for number in range(len(image) - 2)]
     windows = _read_windows(op, tuple(sizes[dim] for dim in spatial), "rhs_dilation", "lhs_dilation")
-    return Windows(tuple(windows[int(word)] if word.isdigit() else DimWindow() for word in image), at)
+    return OperandAccess(tuple(windows[int(word)] if word.isdigit() else DimWindow() for word in image), at)
 
 
 def _read_windows(op: ir.Operation, sizes: tuple[int, ...], dilation: str, base_dilation: str) -> tuple[DimWindow, ...]:

@@ -14,7 +14,7 @@ from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
 from workbench.errors import PipelineError
-from workbench.tracing.grad_accumulation.micro_batch import AVERAGE, WEIGHT
+from workbench.tracing.grad_accumulation.loss_marks import AVERAGE, WEIGHT
 from workbench.tracing.jaxpr.equations import scan_widths, select_needed, variables
 from workbench.tracing.jaxpr.inlining import Inlining
 

@@ -16,8 +16,8 @@ from jax.extend import core as jex_core
 from workbench.core.program import Program, Step
 from workbench.core.tensor import Role
 from workbench.tracing.function import build_program
+from workbench.tracing.grad_accumulation.accumulate import accumulate_grads, split_task
 from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
-from workbench.tracing.grad_accumulation.stage_sums import accumulate_grads, split_task
 from workbench.tracing.jaxpr.equations import variables
 from workbench.tracing.jaxpr.work import flops_of, size_of
 from workbench.tracing.stage_partition.network import Network

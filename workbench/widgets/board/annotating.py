@@ -12,7 +12,7 @@ from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.widgets.board.annotation_edits import BETWEEN_STEPS, barrier_at, keep_out_edit, open_edit
+from workbench.widgets.board.annotation_edits import COMPLETE_SUMS_REASON, barrier_at, keep_out_edit, open_edit
 from workbench.widgets.board.folding import is_named
 from workbench.widgets.board.gesture_target import LINE, GestureTarget
 from workbench.widgets.board.menus import choices, heading, item, option
@@ -101,7 +101,7 @@ def _partial(plan: Plan, report: Report, thing: GestureTarget, axis: str) -> dic
 def _why_no_sum(report: Report, thing: GestureTarget, axis: str) -> str | None:
     """Why it cannot be a partial sum over an axis, as far as the present report shows; the partitioner decides."""
     if not thing.is_value:
-        return BETWEEN_STEPS
+        return COMPLETE_SUMS_REASON
     if thing.kind == LINE or any(sharding.unreduced for _, sharding in report.plan.layout.constraints):
         return None  # a sum of partial sums is a partial sum as well
     reduced = (each for each in report.collectives if each.kind in ("all-reduce", "reduce-scatter") and is_named(thing.subject, each.path))

@@ -25,30 +25,30 @@ from workbench.widgets.gestures.annotation import (
 )
 from workbench.widgets.gestures.table import EditMaker, Kind, means
 
-BETWEEN_STEPS = "the arguments and results of a step are passed on as complete sums"
+COMPLETE_SUMS_REASON = "the arguments and results of a step are passed on as complete sums"
 
 
-def barrier_at(plan: Plan, thing: GestureTarget) -> tuple[str, str]:
+def barrier_at(plan: Plan, target: GestureTarget) -> tuple[str, str]:
     """The value of the barrier that applies to it, and what that barrier lets through; its own name, and nothing, if there is none."""
-    return next((each for each in plan.layout.barriers if is_at(each[:1], thing.path, thing.line)), (thing.place, ""))
+    return next((each for each in plan.layout.barriers if is_at(each[:1], target.path, target.line)), (target.place, ""))
 
 
 def open_edit(gesture: OpenGesture, plan: Plan, report: Report) -> Edit:
     """Open a dimension to further axes, or close it on those it has."""
-    thing = resolve_target(gesture, plan, report)
-    return thing.edit(_set_open(thing, place_of(gesture, thing), is_open=gesture.open))
+    target = resolve_target(gesture, plan, report)
+    return target.edit(_set_open(target, place_of(gesture, target), is_open=gesture.open))
 
 
-def keep_out_edit(gesture: KeepOutGesture, thing: GestureTarget) -> Edit:
+def keep_out_edit(gesture: KeepOutGesture, target: GestureTarget) -> Edit:
     """Exclude an axis, or allow it again."""
-    others = tuple(each for each in thing.given.replicated if each != gesture.axis)
+    others = tuple(each for each in target.given.replicated if each != gesture.axis)
     kept = (*others, gesture.axis) if gesture.out else others
-    return thing.edit(unless_empty(thing, replace(thing.given, replicated=kept)))
+    return target.edit(unless_empty(target, replace(target.given, replicated=kept)))
 
 
-def _round(gesture: RoundGesture, plan: Plan, report: Report) -> Edit:
-    thing = resolve_target(gesture, plan, report)
-    return thing.edit(_with_priority(thing.given, place_of(gesture, thing), gesture.priority))
+def _set_priority(gesture: RoundGesture, plan: Plan, report: Report) -> Edit:
+    target = resolve_target(gesture, plan, report)
+    return target.edit(_with_priority(target.given, place_of(gesture, target), gesture.priority))
 
 
 def _group(gesture: GroupGesture, plan: Plan, report: Report) -> Edit:
@@ -67,11 +67,11 @@ def _ungroup(gesture: UngroupGesture, plan: Plan, _report: Report) -> Edit:
     return UngroupValues(found)
 
 
-def _set_open(thing: GestureTarget, place: int, *, is_open: bool) -> Sharding | None:
+def _set_open(target: GestureTarget, place: int, *, is_open: bool) -> Sharding | None:
     """A sharding with one dimension opened to further axes, or closed on its own; without axes it is left to propagation, or replicated."""
-    axes, given = thing.given.dims[place], thing.given
+    axes, given = target.given.dims[place], target.given
     if not axes:
-        return unless_empty(thing, given.with_dim(place, None if is_open else ()))
+        return unless_empty(target, given.with_dim(place, None if is_open else ()))
     flags = given.open or (False,) * len(given.dims)
     return replace(given, open=(*flags[:place], is_open, *flags[place + 1 :]))
 
@@ -81,27 +81,28 @@ def _with_priority(given: Sharding, place: int, priority: int) -> Sharding:
     return replace(given, priorities=(*now[:place], priority, *now[place + 1 :]))
 
 
-def _edit_partial_sum(gesture: UnreducedGesture, plan: Plan, report: Report) -> Edit:
+def _set_unreduced(gesture: UnreducedGesture, plan: Plan, report: Report) -> Edit:
     """A sharding with the sum over an axis left undone (unreduced), or done again. What is left to propagation is closed at its present
     sharding: an open value would be gathered whole."""
-    thing, axis = resolve_target(gesture, plan, report), gesture.axis
-    if not thing.is_value:
+    target, axis = resolve_target(gesture, plan, report), gesture.axis
+    if not target.is_value:
         raise LayoutError(
-            f"`{thing.subject}` cannot be a partial sum over `{axis}`: {BETWEEN_STEPS}.",
+            f"`{target.subject}` cannot be a partial sum over `{axis}`: {COMPLETE_SUMS_REASON}.",
             ["ask for the partial sum of an intermediate value, in Values", "split one of its dimensions over the axis"],
         )
-    others = tuple(each for each in thing.given.unreduced if each != axis)
+    others = tuple(each for each in target.given.unreduced if each != axis)
     if not gesture.left:
-        return thing.edit(unless_empty(thing, replace(thing.given, unreduced=others)))
-    dims = tuple(now if asked is None else asked for asked, now in zip(thing.given.dims, thing.axes, strict=True))
+        return target.edit(unless_empty(target, replace(target.given, unreduced=others)))
+    dims = tuple(now if asked is None else asked for asked, now in zip(target.given.dims, target.axes, strict=True))
     place = next((place for place, axes in enumerate(dims) if axis in axes), None)
     if place is not None:
+        name = target.dim_name(place)
         raise LayoutError(
-            f"`{thing.subject}` has `{thing.dim_name(place)}` on mesh axis `{axis}`: a device has a part of it there, not a part of a sum.",
-            [f"leave `{thing.dim_name(place)}` whole first", "choose an axis that splits none of its dimensions"],
+            f"`{target.subject}` has `{name}` on mesh axis `{axis}`: a device has a part of it there, not a part of a sum.",
+            [f"leave `{name}` whole first", "choose an axis that splits none of its dimensions"],
         )
-    kept = tuple(each for each in thing.given.replicated if each != axis)
-    return thing.edit(Sharding(dims, replicated=kept, unreduced=(*others, axis)))
+    kept = tuple(each for each in target.given.replicated if each != axis)
+    return target.edit(Sharding(dims, replicated=kept, unreduced=(*others, axis)))
 
 
 def _other_place(name: str, plan: Plan) -> str:
@@ -114,9 +115,9 @@ def _other_place(name: str, plan: Plan) -> str:
 ANNOTATION_EDITS: dict[Kind, EditMaker] = dict(
     [
         means(OpenGesture, open_edit),
-        means(RoundGesture, _round),
+        means(RoundGesture, _set_priority),
         means(KeepOutGesture, lambda gesture, plan, report: keep_out_edit(gesture, resolve_target(gesture, plan, report))),
-        means(UnreducedGesture, _edit_partial_sum),
+        means(UnreducedGesture, _set_unreduced),
         means(GroupGesture, _group),
         means(BarrierGesture, _barrier),
         means(UngroupGesture, _ungroup),

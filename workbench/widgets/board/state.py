@@ -41,7 +41,7 @@ TABS = (
     ("propagation", "Propagation"),
     ("notes", "Notes"),
 )
-URGENT = (DOES_NOT_FIT, "cannot be cut")
+ALARM_KINDS = (DOES_NOT_FIT, "cannot be cut")
 """Kinds of diagnostics that are shown over the board, not only among the notes."""
 
 
@@ -94,7 +94,7 @@ def board_state(
         "hardware": hardware_state(plan, refusal.asked if refusal else None),
         "figures": figure_states(figures(report) if now is None else now, before),
         "standing": settling_record(settling_state, report),
-        "alarms": [_alarm(note) for note in report.notes if note.kind in URGENT],
+        "alarms": [_alarm(note) for note in report.notes if note.kind in ALARM_KINDS],
         "zones": list(_zones(plan)),
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
         "refusal": refusal and refusal_state(refusal),

@@ -19,7 +19,7 @@ from workbench.widgets.tabs.why_placed import placed_answer, value_answer
 from workbench.widgets.tabs.why_table import MOST_ROWS, Contribution, parts_table
 
 _ARITHMETIC, _MEMORY, _LAUNCH, _EXPOSED = range(4)  # the shades of the step's bar
-_SENDING = {
+_WHY_SENT = {
     "all-reduce": "each of them holds a part of a sum, for a summed dimension is split there; all get the whole sum",
     "reduce-scatter": "each of them holds a part of a sum, for a summed dimension is split there; each gets a part of the whole sum",
     "all-gather": "each of them holds a part of a value that all need whole",
@@ -216,7 +216,7 @@ def _explain_collective(name: str, report: Report, paint: Paint) -> Answer | Non
     values = [value for value in report.values if is_named(path, value.path)]
     lead = [
         f"`{path}`" + (f", {first.source}." if first.source else "."),
-        f"Along {' and '.join(map(base_axis, first.axes))} ({size} devices) {_SENDING.get(kind, 'values move between devices')}.",
+        f"Along {' and '.join(map(base_axis, first.axes))} ({size} devices) {_WHY_SENT.get(kind, 'values move between devices')}.",
         (
             f"V = {format_bytes(first.payload)} is the larger of what goes in and comes out on one device; a ring of n = {size} sends "
             f"{_RING.get(kind, 'V (n − 1) / n')} = {format_bytes(first.sent)}, {_times(sum(each.count for each in alike))}."

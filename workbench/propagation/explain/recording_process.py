@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from workbench.errors import PartitionError
-from workbench.propagation.explain.recording import MOST_BYTES, receive, send
+from workbench.propagation.explain.recording_program import MOST_BYTES, receive, send
 from workbench.units import format_bytes
 
 SECONDS = 60
@@ -152,7 +152,7 @@ class RefusedError(Exception):
 @functools.cache
 def recorder() -> Recorder:
     """The recorder of this process."""
-    return Recorder((sys.executable, "-P", "-m", "workbench.propagation.explain.recording", str(SECONDS + _GRACE)))
+    return Recorder((sys.executable, "-P", "-m", "workbench.propagation.explain.recording_program", str(SECONDS + _GRACE)))
 
 
 def _environment() -> dict[str, str]:

@@ -17,8 +17,8 @@ from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import sdy
 
 from workbench.plan.plan import Plan
-from workbench.propagation.explain.recorder import RefusedError, recorder
-from workbench.propagation.explain.recording import INSERTED, NONE, RecordedOp, Recording, read_recording
+from workbench.propagation.explain.recording_process import RefusedError, recorder
+from workbench.propagation.explain.recording_program import INSERTED, NONE, RecordedOp, Recording, read_recording
 from workbench.propagation.module.attributes import Dims, axis_names, read_shardings
 from workbench.propagation.module.context import context, module_bytes
 from workbench.propagation.program import load_prepared

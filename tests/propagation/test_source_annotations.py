@@ -34,7 +34,7 @@ def test_constraints_and_manual_regions_are_read_with_their_lines():
     own = Plan(trace(constrained, spec(8, 16), spec(16, 32)), "data:4 model:2").report().source_annotations
     (constraint,) = own.constraints
     assert (constraint.path, constraint.shape, str(constraint.sharding)) == ("mlp", (8, 32), "[data, ?]")
-    assert constraint.source.startswith("test_own_annotations.py:")
+    assert constraint.source.startswith("test_source_annotations.py:")
     (region,) = own.regions
     assert (region.path, region.axes) == ("manual/shard_map", ("model",))
     assert region.incoming == region.outgoing == (Sharding.parse("[?, model?]"),)

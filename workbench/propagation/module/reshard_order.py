@@ -17,7 +17,7 @@ from workbench.propagation.module.prepare import ID
 RESHARD = "sdy.reshard"
 _RULE, _SHARDING = "sdy.sharding_rule", "sdy.sharding"
 _UNREDUCED = re.compile(r", unreduced=\{[^}]*\}")
-_REPEATED = {*CONSTANTS, "stablehlo.broadcast_in_dim", "stablehlo.iota"}  # each device makes it for itself
+_CHEAP_TO_REMAKE = {*CONSTANTS, "stablehlo.broadcast_in_dim", "stablehlo.iota"}  # each device makes it for itself
 
 
 def drop_reshard_rules(ops: Sequence[ir.Operation]) -> None:
@@ -36,7 +36,7 @@ def reshard_elementwise_operands(ops: Sequence[ir.Operation]) -> None:
         mine = op.attributes[_SHARDING]
         for number, value in enumerate(op.operands):
             maker = producer(value)
-            if maker is None or maker.name in _REPEATED or (_SHARDING in maker.attributes and maker.attributes[_SHARDING] == mine):
+            if maker is None or maker.name in _CHEAP_TO_REMAKE or (_SHARDING in maker.attributes and maker.attributes[_SHARDING] == mine):
                 continue
             kind, result_sharding = ir.RankedTensorType(value.type), _sharding_text(op.results[0])
             if kind.rank and kind.shape == ir.RankedTensorType(op.results[0].type).shape and _sharding_text(value) != result_sharding:
@@ -46,7 +46,7 @@ def reshard_elementwise_operands(ops: Sequence[ir.Operation]) -> None:
                 op.operands[number] = made.results[0]
 
 
-def reduce_results(main: ir.Operation, stated: Container[int]) -> None:
+def clear_unreduced_results(main: ir.Operation, stated: Container[int]) -> None:
     """Make whole sums of the results that propagation left as partial sums, but for those that the plan shards (`stated`): JAX returns
     whole values.
 

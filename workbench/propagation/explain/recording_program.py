@@ -1,4 +1,5 @@
-"""A program that runs Shardy's recording passes and answers on its pipes: `python -m workbench.propagation.explain.recording SECONDS`.
+"""A program that runs Shardy's recording passes and answers on its pipes: `python -m workbench.propagation.explain.recording_program
+SECONDS`.
 
 Shardy keeps records of operations that it may have erased meanwhile, which can end the process; `recorder` starts this one and survives it.
 A request on standard input is two frames, the passes and a module as bytecode; an answer is two, `done` or `error` and its text. A frame is
