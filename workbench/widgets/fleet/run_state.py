@@ -9,9 +9,9 @@ from workbench.units import format_seconds
 from workbench.widgets.fleet.live import DONE_BEFORE, FleetLive, ModelLive
 from workbench.widgets.fleet.state import COLOURS
 from workbench.widgets.fleet.work import Timing
+from workbench.widgets.run.curves import thin_out
 from workbench.widgets.run.messages import log_state
 
-MOST_POINTS = 200
 INVITATION = "Trains all models for real in a worker process, and sets the measured schedule beneath the predicted one."
 
 
@@ -49,7 +49,7 @@ def model_state(model: ModelLive, *, running: bool, warning: str = "") -> dict[s
 
 def losses_state(live: FleetLive) -> dict[str, Any] | None:
     """A line per model over its mini-batches, all on one scale, in a box of 100 x 100, y downwards; `None` before there are any."""
-    kept = {each.name: _thin_out([(at, loss) for at, loss in each.losses if isfinite(loss)]) for each in live.models.values()}
+    kept = {each.name: thin_out([(at, loss) for at, loss in each.losses if isfinite(loss)]) for each in live.models.values()}
     points = [point for each in kept.values() for point in each]
     if not points:
         return None
@@ -83,12 +83,6 @@ def facts_state(measured: FleetMeasurement) -> list[dict[str, str]]:
 
 def _loss(loss: float) -> str:
     return f"{loss:.4g}" if isfinite(loss) else "not a number"
-
-
-def _thin_out(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    stride = -(-len(points) // MOST_POINTS) or 1
-    kept = points[::stride]
-    return kept if not points or kept[-1] == points[-1] else [*kept, points[-1]]
 
 
 def _stage(live: FleetLive) -> str:

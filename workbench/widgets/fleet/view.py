@@ -35,7 +35,7 @@ from workbench.widgets.fleet.state import (
 from workbench.widgets.fleet.timeline import expected_state, measured_state, timeline_state
 from workbench.widgets.fleet.work import FleetWork, News
 from workbench.widgets.gestures import fleet_controls as controls
-from workbench.widgets.gestures.codec import kind_of, read_gesture, verify_gesture
+from workbench.widgets.gestures.codec import find_gesture
 from workbench.widgets.gestures.fields import whole_number
 from workbench.widgets.gestures.gesture import Message
 from workbench.widgets.gestures.members import FLEET_GESTURES
@@ -130,9 +130,8 @@ class FleetView:
 
     def _do(self, message: Message) -> None:
         """Handle a gesture; one of another board does nothing."""
-        verify_gesture(message)
-        if kind_of(message, FLEET_GESTURES) is not None:
-            gesture = read_gesture(message, FLEET_GESTURES)
+        gesture = find_gesture(message, FLEET_GESTURES)
+        if gesture is not None:
             self._handlers[type(gesture)](gesture)
 
     def _refuse(self, error: WorkbenchError, message: Message) -> None:

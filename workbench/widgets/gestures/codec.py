@@ -24,9 +24,14 @@ def read_gesture(message: Message, members: Members = BOARD_GESTURES) -> Gesture
     if kind is None:
         edits = dict.fromkeys(each.verb for each in members if issubclass(each, EditGesture))
         raise LayoutError(*unknown_name("gesture", verb, edits))
-    read = _READERS[kind]
-    given = {field.name: reader(message.get(field.name), field.name, message) for field, reader in read if _is_read(field, message)}
-    return kind(**given)
+    return _read_fields(kind, message)
+
+
+def find_gesture(message: Message, members: Members) -> Gesture | None:
+    """The gesture of a message, `None` where it is none of these; raises `WorkbenchError` for one with fields that no page sends."""
+    verify_gesture(message)
+    kind = kind_of(message, members)
+    return None if kind is None else _read_fields(kind, message)
 
 
 def kind_of(message: Message, members: Members = BOARD_GESTURES) -> type[Gesture] | None:
@@ -67,6 +72,11 @@ def asked_hardware(message: Message) -> tuple[str, str] | None:
     if message.get("verb") != HardwareGesture.verb:
         return None
     return str(message.get("chip", ""))[:80], str(message.get("shape", ""))[:200]
+
+
+def _read_fields(kind: type[Gesture], message: Message) -> Gesture:
+    read = _READERS[kind]
+    return kind(**{field.name: reader(message.get(field.name), field.name, message) for field, reader in read if _is_read(field, message)})
 
 
 def _is_read(field: Field[Any], message: Message) -> bool:

@@ -16,7 +16,7 @@ def curve(label: str, values: tuple[float, ...], show: Callable[[float], str], *
     finite = [(step, value) for step, value in enumerate(values, 1) if isfinite(value)]
     if len(finite) < 2:
         return None
-    kept = _thin_out(finite)
+    kept = thin_out(finite)
     low, high = min(value for _, value in kept), max(value for _, value in kept)
     first, last = kept[0][0], kept[-1][0]
     span = high - low or 1.0
@@ -35,8 +35,8 @@ def curve(label: str, values: tuple[float, ...], show: Callable[[float], str], *
     }
 
 
-def _thin_out(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+def thin_out(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
     """At most `MOST_POINTS` and the last one: a curve in a box 300 pixels wide needs no more."""
-    stride = -(-len(points) // MOST_POINTS)
+    stride = -(-len(points) // MOST_POINTS) or 1
     kept = points[::stride]
-    return kept if kept[-1] == points[-1] else [*kept, points[-1]]
+    return kept if not points or kept[-1] == points[-1] else [*kept, points[-1]]
