@@ -18,6 +18,7 @@ from tests.install_chromium import system_chromium
 from tests.support.choosing import draw_thirds, leave_to_the_nights
 from tests.support.compiling import KeptPrograms
 from tests.support.warm_worker import WarmGroup
+from workbench.engine.fleet import model_shards
 from workbench.engine.worker import process as worker_process
 from workbench.engine.worker.process_group import ProcessGroup
 
@@ -99,13 +100,20 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def code_generation(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Files that hold other processes against this one have them compile alike: how a sum is rounded is up to LLVM."""
+    """Files that hold other processes against this one have them compile alike: how a sum is rounded is up to LLVM. What was compiled
+    is forgotten at each change: JAX and the fleet keep it in memory under keys that do not have the option, and a file would have both."""
     if request.node.get_closest_marker("worker") is None:
         yield
         return
-    jax.config.update("jax_disable_most_optimizations", False)
+    _compile_with_most_optimizations(True)
     yield
-    jax.config.update("jax_disable_most_optimizations", True)
+    _compile_with_most_optimizations(False)
+
+
+def _compile_with_most_optimizations(enabled: bool) -> None:
+    jax.config.update("jax_disable_most_optimizations", not enabled)
+    jax.clear_caches()
+    model_shards._compile_cached.cache_clear()
 
 
 @pytest.fixture
