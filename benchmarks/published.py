@@ -24,15 +24,15 @@ from workbench.core.program import Program
 from workbench.core.schedules.costs import StageCost
 from workbench.core.tensor import Role
 from workbench.cost.communication import collective_seconds
-from workbench.cost.kept import count_residual_bytes
+from workbench.cost.residuals import count_residual_bytes
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.models.decoder import decoder, decoder_stage
 from workbench.models.decoder.config import DecoderConfig
 from workbench.models.decoder.layouts import sequence_parallel
 from workbench.models.mixture.config import MixtureConfig
-from workbench.pipeline.simulate import simulate
-from workbench.pipeline.transfer import Transfer
+from workbench.pipeline.simulate_step import simulate
+from workbench.pipeline.transfer_time import Transfer
 from workbench.reports.collective import Collective
 from workbench.reports.report import Report
 

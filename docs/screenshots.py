@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from tests.install_chromium import system_chromium
 from tests.support.servers import free_port, wait_for
-from workbench.app.page.fleet import serve_fleet
+from workbench.app.page.fleet_page import serve_fleet
 from workbench.app.page.serve import serve
 from workbench.documents.fleets import parse_fleet
 from workbench.hardware.catalogue import parse_hardware

@@ -19,7 +19,7 @@ from tests.support.choosing import draw_thirds, leave_to_the_nights
 from tests.support.compiling import KeptPrograms
 from tests.support.warm_worker import WarmGroup
 from workbench.engine.fleet import model_shards
-from workbench.engine.worker import process as worker_process
+from workbench.engine.worker import worker_process
 from workbench.engine.worker.process_group import ProcessGroup
 
 jax.config.update("jax_num_cpu_devices", 8)

@@ -10,7 +10,7 @@ import pytest
 
 import workbench as wb
 from workbench import cli
-from workbench.cli import fleets
+from workbench.cli import fleet_command
 from workbench.documents import load_fleet
 from workbench.multimodel.training_events import CheckpointNotice
 
@@ -214,7 +214,7 @@ def test_models_join_and_stop_as_the_file_changes(tmp_path, capsys, monkeypatch)
         for words in [each for each in edits if each in text]:
             path.write_text(edits.pop(words))
 
-    monkeypatch.setattr(fleets._ProgressPrinter, "say", say)
+    monkeypatch.setattr(fleet_command._ProgressPrinter, "say", say)
     assert cli.main(["fleet", "run", str(path), "--follow", "--json"]) == 0
     assert "`joined` joins" in told
     assert "`long` ends with the mini-batch it is in" in told
@@ -224,7 +224,7 @@ def test_models_join_and_stop_as_the_file_changes(tmp_path, capsys, monkeypatch)
 
 
 def test_what_a_checkpoint_has_lost_is_said(file, capsys):
-    progress = fleets._ProgressPrinter(load_fleet(file))
+    progress = fleet_command._ProgressPrinter(load_fleet(file))
     progress(CheckpointNotice("a", "The newest checkpoint in kept/a is damaged."))
     assert capsys.readouterr().err == "The newest checkpoint in kept/a is damaged.\n"
 
@@ -248,7 +248,7 @@ def test_what_is_wrong_is_said_before_anything_runs(file, arguments, message, ca
 
 def test_serve_opens_the_board_of_a_file(file, monkeypatch):
     served = []
-    monkeypatch.setattr("workbench.app.page.fleet.serve_fleet", lambda fleet, port, **options: served.append((fleet, port, options)))
+    monkeypatch.setattr("workbench.app.page.fleet_page.serve_fleet", lambda fleet, port, **options: served.append((fleet, port, options)))
     assert cli.main(["serve", "--fleet", file, "--port", "5099", "--no-open"]) == 0
     [(fleet, port, options)] = served
     assert [each.name for each in fleet.models] == ["fit-width=8", "fit-width=16"]

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from workbench.core.mesh import Mesh
 from workbench.cost.communication import collective_seconds, group_of
-from workbench.hardware.axis_assignment import parse_axis_assignment
+from workbench.hardware.axis_assignment_text import parse_axis_assignment
+from workbench.hardware.axis_placement import axis_assignment_error
 from workbench.hardware.catalogue import list_example_hardware, load_catalogue, parse_hardware
 from workbench.hardware.hardware import AxisTopology, Hardware
-from workbench.hardware.topology import axis_assignment_error
 from workbench.reports.collective import KINDS
 
 ALL_HARDWARE = list_example_hardware(load_catalogue())

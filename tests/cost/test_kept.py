@@ -1,6 +1,6 @@
 """What a micro-batch keeps between its passes, layer by layer."""
 
-from workbench.cost.kept import count_residual_bytes
+from workbench.cost.residuals import count_residual_bytes
 from workbench.models.decoder import decoder_stage
 from workbench.models.decoder.config import PRESETS
 from workbench.models.presets import choose_preset

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import pytest
 
 from workbench.analysis.analyze import analyze
-from workbench.cost.compute import ROW_LAUNCHES, passes_volume
 from workbench.cost.fusion.fusion import kernels_of
+from workbench.cost.kernel_times import ROW_LAUNCHES
+from workbench.cost.matmul_tiles import passes_volume
 from workbench.engine import compile_plan
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.plan import Plan

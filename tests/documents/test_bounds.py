@@ -16,20 +16,20 @@ from workbench.core.mesh import Mesh
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.sharding import Sharding
 from workbench.documents import load_plan, parse_fleet, parse_plan
-from workbench.documents.reading import MOST_TEXT
+from workbench.documents.untrusted_text import MOST_TEXT
 from workbench.errors import DocumentError, WorkbenchError
+from workbench.hardware.axis_placement import physical_spans
 from workbench.hardware.catalogue import default_catalogue, parse_hardware
-from workbench.hardware.topology import physical_spans
 from workbench.models import ALL_MODELS, build
-from workbench.models.bounds import MOST
 from workbench.models.registry import verify_model
+from workbench.models.size_limits import MOST
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.plan.plan import Plan
 from workbench.session.session import Session
 from workbench.tracing import trace
 from workbench.units import divisors, parse_bytes
 from workbench.widgets.board.board import Board
-from workbench.widgets.board.hardware import shapes_for
+from workbench.widgets.board.hardware_picker import shapes_for
 from workbench.widgets.gestures.codec import verify_gesture
 from workbench.widgets.tabs.pictures import _place
 

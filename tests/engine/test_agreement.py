@@ -15,7 +15,7 @@ from tests.support.unsharded import unsharded, zoo_program
 from workbench.analysis.comparison import CollectiveRow, compare_collectives
 from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.placement import host_value, put_sharded, real_shard_shape
+from workbench.engine.spmd.jax_shardings import host_value, put_sharded, real_shard_shape
 from workbench.models.mixture.layouts import TOP2_LAYOUTS
 from workbench.models.registry import ALL_MODELS
 from workbench.plan.plan import Plan

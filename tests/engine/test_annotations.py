@@ -13,7 +13,7 @@ from tests.support.choosing import parametrize_drawn
 from workbench.analysis.comparison import compare_collectives
 from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.placement import host_value, real_shard_shape
+from workbench.engine.spmd.jax_shardings import host_value, real_shard_shape
 from workbench.errors import EngineError
 from workbench.models import build
 from workbench.plan.plan import Plan

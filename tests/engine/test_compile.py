@@ -15,7 +15,7 @@ import pytest
 from tests.support.run_programs import loss, plan
 from workbench.cli import main
 from workbench.engine import compile_plan, start_compile, why_not_compiled
-from workbench.engine.compile import store as compiled_store
+from workbench.engine.compile import compile_cache as compiled_store
 from workbench.engine.compile import targets
 from workbench.engine.worker.failures import compilation_failed
 from workbench.errors import EngineError

@@ -7,8 +7,8 @@ import pytest
 from tests.support import tpu_hlo
 from tests.support.hlo_text import module_from
 from workbench.core.mesh import Mesh
-from workbench.engine.hlo.memory import timeline_of
-from workbench.engine.hlo.report import READER_VERSION, read_compiled, refresh_record
+from workbench.engine.hlo.peak_memory import timeline_of
+from workbench.engine.hlo.read_compiled import READER_VERSION, read_compiled, refresh_record
 
 ROOM = """HloModule jit_f, is_scheduled=true
 

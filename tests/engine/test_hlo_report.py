@@ -10,15 +10,15 @@ from tests.support import tpu_hlo
 from tests.support.hlo_text import instruction_from, module_from
 from tests.support.run_programs import plan
 from workbench.core.mesh import Mesh
+from workbench.engine.hlo.compiled_kernels import kernels_of
 from workbench.engine.hlo.hlo_collectives import collectives_of
-from workbench.engine.hlo.kernels import kernels_of
-from workbench.engine.hlo.memory import timeline_of
-from workbench.engine.hlo.report import read_compiled
+from workbench.engine.hlo.peak_memory import timeline_of
+from workbench.engine.hlo.read_compiled import read_compiled
 from workbench.engine.spmd.compiled_step import argument_specs, compile_step, jit_step
-from workbench.engine.spmd.placement import attach
+from workbench.engine.spmd.jax_shardings import attach
+from workbench.spmd.device_groups import axes_of, sub_axes_of
 from workbench.spmd.executable import module_of
-from workbench.spmd.flops import ConvWindow, flops_of
-from workbench.spmd.groups import axes_of, sub_axes_of
+from workbench.spmd.hlo_flops import ConvWindow, flops_of
 
 RING = Mesh("data:4")
 
@@ -152,7 +152,7 @@ CONVOLUTIONS = (
 
 @pytest.mark.parametrize(("window", "met"), CONVOLUTIONS)
 def test_only_positions_where_a_window_meets_an_element_count(window, met):
-    from workbench.spmd.flops import _count_window_hits
+    from workbench.spmd.hlo_flops import _count_window_hits
 
     taps = [
         (result * window.stride - window.pad_low + tap * window.rhs_dilate)

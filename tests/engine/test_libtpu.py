@@ -18,7 +18,7 @@ from tests.support.recorded import Answer, Record, sent_by_class
 from workbench.analysis.analyze import analyze
 from workbench.analysis.ranges import KERNELS, MEMORY, SENT, ranges_of
 from workbench.engine.partitioner import WarmWorker, partition_plan
-from workbench.engine.partitioner.libtpu import asks_libtpu
+from workbench.engine.partitioner.libtpu_client import asks_libtpu
 from workbench.errors import PartitionError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
@@ -270,7 +270,7 @@ def test_an_answer_is_kept_on_disk(tmp_path, monkeypatch):
     plan = gpt(layers=1)
     first = plan.partition()
     assert within(lambda: list(tmp_path.rglob("partitioned/*.json")))  # written by the thread that answers
-    monkeypatch.setattr("workbench.engine.partitioner.answers.shared_worker", None)  # nobody is asked again
+    monkeypatch.setattr("workbench.engine.partitioner.cached_answers.shared_worker", None)  # nobody is asked again
     assert plan.partition() == first
     assert first.scheduled is not None
 

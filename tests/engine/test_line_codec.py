@@ -13,7 +13,7 @@ from tests.support.fleets import three_models, times_of
 from tests.support.scripted import compiled, measurement
 from workbench import Plan
 from workbench.engine.worker.line_codec import COMMANDS, EVENTS, LineCodec
-from workbench.engine.worker.worker import DONE, WORK
+from workbench.engine.worker.worker_main import DONE, WORK
 from workbench.errors import EngineError, WorkbenchError
 from workbench.models.registry import build
 from workbench.multimodel import FleetSchedule, Job, Pass, Unit

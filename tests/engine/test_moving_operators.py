@@ -30,7 +30,7 @@ from workbench.analysis.analyze import analyze
 from workbench.engine import compile_plan
 from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.placement import host_value
+from workbench.engine.spmd.jax_shardings import host_value
 from workbench.errors import PartitionError
 from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan

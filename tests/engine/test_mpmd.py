@@ -11,13 +11,13 @@ import pytest
 from tests.support import pipelines
 from workbench.core.schedules.tasks import Kind
 from workbench.engine import execute
-from workbench.engine.mpmd.check import largest_error, run_reference_step, state_registers
-from workbench.engine.mpmd.memory import compiled_peaks
+from workbench.engine.mpmd.against_sequential import largest_error, run_reference_step, state_registers
+from workbench.engine.mpmd.measured_timeline import measure_tasks
+from workbench.engine.mpmd.pipeline_memory import compiled_peaks
 from workbench.engine.mpmd.step import MpmdStep, compile_mpmd
-from workbench.engine.mpmd.timeline import measure_tasks
 from workbench.errors import PipelineError
 from workbench.models.gpt import gpt
-from workbench.pipeline.simulate import simulate
+from workbench.pipeline.simulate_step import simulate
 from workbench.pipeline.stage_costs import stage_costs
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan

@@ -6,13 +6,13 @@ from tests.support import pipelines
 from workbench.analysis.comparison import Comparison
 from workbench.documents.records.compiled import compiled_record
 from workbench.engine.compile.compilation import compile_here
-from workbench.engine.mpmd.memory import compiled_peaks
+from workbench.engine.mpmd.pipeline_memory import compiled_peaks
 from workbench.engine.mpmd.step import compile_mpmd
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.blocks import Paint
-from workbench.widgets.tabs.compared import compared_blocks
+from workbench.widgets.tabs.comparison_tab import compared_blocks
 
 pytestmark = pytest.mark.compile
 

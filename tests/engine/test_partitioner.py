@@ -11,8 +11,8 @@ import pytest
 from benchmarks.partitioner_kills import kills
 from workbench.core.mesh import Mesh
 from workbench.engine import partitioner
-from workbench.engine.partitioner import WarmWorker, answers, partition_plan, shared_worker, start_partition, worker
-from workbench.engine.partitioner.worker import pack_question
+from workbench.engine.partitioner import WarmWorker, cached_answers, partition_plan, partitioner_client, shared_worker, start_partition
+from workbench.engine.partitioner.partitioner_client import pack_question
 from workbench.errors import PartitionError
 from workbench.models import build
 from workbench.plan.plan import Plan
@@ -121,7 +121,7 @@ def test_a_process_that_died_while_nobody_asked_is_no_news(warm, plan):
 
 
 def test_a_process_that_nobody_asks_is_let_go_and_started_again(plan, monkeypatch):
-    monkeypatch.setattr(worker, "IDLE_LIMIT", 0.2)
+    monkeypatch.setattr(partitioner_client, "IDLE_LIMIT", 0.2)
     idle = WarmWorker()
     assert idle.ask(plan).result(PATIENCE).collectives
     pid = idle.pid
@@ -168,7 +168,7 @@ def test_an_answer_is_kept_on_disk_and_one_that_was_damaged_is_made_anew(warm, p
 
 
 def test_only_so_many_answers_are_kept(warm, plan, own_cache, monkeypatch):
-    monkeypatch.setattr(answers, "MOST_FILES", 2)
+    monkeypatch.setattr(cached_answers, "MOST_FILES", 2)
     for mesh in ("data:4 model:2", "data:2 model:2", "data:2 model:4"):
         start_partition(plan.updated(mesh=Mesh(mesh)), worker=warm).result(PATIENCE)
     wait_until(lambda: len(list((own_cache / "partitioned").glob("*.json"))) == 1)

@@ -99,7 +99,7 @@ def test_without_a_way_to_wait_without_reaping_the_group_ends_all_the_same(alive
 
 WORKER = """
 import os, queue, sys, time
-from workbench.engine.worker.worker import _listen
+from workbench.engine.worker.worker_main import _listen
 if os.fork() == 0:
     time.sleep(600)
 _listen(sys.stdin.buffer, queue.SimpleQueue(), sys.stdout)

@@ -4,8 +4,8 @@ import pytest
 
 from tests.support.hlo_text import module_from
 from workbench.core.mesh import Mesh
+from workbench.engine.hlo.collective_readers import Readers
 from workbench.engine.hlo.hlo_collectives import collectives_of
-from workbench.engine.hlo.readers import Readers
 
 MADE, MARK = 'metadata={op_name="jit(f)/normal/mul"}', 'frontend_attributes={is_spmd_generated="true"}'
 LOOKED_UP = 'metadata={op_name="jit(f)/experts/gather"}'

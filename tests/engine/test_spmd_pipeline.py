@@ -12,8 +12,8 @@ from tests.support import pipelines
 from workbench.core.program import Program
 from workbench.engine import execute
 from workbench.engine.compile.compilation import compile_here
-from workbench.engine.mpmd import check as mpmd_check
-from workbench.engine.mpmd.check import largest_error_of, run_reference_step
+from workbench.engine.mpmd import against_sequential as mpmd_check
+from workbench.engine.mpmd.against_sequential import largest_error_of, run_reference_step
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.spmd_pipeline import spmd_plan
 from workbench.errors import PipelineError

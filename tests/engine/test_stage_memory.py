@@ -2,10 +2,10 @@
 
 import pytest
 
-from workbench.engine.mpmd.memory import compiled_peaks, resting_bytes
+from workbench.engine.mpmd.pipeline_memory import compiled_peaks, resting_bytes
 from workbench.engine.mpmd.step import compile_mpmd
 from workbench.models import build
-from workbench.pipeline.simulate import simulate
+from workbench.pipeline.simulate_step import simulate
 from workbench.pipeline.stage_costs import stage_costs
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan

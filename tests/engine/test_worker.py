@@ -14,7 +14,7 @@ import pytest
 from tests.support.run_programs import batch_of, loss, plan
 from workbench.documents.durable_files import try_lock
 from workbench.engine import run_plan, start_compile, start_run
-from workbench.engine.worker import process as worker_process
+from workbench.engine.worker import worker_process
 from workbench.errors import EngineError
 from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import Cancelled, Failed, Progress, RunDone, StepDone

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from workbench.core.tensor import Role
-from workbench.cost.kept import count_residual_bytes
+from workbench.cost.residuals import count_residual_bytes
 from workbench.models.data import text
 from workbench.models.mixture import mixture, mixture_stage
 from workbench.models.mixture import weights as mixture_weights

@@ -7,8 +7,8 @@ import jax
 import pytest
 
 from tests.engine.test_mpmd import TOLERANCE, pipelined
-from workbench.engine.mpmd.check import largest_error
-from workbench.engine.mpmd.memory import compiled_peaks
+from workbench.engine.mpmd.against_sequential import largest_error
+from workbench.engine.mpmd.pipeline_memory import compiled_peaks
 from workbench.errors import DocumentError
 from workbench.models import build
 from workbench.models.amoebanet import amoebanet
@@ -18,7 +18,7 @@ from workbench.models.decoder import config as decoder_config
 from workbench.models.deep_unet import config as deep_unet_config
 from workbench.models.deep_unet import deep_unet
 from workbench.pipeline.balance import balance, bucket_rule, evaluate_starts
-from workbench.pipeline.simulate import simulate
+from workbench.pipeline.simulate_step import simulate
 from workbench.pipeline.stage_costs import stage_costs
 from workbench.pipeline.staged_program import staged_program
 from workbench.tracing.stage_partition.partition import partition_loss

@@ -11,9 +11,9 @@ from tests.support.fleets import perceptron, three_models, times_of
 from workbench.engine.fleet.train import _find_attached_devices
 from workbench.engine.worker.job_payload import WorkerJob
 from workbench.errors import FleetError
-from workbench.multimodel.estimate import layers_of
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.forecast import count_devices, forecast
+from workbench.multimodel.unit_estimates import layers_of
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.errors import FleetError
-from workbench.multimodel import ALL_POLICIES, MENU, Job, Pass, ScheduledUnit, Unit, chain, list_bound, lower_bound, policy_named, simulate
-from workbench.multimodel.exact import optimum, prepare_policy
-from workbench.multimodel.expected import predict_rest
+from workbench.multimodel import (
+    ALL_POLICIES,
+    MENU,
+    Job,
+    Pass,
+    ScheduledUnit,
+    Unit,
+    chain,
+    list_bound,
+    lower_bound,
+    policy_named,
+    simulate,
+)
+from workbench.multimodel.exact_schedule import optimum, prepare_policy
 from workbench.multimodel.progress import FleetProgress
+from workbench.multimodel.running_forecast import predict_rest
 from workbench.text.fleet import list_note, strategies_text
 from workbench.text.fleet_schedule import legend_text
 

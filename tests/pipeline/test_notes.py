@@ -12,7 +12,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules.costs import equal_stages
 from workbench.documents.records.report import report_record
 from workbench.errors import PipelineError
-from workbench.pipeline.simulate import simulate
+from workbench.pipeline.simulate_step import simulate
 from workbench.plan.edits import SetPipeline
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport

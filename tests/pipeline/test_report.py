@@ -6,8 +6,8 @@ from workbench.core.pipeline_spec import PipelineSpec, read_pipeline
 from workbench.core.schedules.costs import StageCost
 from workbench.errors import PipelineError
 from workbench.models import build
-from workbench.pipeline.simulate import simulate
-from workbench.pipeline.transfer import Transfer
+from workbench.pipeline.simulate_step import simulate
+from workbench.pipeline.transfer_time import Transfer
 from workbench.plan.edits import SetPipeline
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport, VirtualStage

@@ -11,7 +11,7 @@ from workbench.core.schedules import ALL_SCHEDULES, PipelineShape, schedule_name
 from workbench.core.schedules.costs import StageCost
 from workbench.core.schedules.tasks import Kind, Task
 from workbench.pipeline.diagram import diagram
-from workbench.pipeline.simulate import simulate_orders
+from workbench.pipeline.simulate_step import simulate_orders
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
 laws = settings(max_examples=25)

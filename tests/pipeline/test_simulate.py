@@ -11,8 +11,8 @@ from workbench.core.schedules import ALL_SCHEDULES, schedule_named
 from workbench.core.schedules.costs import AtWork, Halves, StageCost, equal_stages, receives
 from workbench.core.schedules.tasks import Kind, Task
 from workbench.errors import PipelineError
-from workbench.pipeline.simulate import simulate, simulate_orders
-from workbench.pipeline.transfer import Transfer
+from workbench.pipeline.simulate_step import simulate, simulate_orders
+from workbench.pipeline.transfer_time import Transfer
 from workbench.reports.simulated import Moment, SimulatedPipeline
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)

@@ -344,7 +344,7 @@ def test_old_boards_and_too_many_are_removed_but_never_one_in_use(tmp_path, plan
 
 
 def test_a_long_plan_is_compressed(tmp_path, plan, monkeypatch):
-    monkeypatch.setattr("workbench.session.journal.state.COMPRESSED_FROM", 100)
+    monkeypatch.setattr("workbench.session.journal.journal_content.COMPRESSED_FROM", 100)
     session = Session(plan.updated(name="n" * 150))
     journal = Journal.begin(tmp_path, BOARD, session)
     session.apply(EDITS[0])

@@ -3,7 +3,7 @@
 import pytest
 
 from workbench.spmd import hlo_pb2
-from workbench.spmd.packed import read_program
+from workbench.spmd.buffer_assignment import read_program
 
 ALLOC, FREE, SHARE = 0, 1, 2
 KINDS = {"argument": "is_entry_computation_parameter", "result": "maybe_live_out", "constant": "is_constant", "thread": "is_thread_local"}

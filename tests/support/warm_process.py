@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from workbench.engine.worker import worker
+from workbench.engine.worker import worker_main
 
 
 class Told(NamedTuple):
@@ -25,8 +25,8 @@ class Told(NamedTuple):
 
 
 def main(descriptor: int) -> None:
-    for each in worker.WORK.values():
-        worker._function(each)
+    for each in worker_main.WORK.values():
+        worker_main._function(each)
     warnings.filterwarnings("ignore", message="os.fork")  # JAX's, which knows not that it has no thread here yet
     gc.collect()
     gc.freeze()  # a collection in a fork would write to, and so copy, every page it looks at
@@ -82,7 +82,7 @@ def _look_after(child: int, own: Sequence[int], speaking: int) -> None:
 
 
 def _work(told: Told, own: Sequence[int]) -> None:
-    """What `python -m workbench.engine.worker.worker` does."""
+    """What `python -m workbench.engine.worker.worker_main` does."""
     import jax
 
     *standard, pipe = own
@@ -93,7 +93,7 @@ def _work(told: Told, own: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(told.environment)
     jax.config.update("jax_num_cpu_devices", int(told.environment["JAX_NUM_CPU_DEVICES"]))
-    worker.main(pipe, told.kind)
+    worker_main.main(pipe, told.kind)
 
 
 if __name__ == "__main__":

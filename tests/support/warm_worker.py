@@ -17,7 +17,7 @@ from typing import IO, Any
 from tests.support.warm_process import Told
 from workbench.engine.worker.process_group import ProcessGroup
 
-_WORKER = "workbench.engine.worker.worker"
+_WORKER = "workbench.engine.worker.worker_main"
 _READ_EARLY = ("JAX_", "PYTHON")  # beginnings of variables that are read before a fork could be told others
 _TOLD = "JAX_NUM_CPU_DEVICES"  # but for this one
 

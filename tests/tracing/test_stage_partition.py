@@ -11,7 +11,7 @@ from workbench.errors import PipelineError, TraceError
 from workbench.models.gpt import gpt
 from workbench.tracing import trace
 from workbench.tracing.grad_accumulation.loss_marks import micro_batch_weight
-from workbench.tracing.losses import scanned_loss, sequential_loss
+from workbench.tracing.layered_losses import scanned_loss, sequential_loss
 from workbench.tracing.stage_partition.network import block_path
 from workbench.tracing.stage_partition.partition import network_of, partition_loss
 from workbench.tracing.stage_partition.stages import partition_network, starts_at

@@ -41,9 +41,9 @@ from workbench.visualize import (
     step_time,
 )
 from workbench.visualize.draw import bars, palette
-from workbench.widgets.board import state
+from workbench.widgets.board import board_state
 
-STYLE = Path(state.__file__).parents[1] / "static" / "style.css"
+STYLE = Path(board_state.__file__).parents[1] / "static" / "style.css"
 LARGE = placed((50304, 12288), "vocab d_model", "[model, data]", "data:64 model:32", "params/embedding/tokens")
 KIB = 1024
 STEP = with_details(  # forward, backward, optimizer: activations pile up and go away again
@@ -296,7 +296,7 @@ def test_a_real_step_peaks_where_the_report_says():
 def test_the_board_and_the_pictures_have_one_palette():
     css = re.findall(r'\[data-c="\d"\]\{--c:(#\w+)\}', STYLE.read_text(encoding="utf-8"))
     assert tuple(colour.upper() for colour in css) == palette.AXES
-    assert len(palette.AXES) == state.COLOURS
+    assert len(palette.AXES) == board_state.COLOURS
     assert len(palette.ROLES) == len(Role)
 
 

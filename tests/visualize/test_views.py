@@ -14,9 +14,9 @@ from tests.support.steps import ALIVE, CURVE, KERNELS, step_report
 from workbench.analysis.comparison import Comparison
 from workbench.core.tensor import Role
 from workbench.errors import WorkbenchError
-from workbench.hardware.axis_assignment import parse_axis_assignment
+from workbench.hardware.axis_assignment_text import parse_axis_assignment
+from workbench.hardware.axis_placement import device_order
 from workbench.hardware.catalogue import parse_hardware
-from workbench.hardware.topology import device_order
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.visualize import communication, device_grid, memory_map, memory_over_step, roofline, shapes, step_time

@@ -8,7 +8,7 @@ from workbench.errors import LayoutError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.session.session import Session
-from workbench.widgets.board.state import board_state
+from workbench.widgets.board.board_state import board_state
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.tensors import tensor_blocks
 from workbench.widgets.tabs.values import value_blocks

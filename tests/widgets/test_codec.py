@@ -15,7 +15,7 @@ from workbench.errors import WorkbenchError
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.edit_table import EDITS
 from workbench.widgets.gestures.codec import asked_hardware, kind_of, read_gesture, zone_of
-from workbench.widgets.gestures.dims import DropGesture
+from workbench.widgets.gestures.dimensions import DropGesture
 from workbench.widgets.gestures.members import ALL_GESTURES, BOARD_GESTURES, EDIT_GESTURES, FLEET_GESTURES
 
 STATIC = Path(workbench.widgets.__file__).parent / "static"

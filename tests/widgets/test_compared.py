@@ -12,8 +12,8 @@ from workbench.plan.edits import SetHardware
 from workbench.reports.run_events import Cancelled, CompileDone, Progress, RunDone
 from workbench.widgets.board.comparison_state import comparison_state, on_these_devices
 from workbench.widgets.board.tiers import mark_of
-from workbench.widgets.run.compiling import Compiling
-from workbench.widgets.run.live import Live
+from workbench.widgets.run.compile_progress import Compiling
+from workbench.widgets.run.run_progress import Live
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from workbench.multimodel import ALL_POLICIES, lower_bound
 from workbench.multimodel.fleet import FleetModel
 from workbench.multimodel.fleet_commands import AddModel, RemoveDevice, ReturnDevice, StopModel
 from workbench.multimodel.forecast import forecast
-from workbench.multimodel.schedule import ScheduledUnit
 from workbench.multimodel.shards import shard_bytes
 from workbench.multimodel.training_events import (
     CheckpointNotice,
@@ -25,9 +24,10 @@ from workbench.multimodel.training_events import (
     TimingDone,
     UnitDone,
 )
+from workbench.multimodel.unit_schedule import ScheduledUnit
 from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.fleet.view import FleetView
+from workbench.widgets.fleet.fleet_board import FleetView
 
 BUDGET = 12 * 1024
 
@@ -220,7 +220,7 @@ def test_what_the_timing_finds_wrong_is_told(fleet, runner):
 
 
 def test_before_the_compiler_has_said_a_layer_that_may_not_fit_is_a_doubt_and_no_refusal(runner, fleet, times):
-    from workbench.multimodel.estimate import layers_of
+    from workbench.multimodel.unit_estimates import layers_of
 
     layers = layers_of(fleet.models[0].program)
     alone = max(shard_bytes(layers, i, i + 1) for i in range(len(layers)))
@@ -673,7 +673,7 @@ def test_the_exact_policy_is_solved_aside_and_refused_where_it_is_out_of_reach(v
     until(lambda: not view.parts["board"]["waits"])
     assert view.seen.fleet.policy == "exact"
     assert view.seen.bound <= view.seen.schedule.makespan
-    monkeypatch.setattr("workbench.multimodel.exact.MOST_UNITS", 5)
+    monkeypatch.setattr("workbench.multimodel.exact_schedule.MOST_UNITS", 5)
     ask(view, "policy", "random")
     board = ask(view, "policy", "exact")
     assert board["refusal"]["message"].endswith("on 2 devices is out of reach. A solver takes 5 at most.")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.widgets.module import cell_module_text, module_text
+from workbench.widgets.front_end import cell_module_text, module_text
 
 ROOT = Path(__file__).parents[2]
 STATIC = ROOT / "workbench" / "widgets" / "static"

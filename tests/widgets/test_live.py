@@ -12,11 +12,11 @@ from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone, StepDone
+from workbench.widgets.run.board_jobs import Jobs
 from workbench.widgets.run.curves import MOST_POINTS, curve
-from workbench.widgets.run.jobs import Jobs
-from workbench.widgets.run.live import MOST_KEPT, Live
 from workbench.widgets.run.messages import MOST_MESSAGES, append_message, log_state
 from workbench.widgets.run.run_panel import INVITATION, STALE, run_state
+from workbench.widgets.run.run_progress import MOST_KEPT, Live
 
 
 def begun(session) -> Live:

@@ -11,9 +11,9 @@ from tests.support.scripted import HeldRunner
 from workbench.app.notebook.workbench import Workbench
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.widgets.board.state import TABS
+from workbench.widgets.board.board_state import TABS
+from workbench.widgets.front_end import module_text
 from workbench.widgets.glossary.glossary import glossary_state
-from workbench.widgets.module import module_text
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from workbench.plan.plan import Plan
 from workbench.session.session import Session
 from workbench.widgets.board.annotation_edits import COMPLETE_SUMS_REASON
 from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.figure_parts import why
 from workbench.widgets.tabs.results import result_rows
 from workbench.widgets.tabs.values import value_blocks
-from workbench.widgets.tabs.why import why
 
 MESH, LAYOUT = "data:4 model:2", "batch:data; hidden:model"
 RESULT = {"of": "result", "path": "result/y", "rank": 2}

@@ -42,7 +42,7 @@ def screen(gpt) -> Screen:
 
 def test_nothing_is_worked_out_before_the_list_is_opened(gpt, monkeypatch):
     asked = []
-    monkeypatch.setattr("workbench.widgets.board.recipes.list_recipes", lambda *_: asked.append(1) or ())
+    monkeypatch.setattr("workbench.widgets.board.recipes_panel.list_recipes", lambda *_: asked.append(1) or ())
     screen = Screen(Plan(gpt, "data:4 model:2", "batch:data"))
     screen.do(verb="drop", dim="heads", source="", target="model")
     assert (asked, screen.shown["table"]["recipes"]) == ([], None)
@@ -122,7 +122,7 @@ def test_what_cannot_be_is_refused_under_the_head_and_changes_nothing(screen, ge
 
 
 def test_a_list_that_fails_says_so_and_leaves_the_tables(screen, monkeypatch):
-    monkeypatch.setattr("workbench.widgets.board.recipes.list_recipes", lambda *_: 1 / 0)
+    monkeypatch.setattr("workbench.widgets.board.recipes_panel.list_recipes", lambda *_: 1 / 0)
     screen.do(verb="open", tab="notes")
     assert "ZeroDivisionError" in screen.shown["table"]["recipes"]["problem"]
     assert screen.shown["table"]["tab"] == "notes"

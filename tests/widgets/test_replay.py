@@ -15,8 +15,8 @@ from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board import Board
 from workbench.widgets.gestures.codec import read_gesture
 from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.figure_parts import why
 from workbench.widgets.tabs.propagation import NO_RECORD, NOTHING, Replay, replay_blocks
-from workbench.widgets.tabs.why import why
 
 PAINT = Paint({"data": 0, "model": 1})
 LAYOUT = "batch:data p1; w=[-, data]; hidden:model"

@@ -7,7 +7,7 @@ from tests.support.scripted import HeldRunner, compiled
 from tests.widgets.test_board import Screen
 from workbench.plan.edits import SetHardware, ShardDim
 from workbench.reports.run_events import Cancelled, CompileDone, Failed
-from workbench.widgets.run.resting import BUSY, PAUSE, SETTING, RestingCompiler, is_busy, processor_seconds
+from workbench.widgets.run.background_compile import BUSY, PAUSE, SETTING, RestingCompiler, is_busy, processor_seconds
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 IDLE, WORKED = (0.0, 2.0), (2.0, 0.0)  # seconds of work and of idleness during a pause

@@ -11,8 +11,8 @@ from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import AddAxis, ResizeAxis
 from workbench.reports.step_time import StepTime
 from workbench.session.session import Session
+from workbench.widgets.board.board_state import Refusal, board_state
 from workbench.widgets.board.figures import figure_states, figures
-from workbench.widgets.board.state import Refusal, board_state
 
 
 def zone(state, axis):

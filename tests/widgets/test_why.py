@@ -13,7 +13,7 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.widgets.board.figures import figures
 from workbench.widgets.tabs.blocks import Paint
-from workbench.widgets.tabs.why import why
+from workbench.widgets.tabs.figure_parts import why
 from workbench.widgets.tabs.why_table import MOST_ROWS
 
 PAINT = Paint({"data": 0, "model": 1})

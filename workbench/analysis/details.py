@@ -11,17 +11,17 @@ from workbench.core.program import Operation
 from workbench.core.sharding import Sharding
 from workbench.core.source_annotations import SourceAnnotations
 from workbench.cost.estimate import Estimate
-from workbench.cost.events import timeline
 from workbench.cost.flops import list_dots
-from workbench.cost.graph import graph_of
+from workbench.cost.kernel_graph import graph_of
 from workbench.cost.kernel_list import kernel_list
 from workbench.cost.step_time import collective_costs
+from workbench.cost.timeline_events import timeline
 from workbench.hardware.hardware import Hardware
-from workbench.pipeline.planned import pipeline_report
+from workbench.pipeline.planned_pipeline import pipeline_report
 from workbench.plan.edits import SetHardware
 from workbench.plan.plan import Plan
 from workbench.propagation import Dims, local_shape, padding_list, propagation_of, reshard_list, source_annotations
-from workbench.propagation.collectives import InsertedCollective
+from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.graph import Graph
 from workbench.reports.kernel import Kernel

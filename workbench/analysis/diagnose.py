@@ -11,11 +11,11 @@ from workbench.core.remat import Remat
 from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
-from workbench.hardware.topology import axis_assignment_error
+from workbench.hardware.axis_placement import axis_assignment_error
 from workbench.plan.edits import SetAxisAssignment, SetRemat, ShardDim
 from workbench.plan.legality import illegality_text
 from workbench.propagation import Propagated, padding_list, reshard_list
-from workbench.propagation.edges import Edge
+from workbench.propagation.reshard_edges import Edge
 from workbench.propagation.structure.structure import Structure
 from workbench.reports.diagnostic import DOES_NOT_FIT, UNKNOWN_TRIP_COUNT, Diagnostic
 from workbench.reports.memory import Memory
@@ -23,7 +23,7 @@ from workbench.reports.padding import Padding
 from workbench.reports.partitioned import GatheredWhole
 from workbench.reports.report import Report
 from workbench.reports.reshard import REMATERIALISATION, Reshard
-from workbench.spmd.join import operations_at_places
+from workbench.spmd.join_collectives import operations_at_places
 from workbench.units import format_bytes
 
 _MOST_NAMED = 3  # things named in a message

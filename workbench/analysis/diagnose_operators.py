@@ -15,7 +15,7 @@ from workbench.propagation import Propagated
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
-from workbench.spmd.join import operations_at_places
+from workbench.spmd.join_collectives import operations_at_places
 
 
 def operator_notes(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from workbench.analysis.compiled_report import with_compiled
-from workbench.cli import fleets
-from workbench.cli.plans import allowed_modules, plan_of, plan_on_the_cpu, use_hardware_file
+from workbench.cli import fleet_command
+from workbench.cli.plan_arguments import allowed_modules, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.cli.served_addresses import reach_of
+from workbench.documents import hardware_entry
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.plan.plan import Plan
@@ -41,7 +42,7 @@ def serve(options: argparse.Namespace) -> None:
     reach = reach_of(options)  # before anything is traced
     if options.fleet:
         with listening(options):
-            fleets.serve(options, reach)
+            fleet_command.serve(options, reach)
         return
     if options.root and not Path(options.root).is_dir():
         raise WorkbenchError(f"`{options.root}` is no folder.", ["give a folder that holds plan files"])
@@ -225,7 +226,6 @@ def export(options: argparse.Namespace) -> None:
 
 
 def calibrate(options: argparse.Namespace) -> None:
-    from workbench.documents import hardware_entry
     from workbench.engine import calibrate_here
 
     print(hardware_entry(calibrate_here(options.devices), options.name), end="")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workbench.cli import fleets
+from workbench.cli import fleet_command
 from workbench.cli.arguments import add_allow, add_json, add_parser, positive
 
 
@@ -17,8 +17,8 @@ def add_fleet(added: Any) -> None:
     )
     verbs = command.add_subparsers(required=True, metavar="VERB")
     for name, function, text in (
-        ("run", fleets.run, "train the models, and print the measured schedule beside the predicted one"),
-        ("simulate", fleets.simulate, "time each unit on one device here, and print the schedule on any number of them"),
+        ("run", fleet_command.run, "train the models, and print the measured schedule beside the predicted one"),
+        ("simulate", fleet_command.simulate, "time each unit on one device here, and print the schedule on any number of them"),
     ):
         verb = add_parser(verbs, name, text)
         verb.add_argument("file", metavar="FILE", help="which models to train, in TOML or JSON")

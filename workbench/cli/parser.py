@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from workbench.cli import commands, recipes
+from workbench.cli import commands, recipe_command
 from workbench.cli.arguments import (
     TERMS,
     add_allow,
@@ -171,7 +171,7 @@ def _recipe(added: Any) -> None:
     command = add_command(
         added,
         "recipe",
-        recipes.recipe,
+        recipe_command.recipe,
         "apply known layouts to a plan (data parallel, Megatron, ZeRO, ...), or list which apply",
         "workbench recipe my.plan.json data_parallel megatron zero_1 -o sharded.plan.json",
     )

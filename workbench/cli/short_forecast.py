@@ -1,9 +1,9 @@
 """The expected time of a fleet's run, for its lines of progress."""
 
 from workbench.multimodel import FleetSchedule, ScheduledUnit, policy_named
-from workbench.multimodel.expected import predict_rest
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.measured import FleetTimes
+from workbench.multimodel.running_forecast import predict_rest
 from workbench.multimodel.training_events import SchedulePredicted, TrainingEvent, UnitDone
 from workbench.units import format_seconds
 

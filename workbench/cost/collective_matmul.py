@@ -23,8 +23,8 @@ from workbench.core.tensor import itemsize
 from workbench.cost.fusion.kernels import Kernels
 from workbench.hardware.hardware import Chip
 from workbench.propagation import TWO_BYTE_FLOATS, Propagated
-from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.module.operations import DOTS
+from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.propagation.structure.structure import Structure
 from workbench.propagation.structure.views import VIEWING, resolve_view
 

@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import replace
 
 from workbench.core.program import Program
-from workbench.cost.compute import KernelTimes
 from workbench.cost.fusion.kernels import Kernels
+from workbench.cost.kernel_times import KernelTimes
 from workbench.propagation import Propagated
 from workbench.reports.kernel import Kernel
 

@@ -15,7 +15,7 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.cost.lifetimes import ROLES, Integers, Lifetimes, Spans
 from workbench.cost.on_chip import Interval, OnChip
-from workbench.cost.tiles import tiled_bytes
+from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.propagation import Propagated
 from workbench.propagation.structure.views import VIEWING
 from workbench.reports.memory import ARGUMENT_ROLES, Alive, Memory, MemoryCurve

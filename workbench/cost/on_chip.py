@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.cost.compute import KernelTimes
 from workbench.cost.fusion.kernels import Kernels
+from workbench.cost.kernel_times import KernelTimes
 from workbench.cost.tuned import tuned
 from workbench.hardware.hardware import Chip
 from workbench.propagation.structure.structure import Structure

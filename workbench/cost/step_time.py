@@ -7,15 +7,15 @@ import numpy as np
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size, base_axis
 from workbench.cost.communication import collective_seconds
-from workbench.cost.compute import KernelTimes
 from workbench.cost.flops import DotFlops, utilisation
 from workbench.cost.fusion.kernels import Kernels
+from workbench.cost.kernel_times import KernelTimes
 from workbench.cost.timeline import Cost, SimulatedStep, is_windowable, overlaps
 from workbench.errors import HardwareError
+from workbench.hardware.axis_placement import physical_spans
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.topology import physical_spans
 from workbench.plan.plan import Plan
-from workbench.propagation.collectives import InsertedCollective
+from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.reports.step_time import StepTime
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from workbench.cost.fusion.kernels import Kernels
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated
-from workbench.propagation.collectives import InsertedCollective
+from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.propagation.structure.structure import Structure
 
 OVERLAPPING = {

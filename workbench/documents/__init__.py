@@ -12,7 +12,6 @@ from workbench.documents.export.script import export_script as export_script
 from workbench.documents.fleets import load_fleet as load_fleet
 from workbench.documents.fleets import parse_fleet as parse_fleet
 from workbench.documents.fleets import resolve_fleet as resolve_fleet
-from workbench.documents.hardware_entry import hardware_entry as hardware_entry
 from workbench.documents.link import link_text as link_text
 from workbench.documents.link import parse_link as parse_link
 from workbench.documents.plans import dump_plan as dump_plan
@@ -29,3 +28,4 @@ from workbench.documents.records.fleet import simulation_record as simulation_re
 from workbench.documents.records.plan_diff import plan_diff_record as plan_diff_record
 from workbench.documents.records.report import measurement_record as measurement_record
 from workbench.documents.records.report import report_record as report_record
+from workbench.documents.write_hardware_entry import hardware_entry as hardware_entry

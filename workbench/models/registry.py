@@ -10,17 +10,6 @@ from workbench.errors import DocumentError, unknown_name
 from workbench.models import mnist, two_layer
 from workbench.models.amoebanet import amoebanet
 from workbench.models.amoebanet import config as amoebanet_config
-from workbench.models.bounds import (
-    MOST,
-    MOST_LETTERS,
-    MOST_RATE,
-    Pieces,
-    cells,
-    convolutions,
-    one_piece,
-    unrolled_layers,
-    verify_pieces,
-)
 from workbench.models.conformer import config as conformer_config
 from workbench.models.conformer import conformer
 from workbench.models.decoder import config as decoder_config
@@ -33,6 +22,17 @@ from workbench.models.gpt import gpt
 from workbench.models.mixture import config as mixture_config
 from workbench.models.mixture import layouts as mixture_layouts
 from workbench.models.mixture import mixture
+from workbench.models.size_limits import (
+    MOST,
+    MOST_LETTERS,
+    MOST_RATE,
+    Pieces,
+    cells,
+    convolutions,
+    one_piece,
+    unrolled_layers,
+    verify_pieces,
+)
 from workbench.models.t5 import config as t5_config
 from workbench.models.t5 import t5
 from workbench.models.unet import unet

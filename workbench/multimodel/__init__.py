@@ -1,9 +1,5 @@
 """Train many models at once, as shard units on shared devices (Hydra): jobs, policies, bounds, simulation. Nothing here executes."""
 
-from workbench.multimodel.bounds import Strategy as Strategy
-from workbench.multimodel.bounds import list_bound as list_bound
-from workbench.multimodel.bounds import lower_bound as lower_bound
-from workbench.multimodel.bounds import strategies as strategies
 from workbench.multimodel.jobs import Job as Job
 from workbench.multimodel.jobs import Pass as Pass
 from workbench.multimodel.jobs import Unit as Unit
@@ -13,7 +9,11 @@ from workbench.multimodel.policies import MENU as MENU
 from workbench.multimodel.policies import Candidate as Candidate
 from workbench.multimodel.policies import Policy as Policy
 from workbench.multimodel.policies import policy_named as policy_named
-from workbench.multimodel.schedule import FleetSchedule as FleetSchedule
-from workbench.multimodel.schedule import ScheduledUnit as ScheduledUnit
-from workbench.multimodel.simulate import FleetEvent as FleetEvent
-from workbench.multimodel.simulate import simulate as simulate
+from workbench.multimodel.schedule_bounds import Strategy as Strategy
+from workbench.multimodel.schedule_bounds import list_bound as list_bound
+from workbench.multimodel.schedule_bounds import lower_bound as lower_bound
+from workbench.multimodel.schedule_bounds import strategies as strategies
+from workbench.multimodel.simulate_fleet import FleetEvent as FleetEvent
+from workbench.multimodel.simulate_fleet import simulate as simulate
+from workbench.multimodel.unit_schedule import FleetSchedule as FleetSchedule
+from workbench.multimodel.unit_schedule import ScheduledUnit as ScheduledUnit

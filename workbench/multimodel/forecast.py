@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from workbench.errors import FleetError
-from workbench.multimodel.bounds import Strategy, lower_bound, strategies
-from workbench.multimodel.estimate import estimated_job, layers_of, scale_job
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.jobs import Job
 from workbench.multimodel.measured import FleetTimes, ModelTimes
 from workbench.multimodel.policies import Policy, policy_named
-from workbench.multimodel.schedule import FleetSchedule
+from workbench.multimodel.schedule_bounds import Strategy, lower_bound, strategies
 from workbench.multimodel.shards import Layer, Room, greedy_shards, shard_bytes, verify_shards
-from workbench.multimodel.simulate import simulate
+from workbench.multimodel.simulate_fleet import simulate
+from workbench.multimodel.unit_estimates import estimated_job, layers_of, scale_job
+from workbench.multimodel.unit_schedule import FleetSchedule
 
 SOURCES = ("timed", "scaled", "estimated")
 MOST_PLANNED = 64  # devices that a board plans for
@@ -77,7 +77,7 @@ class FleetForecast:
         policy = policy_named(self.fleet.policy)
         if policy.name != "exact":
             return policy
-        from workbench.multimodel.exact import prepare_policy  # the solver is a large import, and needed for this alone
+        from workbench.multimodel.exact_schedule import prepare_policy  # the solver is a large import, and needed for this alone
 
         return prepare_policy(policy, self.jobs, self.devices)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from workbench.multimodel.fleet import FleetModel
 from workbench.multimodel.jobs import Job
-from workbench.multimodel.schedule import FleetSchedule
+from workbench.multimodel.unit_schedule import FleetSchedule
 
 
 @dataclass(frozen=True, slots=True)

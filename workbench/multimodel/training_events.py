@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from workbench.multimodel.fleet_commands import FleetCommand
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
-from workbench.multimodel.schedule import ScheduledUnit
+from workbench.multimodel.unit_schedule import ScheduledUnit
 from workbench.reports.run_events import Cancelled, Failed, Progress
 
 

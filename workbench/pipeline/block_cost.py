@@ -21,10 +21,10 @@ from workbench.core.sharding import Sharding, axes_overlap, axis_size
 from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import closest_spans
 from workbench.cost.estimate import Estimate, estimate
-from workbench.cost.tiles import tiled_bytes
+from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import WorkbenchError
+from workbench.hardware.axis_placement import PhysicalSpan
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.topology import PhysicalSpan
 from workbench.pipeline.data_parallel_groups import find_batch_axes, find_data_parallel_groups
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan

@@ -2,7 +2,7 @@
 
 from workbench.core.schedules import Schedule
 from workbench.core.schedules.costs import StageCost
-from workbench.pipeline.simulate import simulate_orders
+from workbench.pipeline.simulate_step import simulate_orders
 
 
 def diagram(schedule: Schedule, devices: int, micro_batches: int, chunks: int = 1) -> str:

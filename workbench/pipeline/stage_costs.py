@@ -16,7 +16,7 @@ from workbench.core.schedules.costs import AtWork, Halves, Payload, StageCost, s
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import collective_seconds
-from workbench.cost.tiles import tiled_bytes
+from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.pipeline.block_cost import BlockCost, StageContext, estimate_block, make_stage_context
 from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.stage_memory import with_exact_memory

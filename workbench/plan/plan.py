@@ -12,10 +12,10 @@ from workbench.core.pipeline_spec import PipelineSpec, read_pipeline
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.errors import WorkbenchError, wrong_type
-from workbench.hardware.axis_assignment import AxisAssignment, read_axis_assignment
+from workbench.hardware.axis_assignment_text import AxisAssignment, read_axis_assignment
+from workbench.hardware.axis_placement import verify_links
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.topology import verify_links
 from workbench.plan.legality import verify_layout, verify_pipeline
 from workbench.plan.verbs import PlanVerbs
 
@@ -25,9 +25,9 @@ class Plan(PlanVerbs):
     """What to run and how it is sharded. A change is a new plan; nothing here executes.
 
     `hardware` is the target, if any (`"TPU v5p 8x8x16"`), and `axis_assignment` says which mesh axis runs over which of its links; without
-    one, `topology.default_axis_assignment` decides. A mesh that does not fit the hardware is a diagnostic of the report; an axis assignment
-    over links that the hardware does not have is a `HardwareError`. `pipeline` partitions the program into stages along one mesh axis
-    (`"stages:4 micro_batches:16 schedule:1f1b"`).
+    one, `axis_placement.default_axis_assignment` decides. A mesh that does not fit the hardware is a diagnostic of the report; an axis
+    assignment over links that the hardware does not have is a `HardwareError`. `pipeline` partitions the program into stages along one mesh
+    axis (`"stages:4 micro_batches:16 schedule:1f1b"`).
 
     **Invariants**
 

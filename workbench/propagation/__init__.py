@@ -2,10 +2,7 @@
 
 from workbench.propagation.backends.backend import TWO_BYTE_FLOATS as TWO_BYTE_FLOATS
 from workbench.propagation.backends.backend import backend_of as backend_of
-from workbench.propagation.collect import Propagated as Propagated
-from workbench.propagation.collect import partition as partition
-from workbench.propagation.collectives import collectives as collectives
-from workbench.propagation.explain.replay import propagation_of as propagation_of
+from workbench.propagation.explain.axis_history import propagation_of as propagation_of
 from workbench.propagation.lowered import CALLED as CALLED
 from workbench.propagation.lowered import OPERATION as OPERATION
 from workbench.propagation.lowered import module_of as module_of
@@ -16,11 +13,14 @@ from workbench.propagation.module.garbage import gc_paused as gc_paused
 from workbench.propagation.module.location import readable_path as readable_path
 from workbench.propagation.module.marks import kernel_scope as kernel_scope
 from workbench.propagation.module.naming import value_names as value_names
-from workbench.propagation.padded import padding_list as padding_list
+from workbench.propagation.padding_report import padding_list as padding_list
 from workbench.propagation.placements import argument_placements as argument_placements
 from workbench.propagation.placements import read_argument_placements as read_argument_placements
 from workbench.propagation.placements import result_placements as result_placements
 from workbench.propagation.program import prepare_program as prepare_program
 from workbench.propagation.program import structure_of as structure_of
-from workbench.propagation.resharding import reshard_list as reshard_list
-from workbench.propagation.source_annotations import source_annotations as source_annotations
+from workbench.propagation.read_answer import Propagated as Propagated
+from workbench.propagation.read_answer import partition as partition
+from workbench.propagation.read_source_annotations import source_annotations as source_annotations
+from workbench.propagation.reshard_report import reshard_list as reshard_list
+from workbench.propagation.shardy_collectives import collectives as collectives

@@ -53,7 +53,7 @@ def write_layout(module: ir.Module, plan: Plan) -> None:
 
 def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
     """The program as XLA's partitioner is given it, in MLIR's bytecode: with the plan's mesh and layout, and with names by which its
-    operations can be recognised in whatever is made of it (`spmd.collectives.operations_named`).
+    operations can be recognised in whatever is made of it (`spmd.xla_collectives.operations_named`).
 
     An operation is named `wb<number>` and a call `wc<number>` (`calls.number_operations_and_calls`); XLA puts the names of calls
     before those of what they call. The numbers of such a name add up to the operation's place in the program as traced

@@ -9,9 +9,9 @@ from dataclasses import replace
 from workbench.core.program_cache import cache_with_program
 from workbench.core.sharding import Sharding
 from workbench.plan.plan import Plan
-from workbench.propagation.collect import Propagated, partition
 from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.statements import result_shardings
+from workbench.propagation.read_answer import Propagated, partition
 
 
 def close_shardings(requests: Sequence[Sharding], found: Sequence[Dims | None]) -> tuple[Sharding, ...]:

@@ -19,7 +19,7 @@ from workbench.propagation.module.naming import Names, Naming, name_dimensions
 from workbench.propagation.module.operations import CONSTANTS, manual_axes, operations_below
 from workbench.propagation.module.prepare import prepare
 from workbench.propagation.module.source_meshes import merge_meshes
-from workbench.propagation.structure.reading import read_structure
+from workbench.propagation.structure.module_walk import read_structure
 from workbench.propagation.structure.structure import Structure
 
 

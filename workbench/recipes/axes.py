@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from workbench.core.mesh import Mesh
 from workbench.errors import MeshError, RecipeError, unknown_name
 from workbench.plan.plan import Plan
-from workbench.recipes.names import AXES, strip_affixes
+from workbench.recipes.purpose_by_name import AXES, strip_affixes
 from workbench.units import divisors
 
 

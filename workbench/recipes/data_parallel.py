@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
 from workbench.recipes.axes import choose_axis, verify_divides, verify_unused
-from workbench.recipes.find import batch_dim
-from workbench.recipes.placement import place_dim
+from workbench.recipes.dimension_purpose import batch_dim
+from workbench.recipes.placement_edits import place_dim
 from workbench.recipes.recipe import Recipe, RecipeDraft
 
 

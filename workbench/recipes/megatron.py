@@ -19,9 +19,9 @@ from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes.axes import choose_axis, find_remainder, verify_divides, verify_unused
-from workbench.recipes.find import hidden_dims
-from workbench.recipes.names import DimUse, is_named
-from workbench.recipes.placement import place_dim
+from workbench.recipes.dimension_purpose import hidden_dims
+from workbench.recipes.placement_edits import place_dim
+from workbench.recipes.purpose_by_name import DimUse, is_named
 from workbench.recipes.recipe import Recipe, RecipeDraft
 
 

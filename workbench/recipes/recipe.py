@@ -25,7 +25,7 @@ class RecipeDraft:
 class Recipe(ABC):
     """A known way to shard a program. `edits` of a plan are ordinary edits: nothing records that a recipe made them.
 
-    `axes` are the mesh axes to use, where a recipe shall not find them by their names (see `names.AXES`).
+    `axes` are the mesh axes to use, where a recipe shall not find them by their names (see `purpose_by_name.AXES`).
 
     **Invariants**
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
 from workbench.recipes.axes import choose_axis, verify_divides
-from workbench.recipes.find import batch_dim, hidden_dims, sequence_dims, width_dims
+from workbench.recipes.dimension_purpose import batch_dim, hidden_dims, sequence_dims, width_dims
 from workbench.recipes.megatron import tensor_parallel
-from workbench.recipes.placement import constrain
+from workbench.recipes.placement_edits import constrain
 from workbench.recipes.products import find_weight_dots, with_floats
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 

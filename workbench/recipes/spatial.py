@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
 from workbench.recipes.axes import choose_axis, find_remainder, verify_divides, verify_unused
-from workbench.recipes.find import space_dims
-from workbench.recipes.placement import place_dim
+from workbench.recipes.dimension_purpose import space_dims
+from workbench.recipes.placement_edits import place_dim
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 
 

@@ -21,12 +21,12 @@ from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes.axes import choose_axis, verify_divides
-from workbench.recipes.find import stacked_dims, width_dims
+from workbench.recipes.dimension_purpose import stacked_dims, width_dims
 from workbench.recipes.megatron import tensor_parallel
-from workbench.recipes.placement import constrain, is_parameter, is_state, override_arguments
+from workbench.recipes.placement_edits import constrain, is_parameter, is_state, override_arguments
 from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redundant_edits
 from workbench.recipes.sequence_parallel import AFTER_THE_DOTS, residual_sums
-from workbench.recipes.shards import SHARD_PRIORITY, place_examples
+from workbench.recipes.zero import SHARD_PRIORITY, place_examples
 
 
 @dataclass(frozen=True, slots=True)

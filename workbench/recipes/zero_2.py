@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
-from workbench.recipes.placement import is_parameter
+from workbench.recipes.placement_edits import is_parameter
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
-from workbench.recipes.shards import (
+from workbench.recipes.zero import (
     choose_shard_axis,
     constrain_gradients,
     override_shards,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from workbench.plan.plan import Plan
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
-from workbench.recipes.shards import (
+from workbench.recipes.zero import (
     choose_shard_axis,
     constrain_gradients,
     override_shards,

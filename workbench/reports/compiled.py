@@ -62,7 +62,8 @@ class CompiledMemory:
     - `aliased`: outputs in the memory of donated arguments; `temporary`: what the rest of the step needs at most, as the compiler packs it;
       for libtpu, the most that is alive at once;
     - `live`: temporaries alive at once at the worst moment, beside those in memory set apart for results; 0 if it is not known;
-    - `stated`: `temporary` as `memory_analysis()` states it, which for libtpu is too much (see `engine.hlo.report`); 0 if it is not known;
+    - `stated`: `temporary` as `memory_analysis()` states it, which for libtpu is too much (see `engine.hlo.read_compiled`); 0 if it is not
+      known;
     - `stated_peak`: its `peak_memory_in_bytes`, without temporaries where XLA:CPU states it; 0 if it is not known;
     - `packed`: bytes of temporaries as packed by the compiler's buffer assignment; 0 if that is not known.
     """
@@ -167,7 +168,7 @@ class Scheduled:
     and packed. Only code generation would add the compiler's own estimate of each kernel's time.
 
     - `target` and `compiler` as in `Compiled`; `kernels` a step; `kernel_seconds`: of those that the compiler would give an estimate of, as
-      predicted by `cost.scheduled`;
+      predicted by `cost.scheduled_cycles`;
     - `out_of_memory`: the compiler's message where the device has too little memory for it; else empty.
     """
 

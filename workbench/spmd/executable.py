@@ -3,7 +3,7 @@
 import jax
 from jaxlib import xla_client
 
-from workbench.spmd.module import HloModule, read_module
+from workbench.spmd.hlo_module import HloModule, read_module
 
 
 def serialize_module(compiled: jax.stages.Compiled) -> bytes:

@@ -12,11 +12,11 @@ from workbench.plan.plan import Plan
 from workbench.propagation import module_of
 from workbench.propagation.module.statements import result_shardings
 from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
-from workbench.spmd.ask import PartitionerAnswer, ask
-from workbench.spmd.collectives import LocatedCollective, find_collectives, operations_named
-from workbench.spmd.module import read_module
+from workbench.spmd.hlo_module import read_module
 from workbench.spmd.partitioner_warnings import read_warnings
-from workbench.spmd.scatter import scatter_sums
+from workbench.spmd.reduce_scatters import scatter_sums
+from workbench.spmd.run_partitioner import PartitionerAnswer, ask
+from workbench.spmd.xla_collectives import LocatedCollective, find_collectives, operations_named
 
 COMPILER = f"XLA of jaxlib {jaxlib.__version__}"
 

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from workbench.multimodel.schedule import FleetSchedule
+from workbench.multimodel.unit_schedule import FleetSchedule
 
 _MOST_NAMED = 12  # models of a legend
 

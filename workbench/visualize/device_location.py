@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware.axis_assignment import AxisAssignment
+from workbench.hardware.axis_assignment_text import AxisAssignment
+from workbench.hardware.axis_placement import device_order
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.topology import device_order
 
 
 class DeviceLocation(NamedTuple):

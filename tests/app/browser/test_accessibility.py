@@ -9,7 +9,7 @@ from tests.support.resharding import reproducer
 from tests.support.scripted import ScriptedRunner
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.widgets.board.state import TABS
+from workbench.widgets.board.board_state import TABS
 
 VIOLATIONS = {"resultTypes": ["violations"]}
 OF_COLOURS = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}

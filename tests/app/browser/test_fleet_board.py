@@ -7,13 +7,13 @@ from tests.app.browser.test_accessibility import findings, findings_in_both, set
 from tests.support.fleets import ToldRunner, Training, three_models, times_of
 from tests.support.jupyterlab import READY, run_cell, write_notebook
 from tests.support.servers import free_port, wait_for
-from workbench.app.page import fleet as fleet_app
+from workbench.app.page import fleet_page as fleet_app
 from workbench.app.page.serve import listen
 from workbench.multimodel.fleet_commands import RemoveDevice, StopModel
 from workbench.multimodel.forecast import forecast
 from workbench.multimodel.training_events import CommandDone
 from workbench.reports.run_events import Failed
-from workbench.widgets.fleet.view import FleetView
+from workbench.widgets.fleet.fleet_board import FleetView
 
 CELL = """
 import workbench as wb

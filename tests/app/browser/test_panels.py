@@ -12,7 +12,7 @@ from tests.support.servers import free_port, wait_for
 from workbench.app.page.serve import serve
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.widgets.board.state import TABS
+from workbench.widgets.board.board_state import TABS
 
 
 def run(page: Page, steps: int = 20) -> None:

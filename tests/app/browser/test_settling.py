@@ -73,7 +73,7 @@ def test_the_line_under_the_figures_explains_the_tier(guarded, address):
 
 
 def test_a_plan_that_stands_is_compiled_and_memory_is_the_compilers(board, monkeypatch):
-    monkeypatch.setattr("workbench.widgets.run.resting.is_busy", lambda *_: False)  # other tests keep this machine busy
+    monkeypatch.setattr("workbench.widgets.run.background_compile.is_busy", lambda *_: False)  # other tests keep this machine busy
     board.get_by_label("kind of device").select_option("TPU v5e")
     compiled = figure(board, "memory").locator(".value .origin[data-tier=compiled]")
     switch = board.get_by_label("also automatically, once a plan rests")

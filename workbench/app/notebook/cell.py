@@ -8,7 +8,7 @@ import anywidget
 import traitlets
 
 from workbench.widgets.board.publishing import Part
-from workbench.widgets.module import PARTS, cell_module_text, module_text
+from workbench.widgets.front_end import PARTS, cell_module_text, module_text
 
 
 class BoardCell(anywidget.AnyWidget):  # type: ignore[misc]

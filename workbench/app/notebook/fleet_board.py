@@ -9,8 +9,8 @@ from workbench.app.runners.worker_fleet_runner import WorkerFleetRunner
 from workbench.documents import read_allowed, resolve_fleet
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+from workbench.widgets.fleet.fleet_board import FleetView
 from workbench.widgets.fleet.runner import FleetRunner
-from workbench.widgets.fleet.view import FleetView
 
 
 class FleetBoard(BoardCell):

@@ -7,7 +7,7 @@ from typing import Any
 from workbench.app.notebook.snapshot import MOST_ROWS, MOST_SVG
 from workbench.visualize.draw.palette import AXES, NEUTRAL
 from workbench.visualize.fleet import fleet
-from workbench.widgets.fleet.view import FleetView
+from workbench.widgets.fleet.fleet_board import FleetView
 
 _QUIET = f' style="color:{NEUTRAL};font-weight:400"'
 

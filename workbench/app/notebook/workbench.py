@@ -17,7 +17,7 @@ from workbench.reports.report import Report
 from workbench.session import live_plans
 from workbench.session.session import Session
 from workbench.widgets.board.board import Board
-from workbench.widgets.board.host import notebook_host
+from workbench.widgets.board.board_host import notebook_host
 from workbench.widgets.run.runner import Runner
 
 _QUEUE = JobQueue()  # of all boards of this kernel

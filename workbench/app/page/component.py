@@ -5,7 +5,7 @@ from typing import Any
 import param
 from panel.custom import AnyWidgetComponent
 
-from workbench.widgets.module import module_text
+from workbench.widgets.front_end import module_text
 
 
 class BoardComponent(AnyWidgetComponent):  # type: ignore[misc]

@@ -5,7 +5,7 @@ from pathlib import Path
 from workbench.documents import dump_plan, load_plan, save_plan
 from workbench.errors import DocumentError
 from workbench.plan.plan import Plan
-from workbench.widgets.board.host import ENDING
+from workbench.widgets.board.board_host import ENDING
 
 Stamp = tuple[int, int, int]
 """When a file was written, its size, and its inode: two saves may have the same time."""

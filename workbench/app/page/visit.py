@@ -18,8 +18,8 @@ from workbench.session.journal import Journal, find_journal
 from workbench.session.session import Session
 from workbench.session.settling import Partitioner
 from workbench.widgets.board.board import Board
-from workbench.widgets.board.host import Host
-from workbench.widgets.run.jobs import Defer
+from workbench.widgets.board.board_host import Host
+from workbench.widgets.run.board_jobs import Defer
 from workbench.widgets.run.runner import Runner
 
 WATCHED = 1500  # milliseconds between two checks of a file

@@ -14,8 +14,8 @@ from workbench.app.runners.worker_runner import RUN_LIMIT
 from workbench.documents import parse_link
 from workbench.errors import DocumentError
 from workbench.plan.plan import Plan
-from workbench.widgets.board.host import Host
-from workbench.widgets.run.jobs import Defer
+from workbench.widgets.board.board_host import Host
+from workbench.widgets.run.board_jobs import Defer
 from workbench.widgets.run.runner import Runner
 
 

@@ -27,7 +27,7 @@ from workbench.app.page.visit import WATCHED, Settling, Visit
 from workbench.app.page.visit_opening import ServeOptions, open_visit
 from workbench.app.page.window import VisitorWindow
 from workbench.app.processes.partitioning import RemoteWorker
-from workbench.app.processes.slots import RemoteSlots
+from workbench.app.processes.run_queue import RemoteSlots
 from workbench.app.runners.partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import WorkerRunner

@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.app.page.window import Show
 from workbench.app.processes.partitioning import Questions
-from workbench.app.processes.slots import QueuePlaces
+from workbench.app.processes.run_queue import QueuePlaces
 from workbench.app.runners.job_queue import JobQueue
 from workbench.engine import WarmWorker
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.analysis.ranges import ranges_of
 from workbench.errors import PipelineError
-from workbench.hardware.topology import axis_assignment_error, default_axis_assignment
+from workbench.hardware.axis_placement import axis_assignment_error, default_axis_assignment
 from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import Measurement
 from workbench.reports.padding import Padding

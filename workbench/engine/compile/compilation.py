@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.documents.durable_files import explain_write_errors, replace_file
-from workbench.engine.compile import store as compiled_store
-from workbench.engine.compile.partitioner_warnings import read_rematerialisations_since, stderr_offset
+from workbench.engine.compile import compile_cache as compiled_store
+from workbench.engine.compile.stderr_warnings import read_rematerialisations_since, stderr_offset
 from workbench.engine.compile.targets import Target, compiler_flags, open_target, versions
-from workbench.engine.hlo.report import READER_VERSION, read_compiled, refresh_record
+from workbench.engine.hlo.read_compiled import READER_VERSION, read_compiled, refresh_record
 from workbench.engine.mpmd.compile import compile_pipeline
 from workbench.engine.spmd.compiled_step import lower_step
 from workbench.engine.spmd.spmd_pipeline import spmd_plan
@@ -24,10 +24,10 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.run_events import Progress, RunListener
+from workbench.spmd.buffer_assignment import PackedMemory, read_packed_memory
+from workbench.spmd.compile_to_schedule import dump_options, folder_for_programs, read_dumped_program
 from workbench.spmd.executable import module_text, serialize_module
-from workbench.spmd.module import read_module
-from workbench.spmd.packed import PackedMemory, read_packed_memory
-from workbench.spmd.until_code import dump_options, folder_for_programs, read_dumped_program
+from workbench.spmd.hlo_module import read_module
 
 _FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
 _HEARTBEAT = 1.0  # seconds

@@ -1,7 +1,7 @@
 """What a plan is compiled for: the attached devices, or absent ones, for which XLA can compile as well.
 
 A chip's `target` names its compiler: `tpu:v5e` is libtpu's, `cuda:H100` XLA:GPU's with that device's description, `cpu` the attached
-(virtual) CPU devices. Devices are numbered row-major over the hardware's physical axes, as `topology.device_order` has them.
+(virtual) CPU devices. Devices are numbered row-major over the hardware's physical axes, as `axis_placement.device_order` has them.
 """
 
 import importlib.metadata

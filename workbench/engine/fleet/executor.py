@@ -2,7 +2,8 @@
 while the unit before it runs, and computes; a second thread copies what changed back to the host.
 
 A model's units run strictly in sequence: the next may begin when the results of the one before are on the host, or at once on the device
-that has them. Copies are in `transfers`, the handling of failures in `recovery`, models and devices that join or leave in `membership`.
+that has them. Copies are in `transfers`, the handling of failures in `device_failures`, models and devices that join or leave in
+`membership`.
 """
 
 import threading
@@ -13,10 +14,10 @@ from typing import Any
 
 import jax
 
+from workbench.engine.fleet.device_failures import Recovery
 from workbench.engine.fleet.devices import Arrays, FleetDevice
 from workbench.engine.fleet.membership import Membership
 from workbench.engine.fleet.model_run import ModelRun
-from workbench.engine.fleet.recovery import Recovery
 from workbench.engine.fleet.transfers import Transfers
 from workbench.engine.fleet.unit_scheduler import UnitDispatch, UnitScheduler
 from workbench.errors import FleetError

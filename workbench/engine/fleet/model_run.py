@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.engine.fleet.devices import CompiledUnit
-from workbench.engine.fleet.store import HostStore
+from workbench.engine.fleet.host_store import HostStore
 from workbench.engine.worker.failures import in_user_terms
 from workbench.errors import FleetError, WorkbenchError, unknown_name
 from workbench.multimodel import Job

@@ -14,18 +14,18 @@ import jax
 import numpy as np
 
 from workbench.engine.fleet.checkpoint import Checkpoint
-from workbench.engine.fleet.commands import Stage, handle_commands
 from workbench.engine.fleet.devices import FleetDevice, pinned_sharding
 from workbench.engine.fleet.executor import FleetExecutor
+from workbench.engine.fleet.handle_commands import Stage, handle_commands
+from workbench.engine.fleet.host_store import HostStore
 from workbench.engine.fleet.lock import hold_folder
 from workbench.engine.fleet.model_run import ModelRun, find_run
 from workbench.engine.fleet.model_shards import PartitionedModel, compile_units, shard_starts
 from workbench.engine.fleet.profile_units import profile_units
-from workbench.engine.fleet.store import HostStore
 from workbench.engine.worker.failures import in_user_terms
 from workbench.errors import FleetError
 from workbench.multimodel import FleetEvent, FleetSchedule, Job, lower_bound, simulate
-from workbench.multimodel.exact import prepare_policy
+from workbench.multimodel.exact_schedule import prepare_policy
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_commands import CommandQueue
 from workbench.multimodel.forecast import count_devices

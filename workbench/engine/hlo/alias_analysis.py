@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from workbench.engine.hlo.buffers import HloValue, Tree, leaves, subtree_at
-from workbench.spmd.module import Computation, HloInstruction, HloModule, parameter_of
+from workbench.engine.hlo.live_ranges import HloValue, Tree, leaves, subtree_at
+from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule, parameter_of
 
 _ALIASING_KEY = "aliasing_operands"  # XLA:TPU's own annotation
 _ASYNC_STARTS = ("copy-start", "async-start", "slice-start", "collective-permute-start", "all-gather-start")

@@ -6,22 +6,22 @@ A collective appears in a compiled program as
 - several in one: a tuple of operands, listed as the record's parts, each with the path of the operation it comes from;
 - a fusion on a TPU: `all-reduce-scatter`, whose body is an all-reduce and the slice that a device keeps; and asynchronous ones, where the
   same collective is in the fusions that start it, run beside it and await it, on one channel;
-- permutes that are the steps of a decomposed gather or reduce-scatter: `windowed.py` merges them.
+- permutes that are the steps of a decomposed gather or reduce-scatter: `windowed_einsums.py` merges them.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from workbench.core.mesh import Mesh
+from workbench.engine.hlo.collective_readers import Readers
 from workbench.engine.hlo.op_names import path_of
-from workbench.engine.hlo.readers import Readers
 from workbench.engine.hlo.source_lines import SourceLines
-from workbench.engine.hlo.windowed import WindowedPermute, find_windowed_permutes, merge_permutes
+from workbench.engine.hlo.windowed_einsums import WindowedPermute, find_windowed_permutes, merge_permutes
 from workbench.propagation.module.location import readable_path
 from workbench.reports.compiled import CompiledCollective
-from workbench.spmd.collectives import kind_of
-from workbench.spmd.groups import Groups, axes_of, read_groups
-from workbench.spmd.module import Computation, HloInstruction, HloModule, InstructionVisit
+from workbench.spmd.device_groups import Groups, axes_of, read_groups
+from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule, InstructionVisit
+from workbench.spmd.xla_collectives import kind_of
 
 ReadAxes = Callable[[Groups, Mesh], tuple[str, ...]]
 
@@ -30,7 +30,7 @@ _CHAINED = "chain_id"  # XLA:TPU's mark of a collective that is spread over fusi
 
 def collectives_of(module: HloModule, mesh: Mesh, read_axes: ReadAxes = axes_of) -> tuple[CompiledCollective, ...]:
     """The collectives of a program partitioned over `mesh`, without those within one device. `read_axes` names the axes of device groups:
-    whole ones, or sub-axes (`groups.sub_axes_of`)."""
+    whole ones, or sub-axes (`device_groups.sub_axes_of`)."""
     lines, rings, readers = SourceLines(module), find_windowed_permutes(module), Readers(module)
     found: list[CompiledCollective] = []
     pieces: list[tuple[InstructionVisit, WindowedPermute, CompiledCollective]] = []

@@ -9,9 +9,9 @@ from dataclasses import replace
 import jax
 
 from workbench.engine.compile.targets import Target
-from workbench.engine.hlo.report import READER_VERSION, read_compiled
+from workbench.engine.hlo.read_compiled import READER_VERSION, read_compiled
 from workbench.engine.mpmd.buffer_slots import pipeline_position
-from workbench.engine.mpmd.memory import compiled_peaks, resting_bytes
+from workbench.engine.mpmd.pipeline_memory import compiled_peaks, resting_bytes
 from workbench.engine.mpmd.stages import Sample
 from workbench.engine.mpmd.step import MpmdStep, compile_mpmd
 from workbench.plan.plan import Plan

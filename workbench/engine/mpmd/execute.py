@@ -10,16 +10,16 @@ import jax
 
 from workbench.core.mesh import Mesh
 from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.mpmd.against_sequential import largest_error, why_not
 from workbench.engine.mpmd.buffer_slots import pipeline_position, run_instructions
-from workbench.engine.mpmd.check import largest_error, why_not
-from workbench.engine.mpmd.memory import compiled_peaks
+from workbench.engine.mpmd.measured_timeline import measure_tasks
+from workbench.engine.mpmd.pipeline_memory import compiled_peaks
 from workbench.engine.mpmd.step import MpmdStep, compile_mpmd
-from workbench.engine.mpmd.timeline import measure_tasks
 from workbench.engine.spmd.calibrate import calibrate
-from workbench.engine.spmd.placement import real_shard_shape
+from workbench.engine.spmd.jax_shardings import real_shard_shape
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
-from workbench.pipeline.simulate import simulate
+from workbench.pipeline.simulate_step import simulate
 from workbench.pipeline.stage_costs import partition_costs
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan

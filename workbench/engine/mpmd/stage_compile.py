@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from workbench.core.sharding import Sharding
-from workbench.engine.spmd.placement import named_sharding
+from workbench.engine.spmd.jax_shardings import named_sharding
 from workbench.plan.plan import Plan
 from workbench.tracing.constrain import constrain
 from workbench.tracing.grad_accumulation.accumulate import accumulate_grads

@@ -17,7 +17,7 @@ from workbench.core.tensor import Role
 from workbench.engine.mpmd import stage_compile
 from workbench.engine.mpmd.stage_compile import CompiledTask, Compiler, StageDevices, StagePrograms, partial_sum_sharding, stage_devices
 from workbench.engine.spmd.device_mesh import device_mesh
-from workbench.engine.spmd.placement import put_sharded
+from workbench.engine.spmd.jax_shardings import put_sharded
 from workbench.pipeline.data_parallel_groups import find_data_parallel_groups
 from workbench.pipeline.stage_costs import plan_starts
 from workbench.pipeline.staged_program import staged_program

@@ -18,7 +18,7 @@ from workbench.core.micro_batches import plan_input_splits
 from workbench.engine.mpmd.buffer_slots import BufferSlots, Instruction, run_instructions
 from workbench.engine.mpmd.instructions import Compilation, instructions_of
 from workbench.engine.mpmd.stages import Sample, Stages, compile_stages
-from workbench.engine.spmd.placement import put_sharded
+from workbench.engine.spmd.jax_shardings import put_sharded
 from workbench.plan.plan import Plan
 from workbench.tracing.grad_accumulation.split_batch import micro_batch_leaves
 

@@ -1,8 +1,8 @@
 """The process that runs libtpu: `python -m workbench.engine.partitioner.libtpu_process FD` answers questions on connection FD.
 
-For each question it forks a child, which compiles until the program is scheduled and stops there (`spmd.until_code`); a fork inherits the
-modules imported here within milliseconds. To be safe to fork, this process starts no thread, opens no device and parses no module; it reads
-the files that children leave. It ends with its parent, and its children with it.
+For each question it forks a child, which compiles until the program is scheduled and stops there (`spmd.compile_to_schedule`); a fork
+inherits the modules imported here within milliseconds. To be safe to fork, this process starts no thread, opens no device and parses no
+module; it reads the files that children leave. It ends with its parent, and its children with it.
 """
 
 import ctypes
@@ -48,8 +48,8 @@ def _import_all() -> None:
     """Import what a child would import, and libtpu itself."""
     import libtpu
 
-    from workbench.engine.partitioner.scheduled import read_answer
-    from workbench.spmd.until_code import compile_until_code
+    from workbench.engine.partitioner.read_scheduled import read_answer
+    from workbench.spmd.compile_to_schedule import compile_until_code
 
     assert callable(read_answer)
     assert callable(compile_until_code)
@@ -73,9 +73,9 @@ def _answer(question: bytes) -> tuple[Any, ...] | None:
 
 
 def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
-    from workbench.engine.compile.partitioner_warnings import stderr_offset, stderr_since
-    from workbench.engine.partitioner.scheduled import read_answer
-    from workbench.spmd.until_code import folder_for_programs, read_dumped_program
+    from workbench.engine.compile.stderr_warnings import stderr_offset, stderr_since
+    from workbench.engine.partitioner.read_scheduled import read_answer
+    from workbench.spmd.compile_to_schedule import folder_for_programs, read_dumped_program
 
     begun = time.perf_counter()
     with folder_for_programs() as folder:
@@ -142,7 +142,7 @@ def _compile_until_code(plan: Plan, hardware: Hardware, folder: Path) -> None:
     from workbench.engine.compile.targets import open_target
     from workbench.propagation import module_of
     from workbench.propagation.module.statements import result_shardings
-    from workbench.spmd.until_code import compile_until_code
+    from workbench.spmd.compile_to_schedule import compile_until_code
 
     given = result_shardings(plan)
     open_results = [number not in given for number in range(len(plan.program.results))]

@@ -35,7 +35,7 @@ class WarmProcess:
         self.cancelled = False
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
-                [sys.executable, "-P", "-m", "workbench.engine.partitioner.process", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "workbench.engine.partitioner.partitioner_process", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._last_words,

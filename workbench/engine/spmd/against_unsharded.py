@@ -9,7 +9,7 @@ import numpy as np
 
 from workbench.core.tensor import Role
 from workbench.engine.spmd.compiled_step import CompiledStep
-from workbench.engine.spmd.placement import host_value
+from workbench.engine.spmd.jax_shardings import host_value
 from workbench.units import format_bytes
 
 

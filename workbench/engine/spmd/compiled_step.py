@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding
 from workbench.core.program import Program
 from workbench.core.tensor import Tensor
 from workbench.engine.spmd.device_mesh import device_mesh
-from workbench.engine.spmd.placement import named_sharding, put_sharded
+from workbench.engine.spmd.jax_shardings import named_sharding, put_sharded
 from workbench.errors import EngineError
 from workbench.plan.plan import Plan
 from workbench.propagation import argument_placements, result_placements, write_layout

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 
-from workbench.engine.spmd.placement import attach
+from workbench.engine.spmd.jax_shardings import attach
+from workbench.hardware.axis_placement import device_order
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.topology import device_order
 from workbench.plan.plan import Plan
 
 _PLATFORMS = {"cuda": "gpu"}  # ours to JAX's, where they differ
@@ -33,7 +33,8 @@ def device_mesh_over(numbered: "np.ndarray[Any, Any]", plan: Plan, hardware: Har
 
 
 def row_major(devices: list[Any]) -> "np.ndarray[Any, Any]":
-    """Devices sorted by slice and torus coordinates, as `topology.device_order` numbers them; in JAX's order where there is no torus."""
+    """Devices sorted by slice and torus coordinates, as `axis_placement.device_order` numbers them; in JAX's order where there is no
+    torus."""
     if all(hasattr(each, "coords") for each in devices):
         devices = sorted(devices, key=lambda each: (getattr(each, "slice_index", 0) or 0, *each.coords, each.core_on_chip))
     numbered = np.empty(len(devices), dtype=object)

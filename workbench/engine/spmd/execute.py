@@ -6,13 +6,13 @@ import jax
 
 from workbench.analysis.analyze import analyze
 from workbench.engine.hlo.hlo_collectives import collectives_of
-from workbench.engine.hlo.report import read_memory_analysis
-from workbench.engine.mpmd.check import largest_error_of, why_not
+from workbench.engine.hlo.read_compiled import read_memory_analysis
+from workbench.engine.mpmd.against_sequential import largest_error_of, why_not
 from workbench.engine.mpmd.execute import run_pipelined
 from workbench.engine.spmd.against_unsharded import largest_error
 from workbench.engine.spmd.calibrate import calibrate
 from workbench.engine.spmd.compiled_step import CompiledStep, compile_step
-from workbench.engine.spmd.placement import real_shard_shape
+from workbench.engine.spmd.jax_shardings import real_shard_shape
 from workbench.engine.spmd.profile import profile as profiled
 from workbench.engine.spmd.spmd_pipeline import spmd_plan
 from workbench.engine.worker.failures import in_user_terms

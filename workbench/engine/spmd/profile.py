@@ -23,11 +23,11 @@ from workbench.engine.hlo.source_lines import SourceLines
 from workbench.engine.spmd.compiled_step import CompiledStep
 from workbench.reports.device_trace import Trace, TraceEvent, summarize_trace
 from workbench.reports.timeline import COMPUTE
-from workbench.spmd.collectives import kind_of
+from workbench.spmd.device_groups import axes_of, read_groups
 from workbench.spmd.executable import module_of
-from workbench.spmd.flops import is_dot
-from workbench.spmd.groups import axes_of, read_groups
-from workbench.spmd.module import Computation, HloInstruction, HloModule
+from workbench.spmd.hlo_flops import is_dot
+from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule
+from workbench.spmd.xla_collectives import kind_of
 
 _DEVICE_PLANE = re.compile(r"/device:(?:GPU|TPU):(\d+)")
 _INSTRUCTION_NAME = re.compile(r"%?([\w.\-]+)")

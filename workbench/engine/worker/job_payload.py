@@ -40,7 +40,7 @@ _FORCED_DEVICES = "--xla_force_host_platform_device_count"
 class WorkerJob:
     """What a worker does with a plan, or with a fleet of models.
 
-    - `kind`: one of `worker.WORK`; `noun`: what a person calls it, in messages;
+    - `kind`: one of `worker_main.WORK`; `noun`: what a person calls it, in messages;
     - `options`: keyword arguments of the function that does it;
     - `environment`: variables set besides this process's own; `flags`: of XLA, where the user's own do not say otherwise;
     - `behind`: run at low priority, after other work of the machine.

@@ -6,8 +6,8 @@ from typing import Any
 
 from workbench.engine.compile.targets import environment_for, verify_target
 from workbench.engine.worker.job_payload import WorkerJob, environment
-from workbench.engine.worker.process import STANDBY
 from workbench.engine.worker.supervisor import Handle
+from workbench.engine.worker.worker_process import STANDBY
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
 from workbench.multimodel.fleet import Fleet

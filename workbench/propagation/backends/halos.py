@@ -18,10 +18,10 @@ from jax.extend.mlir import ir
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
 from workbench.core.tensor import itemsize
-from workbench.propagation.answer import PropagationAnswer
 from workbench.propagation.backends.backend import TWO_BYTE_FLOATS, Backend
-from workbench.propagation.collectives import InsertedCollective
 from workbench.propagation.module.attributes import Dims, local_shape
+from workbench.propagation.module_lookup import PropagationAnswer
+from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.propagation.structure.structure import Structure
 from workbench.propagation.structure.windows import DimWindow, OperandAccess
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jax.extend.mlir import ir
 
 from workbench.propagation.backends.backend import Backend
-from workbench.propagation.structure.work import is_exact
+from workbench.propagation.structure.operation_work import is_exact
 
 
 def adjust_sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int, payload: int) -> tuple[int, int]:

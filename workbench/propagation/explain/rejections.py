@@ -14,8 +14,8 @@ from typing import NamedTuple
 from workbench.core.sharding import axes_overlap, axis_size, base_axis
 from workbench.plan.plan import Plan
 from workbench.propagation.explain.factor_graph import FactorGraph, OperationFactors, project_axes
-from workbench.propagation.explain.origin_resolver import OriginResolver
 from workbench.propagation.explain.recorded_propagation import FinalSharding, RecordedPropagation
+from workbench.propagation.explain.stated_origins import OriginResolver
 from workbench.reports.propagation import (
     BLOCKED_BY_OTHER_TENSOR,
     CLOSED,

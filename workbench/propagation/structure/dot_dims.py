@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from jax.extend.mlir import ir
 
-from workbench.propagation.structure.work import dimension_numbers
+from workbench.propagation.structure.operation_work import dimension_numbers
 
 LEFT, RIGHT, RESULT = 0, 1, 2
 

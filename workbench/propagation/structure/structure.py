@@ -1,10 +1,11 @@
-"""The structure that the partitioner's answer is read against: a prepared program's values, their lifetimes, its loops (see `reading`)."""
+"""The structure that the partitioner's answer is read against: a prepared program's values, their lifetimes, its loops (see
+`module_walk`)."""
 
 from dataclasses import dataclass, field
 
 from workbench.propagation.structure.dot_placement import DotFacts
+from workbench.propagation.structure.operation_work import OperationWork
 from workbench.propagation.structure.windows import OperandAccess
-from workbench.propagation.structure.work import OperationWork
 
 
 @dataclass(slots=True)
@@ -20,7 +21,7 @@ class TracedValue:
     reads: int = 0
     stored: bool = True
     alias: int | None = None  # the value whose memory it takes over
-    on_host: bool = False  # see `host`
+    on_host: bool = False  # see `host_values`
 
 
 @dataclass(slots=True)
@@ -42,14 +43,14 @@ class Op:
     operands: tuple[int, ...]
     results: tuple[int, ...]
     work: OperationWork
-    crossing_dims: tuple[int, ...]  # dimensions of the first result (see `work.shifted_dims`)
+    crossing_dims: tuple[int, ...]  # dimensions of the first result (see `operation_work.shifted_dims`)
     trips_known: bool = True
     is_recomputed: bool = False  # a dot that rematerialisation computes again
-    placement: str = ""  # the memory it moves its operand to (see `host`)
+    placement: str = ""  # the memory it moves its operand to (see `host_values`)
     custom_kernel: str = ""  # the hand-written kernel it is a part of (see `kernels`)
-    keeps_operand_precision: bool = False  # a dot that keeps its operands' precision (see `work.is_exact`)
-    lowers_to_select: bool = False  # a scatter that is a selection (see `work.selects`)
-    runs_row_by_row: bool = False  # a scatter that runs a row at a time (see `work.is_serial`)
+    keeps_operand_precision: bool = False  # a dot that keeps its operands' precision (see `operation_work.is_exact`)
+    lowers_to_select: bool = False  # a scatter that is a selection (see `operation_work.selects`)
+    runs_row_by_row: bool = False  # a scatter that runs a row at a time (see `operation_work.is_serial`)
     windows: OperandAccess | None = None  # through which it reads
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 from workbench.propagation.module.context import producer
-from workbench.propagation.structure.work import dimension_numbers
+from workbench.propagation.structure.operation_work import dimension_numbers
 
 
 class DimWindow(NamedTuple):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import DocumentError
+from workbench.session.journal.journal_content import read_document
 from workbench.session.journal.lines import JournalLine, parse_lines
-from workbench.session.journal.state import read_document
 
 ENDING = ".journal.jsonl"
 KEEP_BYTES = 256 << 20

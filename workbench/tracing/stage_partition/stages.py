@@ -1,7 +1,7 @@
 """A network partitioned into consecutive stages: for each a pure function, the parameters it uses, its input and output values.
 
-Three ways in, one representation: any loss (`partition_loss`), a sequence of layer functions (`losses.sequential_loss`), a scanned stack
-of equal layers (`losses.scanned_loss`); the latter two make a loss of what they are given.
+Three ways in, one representation: any loss (`partition_loss`), a sequence of layer functions (`layered_losses.sequential_loss`), a scanned
+stack of equal layers (`layered_losses.scanned_loss`); the latter two make a loss of what they are given.
 
 A value goes straight from the stage that makes it to each stage that reads it: a skip connection passes through no stage in between.
 """

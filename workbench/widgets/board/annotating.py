@@ -24,7 +24,7 @@ from workbench.widgets.gestures.annotation import (
     RoundGesture,
     UnreducedGesture,
 )
-from workbench.widgets.gestures.dims import PrioritizeGesture
+from workbench.widgets.gestures.dimensions import PrioritizeGesture
 from workbench.widgets.gestures.gesture import Gesture
 from workbench.widgets.tabs.results import RESULT
 from workbench.widgets.tabs.tensors import TENSOR

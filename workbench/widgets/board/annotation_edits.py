@@ -10,8 +10,8 @@ from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.plan.statement_edits import GroupValues, SetBarrier, UngroupValues
 from workbench.reports.report import Report
+from workbench.widgets.board.annotation_marks import is_at
 from workbench.widgets.board.gesture_target import GestureTarget, resolve_target
-from workbench.widgets.board.marks import is_at
 from workbench.widgets.board.tensor_edits import place_of, unless_empty
 from workbench.widgets.gestures.annotation import (
     BarrierGesture,

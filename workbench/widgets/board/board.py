@@ -15,19 +15,19 @@ from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.session.session import Session
 from workbench.session.settling import Partitioner, Settler, changes_figures, is_settled
-from workbench.widgets.board.answers import Answers
+from workbench.widgets.board.answered_gestures import Answers
 from workbench.widgets.board.background_queries import BackgroundQueries
+from workbench.widgets.board.board_host import Host
+from workbench.widgets.board.board_state import Refusal, axis_colours, board_state
 from workbench.widgets.board.drag import drag_options
+from workbench.widgets.board.drop_previews import foresee
 from workbench.widgets.board.edit_table import EDITS, changes_nothing, edit_of
 from workbench.widgets.board.figure_history import FigureHistory
 from workbench.widgets.board.files import Files
-from workbench.widgets.board.foreseeing import foresee
-from workbench.widgets.board.host import Host
 from workbench.widgets.board.publishing import Publish, Publisher
-from workbench.widgets.board.recipes import RecipesPanel
-from workbench.widgets.board.sight import Sight
-from workbench.widgets.board.state import Refusal, axis_colours, board_state
+from workbench.widgets.board.recipes_panel import RecipesPanel
 from workbench.widgets.board.table_part import table_part
+from workbench.widgets.board.view_state import Sight
 from workbench.widgets.gestures.codec import asked_hardware, read_gesture, zone_of
 from workbench.widgets.gestures.gesture import Gesture, Message
 from workbench.widgets.gestures.one_tensor import TakeGesture
@@ -35,9 +35,9 @@ from workbench.widgets.gestures.plan_tree import RedoGesture, UndoGesture
 from workbench.widgets.gestures.repairs import DecideGesture, TryEditsGesture
 from workbench.widgets.gestures.running import CompileAtRestGesture, DismissGesture, RefreshGesture
 from workbench.widgets.gestures.table import Handler, Handlers, on
+from workbench.widgets.run.background_compile import RestingCompiler
+from workbench.widgets.run.board_jobs import Defer, Ended, Jobs
 from workbench.widgets.run.job_handlers import job_handlers
-from workbench.widgets.run.jobs import Defer, Ended, Jobs
-from workbench.widgets.run.resting import RestingCompiler
 from workbench.widgets.run.runner import Runner
 from workbench.widgets.tabs.history import HistoryPanel
 from workbench.widgets.tabs.propagation import find_suggested_edit

@@ -7,8 +7,8 @@ from workbench.hardware.catalogue import default_catalogue
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
-from workbench.widgets.run.compiling import Compiling
-from workbench.widgets.run.live import Live
+from workbench.widgets.run.compile_progress import Compiling
+from workbench.widgets.run.run_progress import Live
 
 
 class ComparisonState(NamedTuple):

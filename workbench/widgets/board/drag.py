@@ -11,8 +11,8 @@ from workbench.widgets.board.gesture_target import GestureTarget, resolve_target
 from workbench.widgets.board.menus import dim_menu, heading, item
 from workbench.widgets.board.tensor_edits import drop_error, place_of
 from workbench.widgets.board.value_menu import value_menu
-from workbench.widgets.gestures.looking import WhyGesture
 from workbench.widgets.gestures.one_tensor import ByRulesGesture, OpenDimGesture, OwnGesture, OwnWholeGesture, TakeGesture
+from workbench.widgets.gestures.view_changes import WhyGesture
 from workbench.widgets.tabs.results import RESULT
 from workbench.widgets.tabs.tensors import TENSOR
 

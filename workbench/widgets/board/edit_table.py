@@ -4,7 +4,7 @@ import re
 from itertools import chain
 
 from workbench.errors import DimensionError, LayoutError, MeshError, unknown_name
-from workbench.hardware.axis_assignment import parse_axis_assignment
+from workbench.hardware.axis_assignment_text import parse_axis_assignment
 from workbench.plan.edits import Constrain, Edit, Override, RenameDim, SetAxisAssignment, SetHardware, SetPipeline, ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.plan.plan import Plan
@@ -12,13 +12,13 @@ from workbench.plan.statement_edits import Prioritize
 from workbench.reports.report import Report
 from workbench.widgets.board.annotation_edits import ANNOTATION_EDITS
 from workbench.widgets.board.drops import dropped_axes
-from workbench.widgets.board.hardware import hardware_of
-from workbench.widgets.board.recipes import recipe_edit
+from workbench.widgets.board.hardware_picker import hardware_of
+from workbench.widgets.board.recipes_panel import recipe_edit
 from workbench.widgets.board.tensor_edits import TENSOR_EDITS
-from workbench.widgets.gestures.dims import DropGesture, MajorGesture, PrioritizeGesture, RenameDimGesture, WholeGesture
+from workbench.widgets.gestures.dimensions import DropGesture, MajorGesture, PrioritizeGesture, RenameDimGesture, WholeGesture
 from workbench.widgets.gestures.fields import whole_number
 from workbench.widgets.gestures.gesture import Gesture
-from workbench.widgets.gestures.mesh import (
+from workbench.widgets.gestures.mesh_axes import (
     AddAxisGesture,
     OrderAxesGesture,
     RemoveAxisGesture,
@@ -29,7 +29,7 @@ from workbench.widgets.gestures.mesh import (
 from workbench.widgets.gestures.repairs import MendGesture, RecipeGesture
 from workbench.widgets.gestures.table import EditMaker, Kind, means
 from workbench.widgets.gestures.target_hardware import AxisAssignmentGesture, HardwareGesture
-from workbench.widgets.pipeline.edits import STAGE_EDITS
+from workbench.widgets.pipeline.stage_edits import STAGE_EDITS
 from workbench.widgets.tabs.resharding import list_tried_edits
 
 _DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")

@@ -15,7 +15,7 @@ from workbench.units import format_bytes, format_count, format_range, format_sec
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.figure import Figure
 from workbench.widgets.board.tiers import mark_of, settles, tier_of
-from workbench.widgets.pipeline.figures import pipeline_figures
+from workbench.widgets.pipeline.pipeline_figures import pipeline_figures
 
 ROLES = tuple(Role)
 HIDDEN = "hidden"

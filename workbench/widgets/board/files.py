@@ -7,7 +7,7 @@ from workbench.errors import DocumentError
 from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
 from workbench.session.session import Session
-from workbench.widgets.board.host import ENDING, MOST_NAME, Host, file_name
+from workbench.widgets.board.board_host import ENDING, MOST_NAME, Host, file_name
 from workbench.widgets.gestures.plan_files import CloseSheetGesture, ExportGesture, LinkGesture, OpenFileGesture, SaveGesture
 from workbench.widgets.gestures.table import Handlers, on
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.widgets.board.drops import dropped_axes
-from workbench.widgets.gestures.dims import DropGesture, MajorGesture, RenameDimGesture, WholeGesture
+from workbench.widgets.gestures.dimensions import DropGesture, MajorGesture, RenameDimGesture, WholeGesture
 from workbench.widgets.gestures.gesture import Gesture
-from workbench.widgets.gestures.mesh import RemoveAxisGesture, RenameAxisGesture, ShiftAxisGesture
+from workbench.widgets.gestures.mesh_axes import RemoveAxisGesture, RenameAxisGesture, ShiftAxisGesture
 
 _NAMES = ("data", "model", "pipe", "expert", "x", "y", "z")
 

@@ -5,13 +5,13 @@ from typing import Any
 
 from workbench.reports.report import Report
 from workbench.widgets.board.background_queries import BackgroundQueries
+from workbench.widgets.board.board_state import axis_colours
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.sight import Sight
-from workbench.widgets.board.state import axis_colours
-from workbench.widgets.run.live import Live
+from workbench.widgets.board.view_state import Sight
+from workbench.widgets.run.run_progress import Live
 from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.figure_parts import why
 from workbench.widgets.tabs.tabs import Facts, failed_state, table_state
-from workbench.widgets.tabs.why import why
 
 _log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from workbench.widgets.board.gesture_target import LINE, GestureTarget
 from workbench.widgets.board.menus import choices, heading, item, option
 from workbench.widgets.board.tensor_edits import drop_error
 from workbench.widgets.gestures.annotation import OpenGesture
-from workbench.widgets.gestures.looking import WhyGesture
 from workbench.widgets.gestures.one_tensor import ByRulesGesture, OpenDimGesture, OwnGesture, OwnWholeGesture
+from workbench.widgets.gestures.view_changes import WhyGesture
 from workbench.widgets.tabs.tensors import TENSOR
 
 

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable
 
 from workbench.multimodel import FleetSchedule, ScheduledUnit
-from workbench.multimodel.expected import predict_rest
 from workbench.multimodel.forecast import FleetForecast
-from workbench.widgets.fleet.live import FleetLive
+from workbench.multimodel.running_forecast import predict_rest
+from workbench.widgets.fleet.training_progress import FleetLive
 
 MOST_LEFT = 10_000  # the most units that are simulated meanwhile; with more, the prediction stays
 _EVERY, _SHARE = 1.0, 5  # seconds between two simulations, and the least ratio of that to the time of one

@@ -88,7 +88,7 @@ class LiveForecast:
 def _feasible(found: FleetForecast) -> FleetForecast:
     """Raises `FleetError` where a solver is asked for more than it can do."""
     if found.fleet.policy == "exact":
-        from workbench.multimodel.exact import verify_within_reach  # the solver is a large import, and needed for this alone
+        from workbench.multimodel.exact_schedule import verify_within_reach  # the solver is a large import, and needed for this alone
 
         verify_within_reach(found.jobs, found.devices)
     return found

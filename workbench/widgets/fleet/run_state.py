@@ -6,9 +6,9 @@ from typing import Any
 from workbench.multimodel.measured import FleetMeasurement
 from workbench.text.fleet import measurement_figures
 from workbench.units import format_seconds
-from workbench.widgets.fleet.live import DONE_BEFORE, FleetLive, ModelLive
-from workbench.widgets.fleet.state import COLOURS
-from workbench.widgets.fleet.work import Timing
+from workbench.widgets.fleet.fleet_jobs import Timing
+from workbench.widgets.fleet.forecast_state import COLOURS
+from workbench.widgets.fleet.training_progress import DONE_BEFORE, FleetLive, ModelLive
 from workbench.widgets.run.curves import thin_out
 from workbench.widgets.run.messages import log_state
 

@@ -15,8 +15,8 @@ from workbench.multimodel.forecast import FleetForecast
 from workbench.text.fleet import schedules_text
 from workbench.units import format_seconds
 from workbench.visualize.draw.palette import AXES
-from workbench.widgets.fleet.live import FleetLive, Row
-from workbench.widgets.fleet.slots import slices
+from workbench.widgets.fleet.time_slices import slices
+from workbench.widgets.fleet.training_progress import FleetLive, Row
 
 MOST_UNITS = 20_000  # drawn one by one; more are drawn as shares of time slices
 MOST_EXPECTED = 2_000  # of the rest of a run, which is sent repeatedly

@@ -2,10 +2,9 @@
 
 from workbench.widgets.gestures import (
     annotation,
-    dims,
+    dimensions,
     fleet_controls,
-    looking,
-    mesh,
+    mesh_axes,
     one_tensor,
     plan_files,
     plan_tree,
@@ -13,18 +12,25 @@ from workbench.widgets.gestures import (
     running,
     stage_changes,
     target_hardware,
+    view_changes,
 )
 from workbench.widgets.gestures.gesture import Gesture
 
 EDIT_GESTURES: tuple[type[Gesture], ...] = (
-    *(dims.DropGesture, dims.MajorGesture),
+    *(dimensions.DropGesture, dimensions.MajorGesture),
     *(one_tensor.OwnGesture, one_tensor.OwnWholeGesture, one_tensor.OpenDimGesture, one_tensor.ByRulesGesture),
     *(annotation.OpenGesture, annotation.RoundGesture, annotation.KeepOutGesture, annotation.UnreducedGesture),
     *(annotation.GroupGesture, annotation.BarrierGesture),
-    *(dims.PrioritizeGesture, annotation.UngroupGesture, annotation.UnbarGesture),
-    *(dims.WholeGesture, dims.RenameDimGesture),
-    *(mesh.ResizeGesture, mesh.AddAxisGesture, mesh.RemoveAxisGesture, mesh.RenameAxisGesture, mesh.ShiftAxisGesture),
-    *(mesh.OrderAxesGesture, target_hardware.HardwareGesture, target_hardware.AxisAssignmentGesture, repairs.MendGesture),
+    *(dimensions.PrioritizeGesture, annotation.UngroupGesture, annotation.UnbarGesture),
+    *(dimensions.WholeGesture, dimensions.RenameDimGesture),
+    *(
+        mesh_axes.ResizeGesture,
+        mesh_axes.AddAxisGesture,
+        mesh_axes.RemoveAxisGesture,
+        mesh_axes.RenameAxisGesture,
+        mesh_axes.ShiftAxisGesture,
+    ),
+    *(mesh_axes.OrderAxesGesture, target_hardware.HardwareGesture, target_hardware.AxisAssignmentGesture, repairs.MendGesture),
     *(stage_changes.MakePipelineGesture, stage_changes.RemovePipelineGesture, stage_changes.StagesGesture),
     *(stage_changes.MicroBatchesGesture, stage_changes.ChunksGesture, stage_changes.ScheduleGesture),
     *(stage_changes.StageRematGesture, stage_changes.EngineGesture, stage_changes.StageAxisGesture, stage_changes.BoundaryGesture),
@@ -38,8 +44,20 @@ BOARD_GESTURES: tuple[type[Gesture], ...] = (
     *(plan_tree.PinGesture, plan_tree.ComparePlansGesture, plan_tree.SwapPlansGesture, plan_tree.StopComparingGesture),
     *(plan_files.SaveGesture, plan_files.OpenFileGesture, plan_files.ExportGesture, plan_files.LinkGesture, plan_files.CloseSheetGesture),
     *(repairs.RecipesGesture, repairs.RecipeAxisGesture, repairs.TryEditsGesture, repairs.DecideGesture, one_tensor.TakeGesture),
-    *(looking.TabGesture, looking.SelectGesture, looking.FoldGesture, looking.WhyGesture, looking.TryBoundaryGesture),
-    *(looking.StepGesture, looking.WeighGesture, looking.FewestGesture, looking.ExpandGesture, looking.MomentGesture),
+    *(
+        view_changes.TabGesture,
+        view_changes.SelectGesture,
+        view_changes.FoldGesture,
+        view_changes.WhyGesture,
+        view_changes.TryBoundaryGesture,
+    ),
+    *(
+        view_changes.StepGesture,
+        view_changes.WeighGesture,
+        view_changes.FewestGesture,
+        view_changes.ExpandGesture,
+        view_changes.MomentGesture,
+    ),
     *(running.RunGesture, running.CancelGesture, running.CompileGesture, running.CancelCompilationGesture, running.CompileAtRestGesture),
     *(running.DismissGesture, running.RefreshGesture),
 )

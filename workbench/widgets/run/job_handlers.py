@@ -1,10 +1,10 @@
 """The board's handlers for gestures of runs and compilations."""
 
 from workbench.session.session import Session
-from workbench.widgets.board.state import axis_colours
+from workbench.widgets.board.board_state import axis_colours
 from workbench.widgets.gestures.running import CancelCompilationGesture, CancelGesture, CompileGesture, RunGesture
 from workbench.widgets.gestures.table import Handlers, on
-from workbench.widgets.run.jobs import Jobs
+from workbench.widgets.run.board_jobs import Jobs
 
 
 def job_handlers(session: Session, jobs: Jobs) -> Handlers:

@@ -9,10 +9,10 @@ from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.tiers import mark_of
-from workbench.widgets.pipeline.figures import predicted_peak
+from workbench.widgets.pipeline.pipeline_figures import predicted_peak
 from workbench.widgets.run.curves import curve
-from workbench.widgets.run.live import Live, same_step
 from workbench.widgets.run.messages import log_state, stage_text
+from workbench.widgets.run.run_progress import Live, same_step
 from workbench.widgets.tabs.blocks import Column, Paint, block, row
 from workbench.widgets.tabs.communication import collectives_block
 

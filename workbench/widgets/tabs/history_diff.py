@@ -3,7 +3,7 @@
 from workbench.analysis.plan_diff import Change, FigureChange, PlanDiff, PlanSetting, TrafficChange
 from workbench.core.sharding import Sharding, base_axis
 from workbench.text.plan_diff import decided_text, delta_text, figure_text
-from workbench.widgets.board.state import axis_colours
+from workbench.widgets.board.board_state import axis_colours
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row
 
 MOST_ROWS = 40

@@ -16,10 +16,10 @@ from workbench.visualize import communication, device_grid, graph, memory_map, m
 from workbench.visualize.draw.collapse import choose_open_scopes, scopes_of
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.figures import ROLES, memory_parts
-from workbench.widgets.gestures.looking import ExpandGesture, MomentGesture
+from workbench.widgets.gestures.view_changes import ExpandGesture, MomentGesture
 from workbench.widgets.tabs.blocks import Block, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row, seconds_cell
 from workbench.widgets.tabs.communication import collectives_block, collectives_source_text, communication_blocks
-from workbench.widgets.tabs.compared import figures_block
+from workbench.widgets.tabs.comparison_tab import figures_block
 
 MOST_ALIVE = 24
 MOST_KERNELS = 40

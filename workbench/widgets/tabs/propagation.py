@@ -17,10 +17,10 @@ from workbench.text.propagation import count_text, rejection_text
 from workbench.visualize.propagation_graph import lay_out_rows, propagation_graph
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.board.folding import fold_paths, template
-from workbench.widgets.gestures.looking import ExpandGesture, FewestGesture, WeighGesture
 from workbench.widgets.gestures.repairs import DecideGesture
+from workbench.widgets.gestures.view_changes import ExpandGesture, FewestGesture, WeighGesture
+from workbench.widgets.tabs.axis_origin import act, buttons_cell, edit_button, edits_cell, find_edit, move_line, place_cell, replay_of
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row
-from workbench.widgets.tabs.explained import act, buttons_cell, edit_button, edits_cell, find_edit, move_line, place_cell, replay_of
 
 MOST_ROWS = 120
 MOST_CONFLICTS = 40

@@ -12,9 +12,9 @@ from workbench.reports.report import Report
 from workbench.visualize import timeline
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.pipeline.stages import pipeline_blocks
+from workbench.widgets.pipeline.stage_board import pipeline_blocks
 from workbench.widgets.tabs.blocks import Block, Column, Paint, block, note_block, picture_block, row
-from workbench.widgets.tabs.compared import compared_blocks
+from workbench.widgets.tabs.comparison_tab import compared_blocks
 from workbench.widgets.tabs.pictures import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
 from workbench.widgets.tabs.propagation import Replay, replay_blocks
 from workbench.widgets.tabs.resharding import resharding_blocks

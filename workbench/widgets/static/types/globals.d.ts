@@ -1,4 +1,4 @@
-/** Written by `module.py` before the bundles. */
+/** Written by `front_end.py` before the bundles. */
 
 import type { Glossary } from "./states.d.ts";
 

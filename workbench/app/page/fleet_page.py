@@ -1,0 +1,95 @@
+"""The page of a fleet. All its visitors see one board: a run goes on when they leave, and is there when they come back."""
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import panel as pn
+from bokeh.document import Document
+
+from workbench.app.page.component import BoardComponent
+from workbench.app.page.screen import on_document
+from workbench.app.page.serve import LOOPBACK, TITLE, listen, template_of
+from workbench.app.page.visit import failure_text
+from workbench.app.page.window import part_text
+from workbench.app.runners.worker_fleet_runner import WorkerFleetRunner
+from workbench.documents import read_allowed, resolve_fleet
+from workbench.multimodel.fleet import Fleet
+from workbench.multimodel.measured import FleetTimes
+from workbench.widgets.board.board import at_once
+from workbench.widgets.board.publishing import Part
+from workbench.widgets.fleet.fleet_board import FleetView
+from workbench.widgets.fleet.runner import FleetRunner
+
+
+class FleetComponent(BoardComponent):
+    """One visitor's view of a fleet's board, in that visitor's document."""
+
+    def __init__(self, view: FleetView, document: Document | None = None, **options: Any) -> None:
+        super().__init__(**_texts(view), **options)
+        self._view, self._defer = view, on_document(document) if document else at_once
+        self._pending: set[Part] = set()
+        self._pending_lock = threading.Lock()
+        self.leave = view.watch(self._hear)
+        self.param.update(**_texts(view))  # if they changed meanwhile
+        self.param.watch(lambda event: view.answer(event.new), "gesture")
+
+    def _hear(self, part: Part, _state: dict[str, Any]) -> None:
+        """Called from any thread. A busy document may call back late and out of order: it then shows the present state."""
+        with self._pending_lock:
+            waits = bool(self._pending)
+            self._pending.add(part)
+        if not waits:
+            self._defer(self._show)
+
+    def _show(self) -> None:
+        with self._pending_lock:
+            pending, self._pending = self._pending, set()
+        self.param.update(**{part: part_text(self._view.parts[part]) for part in pending})
+
+
+def _texts(view: FleetView) -> dict[str, str]:
+    return {part: part_text(state) for part, state in view.parts.items()}
+
+
+def serve_fleet(
+    fleet: Fleet | str | Path,
+    port: int = 5006,
+    *,
+    open_browser: bool = True,
+    address: str = LOOPBACK,
+    origins: tuple[str, ...] = (),
+    unix_socket: str | None = None,
+    runner: FleetRunner | None = None,
+    times: FleetTimes | None = None,
+    path: str = "",
+    allow: str | Iterable[str] = (),
+    threaded: bool = False,
+) -> Any:
+    """Serve the board of a fleet, or of a fleet file, at `http://address:port/`, until interrupted; then its run ends too.
+
+    Its units are timed in a worker process when the first visitor comes, unless their `times` are given; `path` is the fleet's file, for
+    people; `allow` as of `documents.load_fleet`. Where it listens, and what comes back, is as with `serve`.
+    """
+    view = FleetView(
+        resolve_fleet(fleet, allow),
+        runner or WorkerFleetRunner(),
+        times,
+        path=path if isinstance(fleet, Fleet) else str(fleet),
+        allow=read_allowed(allow),
+    )
+    return listen(lambda: fleet_page(view), port, open_browser, address, origins, unix_socket, threaded=threaded, close=view.close)
+
+
+def fleet_page(view: FleetView) -> pn.Template:
+    """The page of one visitor."""
+    document = pn.state.curdoc
+    try:
+        component = FleetComponent(view, document, sizing_mode="stretch_width")
+    except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
+        return template_of(TITLE, None, failure_text(error))
+    if document:
+        pn.state.on_session_destroyed(lambda _: component.leave())
+    view.look()
+    return template_of(f"{view.parts['board']['name']} · {TITLE}", component)

@@ -1,0 +1,175 @@
+"""`workbench fleet`: train many models at once, or simulate that from units timed here."""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from workbench.cli.plan_arguments import allowed_modules
+from workbench.cli.short_forecast import ShortForecast
+from workbench.errors import FleetError
+from workbench.multimodel import ALL_POLICIES, FleetSchedule, policy_named
+from workbench.multimodel import simulate as simulate_jobs
+from workbench.multimodel.fleet import Fleet
+from workbench.multimodel.fleet_commands import AddModel, StopModel
+from workbench.multimodel.forecast import count_devices
+from workbench.multimodel.jobs import verify_devices
+from workbench.multimodel.measured import FleetTimes
+from workbench.multimodel.training_events import (
+    CheckpointNotice,
+    CommandDone,
+    CommandRefused,
+    ModelFailed,
+    SchedulePredicted,
+    TrainingEvent,
+    UnitDone,
+)
+from workbench.reports.run_events import Progress
+from workbench.units import format_seconds, parse_bytes
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train in a worker process; Ctrl-C ends it, and with a folder the next run resumes there."""
+    from workbench.cli.follow_fleet_file import Follower
+    from workbench.documents import fleet_record
+    from workbench.engine import start_fleet
+    from workbench.text.fleet import measurement_text
+
+    fleet = _fleet(options, **({} if options.policy is None else {"policy": options.policy}))
+    progress = _ProgressPrinter(fleet)
+    training = start_fleet(fleet, progress)
+    follower = Follower(Path(options.file), fleet, training, progress.say, allowed_modules(options)) if options.follow else None
+    try:
+        measured = training.wait()
+    finally:
+        if follower:
+            follower.end()
+    print(json.dumps(fleet_record(measured), indent=1) if options.json else measurement_text(measured))
+    if measured.failed:
+        names = ", ".join(f"`{each}`" for each in measured.failed)
+        count = f"{len(measured.failed)} of {len(measured.names)} models"
+        raise FleetError(f"{count} failed: {names}. The others are trained.", ["mend what the messages above name, and run again"])
+
+
+def simulate(options: argparse.Namespace) -> None:
+    """Simulate the policies of the command line, else the file's."""
+    from workbench.documents import simulation_record
+    from workbench.engine import measure_units
+    from workbench.text.fleet import simulation_text
+
+    if options.policy not in (None, "all"):
+        policy_named(options.policy)  # before anything is traced
+    verify_devices(options.devices or 1)
+    fleet = _fleet(options)
+    policy_name = options.policy or fleet.policy
+    devices = count_devices(fleet)
+    verify_devices(devices)
+    times = measure_units(fleet, on_progress=_ProgressPrinter(fleet))
+    schedules = _schedules(times, devices, fleet, policy_name)
+    print(
+        json.dumps(simulation_record(times, devices, schedules), indent=1) if options.json else simulation_text(times, devices, schedules)
+    )
+
+
+def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
+    """Serve the page of the file's fleet to those who may `reach` it. Raises `OSError` where it cannot listen."""
+    from workbench.app.page.fleet_page import serve_fleet
+    from workbench.documents import load_fleet
+    from workbench.tracing.platform import force_cpu_backend
+
+    if options.plan or options.model:
+        raise FleetError("A page shows a plan or a fleet, not both.", ["leave out the plan", "leave out `--fleet`"])
+    force_cpu_backend()
+    fleet, allow = load_fleet(options.fleet, allowed_modules(options)), allowed_modules(options)
+    opened = {"open_browser": not options.no_open, "unix_socket": options.unix_socket, "path": options.fleet, "allow": allow}
+    serve_fleet(fleet, options.port, **opened, **reach)
+
+
+def _schedules(times: FleetTimes, devices: int, fleet: Fleet, policy_name: str) -> dict[str, FleetSchedule]:
+    if policy_name == "exact":
+        from workbench.multimodel.exact_schedule import optimum, prepare_policy
+
+        found = optimum(times.jobs, devices)
+        schedule = simulate_jobs(
+            times.jobs, devices, prepare_policy(policy_named(fleet.policy), times.jobs, devices), double_buffer=fleet.double_buffer
+        )
+        return {fleet.policy: schedule, f"exact ({'proven' if found.proven else 'not proven'}, no transfers)": found.schedule}
+    policies = ALL_POLICIES if policy_name == "all" else (policy_named(policy_name),)
+    return {each.name: simulate_jobs(times.jobs, devices, each, double_buffer=fleet.double_buffer) for each in policies}
+
+
+def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
+    """The file's fleet with the changes of the command line; these are checked before any model is traced."""
+    from workbench.documents import load_fleet
+    from workbench.tracing.platform import force_cpu_backend
+
+    force_cpu_backend()
+    if options.devices is not None:
+        changes["devices"] = options.devices
+    if options.memory is not None:
+        changes["memory"] = parse_bytes(options.memory)
+        if changes["memory"] is None:
+            raise FleetError(f'"{options.memory}" is no amount of memory.', ['write "2 GiB", "512 MiB" or a number of bytes'])
+    if getattr(options, "folder", None):
+        changes["folder"] = Path(options.folder).absolute()
+    return load_fleet(options.file, allowed_modules(options), **changes)
+
+
+class _ProgressPrinter:
+    """Prints a line per stage, a line per tenth of all units, and one for each model that is done; on standard error."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._forecast = ShortForecast(fleet)
+        self._stage, self._units, self._of = "", 0, 0
+        self._losses: dict[str, float] = {}
+        self._lengths: dict[str, int] = {}  # units of a mini-batch
+        self._failed: set[str] = set()
+
+    def __call__(self, event: TrainingEvent) -> None:
+        self._forecast.hear(event)
+        match event:
+            case Progress(stage=stage) if stage != self._stage:
+                self._stage = stage
+                self.say(f"{stage} ...")
+            case SchedulePredicted():
+                self._tell_schedule(event)
+            case UnitDone():
+                self._unit(event)
+            case ModelFailed(model=model, done=done, message=message):
+                self._failed.add(model)
+                self.say(f"{message}\n`{model}` has failed after {done:,} units")
+            case CommandRefused(message=message) | CheckpointNotice(message=message):
+                self.say(message)
+            case CommandDone(command=AddModel(model=model)):
+                self.say(f"`{model}` joins")
+            case CommandDone(command=StopModel(model=model)):
+                self.say(f"`{model}` ends with the mini-batch it is in")
+
+    def _tell_schedule(self, event: SchedulePredicted) -> None:
+        self._of = len(event.predicted)
+        self._lengths = {each.name: len(each.units) for each in event.times.jobs}
+        before = sum(resumed >= count for resumed, count in zip(event.resumed_units, event.unit_counts, strict=True))
+        if before:
+            self.say(f"{before:,} of {len(event.names):,} models are done already, in an earlier run")
+        if self._of:
+            devices = f"{event.devices} device{'s' * (event.devices != 1)}"
+            self.say(f"{self._of:,} units, at least {format_seconds(event.bound)} on {devices}")
+
+    def _unit(self, event: UnitDone) -> None:
+        self._units += 1
+        model, loss = event.model, event.loss
+        if loss is not None:
+            if not isfinite(loss) and isfinite(self._losses.get(model, 0.0)):
+                self.say(f"`{model}`: the loss of mini-batch {event.placed.unit // self._lengths[model] + 1} is {loss:g}")
+            self._losses[model] = loss
+        if event.done == event.of and model not in self._failed:
+            ended = f"has {event.ended}" if event.ended else f"is done, loss {self._losses.get(model, float('nan')):.4f}"
+            self.say(f"`{model}` {ended}")
+        elif self._units % max(1, self._of // 10) == 0:
+            self.say(f"unit {self._units:,} of {self._of:,}{self._forecast.text}")
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,94 @@
+"""The plan that a command line describes."""
+
+import argparse
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from workbench.core.program import Reference
+from workbench.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from workbench.core.pipeline_spec import PipelineSpec
+
+DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
+
+
+def plan_on_the_cpu(options: argparse.Namespace) -> Plan:
+    """The plan, with this process kept off the accelerators: a worker process runs it and needs their memory."""
+    from workbench.tracing.platform import force_cpu_backend
+
+    force_cpu_backend()
+    return plan_of(options)
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """The plan of a document, with another mesh or layout if one is given; or a new plan of a model."""
+    from workbench.core.layout import Layout
+    from workbench.core.mesh import Mesh
+    from workbench.core.pipeline_spec import PipelineSpec
+    from workbench.core.precision import Precision
+    from workbench.core.remat import Remat
+    from workbench.documents import load_plan, program_from_reference
+    from workbench.hardware.axis_assignment_text import parse_axis_assignment
+    from workbench.hardware.catalogue import parse_hardware
+    from workbench.plan.edits import SetAxisAssignment, SetHardware, SetLayout, SetPrecision, SetRemat
+    from workbench.plan.mesh_edits import SetMesh
+
+    use_hardware_file(options)
+    if options.plan and (options.model or options.argument):
+        options.parser.error("give a PLAN.json or a --model with its arguments, not both")
+    if not options.plan and not options.model and not options.serves:
+        options.parser.error("give a PLAN.json, or a model with --model NAME")
+    if options.plan:
+        plan = load_plan(options.plan, allowed_modules(options))
+        mesh, layout = options.mesh, options.layout
+    else:
+        reference = Reference(options.model or DEFAULT_MODEL, dict(_argument(text, options.parser) for text in options.argument))
+        plan = Plan(program_from_reference(reference), "")
+        mesh, layout = options.mesh or DEFAULT_MESH, options.layout
+    plan = plan if options.remat is None else plan.apply(SetRemat(Remat.parse(options.remat)))
+    plan = plan if options.precision is None else plan.apply(SetPrecision(Precision.parse(options.precision)))
+    plan = plan if mesh is None else plan.apply(SetMesh(Mesh(mesh)))
+    plan = plan if options.pipeline is None else _set_pipeline(plan, PipelineSpec.parse(options.pipeline))
+    plan = plan if layout is None else plan.apply(SetLayout(Layout(layout)))
+    plan = plan if options.hardware is None else plan.apply(SetHardware(parse_hardware(options.hardware)))
+    return plan if options.axis_assignment is None else plan.apply(SetAxisAssignment(parse_axis_assignment(options.axis_assignment)))
+
+
+def _set_pipeline(plan: Plan, spec: "PipelineSpec") -> Plan:
+    """Raises `PipelineError` for a pipeline that cannot partition the program, blocks included: one given by the command is refused at
+    once."""
+    from workbench.pipeline.stage_partition import verify_partition
+    from workbench.plan.edits import SetPipeline
+
+    plan = plan.apply(SetPipeline(spec))
+    verify_partition(plan.program, spec)
+    return plan
+
+
+def allowed_modules(options: argparse.Namespace) -> tuple[str, ...]:
+    """The modules whose programs files may name: from the command line, and from the environment."""
+    from workbench.documents import read_allowed, read_allowed_here
+
+    return (*read_allowed(options.allow), *read_allowed_here())
+
+
+def use_hardware_file(options: argparse.Namespace) -> None:
+    """Use a hardware file in this process and in its workers, as if the environment named it."""
+    from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, load_catalogue
+
+    if options.hardware_file:
+        load_catalogue(options.hardware_file)  # raises for an invalid file
+        os.environ[HARDWARE_FILE_VARIABLE] = options.hardware_file
+
+
+def _argument(text: str, parser: argparse.ArgumentParser) -> tuple[str, Any]:
+    """`layers=2`: the value is JSON if it reads as JSON, else a text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        parser.error(f"--argument {text}: write NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

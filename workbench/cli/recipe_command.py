@@ -1,0 +1,57 @@
+"""`workbench recipe`: the known ways to shard a program that apply to a plan, and the effect of one of them."""
+
+import argparse
+import json
+from dataclasses import asdict
+
+from workbench.analysis.plan_diff import PlanDiff
+from workbench.cli.plan_arguments import plan_on_the_cpu
+from workbench.plan.plan import Plan
+
+
+def recipe(options: argparse.Namespace) -> None:
+    """Without a name, all recipes and whether each applies; with names, the edits of each in turn and the figures before and after."""
+    if options.plan and options.model:  # there is no PLAN.json then, and the first word is a recipe already
+        options.plan, options.names = None, [options.plan, *options.names]
+    if options.axis and len(options.names) != 1:
+        options.parser.error("give --axis with one recipe")
+    plan = plan_on_the_cpu(options)
+    if options.names:
+        _apply(plan, options)
+    else:
+        _list(plan, options)
+
+
+def _list(plan: Plan, options: argparse.Namespace) -> None:
+    from workbench.recipes import list_recipes
+    from workbench.text.report import table_text
+
+    rows = list_recipes(plan)
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=1))
+        return
+    print(f"{plan}\n")
+    found = [
+        (row.name, f"{len(row.edits)} edit{'s' * (len(row.edits) != 1)}" if row.applies else "no", row.reason or row.about) for row in rows
+    ]
+    print(table_text(["recipe", "applies", "what it is, or why not~"], found))
+
+
+def _apply(plan: Plan, options: argparse.Namespace) -> None:
+    from workbench.documents import plan_diff_record, save_plan
+    from workbench.recipes import find_recipe
+
+    after, edits, notes = plan, list[str](), list[str]()
+    for name in options.names:
+        chosen = find_recipe(name, tuple(options.axis))
+        draft = chosen.draft_changes(after)
+        after = after.apply(chosen.edit(after))
+        edits += map(str, draft.edits)
+        notes += draft.notes
+    found = PlanDiff(plan.report(), after.report())
+    if options.output:
+        save_plan(after, options.output)
+    if options.json:
+        print(json.dumps({"recipes": options.names, "edits": edits, "notes": notes, "diff": plan_diff_record(found)}, indent=1))
+        return
+    print("\n".join([*edits, *(f"note: {note}" for note in notes), "", str(found)]))

@@ -1,0 +1,173 @@
+"""The graph of a partitioned step: kernels as nodes, with their costs; edges pass through free operations and loops."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.mesh import Mesh
+from workbench.core.program import Program
+from workbench.core.sharding import Sharding, axis_size, base_axis
+from workbench.core.tensor import Role
+from workbench.cost.fusion.kernels import Kernels
+from workbench.cost.timeline import SimulatedStep
+from workbench.propagation import Propagated, value_names
+from workbench.propagation.shardy_collectives import InsertedCollective, sent_bytes
+from workbench.reports.graph import Graph, GraphNode, GraphSend
+
+
+def graph_of(
+    program: Program,
+    partitioned: Propagated,
+    kernels: Kernels,
+    mesh: Mesh,
+    busy: Sequence[float] | NDArray[np.float64] = (),
+    simulated: SimulatedStep | None = None,
+) -> Graph:
+    """`busy` are the seconds of one execution of each kernel, `simulated` the step they make; both only where the hardware is known."""
+    flow = _Flow(program, partitioned, kernels)
+    flops = [0] * kernels.count
+    for op, count in partitioned.local_flops.items():
+        if kernels.of[op] >= 0:
+            flops[kernels.of[op]] += count
+    largest = {each.kernel: each.op for each in sorted(kernels.dots, key=lambda each: partitioned.local_flops.get(each.op, 0))}
+    nodes = (
+        *(
+            _make_node(number, largest.get(number, kernels.ops[number]), program, partitioned, kernels, flops[number], busy)
+            for number in range(kernels.count)
+        ),
+        *(_make_input(program, partitioned, argument) for argument in flow.inputs),
+    )
+    return Graph(nodes, flow.edges(), tuple(_list_sends(program, partitioned, flow, mesh, simulated)))
+
+
+def _make_node(
+    number: int,
+    op: int,
+    program: Program,
+    partitioned: Propagated,
+    kernels: Kernels,
+    flops: int,
+    busy: Sequence[float] | NDArray[np.float64],
+) -> GraphNode:
+    operation, count = program.operations[op], int(kernels.times[number])
+    results = partitioned.structure.ops[op].results
+    dims = partitioned.dims[results[0]] if results else None
+    sharding = Sharding.whole(len(operation.shape)) if dims is None else Sharding(dims)
+    seconds = float(busy[number]) * count if len(busy) else 0.0
+    shape, names = operation.shape, operation.dims
+    return GraphNode(
+        operation.path, operation.kind, operation.source, count, shape, operation.dtype, names, sharding, seconds, flops * count
+    )
+
+
+def _make_input(program: Program, partitioned: Propagated, argument: int) -> GraphNode:
+    number = partitioned.structure.arguments[argument]
+    tensor, dims, value = program.arguments[argument], partitioned.dims[number], partitioned.structure.values[number]
+    rank = len(value.shape)
+    sharding = Sharding.whole(rank) if dims is None else Sharding(dims)
+    return GraphNode(tensor.path, "input", "", 1, value.shape, value.dtype, value_names(tensor, rank), sharding, is_input=True)
+
+
+class _Flow:
+    """Which nodes a value comes from. A node is a kernel by its number, then an input of the step."""
+
+    def __init__(self, program: Program, partitioned: Propagated, kernels: Kernels) -> None:
+        self._structure, self._kernels = partitioned.structure, kernels
+        self.inputs = tuple(i for i, tensor in enumerate(program.arguments) if tensor.role is Role.INPUT)
+        self._nodes = {self._structure.arguments[each]: kernels.count + place for place, each in enumerate(self.inputs)}
+        self._last: dict[int, int] = {}  # for each region: its last operation, which returns its results
+        for index, op in enumerate(self._structure.ops):
+            self._last[op.region] = index
+        self._inner: dict[int, list[int]] = {}  # for each loop or branch: its regions
+        for number, region in enumerate(self._structure.regions):
+            self._inner.setdefault(region.parent, []).append(number)
+        self._known: dict[int, tuple[int, ...]] = {}
+
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        found: dict[tuple[int, int], None] = {}
+        for index, op in enumerate(self._structure.ops):
+            if (reader := self._kernels.of[index]) >= 0:
+                for operand in op.operands:
+                    found.update(dict.fromkeys((maker, reader) for maker in self.makers(operand) if maker != reader))
+        return tuple(found)
+
+    def makers(self, value: int) -> tuple[int, ...]:
+        """The nodes that a value comes from, through operations that are no kernel."""
+        if value not in self._known:
+            self._known[value] = ()  # a loop carries its values back to itself
+            self._known[value] = tuple(dict.fromkeys(self._makers(value)))
+        return self._known[value]
+
+    def _makers(self, value: int) -> Iterator[int]:
+        record = self._structure.values[value]
+        if record.maker < 0:
+            if value in self._nodes:
+                yield self._nodes[value]
+            elif record.region:  # an argument of a loop's body
+                operands = self._structure.ops[self._structure.regions[record.region].parent].operands
+                if record.result < len(operands):
+                    yield from self.makers(operands[record.result])
+        elif (kernel := self._kernels.of[record.maker]) >= 0:
+            yield kernel
+        elif record.maker in self._inner:
+            for region in self._inner[record.maker]:
+                handed_on = self._structure.ops[self._last[region]].operands
+                if len(handed_on) == len(self._structure.ops[record.maker].results):
+                    yield from self.makers(handed_on[record.result])
+        else:
+            for operand in self._structure.ops[record.maker].operands:
+                yield from self.makers(operand)
+
+    def maker_of(self, send: InsertedCollective) -> int:
+        if send.source is None:
+            return -1
+        kernel = self._kernels.of[send.source]
+        results = self._structure.ops[send.source].results
+        return kernel if kernel >= 0 else next(iter(self.makers(results[0])), -1) if results else -1
+
+    def reader_of(self, send: InsertedCollective) -> int:
+        """The kernel that reads what is sent: that of the operation before which it runs, or the first in the same region after it."""
+        if self._kernels.of[send.before] >= 0:
+            return self._kernels.of[send.before]
+        ops = self._structure.ops
+        region, waiting = ops[send.before].region, set(ops[send.before].results)
+        for index in range(send.before + 1, min(send.before + 200, len(ops))):
+            if ops[index].region == region and waiting & set(ops[index].operands):
+                if self._kernels.of[index] >= 0:
+                    return self._kernels.of[index]
+                waiting |= set(ops[index].results)
+        return -1
+
+
+def _list_sends(program: Program, partitioned: Propagated, flow: _Flow, mesh: Mesh, simulated: SimulatedStep | None) -> Iterator[GraphSend]:
+    times = [region.runs_per_step for region in partitioned.structure.regions]
+    lasting, waited = _send_seconds(partitioned, simulated)
+    for number, each in enumerate(partitioned.reshards):
+        operation, count = program.operations[each.sender], times[each.region]
+        devices = math.prod(axis_size(axis, mesh) for axis in each.axes)
+        yield GraphSend(
+            each.kind,
+            tuple(dict.fromkeys(map(base_axis, each.axes))),
+            flow.maker_of(each),
+            flow.reader_of(each),
+            operation.path,
+            operation.source,
+            count,
+            sent_bytes(each.kind, each.payload, devices) * count,
+            lasting.get(number, 0.0) * count,
+            waited.get(number, 0.0) * count,
+        )
+
+
+def _send_seconds(partitioned: Propagated, simulated: SimulatedStep | None) -> tuple[dict[int, float], dict[int, float]]:
+    """For each collective: how long one execution takes, and how long the device waits for it."""
+    lasting: dict[int, float] = {}
+    waited: dict[int, float] = {}
+    if simulated is not None:
+        for region in range(len(partitioned.structure.regions)):
+            numbers = simulated.reshards[region]
+            lasting.update(zip(numbers, (send.seconds for send in simulated.sends[region]), strict=True))
+            waited.update(zip(numbers, simulated.turns[region].waits, strict=True))
+    return lasting, waited

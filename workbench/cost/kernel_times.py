@@ -1,0 +1,205 @@
+"""Seconds of each kernel of a step on one device: a roofline over what it multiplies, what else it computes, and what it moves.
+
+M, N, K: rows, columns and contracted elements of a dot on one device, rounded up to tiles (`matmul_tiles`).
+
+On a TPU a kernel without dots takes as long as it reads and writes, or as it passes over its elements, whichever is longer; one with a dot
+hides that pass behind it, and begins sooner. Numbers are those of libtpu 0.0.42.1, read off the third-party programs for fitting.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, inf, isfinite, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.mesh import Mesh
+from workbench.cost.collective_matmul import UNDECOMPOSED, WindowedSteps, decompose_collective_matmuls
+from workbench.cost.fusion.kernels import KernelDot, Kernels
+from workbench.cost.matmul_tiles import blocks_volume, padded_volume, passes_volume
+from workbench.cost.tuned import tuned
+from workbench.hardware.hardware import Chip
+from workbench.propagation import Propagated, local_shape
+from workbench.propagation.structure.operation_work import OperationWork
+
+Seconds = NDArray[np.float64]
+_BLOCK = 3  # sides of a tile that is no systolic array
+_BLOCKS = 5  # and how many units work in parallel, and what a block loses at its ends
+_SIDES = 2
+_HALF = 2  # bytes
+DOT_LAUNCH = tuned("dot_launch")
+"""Launches that a kernel with a dot takes besides its own."""
+ROUNDING = tuned("rounding")
+"""Sweeps that rounding to two-byte floats takes."""
+ROW_LAUNCHES = int(tuned("row_launches"))
+"""Launches of an iteration of the loop over a scatter's rows."""
+UNESTIMATED = frozenset(f"stablehlo.{each}" for each in ("gather", "scatter", "sort", "reduce_window", "select_and_scatter"))
+"""Operations in whose kernels XLA:TPU gives no estimate of time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelTimes:
+    """For one execution of each kernel: seconds of its dots, of its elementwise work and of its memory traffic, and in all.
+
+    `moved` bytes and `steps` of elementwise work are what the latter two stand for. On a chip with a `sweep` elementwise work is in
+    the time of the traffic: a pass over the elements, whatever is computed of each. `unestimated` says of which the chip's compiler gives
+    no estimate.
+    """
+
+    dots: Seconds
+    vector: Seconds
+    memory: Seconds
+    launch: Seconds
+    moved: NDArray[np.float64]
+    steps: NDArray[np.float64]
+    unestimated: NDArray[np.bool_]
+
+    @property
+    def arithmetic(self) -> Seconds:
+        return self.dots + self.vector
+
+    @property
+    def bound_by_memory(self) -> NDArray[np.bool_]:
+        return self.memory > self.arithmetic
+
+    @property
+    def busy(self) -> Seconds:
+        """Seconds at work: the longer of computing and memory traffic."""
+        return np.maximum(self.arithmetic, self.memory)
+
+
+def kernel_times(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> KernelTimes:
+    """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure as laid out in memory."""
+    sizes = np.asarray(local_bytes, dtype=np.float64)
+    sizes[kernels.numbers] = kernels.itemsizes[kernels.numbers]  # handled by the scalar unit, which pads nothing
+    collective_matmul = decompose_collective_matmuls(kernels, partitioned, local_bytes, mesh, chip)
+    dots = _sum_dot_seconds(kernels, partitioned, mesh, chip, collective_matmul.steps)
+    stored = sizes.copy()
+    stored[list(kernels.unfilled)] = 0.0
+    moved = _count_moved_bytes(kernels, sizes, stored)
+    is_large = sizes > (chip.on_chip or inf)
+    large = _count_moved_bytes(kernels, sizes * is_large, stored * is_large)
+    memory = _moving_seconds(moved, large, dots > 0, chip)
+    elements = sizes[kernels.worked] / kernels.itemsizes[kernels.worked]
+    steps = np.bincount(kernels.workers, elements * kernels.steps, kernels.count).astype(np.float64)
+    vector, launches = steps / (chip.vector_flops * chip.efficiency_of("vector")), np.ones(kernels.count)
+    unestimated = np.zeros(kernels.count, dtype=np.bool_)
+    if isfinite(chip.sweep):
+        swept = _swept_elements(kernels, stored, elements)
+        passes = np.where(dots > 0, 0.0, swept / chip.sweep)
+        memory = np.maximum(memory, passes) + (ROUNDING * _half_elements(kernels, stored) + collective_matmul.elements) / chip.sweep
+        memory += collective_matmul.moved / (chip.memory_bandwidth * chip.efficiency_of("memory"))
+        vector, launches = (
+            np.zeros(kernels.count),
+            _count_launches(swept, dots) + collective_matmul.launches + _count_row_launches(kernels, partitioned, mesh),
+        )
+        unestimated = _mark_unestimated(kernels, partitioned)
+    share = chip.efficiency_of("sustained")
+    return KernelTimes(
+        dots / share, vector / share, memory / share, chip.launch * launches, moved + collective_matmul.moved, steps, unestimated
+    )
+
+
+def _count_launches(swept: Seconds, dots: Seconds) -> Seconds:
+    """Launches of each kernel: `DOT_LAUNCH` with a dot, else one, or none for a single number, which the scalar unit handles."""
+    return np.where(dots > 0, DOT_LAUNCH, (swept > 1).astype(np.float64))
+
+
+def _count_row_launches(kernels: Kernels, partitioned: Propagated, mesh: Mesh) -> Seconds:
+    """Launches of scatters that are a loop over rows."""
+    found = np.zeros(kernels.count)
+    structure = partitioned.structure
+    for each in kernels.serial:
+        places = structure.ops[each].operands[1]
+        if (dims := partitioned.dims[places]) is not None:
+            found[kernels.of[each]] += ROW_LAUNCHES * prod(local_shape(structure.values[places].shape, dims, mesh)[:-1])
+    return found
+
+
+def _mark_unestimated(kernels: Kernels, partitioned: Propagated) -> NDArray[np.bool_]:
+    ops, serial = partitioned.structure.ops, set(kernels.serial)
+    return np.array([op not in serial and ops[op].kind in UNESTIMATED for op in kernels.ops], dtype=np.bool_)
+
+
+def _moving_seconds(moved: Seconds, large: Seconds, multiplies: NDArray[np.bool_], chip: Chip) -> Seconds:
+    """Seconds to move so many bytes, some of which belong to arrays too large for on-chip memory."""
+    reached = np.where(multiplies, chip.efficiency_of("operands"), chip.efficiency_of("memory"))
+    return ((moved - large) / reached + large / chip.efficiency_of("large")) / chip.memory_bandwidth
+
+
+def _count_moved_bytes(kernels: Kernels, read: Seconds, written: Seconds) -> Seconds:
+    """Bytes each kernel moves, given the bytes of each value when it is read and when it is written."""
+    inward = np.bincount(kernels.readers, read[kernels.read_extents], kernels.count)
+    return (inward + np.bincount(kernels.writers, written[kernels.written], kernels.count)).astype(np.float64)
+
+
+def _swept_elements(kernels: Kernels, sizes: Seconds, elements: Seconds) -> Seconds:
+    """Elements each kernel passes over: of the largest array it works on or writes; `sizes` are bytes of what is stored."""
+    found = np.zeros(kernels.count)
+    np.maximum.at(found, kernels.workers, elements)
+    np.maximum.at(found, kernels.writers, sizes[kernels.written] / kernels.itemsizes[kernels.written])
+    return found
+
+
+def _half_elements(kernels: Kernels, sizes: Seconds) -> Seconds:
+    """Elements each kernel writes as two-byte floats; `sizes` are bytes of what is stored."""
+    widths = kernels.itemsizes[kernels.written]
+    halves = np.where(widths == _HALF, sizes[kernels.written] / widths, 0.0)
+    return np.bincount(kernels.writers, halves, kernels.count).astype(np.float64)
+
+
+def moved_bytes(kernels: Kernels, local_bytes: Sequence[int]) -> int:
+    """Bytes one device reads and writes in its memory in a step."""
+    sizes = np.asarray(local_bytes, dtype=np.int64)
+    read = (sizes[kernels.read_extents] * kernels.times[kernels.readers]).sum()
+    return int(read + (sizes[kernels.written] * kernels.times[kernels.writers]).sum())
+
+
+def _sum_dot_seconds(kernels: Kernels, partitioned: Propagated, mesh: Mesh, chip: Chip, steps: Mapping[int, WindowedSteps]) -> Seconds:
+    found = np.zeros(kernels.count)
+    known: dict[tuple[object, ...], float] = {}
+    values, ops = partitioned.structure.values, partitioned.structure.ops
+    for each in kernels.dots:
+        flops = partitioned.local_flops.get(each.op, 0)
+        op = ops[each.op]
+        dims = partitioned.dims[op.results[0]]
+        if not flops or dims is None:  # dropped as dead
+            continue
+        value = values[op.results[0]]
+        dtype = values[op.operands[0]].dtype
+        dot_steps = steps.get(each.op, UNDECOMPOSED)
+        key = value.shape, each.batch, each.columns, dims, flops, dtype, op.custom_kernel, dot_steps, op.work.passes, op.work.zeros
+        if key not in known:
+            shape = local_shape(value.shape, dims, mesh)
+            known[key] = _dot_seconds(each, op.work, shape, flops, dtype, chip, dot_steps, is_inside=bool(op.custom_kernel))
+        found[each.kernel] += known[key]
+    return found
+
+
+def _dot_seconds(
+    dot: KernelDot,
+    work: OperationWork,
+    shape: tuple[int, ...],
+    flops: int,
+    dtype: str,
+    chip: Chip,
+    steps: WindowedSteps,
+    *,
+    is_inside: bool,
+) -> float:
+    """Seconds of one dot; one inside a hand-written kernel has no kernel of its own to fill and to empty."""
+    batch = prod(shape[dim] for dim in dot.batch)
+    columns = prod(shape[dim] for dim in dot.columns)
+    rows = prod(shape) // max(batch * columns, 1)
+    summed = flops / (2 * max(prod(shape), 1))
+    if len(chip.matmul_tile) == _BLOCKS and not is_inside:
+        busy = 2 * blocks_volume(batch, rows, columns, summed, chip.matmul_tile)
+    elif len(chip.matmul_tile) == _SIDES and work.passes > 1:
+        busy = 2 * work.passes * passes_volume(rows, columns, summed * work.zeros / work.passes, chip.matmul_tile)
+    else:
+        if steps.is_summed:
+            summed = ceil(summed / steps.count)
+        elif steps.count > 1:  # the larger side: the weight's, whose pieces go around
+            rows, columns = (rows, ceil(columns / steps.count)) if columns >= rows else (ceil(rows / steps.count), columns)
+        busy = 2 * batch * steps.count * padded_volume(rows, columns, summed, chip.matmul_tile[:_BLOCK])
+    return busy / (chip.peak(dtype) * chip.efficiency_of("matmul"))

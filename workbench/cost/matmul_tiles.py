@@ -1,0 +1,65 @@
+"""Rounding the sizes of a dot up to the tiles of a matrix unit: multiply-adds for which it is busy, of which some are done for nothing.
+
+A matrix unit works in tiles: a dot of 6 rows by 64 columns keeps a 128 x 128 array as busy as one of 8 by 128. Which tile a chip has
+says `hardware.toml` (`matmul_tile`).
+"""
+
+from functools import lru_cache
+from math import ceil
+
+_BLOCK = 3  # sides of a tile that is no systolic array
+_SUBLANES = 8  # rows a systolic array takes at once
+
+
+@lru_cache(maxsize=4096)
+def padded_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
+    """Multiply-adds for which a matrix unit is busy.
+
+    - A tile of two sides is a systolic array: it holds summed x columns, or summed x rows, whichever wastes less, and streams the rest;
+    - one of three is a block of rows x columns x summed.
+
+    >>> padded_volume(6, 64, 64, (128, 128)) == 8 * 128 * 128
+    True
+    >>> padded_volume(4096, 64, 128, (128, 128)) == 64 * 4096 * 128  # the 64 columns stream
+    True
+    """
+    if len(tile) == _BLOCK:
+        return round_up(rows, tile[0]) * round_up(columns, tile[1]) * round_up(summed, tile[2])
+    if not tile:
+        return rows * columns * summed
+    depth, width = tile
+    return round_up(summed, depth) * min(
+        round_up(rows, _SUBLANES) * round_up(columns, width), round_up(columns, _SUBLANES) * round_up(rows, width)
+    )
+
+
+@lru_cache(maxsize=4096)
+def passes_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
+    """The same for one dot of a convolution: its rows are streamed."""
+    depth, width = tile
+    return round_up(rows, _SUBLANES) * round_up(columns, width) * round_up(summed, depth)
+
+
+@lru_cache(maxsize=4096)
+def blocks_volume(batch: int, rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
+    """Multiply-adds for which all units of a GPU are busy: `tile` is rows x columns x summed of a step of a block, how many units do a
+    block each, and for how many steps a block fills its pipeline and writes its result (none where the next one goes on beside that).
+
+    Blocks are done in waves of one a unit, the last as long as a full one. Of the shapes of block that a library has, the best is taken:
+    this one, turned, or half as large.
+
+    >>> blocks_volume(1, 128, 108 * 256, 1024, (128, 256, 32, 108, 8)) == 128 * 108 * 256 * (1024 + 8 * 32)
+    True
+    >>> blocks_volume(1, 128, 109 * 128, 1024, (128, 128, 32, 108, 0)) / blocks_volume(1, 128, 108 * 128, 1024, (128, 128, 32, 108, 0))
+    2.0
+    """
+    tall, wide, deep, units, ends = tile
+    depth = round_up(summed, deep) + ends * deep
+    side = min(tall, wide)
+    shapes = {(tall, wide), (wide, tall), (side, side)}
+    return min(round_up(batch * ceil(rows / r) * ceil(columns / c), units) * r * c for r, c in shapes) * depth
+
+
+def round_up(size: float, tile: int) -> int:
+    """The next multiple of `tile`."""
+    return ceil(size / tile) * tile

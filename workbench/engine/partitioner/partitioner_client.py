@@ -1,0 +1,256 @@
+"""The client of the warm process: a queue of questions, answers as futures, and a process that is restarted when it dies."""
+
+import functools
+import os
+import pickle
+import queue
+import threading
+import time
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
+from typing import NamedTuple
+
+from workbench.core.error_text import process_end_text
+from workbench.engine.partitioner.libtpu_client import OF_LIBTPU, OF_PARTITIONER
+from workbench.engine.partitioner.warm_process import WarmProcess, WarmProcessEnded
+from workbench.errors import PartitionError
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.reports.partitioned import Partitioned
+from workbench.spmd.partition import without_functions
+
+TIME_LIMIT = 120.0  # seconds for one answer
+IDLE_LIMIT = 600.0  # seconds without a question after which the process is ended
+_KNOWN_FAILURES = {  # checks inside XLA that are known to fail, by their message (jaxlib 0.10.2)
+    "get_first_valid_element_offset_on_dilated_shard": "leave the cut dimension of the convolution's image whole, or choose a stride and "
+    "padding whose gradient needs no negative padding",
+}
+
+
+class _PartitionQuestion(NamedTuple):
+    """What is sent to the process (empty to only start it), and the name of the plan."""
+
+    content: bytes
+    name: str
+    answer: Future[Partitioned]
+
+
+class WarmWorker:
+    """Asks XLA's partitioner in a process of its own, which is started with the first question and stays.
+
+    Questions are answered one after the other. A future that is cancelled before its turn is never asked; `cancel` also ends the current
+    one, by ending the process, or libtpu's fork alone. If the process dies, its current question fails with a message; the next one starts
+    a new process. Without questions for `IDLE_LIMIT` seconds the process is ended.
+    """
+
+    def __init__(self) -> None:
+        self._questions: queue.SimpleQueue[_PartitionQuestion] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._process: WarmProcess | None = None
+        self._current: _PartitionQuestion | None = None
+        self._abandoned: _PartitionQuestion | None = None
+        self._begun = 0.0  # when the current question was asked
+        self._thread: threading.Thread | None = None
+        self._waiting = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The process id; `None` while there is none."""
+        process = self._process
+        return process.pid if process else None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a question is being answered or waits."""
+        return self._waiting > 0
+
+    def ask(self, plan: Plan, target: Hardware | str = "") -> Future[Partitioned]:
+        """Ask XLA's partitioner (`spmd.partition.ask_partitioner`), or the compiler of this hardware (`libtpu_client`), about a plan;
+        the future raises `PartitionError`."""
+        return self.ask_packed(pack_question(plan, target), plan.name)
+
+    def ask_packed(self, question: bytes, name: str) -> Future[Partitioned]:
+        """Like `ask`, for a question that another process pickled; it is not unpickled in this one. `name` is that of the plan."""
+        return self._enqueue(question, name)
+
+    def warm(self) -> None:
+        """Start the process, so that the first question finds it ready. Returns at once."""
+        self._enqueue(b"", "")
+
+    def cancel(self, answer: Future[Partitioned], after: float = 0.0) -> None:
+        """Cancel a question: one that waits is never asked, the current one ends with the process. One that is answered stays.
+
+        With `after`, the current one may go on until so many seconds were spent on it: ending the process costs the next caller a second.
+        """
+        if answer.cancel() or answer.done():
+            return
+        with self._lock:
+            if self._current is None or self._current.answer is not answer or self._process is None:
+                return
+            remaining = self._begun + after - time.monotonic()
+            is_forked = self._current.content.startswith(OF_LIBTPU)
+            if remaining <= 0:
+                self._abandon(self._current, self._process, is_forked=is_forked)
+        if remaining <= 0:
+            if is_forked:  # else the future is resolved once the process has ended
+                _finish(answer, _cancelled_error())
+            return
+        timer = threading.Timer(remaining, self.cancel, (answer, after))
+        timer.daemon = True
+        timer.start()
+
+    def _abandon(self, question: _PartitionQuestion, process: WarmProcess, *, is_forked: bool) -> None:
+        """Cancel the current question: if libtpu compiles it in a fork, only that ends."""
+        self._abandoned = question
+        if is_forked:
+            process.interrupt()
+        else:
+            process.cancelled = True
+            process.kill()
+
+    def close(self) -> None:
+        """End the process now, and wait until it is gone. A later question starts another."""
+        process = self._process
+        if process is not None:
+            process.end()
+
+    def _enqueue(self, content: bytes, name: str) -> Future[Partitioned]:
+        question = _PartitionQuestion(content, name, Future())
+        with self._lock:
+            self._waiting += 1
+            self._questions.put(question)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, daemon=True, name="partitioner")
+                self._thread.start()
+        return question.answer
+
+    def _serve(self) -> None:
+        """The thread: question by question, until none has come for a while."""
+        while True:
+            try:
+                question = self._questions.get(timeout=IDLE_LIMIT)
+            except queue.Empty:
+                with self._lock:
+                    if self._waiting:
+                        continue
+                    self._close_process()
+                    self._thread = None
+                    return
+            try:
+                if not question.content:
+                    self._start_ahead()
+                elif question.answer.set_running_or_notify_cancel():
+                    self._answer_question(question)
+            finally:
+                with self._lock:
+                    self._waiting -= 1
+
+    def _start_ahead(self) -> None:
+        """Start the process; an error that prevents it is reported with the first question."""
+        with suppress(WarmProcessEnded, TimeoutError, OSError):
+            self._ensure_process()
+
+    def _answer_question(self, question: _PartitionQuestion) -> None:
+        with self._lock:
+            self._current, self._begun = question, time.monotonic()
+        outcome: Partitioned | PartitionError
+        try:
+            outcome = self._ask_process(question)
+        except CancelledError:
+            outcome = _cancelled_error()
+        except PartitionError as error:
+            outcome = error
+        except WarmProcessEnded as error:
+            outcome = _process_end_error(question.name, error)
+        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+            outcome = PartitionError(f"XLA's partitioner could not be run: {type(error).__name__}: {error}")
+        with self._lock:
+            self._current = None
+        _finish(question.answer, outcome)
+
+    def _ask_process(self, question: _PartitionQuestion) -> Partitioned:
+        process = self._ensure_process()
+        try:
+            kind, *rest = process.ask(question.content, TIME_LIMIT)
+        except WarmProcessEnded:
+            self._close_process()
+            if process.cancelled:
+                raise CancelledError from None
+            raise
+        except TimeoutError:
+            self._close_process()
+            raise PartitionError(
+                f"XLA's partitioner took more than {TIME_LIMIT:.0f} s for this plan, and was stopped.",
+                ["scan the layers: one is partitioned then", "keep the planned figures"],
+            ) from None
+        if self._abandoned is question:
+            raise CancelledError
+        if kind == "refused":
+            raise PartitionError(rest[0], rest[1])
+        found: Partitioned = rest[0]
+        return found
+
+    def _ensure_process(self) -> WarmProcess:
+        """The process, started if there is none, or anew if it died while idle, or was ended with the question before."""
+        if self._process is not None and (self._process.is_gone or self._process.cancelled):
+            self._close_process()
+        if self._process is None:
+            started = WarmProcess()
+            with self._lock:
+                self._process = started
+            try:
+                started.wait_until_ready()
+            except (WarmProcessEnded, TimeoutError):
+                self._close_process()
+                raise
+        return self._process
+
+    def _close_process(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.close()
+
+
+def pack_question(plan: Plan, target: Hardware | str = "") -> bytes:
+    """The bytes that the process is sent: only the parts of the plan that it reads."""
+    return (OF_PARTITIONER if isinstance(target, str) else OF_LIBTPU) + pickle.dumps((without_functions(plan), target))
+
+
+@functools.cache
+def shared_worker() -> WarmWorker:
+    """The one worker of this process; its warm process starts with the first question."""
+    return WarmWorker()
+
+
+def _cancelled_error() -> PartitionError:
+    return PartitionError("The question to XLA's partitioner was cancelled.")
+
+
+def _finish(answer: Future[Partitioned], outcome: Partitioned | PartitionError) -> None:
+    """Resolve a future once: by whoever is first, the canceller or the process."""
+    with suppress(InvalidStateError):
+        if isinstance(outcome, PartitionError):
+            answer.set_exception(outcome)
+        else:
+            answer.set_result(outcome)
+
+
+def _process_end_error(name: str, ended: WarmProcessEnded) -> PartitionError:
+    """The error in the user's terms: what happened, and that nothing is lost."""
+    status = ended.status
+    how = process_end_text(status)
+    check_line = next((line for line in ended.last_words.splitlines() if "Check failed" in line or line.startswith("F0")), "") or next(
+        iter(ended.last_words.splitlines()[-1:]), ""
+    )
+    words = f" Its last words: {check_line[:300]}" if check_line else ""
+    return PartitionError(
+        f"XLA's partitioner ended {how} while it partitioned {name}.{words}",
+        [
+            *(way for check, way in _KNOWN_FAILURES.items() if check in check_line),
+            "change the layout back",
+            "keep the planned figures: they do not need it",
+        ],
+    )
+
+
+os.register_at_fork(after_in_child=shared_worker.cache_clear)  # the process is the parent's

@@ -1,0 +1,91 @@
+"""Which mesh axis runs over which physical axes, in the form a person writes; `axis_placement` works out where each then runs.
+
+data:y; model:x                       `data` runs over the devices of `y`, `model` over those of `x`
+data:x+y; model:z                     `data` is spread over two dimensions of a torus, major to minor
+data:node+device(2); model:device(4)  two mesh axes share `device`: 4 neighbours are `model`, every fourth device is `data`
+"""
+
+import re
+from dataclasses import dataclass
+
+from workbench.core.mesh import Mesh
+from workbench.errors import HardwareError, wrong_type
+
+_ROUTE = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)(?:\((\d{1,9})\))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A part of a mesh axis that runs over a physical axis: over `size` of its devices or, if that is `None`, over as many as it needs."""
+
+    axis: str
+    size: int | None = None
+
+    def __str__(self) -> str:
+        return self.axis if self.size is None else f"{self.axis}({self.size})"
+
+
+@dataclass(frozen=True, slots=True)
+class AxisAssignment:
+    """For each mesh axis the routes it takes, major to minor; a mesh axis that is not named goes where there is room.
+
+    **Invariants**
+
+    - A mesh axis is named once, and takes at least one route; a route with a size has at least one device.
+    """
+
+    routes: tuple[tuple[str, tuple[Route, ...]], ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.routes]
+        for name, routes in self.routes:
+            if names.count(name) > 1:
+                raise HardwareError(f"The axis assignment names `{name}` twice.", ["write each mesh axis once, `data:x+y`"])
+            if not routes:
+                raise HardwareError(
+                    f"The axis assignment names no physical axis for `{name}`.", [f"leave `{name}` away", f"write `{name}:x`"]
+                )
+            for route in routes:
+                if route.size is not None and route.size < 1:
+                    raise HardwareError(
+                        f"The axis assignment puts `{name}` on {route.size} devices of `{route.axis}`; a route has 1 at least.",
+                        [f"leave the number away: `{name}:{route.axis}`", f"write `{name}:{route.axis}(2)`"],
+                    )
+
+    def renamed(self, axis: str, name: str) -> "AxisAssignment":
+        """The same axis assignment of a mesh whose axis has another name."""
+        return AxisAssignment(tuple((name if each == axis else each, routes) for each, routes in self.routes))
+
+    def restricted(self, mesh: Mesh) -> "AxisAssignment":
+        """The axis assignment of only those axes that are in the mesh."""
+        return AxisAssignment(tuple((name, routes) for name, routes in self.routes if name in mesh))
+
+    def __str__(self) -> str:
+        return "; ".join(f"{name}:{'+'.join(map(str, routes))}" for name, routes in self.routes)
+
+
+def parse_axis_assignment(text: str) -> AxisAssignment:
+    """Parse the axis assignment that a person wrote; `str` is the inverse.
+
+    >>> str(parse_axis_assignment("data: node + device(2);model:device(4)"))
+    'data:node+device(2); model:device(4)'
+    """
+    entries = []
+    for entry in filter(str.strip, text.split(";")):
+        name, colon, routes = (part.strip() for part in entry.partition(":"))
+        matches = [_ROUTE.fullmatch(each.strip()) for each in routes.split("+")]
+        if not colon or not name or None in matches:
+            raise HardwareError(
+                f"`{entry.strip()[:80]}` is not a part of an axis assignment.", ['write "data:x+y; model:z"', 'or "data:node+device(2)"']
+            )
+        entries.append((name, tuple(Route(each[1], int(each[2]) if each[2] else None) for each in matches if each)))
+    return AxisAssignment(tuple(entries))
+
+
+def read_axis_assignment(given: AxisAssignment | str | None) -> AxisAssignment | None:
+    """The axis assignment of a plan, given as text or as an object; raises `HardwareError` for anything else."""
+    if given is None or isinstance(given, AxisAssignment):
+        return given
+    if isinstance(given, str):
+        return parse_axis_assignment(given)
+    raise HardwareError(wrong_type("axis_assignment", given, "text or an `AxisAssignment`"), ['write "data:x+y; model:z"'])

@@ -1,0 +1,206 @@
+"""Simulate shard units on devices as the executor will run them: the same policy, transfers, double buffering, and events on the way
+(models that stop or come, devices that leave or return)."""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from workbench.errors import FleetError
+from workbench.multimodel.jobs import Job, Pass, Unit, verify_devices, verify_names
+from workbench.multimodel.policies import Candidate, Policy
+from workbench.multimodel.progress import FleetProgress
+from workbench.multimodel.simulation_states import DeviceState, ModelState
+from workbench.multimodel.unit_schedule import FleetSchedule, ScheduledUnit
+
+
+@dataclass(frozen=True, slots=True)
+class FleetEvent:
+    """An event at `time` seconds: a model (`number` is its index) comes or stops, or a device leaves or returns.
+
+    A model that stops finishes the unit that runs (the executor, the mini-batch that it is in); a device that leaves loses the unit that
+    runs on it, and another repeats it.
+    """
+
+    time: float
+    what: str  # "model comes", "model stops", "device leaves", "device returns"
+    number: int
+
+
+EVENT_KINDS = ("model comes", "model stops", "device leaves", "device returns")
+
+
+def simulate(
+    jobs: Sequence[Job],
+    devices: int,
+    policy: Policy,
+    *,
+    double_buffer: bool = True,
+    events: Sequence[FleetEvent] = (),
+    progress: FleetProgress | None = None,
+) -> FleetSchedule:
+    """Simulate these jobs on so many equal devices, or what is left of them where they have made `progress`.
+
+    Without `double_buffer` a device copies a unit's state in, computes, and copies it back, one after the other. With it, the next unit is
+    chosen while one runs and its state is copied in meanwhile (Hydra's double buffering); the successor of the running unit on the same
+    device keeps its boundary
+    activations there, and its shard too if it is the same one. What a unit changed goes back to the host after it, and only then may
+    another device take the model, or the same one change it again. A model that comes by an event is not there before.
+
+    Raises `FleetError` for no model, two of one name, no device, or an unknown event.
+    """
+    verify_names([each.name for each in jobs])
+    verify_devices(devices)
+    for each in events:
+        if each.what not in EVENT_KINDS or not 0 <= each.number < (len(jobs) if each.what.startswith("model") else devices):
+            raise FleetError(f"`{each.what} {each.number}` is nothing that can happen here.", EVENT_KINDS)
+    return _Simulator(tuple(jobs), devices, policy, double_buffer, events, progress or FleetProgress.at_start(jobs, devices)).run()
+
+
+@dataclass
+class _Simulator:
+    jobs: tuple[Job, ...]
+    count: int
+    policy: Policy
+    double_buffer: bool
+    events: Sequence[FleetEvent]
+    progress: FleetProgress
+    placed: list[ScheduledUnit] = field(default_factory=list)
+    decisions: int = 0
+    now: float = 0.0
+
+    def run(self) -> FleetSchedule:
+        self._init_states()
+        self.times = [*{each.free for each in self.devices}, *(each.time for each in self.events)]
+        heapq.heapify(self.times)
+        waiting = sorted(self.events, key=lambda each: each.time)
+        while self.times:
+            self.now = heapq.heappop(self.times)
+            for device in self.devices:
+                if device.running and device.running.end <= self.now:
+                    self._complete_unit(device)
+            while waiting and waiting[0].time <= self.now:
+                self._handle_event(waiting.pop(0))
+            for number, device in enumerate(self.devices):
+                self._feed_device(number, device)
+            for device in self.devices:  # no device prefetches while another is idle
+                if device.running and device.next is None and self.double_buffer:
+                    self._choose_next(device)
+            if self.has_contention:
+                self._update_paces()
+        return FleetSchedule(self.count, tuple(self.placed), self.decisions)
+
+    def _init_states(self) -> None:
+        """Set models and devices to their initial progress."""
+        coming = {each.number for each in self.events if each.what == "model comes"}
+        stand = self.progress
+        states = zip(self.jobs, stand.done, stand.last, stand.back, strict=True)
+        self.models = [ModelState(job, i not in coming, done, last, back=back) for i, (job, done, last, back) in enumerate(states)]
+        self.devices = [DeviceState(each not in stand.away, free=free, link=free, out=free) for each, free in enumerate(stand.free)]
+        self.has_contention = any(unit.slowed for job in self.jobs for unit in job.units)
+
+    def _complete_unit(self, device: DeviceState) -> None:
+        """Complete a unit: what it changed is copied back to the host, also where the device goes on with the same model."""
+        running = device.running
+        assert running is not None
+        model, unit = self.models[running.model], self.jobs[running.model].unit(running.unit)
+        model.done += 1
+        device.running = None
+        device.free = self.now + unit.pause
+        device.out = model.back = max(device.out, self.now) + unit.store
+        model.reserved = device.next == running.model
+        if model.reserved:
+            after = self._next_unit(running.model)
+            if after.shard == unit.shard and after.kind is not Pass.FORWARD and unit.kind is not Pass.FORWARD:
+                device.ready = max(device.ready, device.out)  # it changes what is still being copied to the host
+        if not self.double_buffer:
+            device.link = device.out  # no other copy starts before the state is back
+        for time in {device.out, device.free, device.ready}:
+            if time > self.now:
+                self._wake_at(time)
+
+    def _handle_event(self, event: FleetEvent) -> None:
+        if event.what == "model comes":
+            self.models[event.number].available = True
+        elif event.what == "model stops":
+            model = self.models[event.number]
+            model.last = model.done + any(each.running and each.running.model == event.number for each in self.devices)
+            for each in self.devices:
+                if each.next == event.number:
+                    each.next, model.reserved = None, each.running is not None and each.running.model == event.number
+        elif event.what == "device returns":
+            self.devices[event.number].available = True
+        else:
+            self._remove_device(self.devices[event.number])
+
+    def _remove_device(self, device: DeviceState) -> None:
+        if device.running:
+            lost = device.running
+            self.placed[device.place] = ScheduledUnit(lost.model, lost.unit, lost.device, lost.start, self.now, lost.load, lost=True)
+            self.models[lost.model].reserved = False
+        if device.next is not None:
+            self.models[device.next].reserved = False
+        device.available, device.running, device.next, device.shard = False, None, None, None
+
+    def _feed_device(self, number: int, device: DeviceState) -> None:
+        """Give an idle device a unit, and start it if its state is there."""
+        if not device.available or device.running:
+            return
+        if device.next is None and (self.double_buffer or device.link <= self.now):
+            self._choose_next(device)
+        if device.next is not None and device.ready <= self.now and device.free <= self.now:
+            self._start_unit(number, device)
+
+    def _choose_next(self, device: DeviceState) -> None:
+        """Ask the policy for the device's next unit, and start copying its state in."""
+        running = device.running
+        candidates = [self._make_candidate(i, device) for i, model in enumerate(self.models) if model.is_idle(self.now)]
+        if running and running.unit + 1 < self.models[running.model].last:
+            candidates.append(self._make_candidate(running.model, device, ahead=1))
+        if not candidates:
+            return
+        candidates.sort(key=lambda each: (not each.here, each.model))
+        chosen = self.policy.choose(candidates, self.decisions).model
+        self.decisions += 1
+        model, successor = self.models[chosen], running is not None and running.model == chosen
+        unit = self.jobs[chosen].unit(model.done + successor)
+        moved = (0.0 if device.shard == (chosen, unit.shard) else unit.load) + (0.0 if successor else unit.carry)
+        device.next, device.load_start = chosen, max(device.link, self.now, model.back)
+        device.ready = device.link = device.load_start + moved
+        model.reserved = True
+        self._wake_at(device.ready)
+
+    def _make_candidate(self, number: int, device: DeviceState, ahead: int = 0) -> Candidate:
+        model = self.models[number]
+        here = ahead > 0 or (device.shard is not None and device.shard[0] == number)
+        done = model.done + ahead
+        return Candidate(number, model.job.remaining(done), model.job.unit(done).seconds, model.started, here, done)
+
+    def _start_unit(self, number: int, device: DeviceState) -> None:
+        chosen = device.next
+        assert chosen is not None
+        model, unit = self.models[chosen], self._next_unit(chosen)
+        device.running = ScheduledUnit(chosen, model.done, number, self.now, self.now + unit.seconds, device.load_start)
+        device.shard, device.next, model.started = (chosen, unit.shard), None, self.now
+        device.place, device.left, device.pace = len(self.placed), 1.0, unit.seconds
+        self.placed.append(device.running)
+        self._wake_at(device.running.end)
+
+    def _update_paces(self) -> None:
+        """Where devices share cores, adjust the speed of running units to the number of devices that compute now."""
+        busy = [each for each in self.devices if each.running]
+        for device in busy:
+            assert device.running is not None
+            pace = self.jobs[device.running.model].unit(device.running.unit).seconds_among(len(busy))
+            if pace == device.pace:
+                continue
+            since = max(device.running.start, device.pace_since)
+            device.left -= (self.now - since) / device.pace if device.pace else device.left
+            device.pace_since, device.pace = self.now, pace
+            device.running = self.placed[device.place] = replace(device.running, end=self.now + max(device.left, 0.0) * pace)
+            self._wake_at(device.running.end)
+
+    def _next_unit(self, model: int) -> Unit:
+        return self.jobs[model].unit(self.models[model].done)
+
+    def _wake_at(self, time: float) -> None:
+        heapq.heappush(self.times, max(time, self.now))

@@ -1,0 +1,88 @@
+"""The padding of a report: each dimension of each value whose size its number of shards does not divide."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import NamedTuple
+
+from workbench.core.program import Operation
+from workbench.core.sharding import Sharding, axis_size, base_axis
+from workbench.core.tensor import itemsize
+from workbench.plan.plan import Plan
+from workbench.propagation.module.attributes import Dims, local_shape
+from workbench.propagation.read_answer import Propagated
+from workbench.reports.padding import Padding
+
+_NO_VALUES = ("constant", "data_flow_edge", "return")
+
+
+class _PaddedValue(NamedTuple):
+    """Values that are alike, and the arithmetic of one device for one of them."""
+
+    operation: Operation
+    dims: Dims
+    flops: int
+
+
+def padding_list(plan: Plan, partitioned: Propagated) -> tuple[Padding, ...]:
+    """Padding by wasted bytes, the most first. That of scalars and masks counts as any other's."""
+    uneven = _find_uneven(plan, partitioned)
+    if not uneven:
+        return ()
+    structure = partitioned.structure
+    counts: Counter[_PaddedValue] = Counter()
+    for number, (operation, op) in enumerate(zip(plan.program.operations, structure.ops, strict=True)):
+        dims = partitioned.dims[op.results[0]] if op.results and operation.kind not in _NO_VALUES else None
+        if dims is not None and (operation.shape, id(dims)) in uneven:
+            counts[_PaddedValue(operation, dims, partitioned.local_flops.get(number, 0))] += structure.regions[op.region].runs_per_step
+    found = [padding for padded_value, count in counts.items() for padding in _list_paddings(padded_value, count, plan)]
+    merged: dict[Padding, int] = {}
+    for each in found:
+        key = replace(each, count=1)
+        merged[key] = merged.get(key, 0) + each.count
+    listed = (replace(each, count=count) for each, count in merged.items())
+    return tuple(sorted(listed, key=lambda each: (-each.wasted_bytes * each.count, each.path, each.dim)))
+
+
+def _find_uneven(plan: Plan, partitioned: Propagated) -> set[tuple[tuple[int, ...], int]]:
+    """What is padded, as shapes and placements. Equal placements are mostly one object, recognised by its `id`, for hashing them is slow:
+    few are looked at, however long the program is."""
+    structure, dims = partitioned.structure, partitioned.dims
+    lies = list(map(dims.__getitem__, structure.first_results))
+    known = dict(zip(zip(structure.first_result_shapes, map(id, lies), strict=True), lies, strict=True))
+    return {key for key, each in known.items() if each is not None and any(each) and _is_uneven(key[0], each, plan)}
+
+
+def _is_uneven(shape: tuple[int, ...], dims: Dims, plan: Plan) -> bool:
+    return any(size % math.prod(axis_size(axis, plan.mesh) for axis in axes) for size, axes in zip(shape, dims, strict=True))
+
+
+def _list_paddings(padded_value: _PaddedValue, count: int, plan: Plan) -> list[Padding]:
+    operation, mesh = padded_value.operation, plan.mesh
+    local = math.prod(local_shape(operation.shape, padded_value.dims, mesh))
+    size_of = itemsize(operation.dtype)
+    found = []
+    for dim, size, axes in zip(operation.dims, operation.shape, padded_value.dims, strict=True):
+        parts = math.prod(axis_size(axis, mesh) for axis in axes)
+        if size % parts:
+            slots = -(-size // parts) * parts
+            wasted = (slots - size) / slots
+            padded = Padding(
+                operation.path,
+                operation.source,
+                operation.kind,
+                operation.shape,
+                operation.dtype,
+                Sharding(padded_value.dims),
+                dim,
+                size,
+                tuple(map(base_axis, axes)),
+                parts,
+                count,
+                math.ceil(local * size_of),
+                round(local * wasted * size_of),
+                padded_value.flops,
+                round(padded_value.flops * wasted),
+            )
+            found.append(padded)
+    return found

@@ -1,0 +1,99 @@
+"""Edges: where a value's sharding is not the one that its reader needs. Shardy inserts a chain of collectives and slices there.
+
+As planned, that chain is what is sent. XLA's partitioner may reshard in another way between the same two shardings; once it has answered,
+its collectives replace the chain's (`spmd.join_collectives`).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jax.extend.mlir import ir
+
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import axis_size
+from workbench.propagation.module.attributes import Dims
+from workbench.propagation.module.context import producer
+from workbench.propagation.shardy_collectives import KINDS, InsertedCollective
+from workbench.reports.partitioned import GatheredWhole
+from workbench.reports.reshard import REMATERIALISED
+
+REDUCTIONS = ("sdy.all_reduce", "sdy.reduce_scatter")
+SLICE = "slice"  # no collective: each device keeps a part of what it has
+_MOVES = frozenset(KINDS) - frozenset(REDUCTIONS) | {"sdy.all_slice"}
+
+
+@dataclass(slots=True)
+class Edge:
+    """One resharding: a value's shape, its shardings before and after, and the collectives of one execution.
+
+    `source` is the operation that made the value, or `argument` the number of the argument it is; `readers` are the operations that need
+    the new sharding. `kinds` are those of the chain, slices included; `moves` the collectives, in order; `temporary` the bytes of operand
+    and result of the largest of them on one device. `gathered_whole`: what XLA's partitioner warned of.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    before: Dims
+    after: Dims
+    kinds: tuple[str, ...]
+    region: int
+    source: int | None
+    argument: int | None
+    readers: tuple[int, ...]
+    moves: tuple[InsertedCollective, ...]
+    temporary: int
+    is_manual: bool = False
+    gathered_whole: tuple[GatheredWhole, ...] = ()
+
+
+def group_chains(inserted: Sequence[ir.Operation]) -> Iterator[list[ir.Operation]]:
+    """Inserted operations in chains: each reshards one value step by step; a reduction is a chain of its own."""
+    links: dict[ir.Operation, list[ir.Operation]] = {}
+    for op in inserted:
+        if op.name not in KINDS and op.name not in _MOVES:
+            continue
+        source = producer(op.operands[0]) if op.name in _MOVES else None
+        link = links.get(source) if source is not None and source.name in _MOVES and len(list(source.results[0].uses)) == 1 else None
+        if link is None:
+            link = []
+        link.append(op)
+        links[op] = link
+    seen: set[int] = set()
+    for link in links.values():
+        if id(link) not in seen:
+            seen.add(id(link))
+            yield link
+
+
+def kinds_of(chain: Sequence[ir.Operation]) -> tuple[str, ...]:
+    """The kinds of a chain's operations, in order."""
+    return tuple(KINDS[op.name][0] if op.name in KINDS else SLICE for op in chain)
+
+
+def largest_move_bytes(moves: Sequence[InsertedCollective], mesh: Mesh) -> int:
+    """Bytes of operand and result of the largest move, on one device; a slice is taken where the result is needed."""
+    return max((_operand_bytes(each, mesh) + max(each.payload, each.local_bytes) for each in moves), default=0)
+
+
+def _operand_bytes(each: InsertedCollective, mesh: Mesh) -> int:
+    """Operand bytes; an all-gather's operand is one of the parts in its result."""
+    return each.payload // math.prod(axis_size(axis, mesh) for axis in each.axes) if each.kind == "all-gather" else each.payload
+
+
+def classify_edge(edge: Edge) -> tuple[int, ...]:
+    """Which of the eight ways of XLA's `ReshardNoCache` this is; two where it takes one after the other."""
+    kinds = tuple(dict.fromkeys("all-gather" if kind == "all-reduce" else kind for kind in edge.kinds))  # a thin one is summed
+    path_class = (REMATERIALISED,) if edge.gathered_whole else _OF_KINDS.get(kinds, (7,)) if kinds else (1,)
+    return ((2,) if edge.is_manual else ()) + path_class
+
+
+_OF_KINDS: dict[tuple[str, ...], tuple[int, ...]] = {
+    ("collective-permute",): (3,),
+    ("all-to-all",): (4,),
+    (SLICE,): (5,),
+    (SLICE, "collective-permute"): (5, 3),
+    ("all-gather",): (6,),
+    ("collective-permute", "all-gather"): (3, 6),
+    (SLICE, "collective-permute", "all-gather"): (5, 3, 6),
+}

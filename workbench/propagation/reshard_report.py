@@ -1,0 +1,65 @@
+"""The reshardings of a report, read off the partitioner's edges."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from workbench.core.sharding import Sharding, axis_size, base_axis
+from workbench.plan.plan import Plan
+from workbench.propagation.read_answer import Propagated
+from workbench.propagation.reshard_edges import Edge, classify_edge
+from workbench.propagation.shardy_collectives import InsertedCollective, sent_bytes
+from workbench.reports.reshard import Reshard, ReshardCollective
+
+Seconds = Callable[[list[InsertedCollective]], list[float]]
+
+
+def reshard_list(plan: Plan, partitioned: Propagated, seconds_of: Seconds) -> tuple[Reshard, ...]:
+    """Reshardings, alike ones of one place together: what XLA gathers whole first, then by the bytes sent."""
+    counts: dict[Reshard, int] = {}
+    for edge in partitioned.edges:
+        if edge.before != edge.after:
+            found = _make_reshard(plan, edge, seconds_of)
+            counts[found] = counts.get(found, 0) + _count_executions(edge, partitioned)
+    merged = (replace(each, count=count) for each, count in counts.items())
+    return tuple(sorted(merged, key=lambda each: (not each.rematerialises, -each.sent, each.path)))
+
+
+def _count_executions(edge: Edge, partitioned: Propagated) -> int:
+    """Executions per step: those that XLA gives for its collectives, for it moves out of a loop what no iteration changes."""
+    known_times = (each.times for each in edge.moves if each.times is not None)
+    return next(known_times, partitioned.structure.regions[edge.region].runs_per_step)
+
+
+def _make_reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:
+    operations, reader = plan.program.operations, plan.program.operations[edge.readers[0]]
+    if edge.source is not None:
+        maker = operations[edge.source]
+        path, source, dims = maker.path, maker.source, maker.dims if maker.shape == edge.shape else ("_",) * len(edge.shape)
+    elif edge.argument is not None:
+        tensor = plan.program.arguments[edge.argument]
+        path, source, dims = tensor.path, "", tensor.dims
+    else:
+        path, source, dims = reader.path, reader.source, ("_",) * len(edge.shape)
+    return Reshard(
+        path,
+        source,
+        reader.path or "the result",
+        reader.source,
+        edge.shape,
+        dims,
+        edge.dtype,
+        Sharding(edge.before),
+        Sharding(edge.after),
+        classify_edge(edge),
+        tuple(_make_move(plan, each, seconds) for each, seconds in zip(edge.moves, seconds_of(list(edge.moves)), strict=True)),
+        edge.temporary,
+        1,
+        edge.argument is not None,
+    )
+
+
+def _make_move(plan: Plan, each: InsertedCollective, seconds: float) -> ReshardCollective:
+    devices = math.prod(axis_size(axis, plan.mesh) for axis in each.axes)
+    axes = tuple(dict.fromkeys(map(base_axis, each.axes)))
+    return ReshardCollective(each.kind, axes, each.payload, sent_bytes(each.kind, each.payload, devices), seconds)

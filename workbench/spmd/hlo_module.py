@@ -1,0 +1,238 @@
+"""An HLO module, read from its serialised form: computations, instructions, and how often each instruction runs.
+
+For the module that XLA's partitioner left and for any compiled program: `executable.hlo_modules()[0].as_serialized_hlo_module_proto()`.
+Shapes are read in `hlo_shapes.py`, groups of devices in `device_groups.py`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import Any, NamedTuple
+
+from workbench.spmd import hlo_pb2
+from workbench.spmd.hlo_shapes import Array, Shape, arrays, read_shape
+
+_CALLERS = ("call", "fusion", "async-start", "custom-call")
+
+
+@dataclass(frozen=True, eq=False)
+class HloInstruction:
+    """One instruction. `operands` and `called` are names: of instructions of its own computation, of computations of the module.
+
+    `fields` is the message itself, for what only few kinds of instruction have.
+    """
+
+    fields: hlo_pb2.Instruction
+    operands: tuple[str, ...]
+    called: tuple[str, ...]
+    is_root: bool = False
+
+    @cached_property
+    def name(self) -> str:
+        return self.fields.name
+
+    @cached_property
+    def opcode(self) -> str:
+        return self.fields.opcode
+
+    @cached_property
+    def op_name(self) -> str:
+        """The named scope and primitive it comes from, as JAX wrote it; empty if the compiler added it."""
+        return self.fields.metadata.op_name
+
+    @cached_property
+    def shape(self) -> Shape:
+        return read_shape(self.fields.shape)
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays of its result."""
+        return arrays(self.shape)
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes of its result on one device, without padding."""
+        return sum(each.bytes for each in self.arrays)
+
+    @property
+    def element(self) -> int:
+        """The index of a `get-tuple-element`."""
+        return self.fields.tuple_index
+
+    @cached_property
+    def backend_config(self) -> Mapping[str, Any]:
+        """The compiler's own notes, where they are JSON; else nothing."""
+        try:
+            found = json.loads(self.fields.backend_config or b"{}")
+        except ValueError:  # of a custom call: any text
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def whole_number(self) -> int | None:
+        """The value of a constant, if it is a single whole number."""
+        literal = self.fields.literal
+        if self.opcode != "constant" or literal.shape.dimensions:
+            return None
+        return next((int(each[0]) for each in (literal.s32s, literal.s64s, literal.u32s, literal.u64s) if each), None)
+
+
+Computation = Mapping[str, HloInstruction]
+
+
+class InstructionVisit(NamedTuple):
+    """An instruction that runs `runs` times a step: in the body or condition `loop` (empty outside of loops), inside the fusion or
+    asynchronous call `within` (the outermost), if any."""
+
+    computation: Computation
+    instruction: HloInstruction
+    runs: int
+    loop: str
+    within: HloInstruction | None
+
+
+@dataclass(frozen=True, eq=False)
+class HloModule:
+    """The computations of a program by name, each with its instructions by name, and which of them is the entry."""
+
+    fields: hlo_pb2.Module
+    computations: Mapping[str, Computation]
+    entry: str
+
+    @property
+    def name(self) -> str:
+        return self.fields.name
+
+    def visits(self) -> Iterator[InstructionVisit]:
+        """Every instruction that one run of the program reaches, and from where."""
+        return self._visits(self.entry, 1, "", None)
+
+    def _visits(self, name: str, count: int, loop: str, within: HloInstruction | None) -> Iterator[InstructionVisit]:
+        computation = self.computations[name]
+        for instruction in computation.values():
+            yield InstructionVisit(computation, instruction, count, loop, within)
+            is_loop, is_wrapper = instruction.opcode == "while", instruction.opcode in ("fusion", "async-start")
+            for callee, times in self._callees(instruction):
+                inner = (within or instruction) if is_wrapper else within
+                yield from self._visits(callee, count * times, callee if is_loop else loop, inner)
+
+    def callees(self, instruction: HloInstruction) -> tuple[str, ...]:
+        """Names of the computations that the instruction runs; not those that combine single elements."""
+        return tuple(name for name, _ in self._callees(instruction))
+
+    def _callees(self, instruction: HloInstruction) -> Iterator[tuple[str, int]]:
+        """Computations the instruction runs, and how often. For a conditional all branches: which one runs is not known."""
+        if instruction.opcode == "while":
+            trips = self.trip_count(instruction)
+            yield from ((name, trips) for name in instruction.called)
+        elif instruction.opcode in _CALLERS or instruction.opcode == "conditional":
+            yield from ((name, 1) for name in instruction.called)
+
+    def printed_opcode(self, instruction: HloInstruction) -> str:
+        """The opcode in HLO text: `slice-start` for an `async-start` that runs a slice, `slice-done` for the `async-done` that awaits
+        it."""
+        started = instruction
+        while started.opcode in ("async-update", "async-done"):
+            started = self.home_of(started)[started.operands[0]]
+        root = root_of(self.computations[started.called[0]]) if started.opcode == "async-start" else None
+        return root.opcode + instruction.opcode.removeprefix("async") if root else instruction.opcode
+
+    def trip_count(self, loop: HloInstruction) -> int:
+        """How often a `while` runs: as XLA proved, else at most what its condition and its counter's step amount to, else 1."""
+        known = loop.backend_config.get("known_trip_count", {}).get("n")
+        if known is not None:
+            return int(known)
+        condition = self.computations[self.condition(loop)]
+        numbers = (each.whole_number for each in condition.values())
+        limits = set(_limits(condition, root_of(condition))) or {each for each in numbers if each is not None}
+        if len(limits) != 1:
+            return 1
+        start, step = self._counter(loop, condition)
+        turns = max(ceil((limits.pop() - (start or 0)) / step), 0)
+        return turns if turns or start is not None else 1  # it counts down from a value that depends on data
+
+    def body(self, loop: HloInstruction) -> str:
+        """The name of a loop's body."""
+        return loop.called[0]
+
+    def condition(self, loop: HloInstruction) -> str:
+        """The name of a loop's condition."""
+        return loop.called[1]
+
+    def _counter(self, loop: HloInstruction, condition: Computation) -> tuple[int | None, int]:
+        """Where a loop's counter starts, if that is known, and what an iteration adds to it: 1 unless the program says otherwise.
+
+        XLA:TPU unrolls a windowed einsum's body twice and keeps the bound, so that the step is 2.
+        """
+        indices = {each.element for each in condition.values() if each.opcode == "get-tuple-element"}
+        body = self.computations[self.body(loop)]
+        if len(indices) != 1:
+            return None, 1
+        index = indices.pop()
+        start = self._element(loop, index)
+        root = root_of(body)
+        added = body.get(root.operands[index]) if root and root.opcode == "tuple" else None
+        steps = [number for name in added.operands if (number := body[name].whole_number) is not None] if added else []
+        is_sum = added is not None and added.opcode == "add" and len(steps) == 1
+        return start.whole_number if start else None, (steps[0] if is_sum and steps[0] > 0 else 1)
+
+    def _element(self, loop: HloInstruction, index: int) -> HloInstruction | None:
+        """The instruction that makes one element of a loop's operand, if that is a tuple in the same computation."""
+        computation = self.home_of(loop)
+        made = computation.get(loop.operands[0])
+        return computation.get(made.operands[index]) if made and made.opcode == "tuple" else None
+
+    def home_of(self, instruction: HloInstruction) -> Computation:
+        """The computation that contains an instruction."""
+        return self.computations[self._homes[id(instruction)]]
+
+    @cached_property
+    def _homes(self) -> Mapping[int, str]:
+        return {id(each): name for name, computation in self.computations.items() for each in computation.values()}
+
+
+def read_module(serialized: bytes) -> HloModule:
+    """Parse a serialised `HloModuleProto`. Instructions are in scheduled order, else in an order in which operands come first."""
+    return module_from(hlo_pb2.Module.FromString(serialized))
+
+
+def module_from(fields: hlo_pb2.Module) -> HloModule:
+    """The same, from the message itself."""
+    names = {each.id: each.name for each in fields.computations}
+    computations = {each.name: _read_computation(each, names, fields.schedule) for each in fields.computations}
+    return HloModule(fields, computations, names.get(fields.entry_computation_id, fields.entry_computation_name))
+
+
+def _read_computation(fields: hlo_pb2.Computation, computations: Mapping[int, str], schedule: hlo_pb2.Schedule) -> Computation:
+    names = {each.id: each.name for each in fields.instructions}
+    found = {
+        each.name: HloInstruction(
+            each,
+            tuple([names[operand] for operand in each.operand_ids]),
+            tuple([computations[called] for called in each.called_computation_ids]),
+            each.id == fields.root_id,
+        )
+        for each in fields.instructions
+    }
+    order = schedule.sequences[fields.id].instruction_ids if fields.id in schedule.sequences else ()
+    return {names[number]: found[names[number]] for number in order} if order else found
+
+
+def parameter_of(computation: Computation, number: int) -> HloInstruction | None:
+    """A computation's parameter by its number; `None` where the computation does not have it."""
+    return next((each for each in computation.values() if each.opcode == "parameter" and each.fields.parameter_number == number), None)
+
+
+def _limits(condition: Computation, truth: HloInstruction | None) -> Iterator[int]:
+    """The whole numbers that a condition, all of whose parts must hold, compares with."""
+    if truth is not None and truth.opcode == "and":
+        for name in truth.operands:
+            yield from _limits(condition, condition[name])
+    elif truth is not None and truth.opcode == "compare":
+        yield from (limit for name in truth.operands if (limit := condition[name].whole_number) is not None)
+
+
+def root_of(computation: Computation) -> HloInstruction | None:
+    return next((each for each in computation.values() if each.is_root), None)

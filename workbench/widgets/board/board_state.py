@@ -1,0 +1,201 @@
+"""The board's state as one JSON value: pure functions of a session. The front end draws it and decides nothing.
+
+A chip stands for one dimension on one mesh axis; a dimension split over several axes has a chip in each of their zones, numbered major to
+minor. Each chip carries the zones it may not be dropped on, with the reason, so that the page can show it at once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
+
+from workbench.core.program import Program
+from workbench.errors import WorkbenchError
+from workbench.plan.plan import Plan
+from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
+from workbench.reports.report import Report
+from workbench.session.settling import SettlingState
+from workbench.widgets.board.annotating import rule_items
+from workbench.widgets.board.annotation_marks import priority_mark
+from workbench.widgets.board.comparison_state import ComparisonState
+from workbench.widgets.board.drops import brief_reason, illegal_drops, one_of_each_kind
+from workbench.widgets.board.figure import Figure
+from workbench.widgets.board.figures import figure_states, figures
+from workbench.widgets.board.hardware_picker import hardware_state
+from workbench.widgets.board.menus import axis_menu, dim_menu, spare_axis_name
+from workbench.widgets.board.tiers import settling_record
+
+COLOURS = 6  # the palette of style.css; axes take it in order
+TABS = (
+    ("tensors", "Tensors"),
+    ("devices", "Devices"),
+    ("communication", "Communication"),
+    ("resharding", "Resharding"),
+    ("memory", "Memory"),
+    ("step", "Step"),
+    ("timeline", "Timeline"),
+    ("pipeline", "Pipeline"),
+    ("graph", "Graph"),
+    ("compared", "Compared"),
+    ("values", "Values"),
+    ("propagation", "Propagation"),
+    ("notes", "Notes"),
+)
+ALARM_KINDS = (DOES_NOT_FIT, "cannot be cut")
+"""Kinds of diagnostics that are shown over the board, not only among the notes."""
+
+
+class SessionView(Protocol):
+    """The part of a `Session` that the board reads."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def report(self) -> Report: ...
+    @property
+    def edits(self) -> tuple[Any, ...]: ...
+    @property
+    def undone(self) -> Any: ...
+    @property
+    def can_undo(self) -> bool: ...
+    @property
+    def can_redo(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An edit that was refused, and the zone where the pointer was."""
+
+    error: WorkbenchError
+    zone: str
+    asked: tuple[str, str] | None = None  # chip and shape, if it was about hardware: they stay in their fields
+
+
+def board_state(
+    session: SessionView,
+    *,
+    now: tuple[Figure, ...] | None = None,
+    before: tuple[Figure, ...] = (),
+    refusal: Refusal | None = None,
+    tab: str = "tensors",
+    comparison_state: ComparisonState | None = None,
+    settling_state: SettlingState | None = None,
+) -> dict[str, Any]:
+    """Key figures, zones and tabs of a session; JSON only, no infinities."""
+    plan, report = session.plan, session.report
+    return {
+        "name": plan.name,
+        "mesh": " × ".join(f"{name}:{size}" for name, size in plan.mesh.axes) or "no mesh axes",
+        "devices": _count_text(plan.mesh.size, "device"),
+        "count": device_count(plan),
+        "layout": str(plan.layout) or "everything replicated",
+        "undo": f"Undo {session.edits[-1]}" if session.can_undo else None,
+        "redo": f"Redo {session.undone}" if session.can_redo else None,
+        "hardware": hardware_state(plan, refusal.asked if refusal else None),
+        "figures": figure_states(figures(report) if now is None else now, before),
+        "standing": settling_record(settling_state, report),
+        "alarms": [_alarm(note) for note in report.notes if note.kind in ALARM_KINDS],
+        "zones": list(_zones(plan)),
+        "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
+        "refusal": refusal and refusal_state(refusal),
+        "said": refusal.error.message if refusal else str(session.edits[-1]) if session.edits else "",
+        "tabs": [{"key": key, "label": label, "badge": _badge(key, report, comparison_state), "open": key == tab} for key, label in TABS],
+    }
+
+
+def refusal_state(refusal: Refusal) -> dict[str, Any]:
+    return {"zone": refusal.zone, "message": refusal.error.message, "ways_out": list(refusal.error.ways_out)}
+
+
+def device_count(plan: Plan) -> dict[str, str]:
+    """The devices of the mesh, compared with those of the hardware: `4 × 2 = 8 of 8 devices`."""
+    size, room = plan.mesh.size, plan.hardware.size if plan.hardware else 0
+    product = f"{' × '.join(map(str, plan.mesh.sizes))} = " if len(plan.mesh.sizes) > 1 else ""
+    if not room:
+        return {"text": f"{product}{_count_text(size, 'device')}", "tone": "", "title": "Choose hardware to see how many there are."}
+    text = f"{product}{size:,} of {_count_text(room, 'device')}"
+    if size > room:
+        return {"text": f"{text}: {size - room:,} too many for {plan.hardware}", "tone": "bad", "title": "Make an axis smaller."}
+    if size < room:
+        return {"text": f"{text}: {room - size:,} idle", "tone": "warn", "title": f"{plan.hardware} has more devices than the mesh."}
+    return {"text": text, "tone": "", "title": f"The mesh fills {plan.hardware}."}
+
+
+def axis_colours(plan: Plan) -> dict[str, int]:
+    """The index of each mesh axis in the palette: by order, never by size."""
+    return {name: place % COLOURS for place, name in enumerate(plan.mesh.names)}
+
+
+def _zones(plan: Plan) -> Iterator[dict[str, Any]]:
+    """The unsharded zone, then one for each mesh axis."""
+    judge = one_of_each_kind(plan)
+    whole = [dim for dim in plan.program.dims if not plan.layout.rule(dim)]
+    yield {
+        "axis": "",
+        "title": "unsharded",
+        "colour": None,
+        "size": None,
+        "hint": "" if whole else "Every dimension is split.",
+        "chips": [_chip(plan, judge, dim, "") for dim in whole],
+        "menu": [],
+    }
+    colours = axis_colours(plan)
+    for axis, size in plan.mesh.axes:
+        held = [dim for dim in plan.program.dims if axis in plan.layout.rule(dim)]
+        yield {
+            "axis": axis,
+            "title": axis,
+            "colour": colours[axis],
+            "size": str(size),
+            "hint": "" if held else "Drop a dimension here.",
+            "chips": [_chip(plan, judge, dim, axis) for dim in held],
+            "menu": axis_menu(plan.mesh.names, axis),
+        }
+
+
+def _chip(plan: Plan, judge: Program, dim: str, source: str) -> dict[str, Any]:
+    axes = plan.layout.rule(dim)
+    sizes = plan.program.dims[dim]
+    parts = prod(plan.mesh[axis] for axis in axes)
+    carried = sum(dim in tensor.dims for tensor in plan.program.arguments)
+    shown = _sizes(sizes)
+    return {
+        "key": f"{dim}@{source}",
+        "dim": dim,
+        "source": source,
+        "size": shown if parts == 1 else f"{shown} → {_sizes(tuple(-(-size // parts) for size in sizes))}",
+        "order": f"{axes.index(source) + 1}" if len(axes) > 1 else "",
+        "carried": str(carried),
+        "title": f"{dim}: {', '.join(map(str, sizes))} · in {_count_text(carried, 'tensor')}"
+        + (f" · on {' then '.join(axes)}" if axes else ""),
+        "illegal": dict(illegal_drops(plan, judge, dim, source)),
+        "marks": [priority_mark(plan.layout.priority(dim))] if plan.layout.priority(dim) else [],
+        "menu": [
+            *dim_menu(plan.mesh.names, dim, source, axes, lambda trial: brief_reason(plan, judge, dim, trial)),
+            *rule_items(plan, dim),
+        ],
+    }
+
+
+def _alarm(note: Diagnostic) -> dict[str, Any]:
+    return {
+        "key": f"{note.kind} {note.subject} {note.message}",
+        "kind": note.kind,
+        "message": note.message,
+        "edits": list(map(str, note.edits)),
+    }
+
+
+def _badge(tab: str, report: Report, comparison_state: ComparisonState | None) -> str:
+    if tab == "compared" and comparison_state:
+        return "stale" if comparison_state.stale else str(len(comparison_state.comparison.differences) or "")
+    counts = {"tensors": len(report.arguments), "communication": len(report.collectives), "notes": len(report.notes)}
+    return str(counts[tab]) if counts.get(tab) else ""
+
+
+def _sizes(sizes: tuple[int, ...]) -> str:
+    return str(sizes[0]) if len(sizes) == 1 else f"{min(sizes)}…{max(sizes)}"
+
+
+def _count_text(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

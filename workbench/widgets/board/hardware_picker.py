@@ -1,0 +1,167 @@
+"""The hardware picker: from the user's choice or text to `Hardware`, and the JSON of the control.
+
+A chip is chosen from the catalogue; the field beside it holds only the shape, `8x8x16` or `32 nodes of 8`, or the whole name.
+"""
+
+import functools
+import re
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+from workbench.core.mesh import Mesh
+from workbench.errors import HardwareError
+from workbench.hardware.axis_placement import axis_assignment_error
+from workbench.hardware.catalogue import CatalogueEntry, Node, default_catalogue, parse_hardware
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.units import divisors, format_bytes, format_count, format_seconds
+from workbench.widgets.board.axis_assignment_picker import axis_assignment_menu, axis_assignment_state
+from workbench.widgets.board.menus import item
+from workbench.widgets.gestures.target_hardware import HARDWARE_ZONE, HardwareGesture
+
+NONE = "no hardware"
+MOST_SHAPES = 8
+_TORUS = re.compile(r"(\d{1,7} +slices? +of +)?(\d{1,7}(?:x\d{1,7})*)", re.IGNORECASE)
+_NODES = re.compile(r"(?:(\d{1,7})(?: +nodes? +of +| *x *))?(\d{1,7})", re.IGNORECASE)
+
+
+def hardware_of(chip: str, shape: str, mesh: Mesh) -> Hardware | None:
+    """The hardware of a chip and a shape: `None` without both, the nearest shape for the mesh if only a chip is given. Raises
+    `HardwareError`.
+
+    >>> str(hardware_of("TPU v5e", "", Mesh("data:4 model:2"))), str(hardware_of("H100", "4x8", Mesh("data:32")))
+    ('TPU v5e 2x4', '4 nodes of 8 H100')
+    """
+    shape = " ".join(shape.split())
+    if not chip:
+        return parse_hardware(shape) if shape else None
+    entry = default_catalogue()[chip]
+    if not shape:
+        found = shapes_for(entry, mesh)
+        return parse_hardware(found[0] if found else entry.example)
+    return parse_hardware(_whole(entry, shape))
+
+
+def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str, Any]:
+    """The control; `asked` are the chip and the shape of a refused choice, which stay in the fields until they are corrected."""
+    hardware = plan.hardware
+    known = tuple(default_catalogue().entries)
+    chip = hardware.chip.name if hardware else ""
+    own = (chip,) if chip and chip not in known else ()
+    problem = hardware and axis_assignment_error(plan.mesh, hardware, plan.axis_assignment)
+    shown = asked or (chip, shape_of(hardware) if hardware else "")
+    return {
+        "zone": HARDWARE_ZONE,
+        "name": str(hardware or ""),
+        "chips": [{"name": name, "label": name or NONE} for name in ("", *own, *known)],
+        "chip": shown[0] if shown[0] in ("", *own, *known) else "",
+        "shape": shown[1],
+        "example": "32 nodes of 8 H100" if not chip else "",
+        "facts": _facts(hardware) if hardware else "Choose what it will run on, to see times and whether it fits.",
+        "title": _title(hardware) if hardware else "",
+        "shapes": _shape_menu(shown[0], plan.mesh),
+        "problem": problem.message if problem else "",
+        "mends": _shape_menu(chip, plan.mesh)[:2] if problem else [],
+        "wiring": axis_assignment_state(plan) if hardware and not problem else [],
+        "wirings": axis_assignment_menu(plan) if hardware and not problem else [],
+    }
+
+
+def shape_of(hardware: Hardware) -> str:
+    """The text of the field beside the chip.
+
+    >>> shape_of(parse_hardware("4 slices of TPU v5e 16x16")), shape_of(parse_hardware("32 nodes of 8 H100"))
+    ('4 slices of 16x16', '32 nodes of 8')
+    """
+    return " ".join(str(hardware).replace(hardware.chip.name, " ").split()) or str(hardware)
+
+
+@functools.lru_cache(maxsize=256)
+def shapes_for(entry: CatalogueEntry, mesh: Mesh) -> tuple[str, ...]:
+    """Hardware of this kind that a mesh fills, as a person writes it, the most compact first; the next larger ones if it fills none."""
+    for size in (mesh.size * times for times in range(1, 33)):
+        found = [text for text in dict.fromkeys(_shapes(entry, size)) if axis_assignment_error(mesh, parse_hardware(text)) is None]
+        if found:
+            return tuple(found[:MOST_SHAPES])
+    return ()
+
+
+def _shapes(entry: CatalogueEntry, size: int) -> Iterator[str]:
+    """All hardware of this kind with so many devices: one slice or node before several, cubes before long shapes."""
+    network = entry.network
+    if isinstance(network, Node):
+        yield from (_node_text(entry, size // count, count) for count in divisors(size) if size // count <= network.size)
+        return
+    for count in divisors(size):
+        chips, rest = divmod(size // count, entry.devices)
+        if rest or chips > network.chips or count > 64:
+            continue
+        for sides in sorted(set(_sides(chips, network.rank)), key=lambda sides: (max(sides) / min(sides), sides)):
+            if max(sides) <= network.side:
+                ordered = (*(side for side in sides if side > 1), *(side for side in sides if side == 1))  # `2x2x1`, as they are sold
+                text = f"{entry.name} {'x'.join(map(str, ordered))}"
+                yield text if count == 1 else f"{count} slices of {text}"
+
+
+def _sides(chips: int, rank: int, least: int = 1) -> Iterator[tuple[int, ...]]:
+    """`chips` as a product of `rank` ascending sides."""
+    if rank == 1:
+        yield from [(chips,)] if chips >= least else []
+        return
+    for side in divisors(chips):
+        if side >= least and side**rank <= chips:
+            yield from ((side, *others) for others in _sides(chips // side, rank - 1, side))
+
+
+def _whole(entry: CatalogueEntry, shape: str) -> str:
+    """The shape with the chip's name in it; what is no shape is taken as the whole name."""
+    if isinstance(entry.network, Node):
+        if match := _NODES.fullmatch(shape):
+            return _node_text(entry, int(match[2]), int(match[1]) if match[1] else 1)
+    elif match := _TORUS.fullmatch(shape):
+        return f"{match[1] or ''}{entry.name} {match[2]}"
+    try:
+        return str(parse_hardware(shape))
+    except HardwareError as error:
+        example = shape_of(parse_hardware(entry.example))
+        several = f"4 nodes of {example}" if isinstance(entry.network, Node) else f"4 slices of {example}"
+        if not re.match(r"\d", shape) and re.search(r"\d", shape):  # it names another kind of device
+            raise
+        raise HardwareError(f"`{shape[:80]}` is no shape of {entry.name}.", [f'write "{example}"', f'"{several}"']) from error
+
+
+def _node_text(entry: CatalogueEntry, devices: int, count: int) -> str:
+    return f"{count} nodes of {devices} {entry.name}" if count > 1 else f"{devices} {entry.name}"
+
+
+def _shape_menu(chip: str, mesh: Mesh) -> list[dict[str, Any]]:
+    """Shapes that the mesh fills; without a chip, one of each kind."""
+    entries = default_catalogue().entries
+    if chip in entries:
+        texts = shapes_for(entries[chip], mesh)
+    else:
+        texts = tuple(found[0] for entry in entries.values() if (found := shapes_for(entry, mesh)))
+    notes = (f"{parse_hardware(text).size:,} devices" for text in texts)
+    return [{**item(text, HardwareGesture("", text)), "note": note} for text, note in zip(texts, notes, strict=True)]
+
+
+def _facts(hardware: Hardware) -> str:
+    chip = hardware.chip
+    rate = format_count(chip.peak("bfloat16"), "FLOP/s")
+    devices = f"{hardware.size:,} device{'s' * (hardware.size != 1)}"
+    return f"{devices}, each {format_bytes(chip.memory)} at {format_count(chip.memory_bandwidth, 'B/s')} and {rate}"
+
+
+def _title(hardware: Hardware) -> str:
+    chip = hardware.chip
+    peaks = ", ".join(f"{dtype} {format_count(rate, 'FLOP/s')}" for dtype, rate in chip.flops.items())
+    links = "; ".join(
+        f"{axis.name}: {axis.shape} of {axis.size}, {format_count(axis.link.bandwidth, 'B/s')} a link one way, "
+        f"{format_seconds(axis.link.latency)} a hop"
+        for axis in hardware.axes
+    )
+    per_device = prod(axis.size for axis in hardware.axes)
+    return (
+        f"{hardware}, {per_device:,} devices. Peak: {peaks}. Links: {links}. Each number and its source: `workbench hardware {chip.name}`"
+    )

@@ -1,0 +1,298 @@
+"""A board over a fleet: answers gestures, predicts at once, and follows runs. It knows no notebook and no web page."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from workbench.core.error_text import describe_error
+from workbench.documents import resolve_fleet
+from workbench.errors import FleetError, WorkbenchError
+from workbench.multimodel import policy_named
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.fleet_commands import RemoveDevice, ReturnDevice, StopModel
+from workbench.multimodel.forecast import MOST_PLANNED, FleetForecast, count_devices
+from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+from workbench.units import format_seconds
+from workbench.widgets.board.answered_gestures import Answers
+from workbench.widgets.board.publishing import Part
+from workbench.widgets.fleet.budget import budget_of, next_budget
+from workbench.widgets.fleet.expectation import Expectation
+from workbench.widgets.fleet.fleet_jobs import FleetWork, News
+from workbench.widgets.fleet.forecast import LiveForecast
+from workbench.widgets.fleet.forecast_state import (
+    columns_of,
+    command_text,
+    controls_state,
+    doubt_text,
+    figures_state,
+    models_state,
+    refusal_state,
+    stale_text,
+    ways_state,
+)
+from workbench.widgets.fleet.run_state import run_state, timing_state
+from workbench.widgets.fleet.runner import FleetRunner
+from workbench.widgets.fleet.timeline import expected_state, measured_state, timeline_state
+from workbench.widgets.gestures import fleet_controls as controls
+from workbench.widgets.gestures.codec import find_gesture
+from workbench.widgets.gestures.fields import whole_number
+from workbench.widgets.gestures.gesture import Message
+from workbench.widgets.gestures.members import FLEET_GESTURES
+from workbench.widgets.gestures.running import CancelGesture, RefreshGesture, RunGesture
+from workbench.widgets.gestures.table import Handlers, on
+
+PARTS: tuple[Part, ...] = ("board", "table", "live")
+SHOWN: dict[News, tuple[Part, ...]] = {
+    "unit": ("live",),
+    "timing": ("board",),
+    "run": PARTS,
+    "times": PARTS,
+    "fleet": PARTS,
+    "expected": ("board", "live"),
+}
+Watcher = Callable[[Part, dict[str, Any]], None]
+
+_log = logging.getLogger(__name__)
+
+
+class FleetView:
+    """The view of one fleet, shared by any number of viewers; a run goes on when they leave.
+
+    A gesture is answered with a new `board` state that names it. What is refused is part of that state and changes nothing else. `title` is
+    what the board is called, `path` the fleet's file, for people; `allow` are modules whose programs it may name when it is read again.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        runner: FleetRunner | None = None,
+        times: FleetTimes | None = None,
+        title: str = "",
+        path: str = "",
+        allow: tuple[str, ...] = (),
+    ) -> None:
+        self.fleet, self._title, self._path, self._allow = fleet, title or fleet.name, path, allow
+        self._watchers: list[Watcher] = []
+        self._lock = threading.RLock()
+        self._work = FleetWork(runner, self._receive_news)
+        self._work.timed = (times.for_models(fleet.models),) if times else ()
+        self._answers, self._handlers = Answers(), self._make_handlers()
+        self._refusal: dict[str, Any] | None = None
+        self._asked: dict[str, str] = {}
+        self._forecast = LiveForecast(self._lock, self._show_forecast)
+        self._expectation = Expectation(lambda: self._receive_news("expected"))
+        self.parts: dict[Part, dict[str, Any]] = {}
+        self._predict(fleet, patient=True)
+        self._show(*PARTS)
+
+    @property
+    def measurement(self) -> FleetMeasurement | None:
+        """The measurement of the last finished run."""
+        return self._work.live.measurement
+
+    @property
+    def times(self) -> FleetTimes | None:
+        """The units timed last."""
+        return self._work.timed[0] if self._work.timed else None
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Call `watcher(part, state)` with all state from now on; the result ends it."""
+        with self._lock:
+            self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher) if watcher in self._watchers else None
+
+    def look(self) -> None:
+        """A viewer has come: without seconds of this machine a forecast says little, so units are timed."""
+        if not self._work.timed and self._work.timing.phase == "idle":
+            self._work.time(self.fleet)
+
+    def close(self) -> None:
+        """End what runs."""
+        self._work.cancel()
+        self._work.cancel_timing()
+
+    def answer(self, message: Message) -> None:
+        """Answer a gesture: do it, or say why not."""
+        with self._lock:
+            if not self._answers.begin(message):
+                self._show(*PARTS)
+                return
+            self._refusal, self._asked = None, {}
+            try:
+                self._do(message)
+            except WorkbenchError as error:
+                self._refuse(error, message)
+            except Exception as error:  # noqa: BLE001 - the page must answer, whatever failed
+                _log.exception("The gesture %r failed", dict(message))
+                self._refuse(WorkbenchError(f"The workbench itself failed: {describe_error(error)}"), message)
+            self._show("board")
+
+    def _do(self, message: Message) -> None:
+        """Handle a gesture; one of another board does nothing."""
+        gesture = find_gesture(message, FLEET_GESTURES)
+        if gesture is not None:
+            self._handlers[type(gesture)](gesture)
+
+    def _refuse(self, error: WorkbenchError, message: Message) -> None:
+        zone = str(message.get("verb", ""))
+        self._refusal = refusal_state(error, zone)
+        if zone in (controls.MemoryGesture.verb, controls.DevicesGesture.verb):
+            self._asked = {zone: str(message.get("value", ""))[:40]}
+
+    def _make_handlers(self) -> Handlers:
+        """The table of gestures: the board's handler for each."""
+        return dict(
+            [
+                on(controls.PolicyGesture, lambda gesture: self._change(policy=policy_named(gesture.value).name)),
+                on(controls.MemoryGesture, lambda gesture: self._change(memory=budget_of(gesture.value))),
+                on(controls.BudgetGesture, lambda gesture: self._change(memory=next_budget(self.fleet, self.seen, gesture.value))),
+                on(controls.DevicesGesture, lambda gesture: self._change(devices=_number(gesture.value, "number of devices"))),
+                on(RunGesture, lambda _: self._run()),
+                on(CancelGesture, lambda _: self._work.cancel()),
+                on(controls.TimeUnitsGesture, lambda _: self._work.time(self.fleet)),
+                on(controls.CancelTimingGesture, lambda _: self._work.cancel_timing()),
+                on(controls.StopModelGesture, lambda gesture: self._work.send(StopModel(gesture.value))),
+                on(controls.RereadGesture, lambda _: self._take(resolve_fleet(self._path, self._allow).models)),
+                on(controls.LeaveGesture, lambda gesture: self._work.send(RemoveDevice(_number(gesture.value, "device", least=0)))),
+                on(controls.ReturnGesture, lambda gesture: self._work.send(ReturnDevice(_number(gesture.value, "device", least=0)))),
+                on(RefreshGesture, lambda _: None),  # only an answer is wanted
+            ]
+        )
+
+    def _run(self) -> None:
+        """Start a run. Raises `FleetError` where there is nothing left to train: a worker would compile everything before it said so."""
+        if self._mine() and self._work.done_already:
+            ways_out = ["give more mini-batches or epochs", "give another folder to train them anew"]
+            raise FleetError("All models are done already.", ways_out)
+        self._work.train(self.fleet)
+
+    def _change(self, **changes: Any) -> None:
+        """Change the fleet, if the change is legal."""
+        if self._work.live.running:
+            raise FleetError("The models are training.", ["cancel the run first"])
+        fleet = self.fleet.updated(**changes)
+        if fleet != self.fleet or self._forecast.problem:
+            self._predict(fleet)
+            self._show("table", "live")
+
+    def add(self, *models: FleetModel) -> None:
+        """Add models, which join the run if there is one. Raises what `Fleet` raises, and `FleetError` for one that does not fit."""
+        with self._lock:
+            self._take(self.fleet.updated(models=(*self.fleet.models, *models)).models)
+            self._show("board")
+
+    def _take(self, models: tuple[FleetModel, ...]) -> None:
+        """Replace the models. In a run, new ones join and removed ones stop."""
+        before, wanted = {each.name for each in self.fleet.models}, {each.name for each in models}
+        new = tuple(each for each in models if each.name not in before)
+        running = self._work.live.running
+        commands = self._work.add_model_commands(new) if running else []  # before anything is changed: one may be refused
+        self._predict(self.fleet.updated(models=(*self.fleet.models, *new) if running else models))
+        if running:
+            self._work.join(new, commands)
+            for name in sorted(before - wanted):
+                self._work.send(StopModel(name))
+        self._show("table", "live")
+
+    def _predict(self, fleet: Fleet, *, patient: bool = False) -> None:
+        """Predict a fleet, and use it. One that does not fit raises `FleetError`, or if it is `patient` is used with its problem."""
+        self._forecast.predict(fleet, self._work.timed, self._work.attached, patient=patient)
+        self.fleet = fleet
+
+    def _show_forecast(self, whole: bool) -> None:
+        self._show(*(("board", "table") if whole else ("board",)))
+
+    @property
+    def seen(self) -> FleetForecast | None:
+        """The forecast of the fleet; `None` where it does not fit."""
+        return self._forecast.seen
+
+    def _receive_news(self, news: News) -> None:
+        """Handle news from any thread: units ran, a run began or ended, a timing advanced."""
+        with self._lock:
+            if news == "times":
+                self._predict(self.fleet, patient=True)
+            elif news == "fleet":
+                self._follow(self._work.live.fleet)
+            elif news == "run":
+                self._expectation.forget()
+            elif news == "unit" and self.seen and self._mine():
+                with self._work.lock:
+                    self._expectation.follow(self.seen, self._work.live)
+            self._show(*SHOWN[news])
+
+    def _follow(self, ran: Fleet | None) -> None:
+        """The fleet as it runs, without a model that did not join; after another change it is no longer that run's."""
+        if ran and self.fleet.updated(models=ran.models) == ran:
+            self._predict(ran, patient=True)
+
+    def _show(self, *parts: Part) -> None:
+        make = {"board": self._board, "table": self._table, "live": self._live}
+        for part in parts:
+            self.parts[part] = make[part]()
+            for watcher in list(self._watchers):
+                watcher(part, self.parts[part])
+
+    def _mine(self) -> bool:
+        """Whether the last run is of the present fleet."""
+        return self._work.live.fleet == self.fleet
+
+    @property
+    def measured(self) -> FleetMeasurement | None:
+        """The measurement beside the forecast: the last run, if it was of this fleet, and an earlier one had not done all of it."""
+        found = self.measurement if self._mine() else None
+        return found if found and found.schedule.placed else None
+
+    def _board(self) -> dict[str, Any]:
+        measured, devices = self.measured, count_devices(self.fleet, self._work.attached)
+        seen, forecast, rest = self.seen, self._forecast, self._expectation.rest
+        return {
+            "kind": "fleet",
+            "name": self._title,
+            "path": self._path,
+            "devices": f"on {devices} device{'s' * (devices != 1)}",
+            "controls": controls_state(self.fleet, devices, self._asked, forecast.makespans),
+            "locked": self._work.live.running,
+            "waits": forecast.waits,
+            "refusal": self._refusal,
+            "problem": refusal_state(forecast.problem, "problem") if forecast.problem else None,
+            "doubt": doubt_text(seen) if seen else "",
+            "timing": timing_state(self._work.timing, can_time=self._can_time),
+            "figures": figures_state(seen, forecast.before, measured, rest.makespan if rest else None) if seen else [],
+            "columns": [each.replace("_", " ").capitalize() for each in columns_of(self.fleet)],
+            "models": models_state(self.fleet, seen),
+            "ways": ways_state(seen, measured) if seen else [],
+            "command": command_text(self.fleet, self._path) if self._path else "",
+            "said": self._announcement(),
+            "answer": self._answers.last,
+            "told": self._answers.revision,
+        }
+
+    @property
+    def _can_time(self) -> bool:
+        """Whether units may be timed, and the forecast is not from timed ones already."""
+        work, stale = self._work, self.seen is None or self.seen.source != "timed"
+        return work.can_run and not work.timing.running and not work.live.running and stale
+
+    def _announcement(self) -> str:
+        if self._refusal:
+            return str(self._refusal["message"])
+        return f"Makespan {format_seconds(self.seen.schedule.makespan)}." if self.seen else ""
+
+    def _table(self) -> dict[str, Any]:
+        ran = self._work.live if self._mine() else None
+        timeline = timeline_state(self.seen, ran) if self.seen else None
+        return {"timeline": timeline, "seq": self._answers.last["seq"], "told": self._answers.revision}
+
+    def _live(self) -> dict[str, Any]:
+        with self._work.lock:
+            live = self._work.live
+            measured = measured_state(live) if self._mine() else {"measured": "[]", "lasted": 0.0}
+            rest = expected_state(self._expectation.rest if self._mine() else None, len(live.models))
+            stale = "" if self._mine() or live.fleet is None else stale_text(live.fleet, live.devices or count_devices(live.fleet))
+            return {**run_state(live, can_run=self._work.can_run), **measured, **rest, "stale": stale, "told": self._answers.revision}
+
+
+def _number(typed: str, what: str, least: int = 1) -> int:
+    return whole_number(typed, what, least=least, most=MOST_PLANNED)

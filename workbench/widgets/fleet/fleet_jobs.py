@@ -1,0 +1,180 @@
+"""The jobs of a fleet's board: one training and one timing at a time, in the runner's processes."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from workbench.errors import WorkbenchError
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.fleet_commands import AddModel, FleetCommand
+from workbench.multimodel.forecast import count_devices
+from workbench.multimodel.measured import FleetTimes
+from workbench.multimodel.training_events import SchedulePredicted, TimingDone, TrainingEvent, UnitDone
+from workbench.reports.run_events import Cancelled, Failed, Progress
+from workbench.widgets.fleet.runner import FleetHandle, FleetRunner
+from workbench.widgets.fleet.training_progress import FleetLive, ModelLive
+from workbench.widgets.run.runner import RunHandle
+
+News = Literal["unit", "run", "timing", "times", "fleet", "expected"]
+"""Units ran; a run began or ended; a timing began, moved or failed; there are new times of units; a model that was to join a run did not;
+a run is expected to take as long."""
+
+Changed = Callable[[News], None]
+
+_EVERY = 0.2  # seconds between two published states of a run
+_PER_UNIT = 1e-4  # and additional seconds for each unit that has run: a long list takes longer to send and to draw
+
+
+@dataclass(slots=True)
+class Timing:
+    """The state of a timing of units; `phase` as for a run."""
+
+    phase: str = "idle"
+    stage: str = ""
+    message: str = ""
+
+    @property
+    def running(self) -> bool:
+        return self.phase == "running"
+
+
+class FleetWork:
+    """Starts, cancels and follows a training and a timing.
+
+    `changed(news)` is called, from any thread, when there is something new to show: units are shown a few times a second, beginnings and
+    endings at once.
+    """
+
+    def __init__(self, runner: FleetRunner | None, changed: Changed) -> None:
+        self._runner, self._changed = runner, changed
+        self.lock = threading.RLock()
+        self.live, self.timing = FleetLive(), Timing()
+        self.timed: tuple[FleetTimes, ...] = ()
+        self.attached: int | None = None  # the number of devices, once a run had another number than planned
+        self._run: FleetHandle | None = None
+        self._timer: RunHandle | None = None
+        self._shown, self._late = 0.0, False
+
+    @property
+    def can_run(self) -> bool:
+        return self._runner is not None
+
+    @property
+    def done_already(self) -> bool:
+        """Whether the last run has left nothing to do, and its checkpoints still exist."""
+        fleet, models = self.live.fleet, self.live.models.values()
+        if self.live.phase != "done" or fleet is None or fleet.folder is None:
+            return False
+        kept = all((fleet.folder / each.name).exists() for each in fleet.models)
+        return kept and all(each.ended and not each.goes_on and not each.failed for each in models)
+
+    def train(self, fleet: Fleet) -> None:
+        """Start a training, unless one is under way; a timing would disturb it and is cancelled, and it times its units itself."""
+        with self.lock:
+            if self.live.running or self._runner is None:
+                return
+            self.cancel_timing()
+            live = self.live = FleetLive.begin(fleet, time.monotonic())
+        self._changed("run")
+        try:
+            self._run = self._runner.train(fleet, lambda event: self._receive(live, event))
+        except WorkbenchError as error:
+            self._receive(live, Failed.of(error))
+
+    def time(self, fleet: Fleet) -> None:
+        """Start a timing, unless a training or a timing is under way: each would disturb the other."""
+        with self.lock:
+            if self.timing.running or self.live.running or self._runner is None:
+                return
+            timing = self.timing = Timing("running", "starting")
+        self._changed("timing")
+        try:
+            self._timer = self._runner.time(fleet, lambda event: self._receive_timing_event(timing, fleet, event))
+        except WorkbenchError as error:
+            self._receive_timing_event(timing, fleet, Failed.of(error))
+
+    def send(self, command: FleetCommand) -> None:
+        """Send the training a command; nothing happens where there is none."""
+        if self._run is not None and self.live.running:
+            self._run.send(command)
+
+    def add_model_commands(self, models: Sequence[FleetModel]) -> list[AddModel]:
+        """The commands to add these models; raises `EngineError` for one that cannot be sent."""
+        return [self._runner.add_model_command(each) for each in models] if self._runner is not None else []
+
+    def join(self, models: Sequence[FleetModel], commands: Sequence[AddModel]) -> None:
+        """Add these models to the training's fleet, if it is still under way."""
+        with self.lock:
+            if not self.live.running or self.live.fleet is None or self._run is None:
+                return
+            self.live.fleet = self.live.fleet.updated(models=(*self.live.fleet.models, *models))
+            for each in models:
+                self.live.models[each.name] = ModelLive(each.name, each.mini_batches * each.epochs)
+        for command in commands:
+            self._run.send(command)
+
+    def cancel(self) -> None:
+        if self._run is not None and self.live.running:
+            self._run.cancel()
+
+    def cancel_timing(self) -> None:
+        if self._timer is not None and self.timing.running:
+            self._timer.cancel()
+
+    def _receive(self, live: FleetLive, event: TrainingEvent) -> None:
+        with self.lock:
+            if not live.running:
+                return
+            before = live.fleet
+            live.hear(event, time.monotonic())
+            other: News = "fleet" if live.running and live.fleet is not before else "run"
+            times = self._take_times(live, event.times) if isinstance(event, SchedulePredicted) else None
+            self.timed = self.timed if times is None else (times, *self.timed)
+            soon = live.running and isinstance(event, UnitDone | Progress)
+            wait = self._shown + _EVERY + _PER_UNIT * len(live.measured) - time.monotonic()
+            if soon and wait > 0:
+                self._look_again(wait)
+                return
+            self._shown = time.monotonic()
+        self._changed("times" if times else "unit" if soon else other)
+
+    def _take_times(self, live: FleetLive, times: FleetTimes) -> FleetTimes:
+        """The times from a run, and its number of devices, where it was planned for another number."""
+        if live.fleet is None:
+            return times
+        self.attached = live.devices if live.devices != count_devices(live.fleet) else None
+        return times.for_models(live.fleet.models)
+
+    def _look_again(self, wait: float) -> None:
+        """Show the last of many events too, also when none follows it for a while."""
+        if not self._late:
+            self._late = True
+            timer = threading.Timer(wait, self._look)
+            timer.daemon = True
+            timer.start()
+
+    def _look(self) -> None:
+        with self.lock:
+            self._late = False
+            if not self.live.running:
+                return
+            self._shown = time.monotonic()
+        self._changed("unit")
+
+    def _receive_timing_event(self, timing: Timing, fleet: Fleet, event: TrainingEvent) -> None:
+        with self.lock:
+            if not timing.running:
+                return
+            match event:
+                case Progress(stage=stage):
+                    timing.stage = stage
+                case TimingDone(times=times):
+                    timing.phase = "done"
+                    self.timed = (times.for_models(fleet.models), *self.timed)
+                case Failed():
+                    timing.phase, timing.message = "error", event.text
+                case Cancelled():
+                    timing.phase = "cancelled"
+        self._changed("times" if timing.phase == "done" else "timing")

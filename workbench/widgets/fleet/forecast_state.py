@@ -1,0 +1,225 @@
+"""A forecast as a fleet's board shows it, in JSON: controls, figures, models with their shards, and other ways to train the same."""
+
+import shlex
+from collections.abc import Iterable
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.multimodel import MENU, list_bound
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.forecast import MOST_PLANNED, FleetForecast, ModelForecast
+from workbench.multimodel.measured import FleetMeasurement
+from workbench.multimodel.shards import Room
+from workbench.multimodel.unit_estimates import RATES
+from workbench.text.fleet import list_note
+from workbench.units import format_bytes, format_seconds
+from workbench.visualize.draw.palette import AXES
+
+COLOURS = len(AXES)  # models take them in order
+ARGUMENTS = ("learning_rate", "batch")  # shown also where all models have the same
+MOST_ARGUMENTS = 4
+
+SOURCES = {
+    "timed": "from units timed alone and together",
+    "scaled": "scaled from units timed at another cut",
+    "estimated": f"estimated at {RATES}, until the units are timed",
+}
+
+
+def controls_state(fleet: Fleet, devices: int, asked: dict[str, str], makespans: dict[str, float]) -> dict[str, Any]:
+    """Policy, budget and devices; `asked` are refused texts: they stay in their fields."""
+    return {
+        "policy": fleet.policy,
+        "policies": [
+            {"name": each.name, "about": each.about, "text": format_seconds(makespans[each.name]) if each.name in makespans else ""}
+            for each in MENU
+        ],
+        "memory": asked.get("memory", "" if fleet.memory is None else format_bytes(fleet.memory)),
+        "devices": asked.get("devices", str(devices)),
+        "fewer": devices > 1,
+        "more": devices < MOST_PLANNED,
+        "wrong": sorted(asked),
+        "room": _room(fleet),
+    }
+
+
+def _room(fleet: Fleet) -> str:
+    if fleet.memory is None:
+        return "all there is"
+    if not fleet.double_buffer or not fleet.buffer:
+        return "no buffer for the next unit"
+    usable = Room(fleet.memory, fleet.buffer).usable
+    return f"{format_bytes(usable)} for a unit, {fleet.buffer:.0%} for the next one"
+
+
+def refusal_state(error: WorkbenchError, zone: str) -> dict[str, Any]:
+    return {"zone": zone, "message": error.message, "ways_out": list(error.ways_out)}
+
+
+def figures_state(
+    seen: FleetForecast, before: float | None, measured: FleetMeasurement | None, expects: float | None = None
+) -> list[dict[str, Any]]:
+    """Key figures; `before` is the makespan of the last prediction, `measured` a run of this one, `expects` that of one under way."""
+    makespan, bound = seen.schedule.makespan, seen.bound
+    shards = [shard.bytes for each in seen.models for shard in each.shards]
+    ran = measured.schedule if measured else None
+    over = makespan / bound if bound else 1.0
+    lasts = [("measured", ran.makespan)] if ran else [("now expected", expects)] if expects else []
+    tiers = [(name, format_seconds(took), f"{took / makespan:.2f}× of the prediction" if makespan else "") for name, took in lasts]
+    return [
+        _figure(
+            "makespan",
+            "Makespan",
+            format_seconds(makespan),
+            SOURCES[seen.source],
+            tiers=tiers,
+            delta=_delta(makespan, before),
+        ),
+        _figure("bound", "Lower bound", format_seconds(bound), f"the makespan is {over:.3f} times that"),
+        _figure(
+            "busy",
+            "Devices busy",
+            f"{seen.schedule.busy:.0%}",
+            "of their time, computing",
+            tiers=[("measured", f"{ran.busy:.0%}", "")] if ran else [],
+        ),
+        _figure("units", "Shard units", f"{seen.units:,}", _count(sum(each.job.mini_batches * each.job.epochs for each in seen.models))),
+        _figure("shards", "Shards", f"{len(shards):,}", f"the largest needs {format_bytes(max(shards))}"),
+    ]
+
+
+def _count(batches: int) -> str:
+    return f"of {batches:,} mini-batch{'es' * (batches != 1)}"
+
+
+def _figure(
+    key: str, label: str, text: str, note: str, tiers: Iterable[tuple[str, str, str]] = (), delta: dict[str, str] | None = None
+) -> dict[str, Any]:
+    listed = [{"label": name, "text": shown, "note": about} for name, shown, about in tiers]
+    return {"key": key, "label": label, "text": text, "note": note, "tiers": listed, "delta": delta}
+
+
+def _delta(now: float, before: float | None) -> dict[str, str] | None:
+    if before is None or abs(now - before) < 0.001 * max(now, before):
+        return None
+    return {"text": f"{'−' if now < before else '+'}{format_seconds(abs(now - before))}", "tone": "good" if now < before else "bad"}
+
+
+def columns_of(fleet: Fleet) -> list[str]:
+    """The arguments in which the models differ, a few at most, learning rate and batch size first."""
+    given = [_arguments(each) for each in fleet.models]
+    names = list(dict.fromkeys([*ARGUMENTS, *(name for each in given for name in each)]))
+    listed = [name for name in names if any(name in each for each in given)]
+    differing = [name for name in listed if name in ARGUMENTS or len({repr(each.get(name)) for each in given}) > 1]
+    return differing[:MOST_ARGUMENTS]
+
+
+def _arguments(model: FleetModel) -> dict[str, Any]:
+    reference = model.program.reference
+    return dict(reference.arguments) if reference else {}
+
+
+def models_state(fleet: Fleet, seen: FleetForecast | None) -> list[dict[str, Any]]:
+    """One entry per model, with its shards where there are any: a fleet that does not fit is listed too."""
+    columns = columns_of(fleet)
+    cut = {each.model.name: each for each in seen.models} if seen else {}
+    largest = max((each.bytes for each in cut.values()), default=1)
+    return [_model(number, each, columns, cut.get(each.name), largest) for number, each in enumerate(fleet.models)]
+
+
+def _model(number: int, model: FleetModel, columns: list[str], cut: ModelForecast | None, largest: int) -> dict[str, Any]:
+    given = _arguments(model)
+    epochs = f"{model.epochs} × {model.mini_batches:,}"
+    return {
+        "key": model.name,
+        "number": str(number + 1),
+        "colour": number % COLOURS,
+        "name": model.name,
+        "program": model.program.name,
+        "arguments": [str(given.get(name, "")) for name in columns],
+        "epochs": epochs,
+        "epochs_title": f"{model.epochs} epoch{'s' * (model.epochs != 1)} of {model.mini_batches:,} mini-batches",
+        "stops": "" if model.stop_below is None else f"stops below {model.stop_below:g}",
+        "shards": _shards(cut, largest) if cut else [],
+        "shards_text": _shards_text(cut) if cut else "",
+        "seconds": format_seconds(cut.job.seconds) if cut else "",
+        "seconds_title": f"{cut.job.length:,} units, a mini-batch takes {format_seconds(cut.job.mini_batch_seconds)}" if cut else "",
+    }
+
+
+def _shards(cut: ModelForecast, largest: int) -> list[dict[str, Any]]:
+    sized = "as compiled" if cut.source == "timed" else "estimated"
+    return [
+        {
+            "share": round(each.bytes / largest, 4),
+            "title": f"shard {number}: {_span(each.first, each.last)}, {format_bytes(each.bytes)} {sized}",
+        }
+        for number, each in enumerate(cut.shards)
+    ]
+
+
+def _span(first: str, last: str) -> str:
+    return first if first == last else f"{first} to {last}"
+
+
+def _shards_text(cut: ModelForecast) -> str:
+    sizes = [format_bytes(each.bytes) for each in cut.shards]
+    if len(sizes) == 1:
+        return f"1 of {sizes[0]}"
+    low, high = (format_bytes(choose(each.bytes for each in cut.shards)) for choose in (min, max))
+    return f"{len(sizes)} of {high}" if low == high else f"{len(sizes)} of {low} to {high}"
+
+
+def ways_state(seen: FleetForecast, measured: FleetMeasurement | None) -> list[dict[str, Any]]:
+    """This schedule, its measurement, the lower bound, and other ways; each as a bar on one scale."""
+    makespan = seen.schedule.makespan
+    shown = [("this", f"shard units, {seen.fleet.policy}", makespan, "this schedule, transfers included")]
+    if measured:
+        shown.append(
+            ("measured", "the same, measured", measured.schedule.makespan, f"on {measured.schedule.devices} × {measured.device_kind}")
+        )
+    shown.append(
+        ("bound", "lower bound", seen.bound, "of shard units: all work divided by the devices, or the longest model, one unit at a time")
+    )
+    shown.append(
+        ("list", "at most, if no device idles", list_bound(seen.jobs, seen.devices), f"Graham 1966: {list_note(seen.jobs, seen.devices)}")
+    )
+    shown += [("way", each.name, each.seconds, each.note) for each in seen.ways]
+    longest = max(seconds for _, _, seconds, _ in shown) or 1.0
+    return [
+        {
+            "key": label,
+            "kind": kind,
+            "label": label,
+            "text": format_seconds(seconds),
+            "ratio": "" if kind == "this" or not makespan else f"{seconds / makespan:.2f}×",
+            "share": round(seconds / longest, 4),
+            "note": note,
+        }
+        for kind, label, seconds, note in shown
+    ]
+
+
+def doubt_text(seen: FleetForecast) -> str:
+    """What may not fit, before the compiler has been asked."""
+    if not seen.doubtful:
+        return ""
+    first = seen.doubtful[0]
+    shard = max(first.shards, key=lambda each: each.bytes)
+    return (
+        f"A shard of `{first.model.name}` (`{shard.first}`) is estimated at {format_bytes(shard.bytes)}; a unit has "
+        f"{format_bytes(seen.usable or 0)}. The compiler may need less: its sizes come with the timing."
+    )
+
+
+def command_text(fleet: Fleet, path: str) -> str:
+    """The same fleet on the command line; one that gives no number of devices uses what each machine has."""
+    memory = "" if fleet.memory is None else f' --memory "{format_bytes(fleet.memory)}"'
+    devices = "" if fleet.devices is None else f" --devices {fleet.devices}"
+    return f"workbench fleet run {shlex.quote(path)} --policy {fleet.policy}{devices}{memory}"
+
+
+def stale_text(fleet: Fleet, devices: int) -> str:
+    """Which fleet the last run was of, when it is no longer the present one."""
+    memory = "no budget" if fleet.memory is None else format_bytes(fleet.memory)
+    return f"The last run was of {fleet.policy} on {devices} device{'s' * (devices != 1)}, {memory}."

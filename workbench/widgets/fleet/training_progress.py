@@ -1,0 +1,259 @@
+"""A fleet's training as its board follows it: each event updates it."""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from workbench.multimodel.fleet import Fleet
+from workbench.multimodel.fleet_commands import AddModel, RemoveDevice, ReturnDevice, StopModel
+from workbench.multimodel.measured import FleetMeasurement
+from workbench.multimodel.training_events import (
+    CheckpointNotice,
+    CommandDone,
+    CommandRefused,
+    ModelFailed,
+    SchedulePredicted,
+    TrainingDone,
+    TrainingEvent,
+    UnitDone,
+)
+from workbench.multimodel.unit_schedule import ScheduledUnit
+from workbench.reports.run_events import Cancelled, Failed, Progress
+from workbench.units import format_seconds
+from workbench.widgets.run.messages import Log, append_message
+
+DONE_BEFORE = "All models are done already, in an earlier run."
+PREPARED = {"cutting": "cut", "compiling": "compiled"}  # the state of a model once the next one's turn has come
+MOST_LOSSES = 20_000  # losses of one model; beyond that every second one is dropped
+Row = list[Any]
+"""`[model, unit, device, start, end]` of a unit, as the board draws it."""
+
+
+@dataclass
+class ModelLive:
+    """One model of a run: units `done`, `of` so many to its end, `whole` if it is not stopped; losses by mini-batch, from 0.
+
+    - `spared`: units that its checkpoint had done before; `failed`: its data raised; `stopping`: the user ends it before its last
+      mini-batch;
+    - `preparing`: `cutting`, `cut`, `compiling` or `compiled`, before the run.
+    """
+
+    name: str
+    mini_batches: int
+    whole: int = 0
+    of: int = 0
+    done: int = 0
+    spared: int = 0
+    stopping: bool = False
+    failed: bool = False
+    preparing: str = ""
+    losses: list[tuple[int, float]] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """Units of one mini-batch."""
+        return max(1, self.whole // self.mini_batches)
+
+    @property
+    def batches(self) -> int:
+        """Mini-batches that are done."""
+        return self.done // self.length
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has done all its units; one that is stopped before it began has none."""
+        return bool(self.whole) and self.done >= self.of
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a run from the same checkpoint would continue it, though the user has stopped it."""
+        return self.stopping and self.ended and self.of < self.whole and not self.failed
+
+    def state(self, *, running: bool) -> str:
+        """Its state in words."""
+        if self.failed:
+            return "failed"
+        if self.ended:
+            return "stopped" if self.of < self.whole else "finished"
+        if not running:
+            return "interrupted" if self.done else "waiting"
+        return "stopping" if self.stopping else "running" if self.done > self.spared else self.preparing or "waiting"
+
+    @property
+    def sound(self) -> bool:
+        """Whether its last loss is finite."""
+        return not self.losses or isfinite(self.losses[-1][1])
+
+    def hear(self, loss: float, at: int) -> None:
+        self.losses.append((at, loss))
+        if len(self.losses) > MOST_LOSSES:
+            del self.losses[1::2]
+
+
+@dataclass
+class FleetLive:
+    """One training. `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `started` and `now` are seconds of one clock."""
+
+    fleet: Fleet | None = None
+    phase: str = "idle"
+    stage: str = ""
+    message: str = ""
+    started: float = 0.0
+    now: float = 0.0
+    devices: int = 0
+    scheduled: bool = False
+    measured: list[Row] = field(default_factory=list)
+    models: dict[str, ModelLive] = field(default_factory=dict)
+    away: set[int] = field(default_factory=set)
+    measurement: FleetMeasurement | None = None
+    log: Log = ()
+
+    @classmethod
+    def begin(cls, fleet: Fleet, now: float) -> "FleetLive":
+        models = {each.name: ModelLive(each.name, each.mini_batches * each.epochs) for each in fleet.models}
+        return cls(fleet, "running", "starting", started=now, now=now, models=models)
+
+    @property
+    def running(self) -> bool:
+        return self.phase == "running"
+
+    @property
+    def fraction(self) -> float:
+        """Of all units that will run."""
+        return sum(each.done for each in self.models.values()) / max(1, sum(each.of for each in self.models.values()))
+
+    def hear(self, event: TrainingEvent, now: float) -> None:
+        """Handle one event of the worker."""
+        self.now = now
+        match event:
+            case Progress(stage=stage, model=model):
+                self.stage = stage
+                self._prepare(model, stage)
+                self._note(stage)
+            case SchedulePredicted():
+                self._begin_schedule(event)
+            case UnitDone():
+                self._unit(event)
+            case ModelFailed():
+                self._fail_model(event)
+            case CheckpointNotice(message=message):
+                self._note(message, "warn")
+            case CommandDone():
+                self._command_done(event)
+            case CommandRefused():
+                self._command_refused(event)
+            case TrainingDone(measurement=measurement):
+                self._done(measurement)
+            case Failed():
+                self._end("error", event.text, "bad")
+            case Cancelled():
+                self._end("cancelled", self._cancellation_text(), "warn")
+
+    def _prepare(self, name: str, stage: str) -> None:
+        """Prepare one model after the other: each is partitioned, and then compiled."""
+        for model in self.models.values():
+            if model.name != name:
+                model.preparing = PREPARED.get(model.preparing, model.preparing)
+        if name in self.models:
+            self.models[name].preparing = "cutting" if stage.startswith("cutting") else "compiling"
+
+    def _begin_schedule(self, event: SchedulePredicted) -> None:
+        self.devices, self.scheduled = event.devices, True
+        spared = dict(zip(event.names, event.resumed_units, strict=False))
+        counts = dict(zip(event.names, event.unit_counts, strict=False))
+        for name, job in zip(event.names, event.times.jobs, strict=True):
+            model = self.models.setdefault(name, ModelLive(name, job.mini_batches * job.epochs))
+            if not model.whole:  # it is sent again when a model has joined
+                model.whole = job.length
+                model.of = counts.get(name, model.whole)  # an earlier run may have stopped it
+                model.done = model.spared = spared.get(name, 0)
+                model.preparing = ""
+                if model.done >= model.of:
+                    self._note(f"`{name}` is {model.state(running=True)} already, in an earlier run")
+
+    def _unit(self, event: UnitDone) -> None:
+        model = self.models[event.model]
+        if model.done == model.spared:
+            self._note(f"`{model.name}` has begun" if event.done == 1 else f"`{model.name}` goes on after {event.done - 1:,} units")
+        model.done, model.of = event.done, event.of
+        self.measured.append(_row(event.placed))
+        if event.loss is not None:
+            self._loss(model, event.loss, event.placed.unit // model.length)
+        if model.done >= model.of and not model.failed:
+            model.stopping = model.stopping and not event.ended  # what its loss has ended stays so in the next run
+            self._note(f"`{model.name}` {self._ending_text(model, event.ended)}", "good")
+
+    def _loss(self, model: ModelLive, loss: float, at: int) -> None:
+        if model.sound and not isfinite(loss):
+            self._note(f"`{model.name}`: the loss of mini-batch {at + 1:,} is {loss:g}", "bad")
+        model.hear(loss, at)
+
+    def _ending_text(self, model: ModelLive, ended: str = "") -> str:
+        return f"has {ended}" if ended else f"is {model.state(running=True)}{self.warning(model)}"
+
+    def warning(self, model: ModelLive) -> str:
+        """A warning after stopping a model: its checkpoint does not record the stop."""
+        return "; Run goes on with it" if model.goes_on and self.fleet and self.fleet.folder else ""
+
+    def _fail_model(self, event: ModelFailed) -> None:
+        model = self.models[event.model]
+        model.failed, model.of = True, event.of
+        self._note(event.message, "bad")
+
+    def _command_done(self, event: CommandDone) -> None:
+        match event.command:
+            case AddModel(model=name):
+                self._note(f"`{name}` joins")
+            case StopModel(model=name):
+                self._stop_model(self.models[name], event.of)
+            case RemoveDevice(device=number):
+                self.away = self.away | {number}
+                self._note(f"device {number} takes no further unit")
+            case ReturnDevice(device=number):
+                self.away = self.away - {number}
+                self._note(f"device {number} is back")
+
+    def _stop_model(self, model: ModelLive, of: int | None) -> None:
+        model.stopping, model.of = True, model.of if of is None else of
+        ends = self._ending_text(model) if model.ended else "ends with the mini-batch it is in"
+        self._note(f"`{model.name}` {ends}")
+
+    def _command_refused(self, event: CommandRefused) -> None:
+        self._note(event.message, "warn")
+        if isinstance(event.command, AddModel):
+            self._without({event.command.model} - {each.name for each in self.models.values() if each.whole})
+
+    def _without(self, names: AbstractSet[str]) -> None:
+        """Remove models that did not join; the engine's next model takes their index."""
+        if self.fleet and names & self.models.keys():
+            self.models = {name: each for name, each in self.models.items() if name not in names}
+            self.fleet = self.fleet.updated(models=tuple(each for each in self.fleet.models if each.name not in names))
+
+    def _done(self, measured: FleetMeasurement) -> None:
+        self.phase, self.measurement, self.devices = "done", measured, measured.schedule.devices
+        late = [name for name in self.models if name not in measured.names]
+        self._without(set(late))
+        for name in late:
+            self._note(f"`{name}` comes too late: the run has ended", "warn")
+        self._note(f"done in {format_seconds(measured.schedule.makespan)}" if measured.schedule.placed else DONE_BEFORE, "good")
+        self.measured = [[*_row(each), each.lost] for each in measured.schedule.placed]
+        for name, losses in measured.losses.items():
+            self.models[name].losses = list(enumerate(losses))
+            self.models[name].done = max(self.models[name].done, self.models[name].of)
+
+    def _end(self, phase: str, message: str, tone: str) -> None:
+        self.phase, self.message = phase, message
+        self._note(message, tone)
+
+    def _cancellation_text(self) -> str:
+        folder = self.fleet.folder if self.fleet else None
+        kept = f"Run goes on from the checkpoint in {folder}." if folder else "The fleet names no folder for checkpoints: Run begins anew."
+        return f"Cancelled. {kept}"
+
+    def _note(self, text: str, tone: str = "") -> None:
+        self.log = append_message(self.log, self.now - self.started, text, tone)
+
+
+def _row(placed: ScheduledUnit) -> Row:
+    return [placed.model, placed.unit, placed.device, placed.start, placed.end]

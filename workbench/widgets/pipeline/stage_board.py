@@ -1,0 +1,267 @@
+"""The stage board as JSON: the pipeline's settings, figures, a column per stage with its blocks, and the step over time. The front end
+draws it.
+
+Blocks and boundaries are separate from the columns: while a boundary is dragged, the front end moves only blocks.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.core.paths import template
+from workbench.core.pipeline_spec import ENGINES, REMAT, PipelineSpec
+from workbench.core.schedules import ALL_SCHEDULES, schedule_named
+from workbench.errors import PipelineError, WorkbenchError
+from workbench.pipeline.balance import Balance, evaluate_starts
+from workbench.pipeline.stage_partition import micro_batch_counts
+from workbench.pipeline.staged_program import spec_of
+from workbench.plan.plan import Plan
+from workbench.reports.measurement import TaskTime
+from workbench.reports.pipeline import PipelineReport, VirtualStage
+from workbench.reports.report import Report
+from workbench.units import format_bytes, format_seconds
+from workbench.widgets.pipeline.stage_edits import bucket_starts, require_pipeline, stage_text
+from workbench.widgets.pipeline.start import propose_pipeline
+from workbench.widgets.pipeline.timeline import timeline_state
+from workbench.widgets.tabs.blocks import Block, note_block
+
+State = dict[str, Any]
+MOST_CHUNKS = 8
+_REMAT = {
+    "always": ("always", "Every backward task computes its forward pass again: the least memory, a third more work."),
+    "except_last": ("all but the last", "The last micro-batch's backward pass follows at once, and needs no recomputation (GPipe)."),
+    "never": ("never", "Everything the backward pass reads is kept: the least work, the most memory."),
+}
+_ENGINE = {
+    "mpmd": ("one program a stage", "MPMD: each stage is compiled for its own devices. Any schedule, unequal stages."),
+    "spmd": ("one program for all", "SPMD: a shifting buffer over the mesh axis of the stages. GPipe and circular; several hosts."),
+}
+
+
+def pipeline_blocks(report: Report, tasks: tuple[TaskTime, ...] = (), trial: PipelineReport | None = None) -> list[Block]:
+    """The tab: the invitation to make a pipeline, the pipeline, or why there can be none.
+
+    `tasks` are measured ones of this plan; `trial` is shown in its place while a boundary is dragged.
+    """
+    state = _empty(report.plan) if report.plan.pipeline is None else _state(report, () if trial else tasks, trial)
+    return [{**note_block(""), "stages": state}]
+
+
+def _empty(plan: Plan) -> State:
+    try:
+        start = propose_pipeline(plan)
+    except WorkbenchError as error:
+        return {"kind": "none", "about": "This program cannot be pipelined as it is.", "problem": _problem(error), "button": None}
+    spec = start.spec
+    about = f"{spec.stages} stages {start.about}; {spec.micro_batches} micro-batches a step, one forward, one backward."
+    return {"kind": "none", "about": about, "problem": None, "button": f"Make a pipeline of {spec.stages} stages"}
+
+
+def _problem(error: WorkbenchError) -> State:
+    return {"message": error.message, "ways_out": list(error.ways_out)}
+
+
+def _state(report: Report, tasks: tuple[TaskTime, ...], trial: PipelineReport | None) -> State:
+    plan = report.plan
+    try:
+        planned = trial or require_pipeline(report)
+    except WorkbenchError as error:
+        return {"kind": "broken", "problem": _problem(error), "controls": list(_controls(plan, None))}
+    return {
+        "kind": "pipeline",
+        "controls": list(_controls(plan, planned)),
+        "nominal": planned.nominal,
+        "figures": list(_figures(planned)),
+        "balances": list(_balances(planned)),
+        "board": _board(planned),
+        "timeline": timeline_state(planned, tasks),
+    }
+
+
+def _controls(plan: Plan, planned: PipelineReport | None) -> Iterator[State]:
+    spec = spec_of(plan)
+    schedule = schedule_named(spec.schedule)
+    axes = [name for name in plan.mesh.names if name == spec.axis or _is_free(plan, name)]
+    yield _control("stages", "Stages", str(spec.stages), "number", most=len(planned.blocks) // spec.chunks if planned else 0)
+    yield _control(
+        "axis", "on mesh axis", spec.axis, "select", [(name, f"{name} ×{plan.mesh[name]}", _axis_note(name, plan)) for name in axes]
+    )
+    yield _control("schedule", "Schedule", spec.schedule, "menu", [(each.name, each.name, each.about) for each in ALL_SCHEDULES])
+    yield _control("micro_batches", "Micro-batches", str(spec.micro_batches), "slider", [(str(n), str(n), "") for n in _counts(plan)])
+    if schedule.loops:
+        most = min(len(planned.blocks) // spec.stages, MOST_CHUNKS) if planned else MOST_CHUNKS
+        counts = sorted({*range(1, most + 1), spec.chunks})
+        yield _control("chunks", "Chunks a stage", str(spec.chunks), "select", [(str(n), str(n), "") for n in counts])
+    yield _control("remat", "Recompute", spec.remat, "choice", [(name, *_REMAT[name]) for name in REMAT])
+    yield _control("engine", "Engine", spec.engine, "choice", [(name, *_ENGINE[name]) for name in ENGINES])
+
+
+def _control(key: str, label: str, value: str, kind: str, options: list[tuple[str, str, str]] | None = None, most: int = 0) -> State:
+    shown = [{"value": name, "label": text, "note": note} for name, text, note in options or []]
+    return {"key": key, "label": label, "value": value, "kind": kind, "options": shown, "most": most}
+
+
+def _is_free(plan: Plan, axis: str) -> bool:
+    """Whether the stages could use an axis: no dimension and no tensor is sharded over it."""
+    named = {each for axes in plan.layout.rules for each in axes[1]}
+    named |= {each for _, sharding in (*plan.layout.overrides, *plan.layout.constraints) for each in sharding.axes}
+    return axis not in named
+
+
+def _axis_note(axis: str, plan: Plan) -> str:
+    spec = plan.pipeline
+    return "carries the stages" if spec and axis == spec.axis else f"nothing is split over it: it would carry {plan.mesh[axis]} stages"
+
+
+def _counts(plan: Plan) -> tuple[int, ...]:
+    """Micro-batches that divide the batch, and those there are."""
+    spec = plan.pipeline
+    try:
+        return tuple(sorted({*micro_batch_counts(plan.program), *((spec.micro_batches,) if spec else ())}))
+    except PipelineError:
+        return (spec.micro_batches,) if spec else ()
+
+
+def _figures(planned: PipelineReport) -> Iterator[State]:
+    step, spec = planned.simulated, planned.spec
+    update = step.seconds - step.makespan
+    yield _figure("step", "Step", format_seconds(step.seconds), f"update {format_seconds(update)}" if update > 0 else "predicted")
+    least = planned.least_bubble
+    yield _figure("bubble", "Bubble", f"{step.bubble:.1%}", "" if least is None else f"{least:.1%} with equal stages")
+    yield _figure("balance", "Balance of the stages", f"{planned.balance:.1%}", "mean over busiest stage")
+    fullest = max(range(spec.stages), key=lambda device: step.peaks[device])
+    share = step.peaks[fullest] / planned.capacity if planned.capacity else 0.0
+    of = f"stage {fullest}" + (f", {share:.0%} of {format_bytes(planned.capacity)}" if share >= 0.005 else "")
+    yield _figure("peak", "Fullest stage, per device", format_bytes(step.peaks[fullest]), of, "bad" if share > 1 else "")
+    sent = sum(planned.traffic.values())
+    links = len(planned.traffic)
+    yield _figure("sent", "Sent between stages", format_bytes(sent), f"a step, over {links} link{'s' * (links != 1)}")
+
+
+def _figure(key: str, label: str, text: str, note: str, tone: str = "") -> State:
+    return {"key": key, "label": label, "text": text, "note": note, "tone": tone}
+
+
+def _balances(planned: PipelineReport) -> Iterator[State]:
+    """The ways to balance the stages, each with a note; for the bucket rule, the time per micro-batch of its slowest virtual stage."""
+    costs, spec = [block.work for block in planned.blocks], planned.spec
+    now = evaluate_starts(costs, _starts(planned))
+    yield {
+        "key": "time",
+        "label": "Balance by time",
+        "note": "the most expensive virtual stage as cheap as possible",
+        "on": not spec.boundaries,
+    }
+    yield {
+        "key": "memory",
+        "label": "Balance by memory",
+        "note": "the virtual stage with the most memory as small as possible",
+        "on": False,
+    }
+    buckets = bucket_starts(planned)
+    rule = evaluate_starts(costs, buckets)
+    empty = 0 in rule.sizes(len(costs))
+    note = (
+        "leaves a virtual stage without a block"
+        if empty
+        else f"lingvo's: most expensive virtual stage {format_seconds(rule.worst)}, {_against(rule, now)}"
+    )
+    yield {"key": "buckets", "label": "Bucket rule", "note": note, "on": buckets == now.starts and bool(spec.boundaries)}
+
+
+def _against(other: Balance, now: Balance) -> str:
+    """`12 % more than now`."""
+    change = other.worst / now.worst - 1 if now.worst else 0.0
+    return "as now" if abs(change) < 0.0005 else f"{abs(change):.1%} {'more' if change > 0 else 'less'} than now"
+
+
+def _starts(planned: PipelineReport) -> tuple[int, ...]:
+    starts, count = [], 0
+    for piece in planned.virtual_stages[:-1]:
+        count += len(piece.blocks)
+        starts.append(count)
+    return tuple(starts)
+
+
+def _board(planned: PipelineReport) -> State:
+    """Blocks with their height (1 is an even share of the work), the first block of each virtual stage, and a head for each stage."""
+    spec = planned.spec
+    even = sum(block.work for block in planned.blocks) / spec.stages or 1.0
+    names = [template(block.path) for block in planned.blocks]
+    return {
+        "blocks": [
+            {
+                "path": block.path,
+                "alike": name,
+                "height": round(block.work / even, 5),
+                "title": f"{block.path}: forward {format_seconds(block.forward)}, backward {format_seconds(block.backward)} "
+                f"of a micro-batch · parameters {format_bytes(block.parameters)} · a boundary here sends {format_bytes(block.crossing)}",
+            }
+            for block, name in zip(planned.blocks, names, strict=True)
+        ],
+        "starts": list(_starts(planned)),
+        "stages": spec.stages,
+        "chunks": spec.chunks,
+        "pieces": [{"name": stage_text(piece.number, spec), "skips": list(_skips(piece, spec))} for piece in planned.virtual_stages],
+        "heads": [_head(device, planned) for device in range(spec.stages)],
+        "skips": [line for piece in planned.virtual_stages for line in _skips(piece, spec)],
+        "even": format_seconds(even),
+    }
+
+
+def _skips(piece: VirtualStage, spec: PipelineSpec) -> Iterator[State]:
+    """The values that skip the next virtual stage."""
+    for later, count in piece.cost.sends:
+        if later > piece.number + 1:
+            yield {
+                "from": stage_text(piece.number, spec),
+                "to": stage_text(later, spec),
+                "text": format_bytes(count),
+                "a": piece.number,
+                "b": later,
+            }
+
+
+@dataclass(frozen=True, slots=True)
+class _StagePieces:
+    """All virtual stages of one stage."""
+
+    device: int
+    planned: PipelineReport
+
+    @property
+    def pieces(self) -> list[VirtualStage]:
+        return [piece for piece in self.planned.virtual_stages if piece.device == self.device]
+
+    @property
+    def parameters(self) -> int:
+        size = {block.path: block.parameters for block in self.planned.blocks}
+        return sum(size[path] for piece in self.pieces for path in piece.blocks)
+
+
+def _head(device: int, planned: PipelineReport) -> State:
+    stage, step = _StagePieces(device, planned), planned.simulated
+    work = sum(piece.cost.work for piece in stage.pieces)
+    sent = [(later, count) for piece in stage.pieces for later, count in piece.cost.sends]
+    where = " · ".join(f"{format_bytes(count)} to {stage_text(later, planned.spec)}" for later, count in sent)
+    share = step.peaks[device] / planned.capacity if planned.capacity else 0.0
+    flying = step.in_flight(device)
+    return {
+        "name": f"Stage {device}",
+        "facts": [
+            _fact("time", format_seconds(work), f"of one micro-batch, forward and backward; idle {step.idle(device):.1%} of the step"),
+            _fact("idle", f"{step.idle(device):.0%}", "of the step this stage waits"),
+            _fact(
+                "memory",
+                format_bytes(step.peaks[device]),
+                f"of one device at its worst moment, with {flying} micro-batches in flight",
+                "bad" if share > 1 else "",
+            ),
+            _fact("weights", format_bytes(stage.parameters), "parameters of its blocks, as a whole"),
+            _fact("sends", format_bytes(sum(count for _, count in sent)) if sent else "–", where or "nothing"),
+        ],
+    }
+
+
+def _fact(label: str, text: str, title: str, tone: str = "") -> State:
+    return {"label": label, "text": text, "title": title, "tone": tone}

@@ -1,0 +1,215 @@
+"""From a gesture on the stage board to an edit. Every change is tried first: one that gives no valid partition is refused, and nothing is
+lost."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec
+from workbench.core.schedules import schedule_named
+from workbench.errors import PipelineError, unknown_name
+from workbench.pipeline.balance import balance, bucket_rule
+from workbench.pipeline.stage_partition import network_blocks, verify_enough_blocks, verify_partition
+from workbench.pipeline.staged_program import spec_of
+from workbench.plan.edits import Edit, SetPipeline
+from workbench.plan.plan import Plan
+from workbench.reports.pipeline import PipelineReport
+from workbench.reports.report import Report
+from workbench.widgets.gestures.stage_changes import (
+    BalanceMemoryGesture,
+    BalanceTimeGesture,
+    BoundaryGesture,
+    BucketsGesture,
+    ChunksGesture,
+    EngineGesture,
+    MakePipelineGesture,
+    MicroBatchesGesture,
+    RemovePipelineGesture,
+    ScheduleGesture,
+    StageAxisGesture,
+    StageGesture,
+    StageRematGesture,
+    StagesGesture,
+)
+from workbench.widgets.gestures.table import EditMaker, Kind, means
+from workbench.widgets.gestures.view_changes import TryBoundaryGesture
+from workbench.widgets.pipeline.start import micro_batches_for, propose_pipeline
+
+ZONE = "#pipeline"
+"""Where a refusal of these gestures is shown; no mesh axis can have this name."""
+Change = tuple[PipelineSpec, str]
+
+
+def preview_boundary(gesture: TryBoundaryGesture, plan: Plan, report: Report) -> PipelineReport | None:
+    """The pipeline with a boundary where it is being dragged, and no edit yet; `None` once it is dropped."""
+    if not gesture.value or plan.pipeline is None:
+        return None
+    planned = require_pipeline(report)
+    spec, _ = _boundary(gesture.value, plan, report)
+    paths = [block.path for block in planned.blocks]
+    return planned.partition_at([paths.index(path) for path in spec.boundaries]) if planned.partition_at else None
+
+
+def _verify_pipeline(plan: Plan) -> None:
+    if plan.pipeline is None:
+        raise PipelineError("The plan has no pipeline.", ["make one first"])
+
+
+def _remove(_gesture: RemovePipelineGesture, plan: Plan, _report: Report) -> Edit:
+    _verify_pipeline(plan)
+    return SetPipeline(None, "no pipeline")
+
+
+def _changes(kind: type[StageGesture], change: Callable[[str, Plan, Report], Change]) -> tuple[Kind, EditMaker]:
+    """An entry of the table: the pipeline is changed, and partitioned on trial. Raises `WorkbenchError`, in the user's names."""
+
+    def make(gesture: StageGesture, plan: Plan, report: Report) -> Edit:
+        _verify_pipeline(plan)
+        spec, about = change(gesture.value, plan, report)
+        edit = SetPipeline(spec, about)
+        verify_partition(edit.apply(plan).program, spec)
+        return edit
+
+    return means(kind, make)
+
+
+def _parse_count(text: str, what: str) -> int:
+    if not re.fullmatch(r"\d{1,6}", text) or not 1 <= int(text) <= MOST_OF_EACH:
+        raise PipelineError(f"`{text[:40]}` is no number of {what}.", [f"take a whole number from 1 to {MOST_OF_EACH:,}"])
+    return int(text)
+
+
+def _stages(text: str, plan: Plan, _: Report) -> Change:
+    """Another number of stages needs other boundaries, and interleaved schedules other micro-batches."""
+    count, spec = _parse_count(text, "stages"), spec_of(plan)
+    paths = [block.path for block in network_blocks(plan.program, spec.micro_batches)]
+    verify_enough_blocks(plan.program.name, paths, PipelineSpec(count, 1, "breadth_first", spec.chunks))
+    rounds = schedule_named(spec.schedule).whole_rounds and spec.chunks > 1
+    micro_batches = micro_batches_for(plan, count) if rounds and spec.micro_batches % count else spec.micro_batches
+    return replace(spec, stages=count, boundaries=(), micro_batches=micro_batches), f"{count} stages"
+
+
+def _micro_batches(text: str, plan: Plan, _: Report) -> Change:
+    count = _parse_count(text, "micro-batches")
+    return replace(spec_of(plan), micro_batches=count), f"{count} micro-batches"
+
+
+def _chunks(text: str, plan: Plan, _: Report) -> Change:
+    count = _parse_count(text, "chunks")
+    return replace(spec_of(plan), chunks=count, boundaries=()), f"{count} chunks a stage"
+
+
+def _schedule(name: str, plan: Plan, report: Report) -> Change:
+    """An interleaved schedule gets two chunks if there are blocks enough; any other a single one."""
+    spec, schedule = spec_of(plan), schedule_named(name)
+    found = _find_pipeline(report)
+    fits = found is not None and 2 * spec.stages <= len(found.blocks)
+    chunks = 1 if not schedule.loops else spec.chunks if spec.chunks > 1 else 2 if fits else 1
+    boundaries = spec.boundaries if chunks == spec.chunks else ()
+    return replace(spec, schedule=name, chunks=chunks, boundaries=boundaries), f"schedule {name}"
+
+
+def _remat(name: str, plan: Plan, _: Report) -> Change:
+    return replace(spec_of(plan), remat=name), f"recompute {name.replace('_', ' ')}"
+
+
+def _engine(name: str, plan: Plan, _: Report) -> Change:
+    return replace(spec_of(plan), engine=name), f"engine {name}"
+
+
+def _axis(name: str, plan: Plan, _: Report) -> Change:
+    spec = spec_of(plan)
+    stages = dict(plan.mesh.axes).get(name, spec.stages)
+    boundaries = spec.boundaries if stages == spec.stages else ()
+    return replace(spec, axis=name, stages=stages, boundaries=boundaries), f"stages on {name}"
+
+
+def _boundary(text: str, plan: Plan, report: Report) -> Change:
+    """`PIECE PATH`: that virtual stage begins at that block; the other boundaries stay as shown."""
+    number, _, path = text.partition(" ")
+    planned, spec = require_pipeline(report), spec_of(plan)
+    starts = [piece.blocks[0] for piece in planned.virtual_stages[1:]]
+    if not number.isdecimal() or len(number) > 6 or not 1 <= int(number) <= len(starts):
+        raise PipelineError(f"There is no boundary `{number[:20]}`; the pipeline has {len(starts)}.", ["look at the stages again"])
+    paths = [block.path for block in planned.blocks]
+    if path not in paths:
+        raise PipelineError(*unknown_name("block", path, paths))
+    piece = int(number)
+    starts[piece - 1] = path
+    block_indices = [paths.index(start) for start in starts]
+    if block_indices != sorted(set(block_indices)) or block_indices[0] == 0:
+        raise PipelineError(
+            f"If virtual stage {piece} began at `{path}`, one beside it would have no block.",
+            ["leave each virtual stage at least one block"],
+        )
+    return replace(spec, boundaries=tuple(starts)), f"{stage_text(piece, spec)} begins at {path}"
+
+
+def _by_time(_: str, plan: Plan, __: Report) -> Change:
+    return replace(spec_of(plan), boundaries=()), "balance by time"
+
+
+def _by_memory(_: str, plan: Plan, report: Report) -> Change:
+    """Boundaries balanced by memory: what a block holds throughout counts once, what it keeps as often as there are micro-batches in
+    flight."""
+    planned, spec = require_pipeline(report), spec_of(plan)
+    assert planned.costs_at is not None, "a planner made it"
+    block_costs = planned.costs_at(range(1, len(planned.blocks)))
+    flying = max(planned.simulated.in_flight(device) for device in range(spec.stages))
+    times = 1 if spec.remat == "always" else flying
+    found = balance([each.resident + times * each.residuals for each in block_costs], spec.virtual_stages)
+    return replace(spec, boundaries=tuple(planned.blocks[start].path for start in found.starts)), "balance by memory"
+
+
+def _by_buckets(_: str, plan: Plan, report: Report) -> Change:
+    planned, spec = require_pipeline(report), spec_of(plan)
+    starts = bucket_starts(planned)
+    if len(set(starts)) < len(starts) or starts[:1] == (0,) or starts[-1:] == (len(planned.blocks),):
+        raise PipelineError(
+            f"The bucket rule leaves one of the {spec.virtual_stages} virtual stages without a block.",
+            ["balance by time", "take fewer stages"],
+        )
+    return replace(spec, boundaries=tuple(planned.blocks[start].path for start in starts)), "bucket rule"
+
+
+def bucket_starts(planned: PipelineReport) -> tuple[int, ...]:
+    """Where virtual stages begin by lingvo's rule; twice at the same block where it leaves one empty."""
+    sizes = bucket_rule([block.work for block in planned.blocks], planned.spec.virtual_stages)
+    return tuple(sum(sizes[:piece]) for piece in range(1, len(sizes)))
+
+
+def stage_text(piece: int, spec: PipelineSpec) -> str:
+    """`stage 1`, or with chunks `stage 1 chunk 2`."""
+    return f"stage {piece % spec.stages}" + (f" chunk {piece // spec.stages}" if spec.chunks > 1 else "")
+
+
+def _find_pipeline(report: Report) -> PipelineReport | None:
+    try:
+        return report.pipeline
+    except PipelineError:
+        return None
+
+
+def require_pipeline(report: Report) -> PipelineReport:
+    if (planned := report.pipeline) is None:
+        raise PipelineError("The plan has no pipeline.", ["make one first"])
+    return planned
+
+
+STAGE_EDITS: dict[Kind, EditMaker] = dict(
+    [
+        means(MakePipelineGesture, lambda _gesture, plan, _report: propose_pipeline(plan).edit),
+        means(RemovePipelineGesture, _remove),
+        _changes(StagesGesture, _stages),
+        _changes(MicroBatchesGesture, _micro_batches),
+        _changes(ChunksGesture, _chunks),
+        _changes(ScheduleGesture, _schedule),
+        _changes(StageRematGesture, _remat),
+        _changes(EngineGesture, _engine),
+        _changes(StageAxisGesture, _axis),
+        _changes(BoundaryGesture, _boundary),
+        _changes(BalanceTimeGesture, _by_time),
+        _changes(BalanceMemoryGesture, _by_memory),
+        _changes(BucketsGesture, _by_buckets),
+    ]
+)

@@ -1,0 +1,119 @@
+"""Compile a plan that stays for a moment for its hardware while the machine is idle: memory and kernel times settle.
+
+It is cancelled as soon as the plan is edited, never begins on a busy machine, and the user can switch it off.
+"""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import psutil
+
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.session.session import Session
+from workbench.session.settling import Defer, Work, call_from_thread
+from workbench.widgets.run.board_jobs import Jobs
+
+PAUSE = 2.0
+"""Seconds that a plan must stay before it is compiled automatically."""
+BUSY = 0.5
+"""The share of all processors' time during the pause from which on the machine counts as busy."""
+SETTING = "WORKBENCH_COMPILE"
+"""The environment variable that is `when asked` where nothing should be compiled automatically; a board's own switch overrides it."""
+
+Clock = Callable[[], tuple[float, float]]
+
+
+class RestingCompiler:
+    """Compiles the present plan of a session `PAUSE` seconds after the last change.
+
+    - `defer(work)` moves work to the event loop on which the session changes;
+    - `call_later(seconds, work)` calls it then, from any thread; `worked()`: (busy seconds of all processors so far, idle seconds).
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        jobs: Jobs,
+        *,
+        defer: Defer,
+        call_later: Callable[[float, Work], None] = call_from_thread,
+        worked: Clock | None = None,
+    ) -> None:
+        self._session, self._jobs, self._defer = session, jobs, defer
+        self._call_later, self._worked = call_later, worked or processor_seconds
+        self.is_on = os.environ.get(SETTING, "").strip().lower() != "when asked"
+        self._tried: Plan | None = None  # not tried again: refused by the compiler, or cancelled by the user
+        self._seen: Report | None = None
+        self._at = 0  # the number of the last pause
+        self._is_busy = self._is_closed = False
+        self._stop_listening = session.listen(self._hear_move)
+        self._hear_move(session.plan, session.report)
+
+    def state(self) -> dict[str, Any]:
+        """The switch, for the front end."""
+        busy = self._is_busy and self.is_on and not self._session.report.is_compiled and not self._jobs.compiling.running
+        return {"on": self.is_on, "note": "The machine is busy; this plan waits until it is not." if busy else ""}
+
+    def turn(self, *, is_on: bool) -> None:
+        """Switch it on or off; an automatic compilation under way is cancelled."""
+        self.is_on, self._tried = is_on, None
+        if not is_on:
+            self._give_up()
+        self._rest()
+
+    def close(self) -> None:
+        """Compile nothing more."""
+        self._is_closed = True
+        self._stop_listening()
+
+    def _hear_move(self, plan: Plan, report: Report) -> None:
+        if self._seen is None or self._seen.plan is not plan:  # else its figures settled, or it was named
+            self._tried, self._is_busy = None, False
+            self._give_up()
+            self._rest()
+        self._seen = report
+
+    def _give_up(self) -> None:
+        if self._jobs.compiling.unasked:
+            self._jobs.cancel_compilation()
+
+    def _rest(self) -> None:
+        self._at += 1
+        if self.is_on and self._may:
+            self._call_later(PAUSE, partial(self._defer, partial(self._begin, self._at, self._worked())))
+
+    @property
+    def _may(self) -> bool:
+        plan = self._session.plan
+        return plan.hardware is not None and plan.pipeline is None and not self._session.report.is_compiled and plan is not self._tried
+
+    def _begin(self, at: int, before: tuple[float, float]) -> None:
+        """Compile after a pause without changes; another pause follows if other work is under way."""
+        if self._is_closed or at != self._at or not self.is_on or not self._may:
+            return
+        if self._jobs.refuses(self._session.plan):
+            return
+        was_busy, self._is_busy = self._is_busy, is_busy(before, self._worked())
+        if self._is_busy != was_busy:
+            self._jobs.show()
+        if self._is_busy or self._jobs.compiling.running or self._jobs.live.running:
+            self._rest()
+            return
+        self._tried = self._session.plan
+        self._jobs.compile(self._session.report.prediction, unasked=True)
+
+
+def processor_seconds() -> tuple[float, float]:
+    """Seconds that this machine's processors were busy since it started, and seconds that they were idle or waited for a disk."""
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    return sum(times) - idle, idle
+
+
+def is_busy(before: tuple[float, float], now: tuple[float, float]) -> bool:
+    """Whether the processors were busy for more than `BUSY` of the time in between."""
+    worked, idle = now[0] - before[0], now[1] - before[1]
+    return worked > BUSY * (worked + idle)

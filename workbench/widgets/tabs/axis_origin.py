@@ -1,0 +1,238 @@
+"""The origin of an axis, in words: its statement, its propagation steps, which axis it displaced there and why, and which edit would
+reverse that."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from workbench.analysis.conflict_resolution import resolving_edits
+from workbench.core.sharding import base_axis
+from workbench.errors import WorkbenchError
+from workbench.plan.edits import Edit
+from workbench.reports.propagation import (
+    AxisPropagation,
+    Conflict,
+    Explanation,
+    Origin,
+    Propagation,
+    PropagationError,
+    RejectedAxis,
+    ShardedValue,
+)
+from workbench.reports.report import Report
+from workbench.text.propagation import axis_propagation_text, count_text, rejection_text
+from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
+from workbench.widgets.board.folding import is_named
+from workbench.widgets.gestures.gesture import TABLES, Gesture
+from workbench.widgets.gestures.repairs import DecideGesture
+from workbench.widgets.gestures.view_changes import WhyGesture
+from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, note_block, row
+
+MOST_MOVES = 24
+MOST_REJECTIONS = 8
+_NAMED = 3  # statements that could bring an axis as well
+WAITING_TEXT = "It is being computed; the answer appears here."
+_PATH_COLUMNS = (Column("step", number=True), Column("direction"), Column("from"), Column("to"), Column("over"), Column("line"))
+_REJECTION_COLUMNS = (Column("axis"), Column("what was rejected, and why"), Column("to decide it the other way"))
+_ARROWS = {"forward": "↓ forward", "backward": "↑ backward", "across": "↔ across"}
+
+Answer = tuple[str, list[str], list[Block]]
+
+
+def replay_of(report: Report, background: BackgroundQueries | None) -> Propagation | None:
+    """The propagation steps; `None` while they are computed."""
+    return compute_in_background(background, report, "propagation", lambda: report.propagation)
+
+
+def replay_or_failure(report: Report, background: BackgroundQueries | None) -> tuple[Propagation | None, list[Block]]:
+    """The propagation steps; `None` while they are computed, and with a note of why where they are not available."""
+    try:
+        return replay_of(report, background), []
+    except WorkbenchError as error:
+        return None, [note_block(str(error))]
+
+
+def axis_answer(name: str, report: Report, paint: Paint, background: BackgroundQueries | None) -> Answer | None:
+    """The answer to `KIND PLACE AXIS PATH`: why an axis splits a dimension of an argument (`tensor`), a `result` or a `value`."""
+    kind, place, axis, subject = ([*name.split(" ", 3), "", "", ""])[:4]
+    if not (place.isdecimal() and subject):
+        return None
+    replay, failure = replay_or_failure(report, background)
+    if replay is None:
+        return f"Why on {axis}?", [] if failure else [WAITING_TEXT], failure
+    number = number_of(replay, report, kind, subject)
+    if number is None or int(place) >= len(replay.values[number].shape):
+        return None
+    site = replay.values[number]
+    title = f"Why is {_dim(site, int(place))} of {site.path} on {axis}?"
+    try:
+        explanation = replay.axis(number, int(place), axis)
+    except PropagationError:
+        return title, [_resharded_text(site, axis)], []
+    return (
+        title,
+        list(_lead(explanation)),
+        [*_path_blocks(replay, explanation), *rejection_blocks(report, explanation.lost, paint, background)],
+    )
+
+
+def number_of(replay: Propagation, report: Report, kind: str, subject: str) -> int | None:
+    """The number of a table's subject in the replay, the first of equal ones; `None` if it is not there."""
+    if kind == "tensor":
+        paths = (placed.tensor.path for placed in report.arguments)
+        path = next((path for path in paths if is_named(subject, path)), "")
+        return next((number for number, site in enumerate(replay.values) if site.role == "argument" and site.path == path), None)
+    if kind == "result":
+        return next((number for number, site in enumerate(replay.values) if site.role == "result" and is_named(subject, site.path)), None)
+    value = next((value for value in report.values if is_named(subject, value.path)), None)
+    return replay.number(value.path, value.kind, value.shape, value.sharding) if value else None
+
+
+def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...], question: str, subject: str) -> Cell:
+    """Where the axes of a dimension come from, in one line; the question for all its steps is `axis QUESTION AXIS SUBJECT`."""
+    site = replay.values[number]
+    dim_axes = site.sharding.dims[dim] or ()
+    explanation = [_origin_text(replay.axis(number, dim, axis)) for axis in axes if axis in dim_axes]
+    if not explanation and axes:
+        return {"text": _resharded_text(site, axes[0]), "wrap": True}
+    if not explanation:
+        return {"text": "no axis was propagated here", "tone": "muted", "wrap": True}
+    ways = [act(f"The path of {axis}", WhyGesture(f"axis {question} {axis} {subject}")) for axis in axes if axis in dim_axes]
+    return {"text": "; ".join(explanation), "wrap": True, "acts": ways}
+
+
+def _origin_text(explanation: Explanation) -> str:
+    way = f", in {count_text(len(explanation.path), 'step')}" if explanation.path else ", put there by hand"
+    return f"`{explanation.axis_on_dim.axis}` from {explanation.origin}{way}"
+
+
+def _lead(explanation: Explanation) -> Iterator[str]:
+    axis, path = explanation.axis_on_dim.axis, explanation.path
+    if path:
+        last = f"{path[-1].direction} over {path[-1].kind}"
+        yield f"`{axis}` is from {explanation.origin}. It came in {count_text(len(path), 'step')}, the last one {last}."
+    else:
+        yield f"`{axis}` was put there by hand: {explanation.origin}."
+    base = base_axis(axis)
+    same = sum(each.statement == explanation.origin.statement for each in explanation.others)
+    if same:
+        yield f"The same statement could bring it from {count_text(same, 'other place')}."
+    if named := list(dict.fromkeys(_statement(each) for each in explanation.others if each.statement != explanation.origin.statement)):
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        yield f"Without that statement, {base} could still come from {', '.join(named[:_NAMED])}{more}."
+    elif path:
+        yield f"Nothing else would bring it: without that statement the dimension is not split over {base}."
+
+
+def _statement(origin: Origin) -> str:
+    return f"`{origin.statement}`" if origin.statement else origin.kind
+
+
+def _resharded_text(site: ShardedValue, axis: str) -> str:
+    return (
+        f"Propagation shards it as {site.sharding}; the operation itself computes it as {site.computed}, with `{axis}` there, "
+        "and it is resharded behind it."
+    )
+
+
+def _path_blocks(replay: Propagation, explanation: Explanation) -> list[Block]:
+    if not explanation.path:
+        return []
+    path = explanation.path
+    hidden = max(len(path) - MOST_MOVES, 0)
+    shown = path if not hidden else (*path[: MOST_MOVES // 2], *path[-MOST_MOVES // 2 :])
+    note = f"{hidden:,} steps in the middle are left out." if hidden else ""
+    return [block("The path it came by", _PATH_COLUMNS, [_move_row(replay, move) for move in shown], note)]
+
+
+def _move_row(replay: Propagation, move: AxisPropagation) -> Row:
+    source, target = replay.values[move.source], replay.values[move.target]
+    return row(
+        f"{move.step} {move.target} {move.target_dim}",
+        str(move.step),
+        _ARROWS[move.direction],
+        place_cell(source, move.source_dim),
+        place_cell(target, move.target_dim),
+        move.kind,
+        {"text": move.line, "tone": "muted"},
+    )
+
+
+def place_cell(site: ShardedValue, dim: int) -> Cell:
+    """`d_ff of params/w1`."""
+    behind = " behind its constraint" if site.kind == "sharding_constraint" else ""
+    return {"path": f"{_dim(site, dim)} of {site.path or site.kind}{behind}"}
+
+
+def _dim(site: ShardedValue, dim: int) -> str:
+    return site.dims[dim] if dim < len(site.dims) and site.dims[dim] not in ("", "_") else f"dimension {dim + 1}"
+
+
+def rejection_blocks(report: Report, lost: Sequence[RejectedAxis], paint: Paint, background: BackgroundQueries | None) -> list[Block]:
+    """The rejected axes, each with the edits that would resolve the conflict the other way."""
+    if not lost:
+        return []
+    replay = report.propagation
+    rows = []
+    for place, rejected in enumerate(lost[:MOST_REJECTIONS]):
+        text = rejection_text(replay, rejected)
+        rows.append(
+            row(
+                f"{place} {text}",
+                paint.axes((rejected.wanted.axis,)),
+                {"text": text, "wrap": True},
+                resolving_cell(report, rejected, background),
+            )
+        )
+    note = (
+        f"and {count_text(len(lost) - MOST_REJECTIONS, 'more rejected axis', 'more rejected axes')}" if len(lost) > MOST_REJECTIONS else ""
+    )
+    return [block("Rejected there", _REJECTION_COLUMNS, rows, note)]
+
+
+def resolving_cell(report: Report, rejected: RejectedAxis, background: BackgroundQueries | None) -> Cell:
+    """Buttons for the edits after which a rejected axis is accepted; they are tried first, which takes a moment."""
+    conflict = Conflict(rejected.rival_origin or rejected.origin, rejected.origin, rejected.reason, (rejected,))
+    return edits_cell(report, conflict, background)
+
+
+def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries | None) -> Cell:
+    """Like `resolving_cell`, for a conflict."""
+    name = f"decide {conflict.first.wanted} {conflict.first.giver}"
+    edits = compute_in_background(background, report, name, lambda: resolving_edits(report, conflict), patience=0.0)
+    if edits is None:
+        return {"text": "trying…", "tone": "muted"}
+    return (
+        buttons_cell(*(edit_button(edit) for edit in edits))
+        if edits
+        else {"text": "only another program or mesh", "tone": "muted", "wrap": True}
+    )
+
+
+def edit_button(edit: Edit, label: str = "") -> dict[str, Any]:
+    """A button for an edit that was found for the present plan."""
+    return act(label or str(edit), DecideGesture(str(edit), zone=TABLES))
+
+
+def act(label: str, gesture: Gesture, **more: str) -> dict[str, Any]:
+    """A button for a gesture."""
+    return {"label": label, "gesture": gesture.as_message(), **more}
+
+
+def buttons_cell(*each: dict[str, Any]) -> Cell:
+    """Buttons, each with its own gesture."""
+    return {"acts": list(each)}
+
+
+def find_edit(text: str, report: Report, known: Callable[[Report], dict[str, Any]]) -> Edit | None:
+    """The edit of that text among those found for a report."""
+    for found in known(report).values():
+        edits = found if isinstance(found, tuple) else [getattr(found, "edit", None)]
+        for edit in edits:
+            if edit is not None and str(edit) == text:
+                return edit
+    return None
+
+
+def move_line(replay: Propagation, move: AxisPropagation) -> str:
+    """One propagation step in words, without its number: `forward: data from batch of x to batch of mlp/dot_general (dot_general)`."""
+    return axis_propagation_text(replay, move).partition(", ")[2]
