@@ -116,7 +116,7 @@ def test_a_model_whose_data_fail_leaves_the_others_and_its_checkpoint_whole(tmp_
     broken.clear()
     again = train_fleet(fleet)
     assert again.failed == ()
-    assert again.spared == (2, 6, 6)
+    assert again.resumed_units == (2, 6, 6)
     assert again.losses == train_fleet(fleet.updated(folder=None)).losses
 
 

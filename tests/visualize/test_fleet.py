@@ -57,9 +57,9 @@ def test_a_lost_unit_is_hatched_and_the_bound_is_drawn():
 
 
 def test_the_bound_of_a_resumed_run_counts_only_what_was_left():
-    spared = (12, 6, 3)
-    bound = lower_bound(JOBS, 2, spared)
-    resumed = fleet(replace(MEASURED, bound=bound, spared=spared))
+    resumed_units = (12, 6, 3)
+    bound = lower_bound(JOBS, 2, resumed_units)
+    resumed = fleet(replace(MEASURED, bound=bound, resumed_units=resumed_units))
     assert f"; lower bound {format_seconds(bound)}" in resumed.text
     left = BOTH.drawing.lines[0].points[0][0] - lower_bound(JOBS, 2) * 760 / max(PREDICTED.makespan, RAN.makespan)
     assert resumed.drawing.lines[0].points[0][0] == pytest.approx(left + bound * 760 / max(PREDICTED.makespan, RAN.makespan))

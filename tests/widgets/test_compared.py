@@ -12,8 +12,8 @@ from workbench.plan.edits import SetHardware
 from workbench.reports.run_events import Cancelled, CompileDone, Progress, RunDone
 from workbench.widgets.board.comparison_state import comparison_state, on_these_devices
 from workbench.widgets.board.tiers import mark_of
-from workbench.widgets.run.compile_progress import Compiling
-from workbench.widgets.run.run_progress import Live
+from workbench.widgets.run.compile_progress import CompileProgress
+from workbench.widgets.run.run_progress import RunProgress
 
 
 @pytest.fixture
@@ -144,8 +144,8 @@ def test_run_and_compilation_meet_in_one_comparison(screen):
 
 def test_a_run_on_other_devices_says_nothing_of_the_hardware_that_is_planned_for(session):
     session.apply(SetHardware(parse_hardware("TPU v5e 2x4")))
-    ran = Live("done", measurement=measurement(session.plan), report=session.report)
-    assert comparison_state(session.report, Compiling(), ran) is None
+    ran = RunProgress(phase="done", measurement=measurement(session.plan), report=session.report)
+    assert comparison_state(session.report, CompileProgress(), ran) is None
     assert on_these_devices(session.plan, measurement(session.plan, device_kind="TPU v5 lite"))
 
 

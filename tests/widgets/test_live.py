@@ -16,14 +16,14 @@ from workbench.widgets.run.board_jobs import Jobs
 from workbench.widgets.run.curves import MOST_POINTS, curve
 from workbench.widgets.run.messages import MOST_MESSAGES, append_message, log_state
 from workbench.widgets.run.run_panel import INVITATION, STALE, run_state
-from workbench.widgets.run.run_progress import MOST_KEPT, Live
+from workbench.widgets.run.run_progress import MOST_KEPT, RunProgress
 
 
-def begun(session) -> Live:
-    return Live().begin(session.report, 4, {"data": 0, "model": 1}, now=10.0)
+def begun(session) -> RunProgress:
+    return RunProgress().begin(session.report, 4, {"data": 0, "model": 1}, now=10.0)
 
 
-def ended(session, **changes) -> Live:
+def ended(session, **changes) -> RunProgress:
     return begun(session).after(RunDone(measurement(session.plan, **changes)), now=12.0)
 
 
@@ -117,14 +117,14 @@ def test_an_error_of_one_plan_says_so_beside_another_and_not_beside_one_that_ran
     assert run_state(failed, session.plan)["message"] == "out of memory"
     state = run_state(failed, other)
     assert (state["message"], state["of"]) == ("out of memory", str(session.plan))
-    ran = Live().begin(other.report(), 3, {}).after(RunDone(measurement(other)))
+    ran = RunProgress().begin(other.report(), 3, {}).after(RunDone(measurement(other)))
     failed = ran.begin(session.report, 3, {}).after(Failed("out of memory"))
     state = run_state(failed, other)
     assert (state["message"], state["of"], state["phase"]) == ("", "", "done")
 
 
 def test_before_anything_ran_the_panel_says_what_a_run_is(session):
-    assert run_state(Live(), session.plan)["message"] == INVITATION
+    assert run_state(RunProgress(), session.plan)["message"] == INVITATION
 
 
 def test_so_many_results_are_kept_and_one_for_each_plan(session):
@@ -165,12 +165,12 @@ def test_a_curve_can_show_its_median():
 
 
 def test_a_loss_that_is_not_a_number_is_left_out_of_the_curve_and_counted(session):
-    live = Live("running", losses=(1.0, nan, inf, 2.0), seconds=(0.01, 0.02), report=session.report)
+    live = RunProgress(phase="running", losses=(1.0, nan, inf, 2.0), seconds=(0.01, 0.02), report=session.report)
     state = run_state(live, session.plan)
     json.dumps(state, allow_nan=False)
     assert [each["label"] for each in state["curves"]] == ["loss", "step time"]
     assert state["curves"][0]["told"] == ["step 1: 1", "step 4: 2"]
-    assert run_state(Live("running", losses=(nan, nan)), session.plan)["curves"] == []
+    assert run_state(RunProgress(phase="running", losses=(nan, nan)), session.plan)["curves"] == []
     facts = run_state(ended(session, losses=(1.0, nan)), session.plan)["facts"]
     assert ("not a number", "1 losses") in [(fact["label"], fact["text"]) for fact in facts]
 

@@ -72,7 +72,7 @@ class FleetMeasurement:
     - `bound`: the lower bound on the makespan from the timed units;
     - `moved`: bytes copied in; `hidden`: the share of that time in which the device computed;
     - `decision_seconds`: of one decision of the policy; `compile_seconds` of all units on all devices;
-    - `spared`: for each model the units that its checkpoint had done already;
+    - `resumed_units`: for each model the units that its checkpoint had done already;
     - `ended`: in words, why a model ended by itself before its last mini-batch; one stopped by a command is not among these;
     - `failed`: models among these whose data raised.
     """
@@ -92,7 +92,7 @@ class FleetMeasurement:
     hidden: float = 1.0
     decision_seconds: float = 0.0
     compile_seconds: float = 0.0
-    spared: tuple[int, ...] = ()
+    resumed_units: tuple[int, ...] = ()
     ended: Mapping[str, str] = field(default_factory=dict)
     failed: tuple[str, ...] = ()
 
@@ -106,4 +106,4 @@ class FleetMeasurement:
     @property
     def resumed(self) -> int:
         """Units that a checkpoint had done before this run."""
-        return sum(self.spared)
+        return sum(self.resumed_units)

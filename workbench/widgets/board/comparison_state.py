@@ -7,8 +7,8 @@ from workbench.hardware.catalogue import default_catalogue
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
-from workbench.widgets.run.compile_progress import Compiling
-from workbench.widgets.run.run_progress import Live
+from workbench.widgets.run.compile_progress import CompileProgress
+from workbench.widgets.run.run_progress import RunProgress
 
 
 class ComparisonState(NamedTuple):
@@ -18,7 +18,9 @@ class ComparisonState(NamedTuple):
     stale: bool = False
 
 
-def comparison_state(report: Report, compiling: Compiling, live: Live, before: ComparisonState | None = None) -> ComparisonState | None:
+def comparison_state(
+    report: Report, compiling: CompileProgress, live: RunProgress, before: ComparisonState | None = None
+) -> ComparisonState | None:
     """The comparison of the present plan if it was compiled or run, else of the plan before; `None` if there is nothing to compare.
 
     The comparison of `before` is reused where it is the same one, with what it has computed.
@@ -43,7 +45,7 @@ def _reuse_comparison(before: ComparisonState | None, new: ComparisonState) -> C
     return new._replace(comparison=old) if old and same else new
 
 
-def _find_measurement(live: Live, plan: Plan) -> Measurement | None:
+def _find_measurement(live: RunProgress, plan: Plan) -> Measurement | None:
     """The measurement of a plan's run, if it was on devices like the plan's."""
     ran = live.of(plan)
     return ran.measurement if ran and ran.measurement and on_these_devices(plan, ran.measurement) else None

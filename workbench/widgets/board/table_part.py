@@ -8,7 +8,7 @@ from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board_state import axis_colours
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.view_state import Sight
-from workbench.widgets.run.run_progress import Live
+from workbench.widgets.run.run_progress import RunProgress
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.figure_parts import why
 from workbench.widgets.tabs.tabs import Facts, failed_state, table_state
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def table_part(
-    report: Report, sight: Sight, live: Live, comparison_state: ComparisonState | None, background: BackgroundQueries
+    report: Report, sight: Sight, live: RunProgress, comparison_state: ComparisonState | None, background: BackgroundQueries
 ) -> dict[str, Any]:
     """The open tab of a report; a view that fails becomes an error message."""
     ran = live.of(report.plan)
@@ -34,7 +34,7 @@ def table_part(
     return {**shown, "why": _answer(report, sight.question, live, Paint(colours), background)}
 
 
-def _answer(report: Report, question: str, live: Live, paint: Paint, background: BackgroundQueries) -> dict[str, Any] | None:
+def _answer(report: Report, question: str, live: RunProgress, paint: Paint, background: BackgroundQueries) -> dict[str, Any] | None:
     """The answer to a question, computed again for each plan."""
     if not question:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from workbench.multimodel import FleetSchedule, ScheduledUnit
 from workbench.multimodel.forecast import FleetForecast
 from workbench.multimodel.running_forecast import predict_rest
-from workbench.widgets.fleet.training_progress import FleetLive
+from workbench.widgets.fleet.training_progress import TrainingProgress
 
 MOST_LEFT = 10_000  # the most units that are simulated meanwhile; with more, the prediction stays
 _EVERY, _SHARE = 1.0, 5  # seconds between two simulations, and the least ratio of that to the time of one
@@ -27,7 +27,7 @@ class Expectation:
         """A run has begun, or ended."""
         self.rest, self._next = None, 0.0
 
-    def follow(self, seen: FleetForecast, live: FleetLive) -> None:
+    def follow(self, seen: FleetForecast, live: TrainingProgress) -> None:
         """Simulate the rest of a run of what was `seen` again, if it is time to. The caller holds the lock of `live`."""
         fleet = live.fleet
         known = [each.name for each in seen.jobs] == list(live.models) and seen.devices == live.devices
@@ -40,7 +40,7 @@ class Expectation:
         away = frozenset(live.away)
         threading.Thread(target=self._work, args=(seen, live, ran, last, away), daemon=True).start()
 
-    def _work(self, seen: FleetForecast, live: FleetLive, ran: list[ScheduledUnit], last: list[int], away: frozenset[int]) -> None:
+    def _work(self, seen: FleetForecast, live: TrainingProgress, ran: list[ScheduledUnit], last: list[int], away: frozenset[int]) -> None:
         begun = time.monotonic()
         try:
             options = {"double_buffer": seen.fleet.double_buffer}

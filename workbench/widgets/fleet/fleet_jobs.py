@@ -14,7 +14,7 @@ from workbench.multimodel.measured import FleetTimes
 from workbench.multimodel.training_events import SchedulePredicted, TimingDone, TrainingEvent, UnitDone
 from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.widgets.fleet.runner import FleetHandle, FleetRunner
-from workbench.widgets.fleet.training_progress import FleetLive, ModelLive
+from workbench.widgets.fleet.training_progress import ModelProgress, TrainingProgress
 from workbench.widgets.run.runner import RunHandle
 
 News = Literal["unit", "run", "timing", "times", "fleet", "expected"]
@@ -50,7 +50,7 @@ class FleetWork:
     def __init__(self, runner: FleetRunner | None, changed: Changed) -> None:
         self._runner, self._changed = runner, changed
         self.lock = threading.RLock()
-        self.live, self.timing = FleetLive(), Timing()
+        self.live, self.timing = TrainingProgress(), Timing()
         self.timed: tuple[FleetTimes, ...] = ()
         self.attached: int | None = None  # the number of devices, once a run had another number than planned
         self._run: FleetHandle | None = None
@@ -76,7 +76,7 @@ class FleetWork:
             if self.live.running or self._runner is None:
                 return
             self.cancel_timing()
-            live = self.live = FleetLive.begin(fleet, time.monotonic())
+            live = self.live = TrainingProgress.begin(fleet, time.monotonic())
         self._changed("run")
         try:
             self._run = self._runner.train(fleet, lambda event: self._receive(live, event))
@@ -111,7 +111,7 @@ class FleetWork:
                 return
             self.live.fleet = self.live.fleet.updated(models=(*self.live.fleet.models, *models))
             for each in models:
-                self.live.models[each.name] = ModelLive(each.name, each.mini_batches * each.epochs)
+                self.live.models[each.name] = ModelProgress(each.name, each.mini_batches * each.epochs)
         for command in commands:
             self._run.send(command)
 
@@ -123,7 +123,7 @@ class FleetWork:
         if self._timer is not None and self.timing.running:
             self._timer.cancel()
 
-    def _receive(self, live: FleetLive, event: TrainingEvent) -> None:
+    def _receive(self, live: TrainingProgress, event: TrainingEvent) -> None:
         with self.lock:
             if not live.running:
                 return
@@ -140,7 +140,7 @@ class FleetWork:
             self._shown = time.monotonic()
         self._changed("times" if times else "unit" if soon else other)
 
-    def _take_times(self, live: FleetLive, times: FleetTimes) -> FleetTimes:
+    def _take_times(self, live: TrainingProgress, times: FleetTimes) -> FleetTimes:
         """The times from a run, and its number of devices, where it was planned for another number."""
         if live.fleet is None:
             return times

@@ -8,14 +8,14 @@ from workbench.text.fleet import measurement_figures
 from workbench.units import format_seconds
 from workbench.widgets.fleet.fleet_jobs import Timing
 from workbench.widgets.fleet.forecast_state import COLOURS
-from workbench.widgets.fleet.training_progress import DONE_BEFORE, FleetLive, ModelLive
+from workbench.widgets.fleet.training_progress import DONE_BEFORE, ModelProgress, TrainingProgress
 from workbench.widgets.run.curves import thin_out
 from workbench.widgets.run.messages import log_state
 
 INVITATION = "Trains all models for real in a worker process, and sets the measured schedule beneath the predicted one."
 
 
-def run_state(live: FleetLive, *, can_run: bool) -> dict[str, Any]:
+def run_state(live: TrainingProgress, *, can_run: bool) -> dict[str, Any]:
     """Of a run, or of none yet; JSON only, no infinities."""
     return {
         "phase": live.phase,
@@ -33,7 +33,7 @@ def run_state(live: FleetLive, *, can_run: bool) -> dict[str, Any]:
     }
 
 
-def model_state(model: ModelLive, *, running: bool, warning: str = "") -> dict[str, Any]:
+def model_state(model: ModelProgress, *, running: bool, warning: str = "") -> dict[str, Any]:
     state = model.state(running=running)
     last = model.losses[-1][1] if model.losses else None
     first = model.losses[0][1] if model.losses else None
@@ -47,7 +47,7 @@ def model_state(model: ModelLive, *, running: bool, warning: str = "") -> dict[s
     }
 
 
-def losses_state(live: FleetLive) -> dict[str, Any] | None:
+def losses_state(live: TrainingProgress) -> dict[str, Any] | None:
     """A line per model over its mini-batches, all on one scale, in a box of 100 x 100, y downwards; `None` before there are any."""
     kept = {each.name: thin_out([(at, loss) for at, loss in each.losses if isfinite(loss)]) for each in live.models.values()}
     points = [point for each in kept.values() for point in each]
@@ -85,7 +85,7 @@ def _loss(loss: float) -> str:
     return f"{loss:.4g}" if isfinite(loss) else "not a number"
 
 
-def _stage(live: FleetLive) -> str:
+def _stage(live: TrainingProgress) -> str:
     if not live.running:
         return ""
     passed = f"{max(live.now - live.started, 0.0):.0f} s"
@@ -95,7 +95,7 @@ def _stage(live: FleetLive) -> str:
     return f"{batches:,} of {of:,} mini-batches · {passed} · {left_text(live)}"
 
 
-def left_text(live: FleetLive) -> str:
+def left_text(live: TrainingProgress) -> str:
     """What is left, at the pace so far: all units shared out over the available devices, or those of the longest model."""
     mean = [0.0] * len(live.models)
     count = [0] * len(live.models)
@@ -114,7 +114,7 @@ def timing_state(timing: Timing, *, can_time: bool) -> dict[str, Any]:
     return {"phase": timing.phase, "stage": plain(timing.stage), "message": timing.message, "can_time": can_time}
 
 
-def _announcement(live: FleetLive) -> str:
+def _announcement(live: TrainingProgress) -> str:
     """The text for a screen reader; each ending once."""
     if live.running:
         return "The models are training." if live.measured else f"The run is {plain(live.stage)}."

@@ -16,7 +16,7 @@ from workbench.text.fleet import schedules_text
 from workbench.units import format_seconds
 from workbench.visualize.draw.palette import AXES
 from workbench.widgets.fleet.time_slices import slices
-from workbench.widgets.fleet.training_progress import FleetLive, Row
+from workbench.widgets.fleet.training_progress import Row, TrainingProgress
 
 MOST_UNITS = 20_000  # drawn one by one; more are drawn as shares of time slices
 MOST_EXPECTED = 2_000  # of the rest of a run, which is sent repeatedly
@@ -24,7 +24,7 @@ _INK = ("#FEFEFE", "#1B1F24", "#FEFEFE", "#FEFEFE", "#1B1F24", "#FEFEFE")  # upo
 _PASSES = {Pass.FORWARD: "forward", Pass.FORWARD_LOSS: "forward and backward", Pass.BACKWARD: "backward"}
 
 
-def timeline_state(seen: FleetForecast, ran: FleetLive | None = None) -> dict[str, Any]:
+def timeline_state(seen: FleetForecast, ran: TrainingProgress | None = None) -> dict[str, Any]:
     """The timeline of a forecast; the text also has what `ran` of it, once that has ended. During a run that is in `measured_state`."""
     models = [_model(number, each.name, [_unit(unit) for unit in each.units]) for number, each in enumerate(seen.jobs)]
     schedule, names = seen.schedule, [each.name for each in seen.jobs]
@@ -47,7 +47,7 @@ def timeline_state(seen: FleetForecast, ran: FleetLive | None = None) -> dict[st
     }
 
 
-def measured_state(live: FleetLive) -> dict[str, Any]:
+def measured_state(live: TrainingProgress) -> dict[str, Any]:
     """What has run so far; it is drawn below the timeline's prediction."""
     lasted = max((row[4] for row in live.measured), default=0.0)
     if len(live.measured) > MOST_UNITS:

@@ -31,10 +31,10 @@ Row = list[Any]
 
 
 @dataclass
-class ModelLive:
+class ModelProgress:
     """One model of a run: units `done`, `of` so many to its end, `whole` if it is not stopped; losses by mini-batch, from 0.
 
-    - `spared`: units that its checkpoint had done before; `failed`: its data raised; `stopping`: the user ends it before its last
+    - `resumed_units`: units that its checkpoint had done before; `failed`: its data raised; `stopping`: the user ends it before its last
       mini-batch;
     - `preparing`: `cutting`, `cut`, `compiling` or `compiled`, before the run.
     """
@@ -44,7 +44,7 @@ class ModelLive:
     whole: int = 0
     of: int = 0
     done: int = 0
-    spared: int = 0
+    resumed_units: int = 0
     stopping: bool = False
     failed: bool = False
     preparing: str = ""
@@ -78,7 +78,7 @@ class ModelLive:
             return "stopped" if self.of < self.whole else "finished"
         if not running:
             return "interrupted" if self.done else "waiting"
-        return "stopping" if self.stopping else "running" if self.done > self.spared else self.preparing or "waiting"
+        return "stopping" if self.stopping else "running" if self.done > self.resumed_units else self.preparing or "waiting"
 
     @property
     def sound(self) -> bool:
@@ -92,7 +92,7 @@ class ModelLive:
 
 
 @dataclass
-class FleetLive:
+class TrainingProgress:
     """One training. `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `started` and `now` are seconds of one clock."""
 
     fleet: Fleet | None = None
@@ -104,14 +104,14 @@ class FleetLive:
     devices: int = 0
     scheduled: bool = False
     measured: list[Row] = field(default_factory=list)
-    models: dict[str, ModelLive] = field(default_factory=dict)
+    models: dict[str, ModelProgress] = field(default_factory=dict)
     away: set[int] = field(default_factory=set)
     measurement: FleetMeasurement | None = None
     log: Log = ()
 
     @classmethod
-    def begin(cls, fleet: Fleet, now: float) -> "FleetLive":
-        models = {each.name: ModelLive(each.name, each.mini_batches * each.epochs) for each in fleet.models}
+    def begin(cls, fleet: Fleet, now: float) -> "TrainingProgress":
+        models = {each.name: ModelProgress(each.name, each.mini_batches * each.epochs) for each in fleet.models}
         return cls(fleet, "running", "starting", started=now, now=now, models=models)
 
     @property
@@ -160,21 +160,21 @@ class FleetLive:
 
     def _begin_schedule(self, event: SchedulePredicted) -> None:
         self.devices, self.scheduled = event.devices, True
-        spared = dict(zip(event.names, event.resumed_units, strict=False))
+        resumed_units = dict(zip(event.names, event.resumed_units, strict=False))
         counts = dict(zip(event.names, event.unit_counts, strict=False))
         for name, job in zip(event.names, event.times.jobs, strict=True):
-            model = self.models.setdefault(name, ModelLive(name, job.mini_batches * job.epochs))
+            model = self.models.setdefault(name, ModelProgress(name, job.mini_batches * job.epochs))
             if not model.whole:  # it is sent again when a model has joined
                 model.whole = job.length
                 model.of = counts.get(name, model.whole)  # an earlier run may have stopped it
-                model.done = model.spared = spared.get(name, 0)
+                model.done = model.resumed_units = resumed_units.get(name, 0)
                 model.preparing = ""
                 if model.done >= model.of:
                     self._note(f"`{name}` is {model.state(running=True)} already, in an earlier run")
 
     def _unit(self, event: UnitDone) -> None:
         model = self.models[event.model]
-        if model.done == model.spared:
+        if model.done == model.resumed_units:
             self._note(f"`{model.name}` has begun" if event.done == 1 else f"`{model.name}` goes on after {event.done - 1:,} units")
         model.done, model.of = event.done, event.of
         self.measured.append(_row(event.placed))
@@ -184,15 +184,15 @@ class FleetLive:
             model.stopping = model.stopping and not event.ended  # what its loss has ended stays so in the next run
             self._note(f"`{model.name}` {self._ending_text(model, event.ended)}", "good")
 
-    def _loss(self, model: ModelLive, loss: float, at: int) -> None:
+    def _loss(self, model: ModelProgress, loss: float, at: int) -> None:
         if model.sound and not isfinite(loss):
             self._note(f"`{model.name}`: the loss of mini-batch {at + 1:,} is {loss:g}", "bad")
         model.hear(loss, at)
 
-    def _ending_text(self, model: ModelLive, ended: str = "") -> str:
+    def _ending_text(self, model: ModelProgress, ended: str = "") -> str:
         return f"has {ended}" if ended else f"is {model.state(running=True)}{self.warning(model)}"
 
-    def warning(self, model: ModelLive) -> str:
+    def warning(self, model: ModelProgress) -> str:
         """A warning after stopping a model: its checkpoint does not record the stop."""
         return "; Run goes on with it" if model.goes_on and self.fleet and self.fleet.folder else ""
 
@@ -214,7 +214,7 @@ class FleetLive:
                 self.away = self.away - {number}
                 self._note(f"device {number} is back")
 
-    def _stop_model(self, model: ModelLive, of: int | None) -> None:
+    def _stop_model(self, model: ModelProgress, of: int | None) -> None:
         model.stopping, model.of = True, model.of if of is None else of
         ends = self._ending_text(model) if model.ended else "ends with the mini-batch it is in"
         self._note(f"`{model.name}` {ends}")

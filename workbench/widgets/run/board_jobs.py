@@ -14,9 +14,9 @@ from workbench.reports.run_events import Failed, RunEvent, StepDone
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.gestures.fields import whole_number
 from workbench.widgets.run.compile_panel import compile_state
-from workbench.widgets.run.compile_progress import Compiling
+from workbench.widgets.run.compile_progress import CompileProgress
 from workbench.widgets.run.run_panel import run_state
-from workbench.widgets.run.run_progress import MOST_STEPS, Live
+from workbench.widgets.run.run_progress import MOST_STEPS, RunProgress
 from workbench.widgets.run.runner import RunHandle, Runner
 
 Defer = Callable[[Callable[[], None]], None]
@@ -35,7 +35,7 @@ class Jobs:
 
     def __init__(self, runner: Runner | None, defer: Defer, changed: Changed) -> None:
         self._runner, self._defer, self._changed = runner, defer, changed
-        self.live, self.compiling = Live(), Compiling()
+        self.live, self.compiling = RunProgress(), CompileProgress()
         self._pending: deque[Callable[[], None]] = deque()
         self._shown = 0.0
         self._run: RunHandle | None = None
@@ -117,7 +117,7 @@ class Jobs:
             return
         self._show_run(self.live)
 
-    def _show_run(self, live: Live) -> None:
+    def _show_run(self, live: RunProgress) -> None:
         self.live, self._shown = live, time.monotonic()
         self._changed("" if live.running else "run")
 

@@ -8,7 +8,7 @@ from workbench.reports.compiled import Compiled
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.tiers import mark_of
-from workbench.widgets.run.compile_progress import Compiling
+from workbench.widgets.run.compile_progress import CompileProgress
 from workbench.widgets.run.messages import log_state, stage_text
 
 INVITATION = (
@@ -16,7 +16,7 @@ INVITATION = (
 )
 
 
-def compile_state(compiling: Compiling, comparison_state: ComparisonState | None, plan: Plan) -> dict[str, Any]:
+def compile_state(compiling: CompileProgress, comparison_state: ComparisonState | None, plan: Plan) -> dict[str, Any]:
     """The state of a compilation of `plan`, or the result of the last one; JSON only."""
     comparison = (
         comparison_state.comparison if comparison_state and comparison_state.comparison.compiled and not compiling.running else None
@@ -41,7 +41,7 @@ def compile_state(compiling: Compiling, comparison_state: ComparisonState | None
     }
 
 
-def _message(compiling: Compiling, plan: Plan, *, stale: bool, mine: bool) -> str:
+def _message(compiling: CompileProgress, plan: Plan, *, stale: bool, mine: bool) -> str:
     if compiling.message and mine:
         return compiling.message
     if stale:
@@ -49,7 +49,7 @@ def _message(compiling: Compiling, plan: Plan, *, stale: bool, mine: bool) -> st
     return INVITATION.format(target=_target(plan)) if compiling.of(plan) is None and not compiling.running else ""
 
 
-def _announcement(compiling: Compiling) -> str:
+def _announcement(compiling: CompileProgress) -> str:
     """The text for a screen reader; each stage and each ending once, and nothing for automatic compilations."""
     if compiling.unasked:
         return ""

@@ -12,7 +12,7 @@ from workbench.widgets.board.tiers import mark_of
 from workbench.widgets.pipeline.pipeline_figures import predicted_peak
 from workbench.widgets.run.curves import curve
 from workbench.widgets.run.messages import log_state, stage_text
-from workbench.widgets.run.run_progress import Live, same_step
+from workbench.widgets.run.run_progress import RunProgress, same_step
 from workbench.widgets.tabs.blocks import Column, Paint, block, row
 from workbench.widgets.tabs.communication import collectives_block
 
@@ -23,7 +23,7 @@ INVITATION = (
 STALE = "Run before the last edit, of another plan:"
 
 
-def run_state(live: Live, plan: Plan, *, can_run: bool = True) -> dict[str, Any]:
+def run_state(live: RunProgress, plan: Plan, *, can_run: bool = True) -> dict[str, Any]:
     """The state shown for `plan`: the run under way, else the result of its own last run, else that of the last run of all; JSON only."""
     own, ran = live.of(plan), live.run_to_show(plan)
     current = live if live.running or own is None or live.plan is None or same_step(live.plan, plan) else own
@@ -53,7 +53,7 @@ def run_state(live: Live, plan: Plan, *, can_run: bool = True) -> dict[str, Any]
     }
 
 
-def _announcement(live: Live) -> str:
+def _announcement(live: RunProgress) -> str:
     """The text for a screen reader; each ending once."""
     if live.running:
         return f"The run is {live.stage}." if not live.seconds else ""
@@ -62,7 +62,7 @@ def _announcement(live: Live) -> str:
     return {"error": f"The run failed. {live.message}", "cancelled": "The run was cancelled."}.get(live.phase, "")
 
 
-def _curves(live: Live) -> list[dict[str, Any]]:
+def _curves(live: RunProgress) -> list[dict[str, Any]]:
     drawn = curve("loss", live.losses, lambda loss: f"{loss:.4g}"), curve("step time", live.seconds, format_seconds, middle=True)
     return [each for each in drawn if each]
 

@@ -5,105 +5,64 @@ from dataclasses import dataclass, replace
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
-from workbench.reports.run_events import Cancelled, Failed, Progress, RunDone, RunEvent, StepDone, Waiting
+from workbench.reports.run_events import RunDone, RunEvent, StepDone
 from workbench.units import format_seconds
-from workbench.widgets.run.messages import Log, append_message, waiting_text
+from workbench.widgets.run.job_progress import MOST_KEPT, JobProgress
 
 MOST_STEPS = 10_000
-MOST_KEPT = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
-    """The state of a run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress(JobProgress):
+    """The state of a run of `steps` steps: `seconds` and `losses` of those done, the `measurement` at its end.
 
-    `phase`: `idle`, `running`, `done`, `error`, `cancelled`; `waits` while others come first; `report` the prediction of the plan that
-    runs; `started` (when it was requested), `turn` (when it stopped waiting) and `now` are seconds of one clock; `log` has the worker's
-    messages; `ran` are the last finished runs, one per plan, the newest first.
+    `colours` are those of the mesh axes when it began; `ran` are the last finished runs, one per plan, the newest first.
     """
 
-    phase: str = "idle"
     steps: int = 20
-    stage: str = ""
-    fraction: float = 0.0
     seconds: tuple[float, ...] = ()
     losses: tuple[float, ...] = ()
-    message: str = ""
     measurement: Measurement | None = None
-    report: Report | None = None
     colours: tuple[tuple[str, int], ...] = ()
-    started: float = 0.0
-    turn: float = 0.0
-    now: float = 0.0
-    waits: bool = False
-    log: Log = ()
-    ran: tuple["Live", ...] = ()
-
-    @property
-    def running(self) -> bool:
-        return self.phase == "running"
+    ran: tuple["RunProgress", ...] = ()
 
     @property
     def plan(self) -> Plan | None:
         return self.report.plan if self.report else None
 
-    def begin(self, report: Report, steps: int, colours: dict[str, int], now: float = 0.0) -> "Live":
+    def begin(self, report: Report, steps: int, colours: dict[str, int], now: float = 0.0) -> "RunProgress":
         """A new run; earlier ones are kept."""
-        log = append_message((), 0.0, f"{steps} steps of {report.plan}")
-        return Live(
-            "running",
-            steps,
-            "starting",
-            report=report,
-            colours=tuple(colours.items()),
-            started=now,
-            turn=now,
-            now=now,
-            log=log,
-            ran=self.ran,
-        )
+        begun = self.begun(report, f"{steps} steps of {report.plan}", now)
+        return replace(begun, steps=steps, colours=tuple(colours.items()), ran=self.ran)
 
-    def refuse(self, report: Report, message: str) -> "Live":
+    def refuse(self, report: Report, message: str) -> "RunProgress":
         """The request cannot be run."""
-        return Live("error", self.steps, message=message, report=report, ran=self.ran)
+        return type(self)(phase="error", steps=self.steps, message=message, report=report, ran=self.ran)
 
-    def after(self, event: RunEvent, now: float = 0.0) -> "Live":
-        """The run after one event."""
-        following = replace(self, now=now, waits=False, turn=now if self.waits else self.turn)
+    def after(self, event: RunEvent, now: float = 0.0) -> "RunProgress":
+        following = JobProgress.after(self, event, now)  # `super()` does not know a class with slots
         match event:
-            case Waiting(ahead=ahead):
-                stage = waiting_text(ahead)
-                return replace(following.noting(stage), stage=stage, waits=True)
-            case Progress(stage=stage, fraction=fraction):
-                return replace(following.noting(stage), stage=stage, fraction=fraction)
             case StepDone():
                 return following.record_step(event)
             case RunDone(measurement=measurement):
                 return following.finish(measurement)
-            case Failed():
-                return replace(following.noting(event.text, "bad"), phase="error", message=event.text)
-            case Cancelled():
-                return replace(following.noting("cancelled", "warn"), phase="cancelled", message="Cancelled.")
         return following
 
-    def of(self, plan: Plan) -> "Live | None":
+    def of(self, plan: Plan) -> "RunProgress | None":
         """The finished run of a plan."""
         return next((each for each in self.ran if each.plan and same_step(each.plan, plan)), None)
 
-    def run_to_show(self, plan: Plan) -> "Live | None":
+    def run_to_show(self, plan: Plan) -> "RunProgress | None":
         """The finished run of a plan, or else the last one of all."""
         return self.of(plan) or (self.ran[0] if self.ran else None)
 
-    def noting(self, text: str, tone: str = "") -> "Live":
-        return replace(self, log=append_message(self.log, self.now - self.started, text, tone))
-
-    def record_step(self, event: StepDone) -> "Live":
+    def record_step(self, event: StepDone) -> "RunProgress":
         losses = self.losses if event.loss is None else (*self.losses, event.loss)
         following = self.noting(f"first step: {format_seconds(event.seconds)}") if event.step == 1 else self
         stage, fraction = f"step {event.step} of {event.of}", event.step / max(event.of, 1)
         return replace(following, stage=stage, fraction=fraction, seconds=(*self.seconds, event.seconds), losses=losses)
 
-    def finish(self, measured: Measurement) -> "Live":
+    def finish(self, measured: Measurement) -> "RunProgress":
         following = self.noting(measured.why_untraced, "warn") if measured.why_untraced else self
         following = following.noting(
             f"done: {format_seconds(measured.median_seconds)} a step (median of {len(measured.step_seconds)})", "good"
