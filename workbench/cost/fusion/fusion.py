@@ -20,6 +20,7 @@ from workbench.core.tensor import itemsize
 from workbench.cost.fusion.kernels import KernelDraft, Kernels, KernelTable, note_read
 from workbench.cost.fusion.loop_edges import hoisted_casts, unfilled_stacks
 from workbench.cost.fusion.simplified import repeated_slices, simplify_operations
+from workbench.cost.fusion.steps import MOST_STEPS, steps_of
 from workbench.cost.tuned import tuned
 from workbench.propagation.module.operations import CONSTANTS, CONTROL_FLOW, DOTS, ELEMENTWISE
 from workbench.propagation.structure.structure import Op, Structure
@@ -34,15 +35,6 @@ _LOOPED = ELEMENTWISE | {"stablehlo.pad", "stablehlo.concatenate"}
 _UPDATE, _REDUCE = "stablehlo.dynamic_update_slice", "stablehlo.reduce"
 _GATHER = "stablehlo.gather"
 _FUSING = _LOOPED | _FREE | DOTS | {_REDUCE, _UPDATE}  # what computes its operands itself if they are free
-_SLOW = frozenset(
-    {
-        *("stablehlo.atan2", "stablehlo.cbrt", "stablehlo.cosine", "stablehlo.divide", "stablehlo.erf", "stablehlo.exponential"),
-        *("stablehlo.exponential_minus_one", "stablehlo.log", "stablehlo.log_plus_one", "stablehlo.logistic", "stablehlo.power"),
-        *("stablehlo.remainder", "stablehlo.rsqrt", "stablehlo.sine", "stablehlo.sqrt", "stablehlo.tan", "stablehlo.tanh"),
-    }
-)
-_SLOW_STEPS = int(tuned("slow_steps"))
-_MOST_STEPS = int(tuned("most_recomputed_steps"))
 _FAR = int(tuned("farthest_join"))  # farther, an operation does not join a dot: it would wait, and hold all it reads till then
 _EXPANDING = int(tuned("expanding"))
 
@@ -119,7 +111,7 @@ class _Grouping:
                 self._last_reader[source.value] = kernel
             self._add_work(self._kernels[kernel], operand)
         if (op.kind in ELEMENTWISE or op.kind == _REDUCE) and (op.region, op.custom_kernel) not in self._multiplying:
-            self._kernels[kernel].work.append((op.operands[0] if op.kind == _REDUCE else op.results[0], _steps_of(op)))
+            self._kernels[kernel].work.append((op.operands[0] if op.kind == _REDUCE else op.results[0], steps_of(op)))
         for result in op.results:
             self._sources[result] = (_Source(kernel, result),)
         if op.kind == _UPDATE and (updated := self._sources[op.operands[0]]):
@@ -163,10 +155,10 @@ class _Grouping:
             return True
         read = sum(self._bytes[source.value] for source in self._all_sources(op)) / (self._bytes[op.results[0]] or 1)
         if not self._recomputes:
-            return read * _EXPANDING <= 1 and self._count_steps(self._chain_to(index)) <= _MOST_STEPS
+            return read * _EXPANDING <= 1 and self._count_steps(self._chain_to(index)) <= MOST_STEPS
         # Read by each of its users, instead of once, written, and then read by each.
         is_worth_it = self._uses[op.results[0]] * (read - 1) <= read + 1
-        return is_worth_it and self._dot_before(op) is None and self._count_steps(self._chain_to(index)) <= _MOST_STEPS
+        return is_worth_it and self._dot_before(op) is None and self._count_steps(self._chain_to(index)) <= MOST_STEPS
 
     def _dot_before(self, op: Op) -> int | None:
         """The dot whose epilogue an elementwise operation is, of several the first operand's: nothing else reads its result."""
@@ -206,7 +198,7 @@ class _Grouping:
         return frozenset((index,)).union(*(self._chains[operand] for operand in op.operands if self._sizes[operand] == size))
 
     def _count_steps(self, chain: Iterable[int]) -> int:
-        return sum(_steps_of(self._ops[index]) for index in chain)
+        return sum(steps_of(self._ops[index]) for index in chain)
 
     def _make_free(self, index: int, slot: int, result: int) -> None:
         """The sources read where a free operation's result is: its operands', or for a slice the part taken; none for an iota."""
@@ -326,10 +318,6 @@ class _Grouping:
                 if loop.region == op.region
             )
         }
-
-
-def _steps_of(op: Op) -> int:
-    return _SLOW_STEPS if op.kind in _SLOW else 1
 
 
 def _count_dot_reads(structure: Structure, ops: Sequence[Op]) -> Counter[int]:
