@@ -11,7 +11,7 @@ from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError, TraceError
 from workbench.plan.edits import Constrain
 from workbench.plan.plan import Plan
-from workbench.reports.propagation import USED_ON_OTHER_DIM
+from workbench.reports.axis_propagation import USED_ON_OTHER_DIM
 from workbench.reports.report import Report
 from workbench.tracing import trace
 

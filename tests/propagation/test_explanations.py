@@ -16,7 +16,8 @@ from workbench.propagation.explain.recorded_propagation import recording_passes
 from workbench.propagation.module.context import main_function, run_passes
 from workbench.propagation.module.operations import operations_below
 from workbench.propagation.propagate import annotated_module, propagating_passes
-from workbench.reports.propagation import REASONS, AxisOnDim, Origin, Propagation
+from workbench.reports.axis_propagation import REASONS, AxisOnDim, Origin
+from workbench.reports.propagation import Propagation
 
 
 @st.composite

@@ -14,16 +14,8 @@ from workbench.models import build
 from workbench.plan.edits import Constrain, ShardDim
 from workbench.plan.plan import Plan
 from workbench.plan.statement_edits import Prioritize
-from workbench.reports.propagation import (
-    BACKWARD,
-    BLOCKED_BY_OTHER_TENSOR,
-    DIFFERENT_ORDER,
-    FORWARD,
-    MINOR,
-    USED_ON_OTHER_DIM,
-    Propagation,
-    PropagationError,
-)
+from workbench.reports.axis_propagation import BACKWARD, BLOCKED_BY_OTHER_TENSOR, DIFFERENT_ORDER, FORWARD, MINOR, USED_ON_OTHER_DIM
+from workbench.reports.propagation import Propagation, PropagationError
 from workbench.reports.report import Report
 from workbench.text.propagation import conflicts_text, explanation_text, replay_text
 from workbench.tracing import trace

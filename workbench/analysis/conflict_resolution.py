@@ -13,7 +13,8 @@ from workbench.plan.edits import Constrain, Edit, Override, ShardDim
 from workbench.plan.plan import Plan
 from workbench.plan.statement_edits import Prioritize
 from workbench.propagation import propagation_of
-from workbench.reports.propagation import AxisOnDim, Conflict, Origin, Propagation, RejectedAxis, ShardedValue
+from workbench.reports.axis_propagation import AxisOnDim, Conflict, Origin, RejectedAxis, ShardedValue
+from workbench.reports.propagation import Propagation
 from workbench.reports.report import Report
 
 

@@ -7,7 +7,7 @@ from workbench.core.paths import template
 from workbench.core.selectors import is_line
 from workbench.core.sharding import base_axis
 from workbench.errors import unknown_name
-from workbench.reports.propagation import (
+from workbench.reports.axis_propagation import (
     BLOCKED_BY_OTHER_TENSOR,
     CLOSED,
     CONTESTED,
@@ -21,11 +21,10 @@ from workbench.reports.propagation import (
     Conflict,
     Explanation,
     Origin,
-    Propagation,
-    PropagationError,
     RejectedAxis,
     ShardedValue,
 )
+from workbench.reports.propagation import Propagation, PropagationError
 from workbench.reports.report import Report
 from workbench.text.tables import wrap_text
 

@@ -12,7 +12,8 @@ from workbench.core.mesh import Mesh
 from workbench.core.paths import template
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
-from workbench.reports.propagation import AxisPropagation, Propagation, ShardedValue
+from workbench.reports.axis_propagation import AxisPropagation, ShardedValue
+from workbench.reports.propagation import Propagation
 from workbench.reports.report import Report
 from workbench.text.tables import table_text
 from workbench.visualize.draw.collapse import Collapsed, collapse

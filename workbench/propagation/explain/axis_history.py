@@ -23,7 +23,8 @@ from workbench.propagation.explain.stated_origins import OriginResolver
 from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.garbage import gc_paused
 from workbench.propagation.module.naming import value_names
-from workbench.reports.propagation import ACROSS, BACKWARD, FORWARD, AxisOnDim, AxisPropagation, Conflict, Propagation, ShardedValue
+from workbench.reports.axis_propagation import ACROSS, BACKWARD, FORWARD, AxisOnDim, AxisPropagation, Conflict, ShardedValue
+from workbench.reports.propagation import Propagation
 
 _INITIAL_STEP = -1  # the step of what was present before the first
 _STEP_FRACTION = 1 / 16  # of a step: unrecorded propagation happens within it

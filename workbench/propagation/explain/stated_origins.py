@@ -8,7 +8,7 @@ from workbench.plan.plan import Plan
 from workbench.propagation.explain.factor_graph import FactorGraph
 from workbench.propagation.explain.recorded_propagation import RecordedPropagation
 from workbench.propagation.module.statements import result_shardings
-from workbench.reports.propagation import AxisOnDim, Origin
+from workbench.reports.axis_propagation import AxisOnDim, Origin
 
 _CONSTRAINT = "sdy.sharding_constraint"
 _MANUAL = "sdy.manual_computation"

@@ -11,7 +11,8 @@ from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError, WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.reports.propagation import AxisPropagation, Conflict, Propagation, ShardedValue
+from workbench.reports.axis_propagation import AxisPropagation, Conflict, ShardedValue
+from workbench.reports.propagation import Propagation
 from workbench.reports.report import Report
 from workbench.text.propagation import count_text, rejection_text
 from workbench.visualize.propagation_graph import lay_out_rows, propagation_graph
