@@ -9,7 +9,7 @@ import pytest
 from tests.support.details import with_details
 from tests.support.programs import mlp_report
 from workbench.analysis.comparison import Comparison
-from workbench.analysis.differences import ALL_CAUSES
+from workbench.analysis.difference_causes import ALL_CAUSES
 from workbench.core.sharding import Sharding
 from workbench.plan.plan import Plan
 from workbench.reports.collective import Collective

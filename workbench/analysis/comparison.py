@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from workbench.analysis.differences import Difference, explain_collectives
+from workbench.analysis.collective_differences import Difference, explain_collectives
 from workbench.analysis.kernel_differences import KernelDifference, explain_kernels
 from workbench.analysis.memory_differences import MemoryDifference, explain_memory
 from workbench.core.sharding import base_axis

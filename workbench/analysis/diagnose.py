@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from workbench.analysis.diagnose_operators import operator_notes, subject_of
-from workbench.analysis.remedies import avoid_rematerialisation, fix_padding, fix_split_reshape
+from workbench.analysis.diagnose_resharding import diagnose_rematerialisations, diagnose_resharding, source_text
+from workbench.analysis.remedies import fix_padding, fix_split_reshape
 from workbench.core.remat import Remat
 from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
@@ -14,21 +15,16 @@ from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import axis_assignment_error
 from workbench.plan.edits import SetAxisAssignment, SetRemat, ShardDim
 from workbench.plan.legality import illegality_text
-from workbench.propagation import Propagated, padding_list, reshard_list
+from workbench.propagation import Propagated, padding_list
 from workbench.propagation.reshard_edges import Edge
 from workbench.propagation.structure.structure import Structure
 from workbench.reports.diagnostic import DOES_NOT_FIT, UNKNOWN_TRIP_COUNT, Diagnostic
 from workbench.reports.memory import Memory
 from workbench.reports.padding import Padding
-from workbench.reports.partitioned import GatheredWhole
 from workbench.reports.report import Report
-from workbench.reports.reshard import REMATERIALISATION, Reshard
-from workbench.spmd.join_collectives import operations_at_places
 from workbench.units import format_bytes
 
 _MOST_NAMED = 3  # things named in a message
-_MIN_TRAFFIC_SHARE = 0.25  # share of all bytes sent
-_MIN_TRAFFIC = 1 << 20  # bytes
 _MIN_PADDING_SHARE = 0.1  # of a value's bytes
 
 
@@ -37,8 +33,8 @@ def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> 
     found = (
         *_diagnose_hardware(report),
         *_diagnose_memory(report, partitioned),
-        *_diagnose_rematerialisations(report, partitioned, edges),
-        *_diagnose_resharding(report, partitioned, edges),
+        *diagnose_rematerialisations(report, partitioned, edges),
+        *diagnose_resharding(report, partitioned, edges),
         *_diagnose_split_reshapes(report, partitioned),
         *_diagnose_padding(report, partitioned),
         *_diagnose_duplicated_work(report),
@@ -98,80 +94,6 @@ def _suggest_splits(report: Report) -> tuple[ShardDim, ...]:
     return tuple(found.values())[:_MOST_NAMED]
 
 
-def _diagnose_rematerialisations(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
-    """The warnings of XLA's partitioner about rematerialisation, if it was asked; with an intermediate sharding that avoids it, where one
-    is found."""
-    found = [each for each in edges if each.gathered_whole]
-    matched = {warning for each in found for warning in each.gathered_whole}
-    unmatched = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in matched]
-    places = _list_reshards(report, partitioned, found) if found else ()
-    return [
-        Diagnostic(
-            REMATERIALISATION,
-            each.path,
-            f"XLA finds no way from {each.before} to {each.after} for `{each.path}`{_source_text(each.source)}, "
-            f"which {_reader_text(each)} needs so: "
-            f"every device gathers {_gathered_text(each)} and keeps its part. {format_bytes(each.sent)} leave each device a step, and "
-            f"{format_bytes(each.temporary)} are held at the worst moment.",
-            find=partial(avoid_rematerialisation, report.plan, partitioned, each) if number < _MOST_NAMED else None,
-        )
-        for number, each in enumerate(places)
-    ] + [_diagnose_unmatched_warning(report, partitioned, each) for each in unmatched]
-
-
-def _diagnose_unmatched_warning(report: Report, partitioned: Propagated, warning: GatheredWhole) -> Diagnostic:
-    """A warning about a value that Shardy does not reshard."""
-    (number,) = operations_at_places(partitioned.structure, [warning.operation])
-    operation = None if number is None else report.plan.program.operations[number]
-    name = f"`{operation.path}`{_source_text(operation.source)}" if operation else "a value"
-    return Diagnostic(
-        REMATERIALISATION,
-        operation.path if operation else "",
-        f"XLA's partitioner warns that it finds no way for {name} from {warning.before} to {warning.after}: every device gathers "
-        f"{warning.shape} whole and keeps its part.",
-    )
-
-
-def _list_reshards(report: Report, partitioned: Propagated, edges: list[Edge]) -> tuple[Reshard, ...]:
-    """The reshards at these values alone, equal ones together; no cost is computed."""
-    return reshard_list(report.plan, replace(partitioned, edges=edges), lambda moves: [0.0] * len(moves))
-
-
-def _gathered_text(each: Reshard) -> str:
-    largest = max(each.moves, key=lambda move: move.payload)
-    return f"{format_bytes(largest.payload)}, {_shape_text(each)} of {each.dtype},"
-
-
-def _shape_text(each: Reshard) -> str:
-    return " x ".join(map(str, each.shape))
-
-
-def _source_text(source: str) -> str:
-    return f" ({source})" if source else ""
-
-
-def _reader_text(each: Reshard) -> str:
-    return f"`{each.reader}`{_source_text(each.reader_source)}"
-
-
-def _diagnose_resharding(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
-    """Values resharded between operations that take a large share of the bytes sent; a gathered parameter is sharded so by choice."""
-    if not report.sent:
-        return []
-    values = [each for each in edges if each.argument is None and not each.gathered_whole and each.moves]
-    places = _list_reshards(report, partitioned, values)
-    return [
-        Diagnostic(
-            "resharding",
-            each.path,
-            f"`{each.path}`{_source_text(each.source)} is sharded {each.before} and {_reader_text(each)} needs it {each.after}: "
-            f"{each.way}, {format_bytes(each.sent)} a step, {each.sent / report.sent:.0%} of all that a device sends.",
-        )
-        for each in places
-        if each.sent > _MIN_TRAFFIC_SHARE * report.sent and each.sent > _MIN_TRAFFIC
-    ][:_MOST_NAMED]
-
-
 def _diagnose_split_reshapes(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     """Reshapes whose major part takes the axis of the whole: a batch split into micro-batches is sharded over the micro-batches first."""
     found = []
@@ -185,7 +107,7 @@ def _diagnose_split_reshapes(report: Report, partitioned: Propagated) -> list[Di
         torn &= {axis for dim in read or () for axis in dim}
         if torn and operation.path:
             note = (
-                f"`{operation.path}`{_source_text(operation.source)} splits a dimension sharded over `{'+'.join(sorted(torn))}` into "
+                f"`{operation.path}`{source_text(operation.source)} splits a dimension sharded over `{'+'.join(sorted(torn))}` into "
                 "several, and "
                 f"the major one takes the axis first: the result is sharded {Sharding(dims or ())}. A loop over the major "
                 "one gathers it in every iteration. Way out: reshape so that the dimension that stays split comes first, and swap them."
@@ -206,7 +128,7 @@ def _diagnose_padding(report: Report, partitioned: Propagated) -> list[Diagnosti
             "padding",
             dim if dim != "_" else group[0].path,
             f"{group[0].arithmetic}. {len(group)} kind{'s' * (len(group) != 1)} of values are padded, the largest `{group[0].path}`"
-            f"{_source_text(group[0].source)}: {group[0].share:.0%} of its {format_bytes(group[0].bytes)} on each device hold nothing. "
+            f"{source_text(group[0].source)}: {group[0].share:.0%} of its {format_bytes(group[0].bytes)} on each device hold nothing. "
             f"Sizes nearby: {group[0].way_out}.",
             find=partial(fix_padding, report.plan, group[0]),
         )

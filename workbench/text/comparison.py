@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
+from workbench.analysis.collective_differences import Difference
 from workbench.analysis.comparison import ComparedFigure, Comparison
-from workbench.analysis.differences import ALL_CAUSES, Cause, Difference
+from workbench.analysis.difference_causes import ALL_CAUSES, Cause
 from workbench.analysis.kernel_differences import KERNEL_CAUSES, KernelDifference
 from workbench.analysis.memory_differences import MEMORY_CAUSES, MemoryDifference
 from workbench.text.tables import axes_text, group_items, table_text, tail_text, wrap_text

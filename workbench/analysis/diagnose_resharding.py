@@ -1,0 +1,94 @@
+"""Diagnostics of resharding: what XLA's partitioner gathers whole because it finds no other way, and what takes much of the traffic."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from workbench.analysis.remedies import avoid_rematerialisation
+from workbench.propagation import Propagated, reshard_list
+from workbench.propagation.reshard_edges import Edge
+from workbench.reports.diagnostic import Diagnostic
+from workbench.reports.partitioned import GatheredWhole
+from workbench.reports.report import Report
+from workbench.reports.reshard import REMATERIALISATION, Reshard
+from workbench.spmd.join_collectives import operations_at_places
+from workbench.units import format_bytes
+
+_MOST_NAMED = 3  # things named in a message
+_MIN_TRAFFIC_SHARE = 0.25  # share of all bytes sent
+_MIN_TRAFFIC = 1 << 20  # bytes
+
+
+def diagnose_rematerialisations(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
+    """The warnings of XLA's partitioner about rematerialisation, if it was asked; with an intermediate sharding that avoids it, where one
+    is found."""
+    found = [each for each in edges if each.gathered_whole]
+    matched = {warning for each in found for warning in each.gathered_whole}
+    unmatched = [each for each in (report.partitioned.gathered_whole if report.partitioned else ()) if each not in matched]
+    places = _list_reshards(report, partitioned, found) if found else ()
+    return [
+        Diagnostic(
+            REMATERIALISATION,
+            each.path,
+            f"XLA finds no way from {each.before} to {each.after} for `{each.path}`{source_text(each.source)}, "
+            f"which {_reader_text(each)} needs so: "
+            f"every device gathers {_gathered_text(each)} and keeps its part. {format_bytes(each.sent)} leave each device a step, and "
+            f"{format_bytes(each.temporary)} are held at the worst moment.",
+            find=partial(avoid_rematerialisation, report.plan, partitioned, each) if number < _MOST_NAMED else None,
+        )
+        for number, each in enumerate(places)
+    ] + [_diagnose_unmatched_warning(report, partitioned, each) for each in unmatched]
+
+
+def _diagnose_unmatched_warning(report: Report, partitioned: Propagated, warning: GatheredWhole) -> Diagnostic:
+    """A warning about a value that Shardy does not reshard."""
+    (number,) = operations_at_places(partitioned.structure, [warning.operation])
+    operation = None if number is None else report.plan.program.operations[number]
+    name = f"`{operation.path}`{source_text(operation.source)}" if operation else "a value"
+    return Diagnostic(
+        REMATERIALISATION,
+        operation.path if operation else "",
+        f"XLA's partitioner warns that it finds no way for {name} from {warning.before} to {warning.after}: every device gathers "
+        f"{warning.shape} whole and keeps its part.",
+    )
+
+
+def _list_reshards(report: Report, partitioned: Propagated, edges: list[Edge]) -> tuple[Reshard, ...]:
+    """The reshards at these values alone, equal ones together; no cost is computed."""
+    return reshard_list(report.plan, replace(partitioned, edges=edges), lambda moves: [0.0] * len(moves))
+
+
+def _gathered_text(each: Reshard) -> str:
+    largest = max(each.moves, key=lambda move: move.payload)
+    return f"{format_bytes(largest.payload)}, {_shape_text(each)} of {each.dtype},"
+
+
+def _shape_text(each: Reshard) -> str:
+    return " x ".join(map(str, each.shape))
+
+
+def source_text(source: str) -> str:
+    """The user's line in brackets, to follow a name."""
+    return f" ({source})" if source else ""
+
+
+def _reader_text(each: Reshard) -> str:
+    return f"`{each.reader}`{source_text(each.reader_source)}"
+
+
+def diagnose_resharding(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> list[Diagnostic]:
+    """Values resharded between operations that take a large share of the bytes sent; a gathered parameter is sharded so by choice."""
+    if not report.sent:
+        return []
+    values = [each for each in edges if each.argument is None and not each.gathered_whole and each.moves]
+    places = _list_reshards(report, partitioned, values)
+    return [
+        Diagnostic(
+            "resharding",
+            each.path,
+            f"`{each.path}`{source_text(each.source)} is sharded {each.before} and {_reader_text(each)} needs it {each.after}: "
+            f"{each.way}, {format_bytes(each.sent)} a step, {each.sent / report.sent:.0%} of all that a device sends.",
+        )
+        for each in places
+        if each.sent > _MIN_TRAFFIC_SHARE * report.sent and each.sent > _MIN_TRAFFIC
+    ][:_MOST_NAMED]
