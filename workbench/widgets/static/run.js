@@ -128,10 +128,15 @@ export function compileSection(wb) {
     onclick: () => openTab(wb, "compared"),
   }, "Open Compared");
   const progress = progressOf("compilation"), facts = factsOf(), log = logOf("compilation"), speak = speaker(wb);
+  /** @type {boolean | null} what the user set, until a state has it: one that is drawn before the answer would set it back */
+  let chosen = null;
   const atRest = h("input", {
     type: "checkbox",
     data: { focus: "compile-at-rest" },
-    onchange: () => wb.send({ verb: "compile_at_rest", on: atRest.checked }),
+    onchange: () => {
+      chosen = atRest.checked;
+      wb.send({ verb: "compile_at_rest", on: chosen });
+    },
   });
   const rests = h("span", { class: "muted" }),
     unasked = h(
@@ -165,7 +170,9 @@ export function compileSection(wb) {
     start.disabled = running && !state.unasked;
     cancel.hidden = !running;
     unasked.hidden = !live.at_rest;
-    atRest.checked = live.at_rest?.on ?? false;
+    const on = live.at_rest?.on ?? false;
+    if (on === chosen) chosen = null;
+    atRest.checked = chosen ?? on;
     rests.textContent = live.at_rest?.note ?? "";
     compare.hidden = running || !state.facts.length;
     progress.paint(state);

@@ -4931,15 +4931,19 @@ function compileSection(wb) {
     onclick: () => openTab(wb, "compared")
   }, "Open Compared");
   const progress = progressOf("compilation"), facts = factsOf(), log = logOf("compilation"), speak = speaker(wb);
+  let chosen = null;
   const atRest = h("input", {
     type: "checkbox",
     data: {
       focus: "compile-at-rest"
     },
-    onchange: () => wb.send({
-      verb: "compile_at_rest",
-      on: atRest.checked
-    })
+    onchange: () => {
+      chosen = atRest.checked;
+      wb.send({
+        verb: "compile_at_rest",
+        on: chosen
+      });
+    }
   });
   const rests = h("span", {
     class: "muted"
@@ -4967,7 +4971,9 @@ function compileSection(wb) {
     start.disabled = running && !state.unasked;
     cancel.hidden = !running;
     unasked.hidden = !live.at_rest;
-    atRest.checked = live.at_rest?.on ?? false;
+    const on = live.at_rest?.on ?? false;
+    if (on === chosen) chosen = null;
+    atRest.checked = chosen ?? on;
     rests.textContent = live.at_rest?.note ?? "";
     compare.hidden = running || !state.facts.length;
     progress.paint(state);
