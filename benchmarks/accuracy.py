@@ -10,7 +10,7 @@ nothing is compiled for them, for the compiler's answers are recorded (`record_c
 fitted on, `third_party_fitted` the other (`corpus/split.py`), as planned; `third_party_settled` and `third_party_fitted_settled` are the
 same as libtpu schedules them, which is what a board settles to. `coverage` is the share of the compiler's figures
 of programs that neither numbers nor ranges were made of that lie within the range shown with the prediction
-(`workbench/analysis/ranges.py`), at either tier, of which nine of ten should.
+(`workbench/analysis/prediction_intervals.py`), at either tier, of which nine of ten should.
 
     python benchmarks/accuracy.py --quick --json
     python benchmarks/accuracy.py --third-party --save benchmarks/results/third_party.json
@@ -40,7 +40,7 @@ from benchmarks.corpus.third_party import PROGRAMS, QUICK_PROGRAMS
 from benchmarks.corpus.zoo import CASES, FITTED, QUICK, TARGETS, Case
 from workbench.analysis.analyze import analyze
 from workbench.analysis.comparison import Comparison
-from workbench.analysis.ranges import KERNELS, MEMORY, SENT
+from workbench.analysis.prediction_intervals import KERNELS, MEMORY, SENT
 from workbench.engine import compile_plan
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware

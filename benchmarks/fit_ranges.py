@@ -1,11 +1,12 @@
-"""How far a figure may be off: the intervals of `workbench/analysis/ranges.toml`, from third-party programs that no number was fitted on.
+"""How far a figure may be off: the intervals of `workbench/analysis/prediction_intervals.toml`, from third-party programs that no number
+was fitted on.
 
 For each tier and figure: how far the compiler's answer (`benchmarks/corpus/answers/`) was from the prediction, in all cases of the programs
-that are for this (`corpus/split.py`), as `workbench.analysis.ranges.Residual` has it, and of these the shortest interval that holds nine of
-ten: of n cases ceil(0.9 (n + 1)), so that few cases make it wide. A planned figure is never surer than the one it
-settles to: its interval holds that one's, too. `partitioned` is what XLA's partitioner says in general, where libtpu is not installed;
-`scheduled` what is left to say once libtpu has shown its program: how long its kernels take. `accuracy.py` says what share lies inside of
-programs that neither numbers nor ranges were made of.
+that are for this (`corpus/split.py`), as `workbench.analysis.prediction_intervals.Residual` has it, and of these the shortest interval that
+holds nine of ten: of n cases ceil(0.9 (n + 1)), so that few cases make it wide. A planned figure is never surer than the one it settles to:
+its interval holds that one's, too. `partitioned` is what XLA's partitioner says in general, where libtpu is not installed; `scheduled` what
+is left to say once libtpu has shown its program: how long its kernels take. `accuracy.py` says what share lies inside of programs that
+neither numbers nor ranges were made of.
 
     python benchmarks/fit_ranges.py [--json]
 """
@@ -25,7 +26,7 @@ from benchmarks.corpus.program import TARGET, ThirdPartyProgram
 from benchmarks.corpus.split import is_ranged
 from benchmarks.corpus.third_party import PROGRAMS
 from workbench.analysis.analyze import analyze
-from workbench.analysis.ranges import KERNELS, MEMORY, RANGES_FILE, SENT, is_counted
+from workbench.analysis.prediction_intervals import KERNELS, MEMORY, RANGES_FILE, SENT, is_counted
 from workbench.engine import shared_worker
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
@@ -39,7 +40,7 @@ SETTLED = (SENT, MEMORY)  # once a program is scheduled
 
 
 class Case(NamedTuple):
-    """How far the compiler's figure was from the predicted one (`workbench.analysis.ranges.Residual`)."""
+    """How far the compiler's figure was from the predicted one (`workbench.analysis.prediction_intervals.Residual`)."""
 
     tier: str
     figure: str
@@ -115,8 +116,9 @@ def intervals(residuals: Mapping[str, Sequence[float]], *, are_factors: bool = T
 def text_of(rows: Sequence[dict[str, object]], versions: str) -> str:
     """The file."""
     head = (
-        "# How far the truth was from a prediction, from `low` to `high`: nine of ten lie between (workbench/analysis/ranges.py). Made by\n"
-        f"# benchmarks/fit_ranges.py of the compiler's answers for {TARGET} ({versions}) to those third-party\n"
+        "# How far the truth was from a prediction, from `low` to `high`: nine of ten lie between\n"
+        "# (workbench/analysis/prediction_intervals.py). Made by benchmarks/fit_ranges.py of\n"
+        f"# the compiler's answers for {TARGET} ({versions}) to those third-party\n"
         "# programs of benchmarks/corpus that are for ranges (benchmarks/corpus/split.py).\n"
     )
     blocks = ("\n[[residuals]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in row.items()) for row in rows)

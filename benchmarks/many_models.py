@@ -34,8 +34,8 @@ import numpy as np
 import optax
 
 import workbench as wb
+from workbench.engine.fleet.shard_units import LOSS
 from workbench.engine.fleet.train import FleetRun
-from workbench.engine.fleet.units import LOSS
 from workbench.multimodel import ALL_POLICIES, Candidate, Job, chain, lower_bound, simulate
 from workbench.multimodel.fleet import Fleet, FleetModel
 

@@ -30,7 +30,7 @@ from workbench.pipeline.balance import balance
 from workbench.pipeline.simulate_step import simulate
 from workbench.pipeline.transfer_time import Transfer
 from workbench.reports.report import Report
-from workbench.reports.simulated import SimulatedPipeline
+from workbench.reports.simulated_pipeline import SimulatedPipeline
 
 TRANSFORMER = DecoderConfig(
     vocab=32000, layers=1, d_model=2048, kv_heads=32, q_per_kv=1, d_head=64, d_ff=8192, seq=1024, batch=1, norm="layer", positions="learned"

@@ -39,15 +39,15 @@ from workbench.tracing import trace as trace
 from workbench.tracing import trace_training as trace_training
 
 if TYPE_CHECKING:
+    from workbench.app.notebook.board_cell import Workbench as Workbench
     from workbench.app.notebook.fleet_board import FleetBoard as FleetBoard
-    from workbench.app.notebook.workbench import Workbench as Workbench
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     if name == "Workbench":
-        from workbench.app.notebook.workbench import Workbench
+        from workbench.app.notebook.board_cell import Workbench
 
         return Workbench
     if name == "FleetBoard":

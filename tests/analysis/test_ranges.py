@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.fit_ranges import INSIDE, SETTLED, TIERS, interval
 from workbench.analysis.compiled_report import with_compiled
-from workbench.analysis.ranges import KERNELS, MEMORY, SENT, STEP, Residual, ranges_of, residuals
+from workbench.analysis.prediction_intervals import KERNELS, MEMORY, SENT, STEP, Residual, ranges_of, residuals
 from workbench.documents import report_record
 from workbench.models.registry import build
 from workbench.plan.plan import Plan
@@ -32,7 +32,7 @@ def known(monkeypatch):
     """Residuals of a test's own."""
     made = {(figure, tier, "tpu"): Residual(0.5, 2.0, 20) for figure in (SENT, KERNELS) for tier in TIERS}
     made |= {(MEMORY, tier, "tpu"): Residual(-0.5, 1.0, 20) for tier in TIERS}
-    monkeypatch.setattr("workbench.analysis.ranges.residuals", lambda: made)
+    monkeypatch.setattr("workbench.analysis.prediction_intervals.residuals", lambda: made)
 
 
 def test_every_figure_that_is_not_settled_has_been_compared_with_the_compiler():

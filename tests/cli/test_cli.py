@@ -12,7 +12,7 @@ from workbench.core.layout import Layout
 from workbench.documents import load_plan
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
-from workbench.session.settling import PIPELINED_REASON
+from workbench.session.figure_tiers import PIPELINED_REASON
 
 pytestmark = pytest.mark.compile
 

@@ -1,9 +1,9 @@
 """What a micro-batch keeps between its passes, layer by layer."""
 
 from workbench.cost.residuals import count_residual_bytes
+from workbench.models.choose_preset import choose_preset
 from workbench.models.decoder import decoder_stage
 from workbench.models.decoder.config import PRESETS
-from workbench.models.presets import choose_preset
 from workbench.plan.plan import Plan
 
 

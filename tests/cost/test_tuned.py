@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from workbench.cost.tuned import load_tuned
+from workbench.cost.tuned_constants import load_tuned
 
 COST = Path(__file__).parents[2] / "workbench" / "cost"
 

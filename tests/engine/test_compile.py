@@ -15,8 +15,7 @@ import pytest
 from tests.support.run_programs import loss, plan
 from workbench.cli import main
 from workbench.engine import compile_plan, start_compile, why_not_compiled
-from workbench.engine.compile import compile_cache as compiled_store
-from workbench.engine.compile import targets
+from workbench.engine.compile import compile_cache, targets
 from workbench.engine.worker.failures import compilation_failed
 from workbench.errors import EngineError
 from workbench.hardware.catalogue import parse_hardware
@@ -93,7 +92,7 @@ def test_a_file_of_the_store_that_cannot_be_read_is_as_good_as_none(store):
     (file,) = store.rglob("*.gz")
     for rubbish in (b"", b"no gzip", gzip.compress(b"no json"), gzip.compress(b"{}\nmodule")):
         file.write_bytes(rubbish)
-        assert compiled_store.load(file.name.removesuffix(".gz")) is None
+        assert compile_cache.load(file.name.removesuffix(".gz")) is None
     file.write_bytes(b"torn")
     again = compile_plan(plan())
     assert not again.from_cache
@@ -114,24 +113,24 @@ RECORD = Compiled(
 
 
 def test_what_is_stored_comes_back_whole():
-    compiled_store.store("key", RECORD, b"module\n\x00")
-    assert compiled_store.load("key") == (replace(RECORD, from_cache=True), b"module\n\x00")
-    assert compiled_store.load("other") is None
+    compile_cache.store("key", RECORD, b"module\n\x00")
+    assert compile_cache.load("key") == (replace(RECORD, from_cache=True), b"module\n\x00")
+    assert compile_cache.load("other") is None
 
 
 def test_whatever_is_damaged_in_the_store_is_as_good_as_none_and_is_thrown_away(store):
     draw, module = random.Random(0), b"".join(b"%%a.%d\n" % i for i in range(200))
-    compiled_store.store("key", RECORD, module)
+    compile_cache.store("key", RECORD, module)
     (file,) = store.rglob("*.gz")
     whole, stored = file.read_bytes(), (replace(RECORD, from_cache=True), module)
     for turn in range(300):
         at = draw.randrange(len(whole))
         damaged = whole[:at] if turn % 3 == 0 else whole[:at] + bytes([whole[at] ^ 1 << draw.randrange(8)]) + whole[at + 1 :]
         file.write_bytes(damaged)
-        found = compiled_store.load("key")
+        found = compile_cache.load("key")
         assert found == stored or (found is None and not file.exists())  # a bit of the head's own file name, say, is none of the content
-    compiled_store.store("key", RECORD, module)
-    assert compiled_store.load("key") == stored
+    compile_cache.store("key", RECORD, module)
+    assert compile_cache.load("key") == stored
 
 
 def test_a_user_without_a_home_has_no_store(monkeypatch):
@@ -140,38 +139,38 @@ def test_a_user_without_a_home_has_no_store(monkeypatch):
 
     monkeypatch.delenv("WORKBENCH_CACHE")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(compiled_store.Path, "home", homeless)
-    compiled_store.store("key", RECORD, b"")
-    assert compiled_store.load("key") is None
+    monkeypatch.setattr(compile_cache.Path, "home", homeless)
+    compile_cache.store("key", RECORD, b"")
+    assert compile_cache.load("key") is None
 
 
 def test_what_a_killed_process_left_unfinished_goes_after_a_day(store):
-    compiled_store.store("key", RECORD, b"")
+    compile_cache.store("key", RECORD, b"")
     old, new = store / "compiled" / "old.json.123", store / "compiled" / "new.json.124"
     for each in (old, new):
         each.write_bytes(b"half")
     os.utime(old, (time.time() - 100_000, time.time() - 100_000))
-    compiled_store.store("other", RECORD, b"")
-    assert (old.exists(), new.exists(), compiled_store.load("key") is None) == (False, True, False)
+    compile_cache.store("other", RECORD, b"")
+    assert (old.exists(), new.exists(), compile_cache.load("key") is None) == (False, True, False)
 
 
 def test_the_store_lets_go_of_what_was_not_used_for_longest(store):
     noise = bytes(33 + (i * i * 7919) % 90 for i in range(20_000))
     for number in range(4):
-        compiled_store.store(f"key{number}", RECORD, noise)
+        compile_cache.store(f"key{number}", RECORD, noise)
         for file in store.rglob("*.gz"):
             os.utime(file, (time.time() - 100, time.time() - 100 + int(file.name[3])))
     size = next(store.rglob("*.gz")).stat().st_size
-    compiled_store.load("key0")  # used now
-    compiled_store.store("key4", RECORD, noise, limit=3 * size + 100)
-    assert {each for each in range(5) if compiled_store.load(f"key{each}")} == {0, 3, 4}
+    compile_cache.load("key0")  # used now
+    compile_cache.store("key4", RECORD, noise, limit=3 * size + 100)
+    assert {each for each in range(5) if compile_cache.load(f"key{each}")} == {0, 3, 4}
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "file"))
-    compiled_store.store("key", RECORD, b"")
-    assert compiled_store.load("key") is None
+    compile_cache.store("key", RECORD, b"")
+    assert compile_cache.load("key") is None
 
 
 def test_without_libtpu_the_way_out_is_to_install_it(monkeypatch):

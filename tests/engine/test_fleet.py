@@ -19,7 +19,7 @@ from workbench.errors import FleetError, PipelineError
 from workbench.multimodel import ALL_POLICIES
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.training_events import CheckpointNotice, SchedulePredicted, TrainingEvent, UnitDone
-from workbench.tracing.stage_partition.partition import network_of
+from workbench.tracing.stage_partition.trace_network import network_of
 
 pytestmark = pytest.mark.compile
 

@@ -16,7 +16,7 @@ from tests.support import recorded
 from tests.support.recorded import MEMORY as MEMORY_PARTS
 from tests.support.recorded import Answer, Record, sent_by_class
 from workbench.analysis.analyze import analyze
-from workbench.analysis.ranges import KERNELS, MEMORY, SENT, ranges_of
+from workbench.analysis.prediction_intervals import KERNELS, MEMORY, SENT, ranges_of
 from workbench.engine.partitioner import WarmWorker, partition_plan
 from workbench.engine.partitioner.libtpu_client import asks_libtpu
 from workbench.errors import PartitionError
@@ -26,10 +26,10 @@ from workbench.plan.plan import Plan
 from workbench.reports.collective import collective_class
 from workbench.reports.compiled import Scheduled
 from workbench.reports.diagnostic import DOES_NOT_FIT
-from workbench.session.settling import settled_report
+from workbench.session.figure_tiers import settled_report
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
-from workbench.widgets.board.tiers import settling_record, tier_of
+from workbench.widgets.board.tier_marks import settling_record, tier_of
 
 pytestmark = needs_libtpu
 

@@ -13,8 +13,8 @@ from workbench.engine.fleet.devices import CompiledUnit, FleetDevice
 from workbench.engine.fleet.executor import FleetExecutor
 from workbench.engine.fleet.host_store import HostStore
 from workbench.engine.fleet.model_run import ModelRun
+from workbench.engine.fleet.shard_units import UnitFunction
 from workbench.engine.fleet.unit_scheduler import UnitDispatch, UnitScheduler
-from workbench.engine.fleet.units import UnitFunction
 from workbench.multimodel import Job, Pass, Unit, policy_named
 from workbench.multimodel.fleet import FleetModel
 

@@ -21,8 +21,8 @@ from workbench.pipeline.balance import balance, bucket_rule, evaluate_starts
 from workbench.pipeline.simulate_step import simulate
 from workbench.pipeline.stage_costs import stage_costs
 from workbench.pipeline.staged_program import staged_program
-from workbench.tracing.stage_partition.partition import partition_loss
-from workbench.tracing.stage_partition.stages import StagePartition
+from workbench.tracing.stage_partition.partition_network import StagePartition
+from workbench.tracing.stage_partition.trace_network import partition_loss
 
 pytestmark = pytest.mark.compile
 

@@ -17,7 +17,7 @@ from workbench.plan.edits import SetPipeline
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-from workbench.reports.simulated import SimulatedPipeline
+from workbench.reports.simulated_pipeline import SimulatedPipeline
 from workbench.tracing import trace
 from workbench.units import format_bytes, format_seconds
 

@@ -13,7 +13,7 @@ from workbench.core.schedules.tasks import Kind, Task
 from workbench.errors import PipelineError
 from workbench.pipeline.simulate_step import simulate, simulate_orders
 from workbench.pipeline.transfer_time import Transfer
-from workbench.reports.simulated import Moment, SimulatedPipeline
+from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
 laws = settings(max_examples=20)

@@ -13,7 +13,7 @@ from workbench.pipeline import stage_costs as staged
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.tracing import trace_training
-from workbench.tracing.stage_partition.partition import network_of
+from workbench.tracing.stage_partition.trace_network import network_of
 
 pytestmark = pytest.mark.compile
 

@@ -13,7 +13,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding, axis_size
 from workbench.plan.plan import Plan
 from workbench.propagation.structure.dot_dims import LEFT, RESULT, RIGHT, DotDim, DotDims
-from workbench.propagation.structure.dot_placement import DotFacts, DotShardings, choose_dot_shardings
+from workbench.propagation.structure.dot_shardings import DotFacts, DotShardings, choose_dot_shardings
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 

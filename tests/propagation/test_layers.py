@@ -10,12 +10,12 @@ from jax.extend.mlir import ir
 
 import workbench as wb
 from workbench.models import build
-from workbench.propagation import layers, propagate
+from workbench.propagation import propagate, shortened_program
+from workbench.propagation.make_program import load_prepared
 from workbench.propagation.module.context import main_function
 from workbench.propagation.module.operations import operations_below
 from workbench.propagation.module.prepare import ID
-from workbench.propagation.program import load_prepared
-from workbench.propagation.repeats import FEWEST_LAYERS, KEPT_LAYERS, find_layers
+from workbench.propagation.repeated_layers import FEWEST_LAYERS, KEPT_LAYERS, find_layers
 
 LAYERS = 14
 ALIKE = (
@@ -66,7 +66,7 @@ def test_few_layers_tell_where_all_values_of_all_layers_lie(unrolled, layout, mo
     plan = wb.Plan(unrolled, "data:4 model:2", layout)
     source = load_prepared(unrolled).module
     with source.context, ir.Location.unknown():
-        short = layers.shorten_program(unrolled)
+        short = shortened_program.shorten_program(unrolled)
         assert short.is_valid_for(plan)
         few, target = propagate._annotate_copy(short.few, plan), short.whole.clone()
         propagate.declare_mesh(target, '"data"=4, "model"=2')
@@ -81,13 +81,13 @@ def test_few_layers_tell_where_all_values_of_all_layers_lie(unrolled, layout, mo
 
 @pytest.mark.parametrize("layout", APART)
 def test_a_plan_that_may_tell_layers_apart_is_propagated_whole(unrolled, layout):
-    assert not layers.shorten_program(unrolled).is_valid_for(wb.Plan(unrolled, "data:4 model:2", layout))
+    assert not shortened_program.shorten_program(unrolled).is_valid_for(wb.Plan(unrolled, "data:4 model:2", layout))
 
 
 def test_most_of_a_deep_program_is_left_out(unrolled):
     source = load_prepared(unrolled).module
     with source.context:
-        short = layers.shorten_program(unrolled)
+        short = shortened_program.shorten_program(unrolled)
         count, left = (len(list(operations_below(main_function(each)))) for each in (short.whole, short.few))
     assert left < count * (2 * KEPT_LAYERS + 2) / LAYERS
 
@@ -95,7 +95,7 @@ def test_most_of_a_deep_program_is_left_out(unrolled):
 def test_layers_whose_neighbours_differ_after_propagation_are_not_told(unrolled):
     source = load_prepared(unrolled).module
     with source.context, ir.Location.unknown():
-        short = layers.shorten_program(unrolled)
+        short = shortened_program.shorten_program(unrolled)
         few, target = propagate._annotate_copy(short.few, wb.Plan(unrolled, "data:2 model:2", "batch:data")), short.whole.clone()
         propagate.run_passes(few, ",".join(until_inserted(propagate._PASSES)))
         ops = {op.attributes[ID].value: op for op in operations_below(main_function(few))}
@@ -118,11 +118,11 @@ def chain(width_of):
 
 
 def test_a_chain_whose_widths_never_repeat_has_no_layers():
-    assert layers.shorten_program(chain(lambda i: 8 + 4 * i)) is None
+    assert shortened_program.shorten_program(chain(lambda i: 8 + 4 * i)) is None
 
 
 def test_a_scanned_program_is_taken_as_it_is():
-    assert layers.shorten_program(build("gpt", preset="tiny")) is None
+    assert shortened_program.shorten_program(build("gpt", preset="tiny")) is None
 
 
 def steps(count, reach=1):

@@ -5,7 +5,7 @@ from weakref import WeakSet
 
 import pytest
 
-from workbench.app.notebook.workbench import Workbench
+from workbench.app.notebook.board_cell import Workbench
 from workbench.models import build
 from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan

@@ -13,8 +13,8 @@ from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
+from workbench.session.figure_tiers import ANALYZE_DELAY, MOST_QUESTION_SECONDS, ONE_DEVICE_REASON, PIPELINED_REASON, Settler, SettlingState
 from workbench.session.session import Session
-from workbench.session.settling import ANALYZE_DELAY, MOST_QUESTION_SECONDS, ONE_DEVICE_REASON, PIPELINED_REASON, Settler, SettlingState
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 SETTLING, SETTLED = SettlingState("planned", is_settling=True), SettlingState("partitioned")

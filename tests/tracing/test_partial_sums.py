@@ -8,10 +8,10 @@ import pytest
 from tests.support import pipelines
 from workbench.models import build
 from workbench.tracing.grad_accumulation.accumulate import split_task
-from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups, split_gradients
-from workbench.tracing.stage_partition.partition import network_of, partition_loss
+from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups, split_gradients
+from workbench.tracing.stage_partition.partition_network import partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
-from workbench.tracing.stage_partition.stages import partition_network
+from workbench.tracing.stage_partition.trace_network import network_of, partition_loss
 
 pytestmark = pytest.mark.compile
 

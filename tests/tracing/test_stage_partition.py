@@ -13,8 +13,8 @@ from workbench.tracing import trace
 from workbench.tracing.grad_accumulation.loss_marks import micro_batch_weight
 from workbench.tracing.layered_losses import scanned_loss, sequential_loss
 from workbench.tracing.stage_partition.network import block_path
-from workbench.tracing.stage_partition.partition import network_of, partition_loss
-from workbench.tracing.stage_partition.stages import partition_network, starts_at
+from workbench.tracing.stage_partition.partition_network import partition_network, starts_at
+from workbench.tracing.stage_partition.trace_network import network_of, partition_loss
 
 X = jax.ShapeDtypeStruct((8, 4), "float32")
 W = jax.ShapeDtypeStruct((4, 4), "float32")

@@ -10,7 +10,7 @@ from workbench.errors import WorkbenchError
 from workbench.plan.edits import RenameDim, ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.reports.diagnostic import Diagnostic
-from workbench.widgets.board.drops import dropped_axes
+from workbench.widgets.board.drop_legality import dropped_axes
 from workbench.widgets.gestures.codec import zone_of
 
 MEANINGS = [

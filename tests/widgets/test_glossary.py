@@ -9,7 +9,7 @@ import pytest
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.widgets.board.figures import figures
+from workbench.widgets.board.key_figures import figures
 from workbench.widgets.glossary.glossary import GROUPS, KEYS, glossary_state
 
 TERMS = [term for _, terms in GROUPS for term in terms]

@@ -10,7 +10,7 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import ReorderAxes
 from workbench.widgets.board.board_state import device_count
-from workbench.widgets.board.figures import figure_states, figures
+from workbench.widgets.board.key_figures import figure_states, figures
 
 
 def test_axes_are_put_in_the_order_of_a_drop():

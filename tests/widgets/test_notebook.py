@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.support.scripted import HeldRunner
-from workbench.app.notebook.workbench import Workbench
+from workbench.app.notebook.board_cell import Workbench
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.widgets.board.board_state import TABS

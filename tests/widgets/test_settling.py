@@ -9,13 +9,13 @@ import pytest
 
 from tests.support.machines import flat
 from tests.widgets.test_board import Screen
-from workbench.app.notebook.workbench import Workbench
+from workbench.app.notebook.board_cell import Workbench
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
 from workbench.plan.edits import SetHardware, ShardDim
 from workbench.plan.mesh_edits import SetMesh
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
-from workbench.session.settling import ONE_DEVICE_REASON, Settler
+from workbench.session.figure_tiers import ONE_DEVICE_REASON, Settler
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 PATHS = {"predicted", "mfu", "memory", "sent"}
@@ -204,7 +204,7 @@ def without_a_loop(work):
 
 def test_a_cell_settles_on_the_kernels_loop_from_when_it_is_seen(session, monkeypatch):
     known = Known()
-    monkeypatch.setattr("workbench.app.notebook.workbench.EnginePartitioner", lambda: known)
+    monkeypatch.setattr("workbench.app.notebook.board_cell.EnginePartitioner", lambda: known)
     bench = Workbench(session)
 
     async def seen():

@@ -12,10 +12,10 @@ from workbench.core.schedules import ALL_SCHEDULES
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import RunDone
 from workbench.session.session import Session
-from workbench.widgets.board.figures import figures
+from workbench.widgets.board.key_figures import figures
 from workbench.widgets.glossary.glossary import GROUPS
+from workbench.widgets.pipeline.first_pipeline import propose_pipeline
 from workbench.widgets.pipeline.stage_edits import ZONE
-from workbench.widgets.pipeline.start import propose_pipeline
 
 SLOW = flat("slow", flops=1e7, memory_bandwidth=1e8, devices=2)
 

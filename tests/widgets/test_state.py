@@ -12,7 +12,7 @@ from workbench.plan.mesh_edits import AddAxis, ResizeAxis
 from workbench.reports.step_time import StepTime
 from workbench.session.session import Session
 from workbench.widgets.board.board_state import Refusal, board_state
-from workbench.widgets.board.figures import figure_states, figures
+from workbench.widgets.board.key_figures import figure_states, figures
 
 
 def zone(state, axis):
@@ -155,7 +155,7 @@ def test_alike_layers_are_judged_once():
     """96 layers cost no more than one: the board stays quick on deep models."""
     from tests.support.programs import parameter, program
     from workbench.plan.plan import Plan
-    from workbench.widgets.board.drops import one_of_each_kind
+    from workbench.widgets.board.drop_legality import one_of_each_kind
 
     layers = (parameter(f"params/layers/{layer}/w1", d_model=8, d_ff=32) for layer in range(96))
     plan = Plan(program(*layers), "data:4 model:2", "params/layers/7/w1=[-, model]")

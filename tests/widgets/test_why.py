@@ -11,7 +11,7 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.units import format_bytes
-from workbench.widgets.board.figures import figures
+from workbench.widgets.board.key_figures import figures
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.figure_parts import why
 from workbench.widgets.tabs.why_table import MOST_ROWS

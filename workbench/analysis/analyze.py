@@ -1,8 +1,8 @@
 """`analyze`: from a plan to a report. Pure: the same plan gives the same report; nothing executes, nothing is traced again."""
 
 from workbench.analysis.compiled_report import with_compiled
-from workbench.analysis.details import PlannedDetails
 from workbench.analysis.diagnose import diagnose
+from workbench.analysis.lists_on_demand import PlannedDetails
 from workbench.cost.estimate import estimate
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.spmd_program import as_spmd_program

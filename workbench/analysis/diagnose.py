@@ -17,7 +17,7 @@ from workbench.plan.edits import SetAxisAssignment, SetRemat, ShardDim
 from workbench.plan.legality import illegality_text
 from workbench.propagation import Propagated, padding_list
 from workbench.propagation.reshard_edges import Edge
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 from workbench.reports.diagnostic import DOES_NOT_FIT, UNKNOWN_TRIP_COUNT, Diagnostic
 from workbench.reports.memory import Memory
 from workbench.reports.padding import Padding

@@ -6,9 +6,9 @@ from dataclasses import replace
 from workbench.core.micro_batches import plan_input_splits
 from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec
 from workbench.errors import WorkbenchError
+from workbench.pipeline.choose_boundaries import program_blocks, verify_partition
 from workbench.pipeline.planned_pipeline import pipeline_report, transfer_of
 from workbench.pipeline.simulate_step import simulate
-from workbench.pipeline.stage_partition import program_blocks, verify_partition
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis

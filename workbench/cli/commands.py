@@ -19,7 +19,7 @@ from workbench.errors import DocumentError, WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import Progress, RunEvent, RunListener, StepDone
-from workbench.session.settling import settled_report
+from workbench.session.figure_tiers import settled_report
 from workbench.units import format_seconds
 
 CHANGES = (
@@ -191,7 +191,7 @@ def explain(options: argparse.Namespace) -> None:
     report = plan.report()
     replay = report.propagation
     if options.fewest:
-        from workbench.analysis.minimal import minimal_annotations
+        from workbench.analysis.fewest_statements import minimal_annotations
 
         fewest = minimal_annotations(plan)
         print(json.dumps({"layout": str(fewest.layout), "is_fewest": fewest.is_fewest}) if options.json else fewest)

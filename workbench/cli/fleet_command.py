@@ -16,7 +16,6 @@ from workbench.multimodel import simulate as simulate_jobs
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.fleet_commands import AddModel, StopModel
 from workbench.multimodel.forecast import count_devices
-from workbench.multimodel.jobs import verify_devices
 from workbench.multimodel.measured import FleetTimes
 from workbench.multimodel.training_events import (
     CheckpointNotice,
@@ -27,6 +26,7 @@ from workbench.multimodel.training_events import (
     TrainingEvent,
     UnitDone,
 )
+from workbench.multimodel.unit_chains import verify_devices
 from workbench.reports.run_events import Progress
 from workbench.units import format_seconds, parse_bytes
 

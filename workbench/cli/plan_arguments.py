@@ -59,7 +59,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
 def _set_pipeline(plan: Plan, spec: "PipelineSpec") -> Plan:
     """Raises `PipelineError` for a pipeline that cannot partition the program, blocks included: one given by the command is refused at
     once."""
-    from workbench.pipeline.stage_partition import verify_partition
+    from workbench.pipeline.choose_boundaries import verify_partition
     from workbench.plan.edits import SetPipeline
 
     plan = plan.apply(SetPipeline(spec))

@@ -25,7 +25,7 @@ from workbench.hardware.hardware import Chip
 from workbench.propagation import TWO_BYTE_FLOATS, Propagated
 from workbench.propagation.module.operations import DOTS
 from workbench.propagation.shardy_collectives import InsertedCollective
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 from workbench.propagation.structure.views import VIEWING, resolve_view
 
 SMALLEST_RINGS = {"tpu:v4": (8, 8), "tpu:v5e": (4, 8), "tpu:v5p": (8, 8)}

@@ -17,7 +17,7 @@ from workbench.core.mesh import Mesh
 from workbench.cost.collective_matmul import UNDECOMPOSED, WindowedSteps, decompose_collective_matmuls
 from workbench.cost.fusion.kernels import KernelDot, Kernels
 from workbench.cost.matmul_tiles import blocks_volume, padded_volume, passes_volume
-from workbench.cost.tuned import tuned
+from workbench.cost.tuned_constants import tuned
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated, local_shape
 from workbench.propagation.structure.operation_work import OperationWork

@@ -11,7 +11,7 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
 from workbench.cost.fusion.kernels import Kernels
 from workbench.cost.on_chip import accesses
-from workbench.propagation.structure.structure import Structure, TracedValue
+from workbench.propagation.structure.program_structure import Structure, TracedValue
 from workbench.propagation.structure.views import VIEWING
 
 _NARROW = 4  # columns: a matrix this narrow is read in the order it is stored in

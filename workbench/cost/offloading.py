@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated
-from workbench.propagation.structure.structure import Structure, TracedValue
+from workbench.propagation.structure.program_structure import Structure, TracedValue
 from workbench.reports.step_time import StepTime
 
 

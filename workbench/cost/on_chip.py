@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from workbench.cost.fusion.kernels import Kernels
 from workbench.cost.kernel_times import KernelTimes
-from workbench.cost.tuned import tuned
+from workbench.cost.tuned_constants import tuned
 from workbench.hardware.hardware import Chip
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 
 _LOOP_WEIGHT = int(tuned("loop_weight"))
 _GRANULES = int(tuned("on_chip_granules"))

@@ -17,7 +17,7 @@ from workbench.cost.fusion.kernels import Kernels
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated
 from workbench.propagation.shardy_collectives import InsertedCollective
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 
 OVERLAPPING = {
     # XLA:TPU starts and awaits these apart (async collective fusion, collective-permute-start); all-reduces block the core.

@@ -5,8 +5,8 @@ plan = load_plan("gpt.plan.json")
 print(export_script(plan))
 """
 
-from workbench.documents.allowed import read_allowed as read_allowed
-from workbench.documents.allowed import read_allowed_here as read_allowed_here
+from workbench.documents.allowed_programs import read_allowed as read_allowed
+from workbench.documents.allowed_programs import read_allowed_here as read_allowed_here
 from workbench.documents.export.exports import ALL_EXPORTS as ALL_EXPORTS
 from workbench.documents.export.script import export_script as export_script
 from workbench.documents.fleets import load_fleet as load_fleet

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.program import Program, Reference
-from workbench.documents.allowed import is_allowed, verify_allowed
+from workbench.documents.allowed_programs import is_allowed, verify_allowed
 from workbench.documents.programs import load_function, program_from_reference, verify_arguments, verify_reference
 from workbench.documents.schema import load_schema, schema_problem
 from workbench.documents.untrusted_text import UnreadableError, parse_json, parse_toml, read_text, verify_length
 from workbench.errors import DocumentError, FleetError, WorkbenchError, unknown_name
 from workbench.multimodel.fleet import Fleet, FleetModel, verify_model_name, verify_options
-from workbench.multimodel.jobs import verify_names
+from workbench.multimodel.unit_chains import verify_names
 from workbench.units import parse_bytes
 
 VERSION = 1

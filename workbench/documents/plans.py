@@ -14,9 +14,9 @@ from workbench.core.precision import AS_WRITTEN, Precision
 from workbench.core.program import Program, Reference
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.sharding import Sharding
-from workbench.documents.allowed import read_allowed, verify_allowed
+from workbench.documents.allowed_programs import read_allowed, verify_allowed
 from workbench.documents.durable_files import explain_write_errors, lock_folder, replace_file
-from workbench.documents.known_program import is_known_reference, known_program, known_reference, names_from_trace
+from workbench.documents.program_by_fingerprint import is_known_reference, known_program, known_reference, names_from_trace
 from workbench.documents.programs import program_from_reference, verify_reference
 from workbench.documents.schema import schema_problem
 from workbench.documents.untrusted_text import UnreadableError, parse_json, read_text, verify_length

@@ -20,7 +20,7 @@ _PROGRAM_ANNOTATIONS = (Program, "Program", "wb.Program", "workbench.Program")
 def program_from_reference(reference: Reference) -> Program:
     """Build the program of a reference: `gpt` is in the zoo, `package.module:function` is imported and called.
 
-    Whoever calls this vouches for the module; the reference of a document goes through `allowed.verify_allowed` first.
+    Whoever calls this vouches for the module; the reference of a document goes through `allowed_programs.verify_allowed` first.
 
     Raises `DocumentError` if the function cannot be imported, is not declared `-> wb.Program`, raises, or returns something else.
     """

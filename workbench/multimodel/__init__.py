@@ -1,9 +1,5 @@
 """Train many models at once, as shard units on shared devices (Hydra): jobs, policies, bounds, simulation. Nothing here executes."""
 
-from workbench.multimodel.jobs import Job as Job
-from workbench.multimodel.jobs import Pass as Pass
-from workbench.multimodel.jobs import Unit as Unit
-from workbench.multimodel.jobs import chain as chain
 from workbench.multimodel.policies import ALL_POLICIES as ALL_POLICIES
 from workbench.multimodel.policies import MENU as MENU
 from workbench.multimodel.policies import Candidate as Candidate
@@ -15,5 +11,9 @@ from workbench.multimodel.schedule_bounds import lower_bound as lower_bound
 from workbench.multimodel.schedule_bounds import strategies as strategies
 from workbench.multimodel.simulate_fleet import FleetEvent as FleetEvent
 from workbench.multimodel.simulate_fleet import simulate as simulate
+from workbench.multimodel.unit_chains import Job as Job
+from workbench.multimodel.unit_chains import Pass as Pass
+from workbench.multimodel.unit_chains import Unit as Unit
+from workbench.multimodel.unit_chains import chain as chain
 from workbench.multimodel.unit_schedule import FleetSchedule as FleetSchedule
 from workbench.multimodel.unit_schedule import ScheduledUnit as ScheduledUnit

@@ -8,8 +8,8 @@ from typing import Any
 
 from workbench.core.program import Program
 from workbench.errors import FleetError, wrong_type
-from workbench.multimodel.jobs import verify_devices, verify_names
 from workbench.multimodel.policies import policy_named
+from workbench.multimodel.unit_chains import verify_devices, verify_names
 from workbench.units import format_bytes, read_whole_number
 
 SPILLS = ("host", "disk")

@@ -10,12 +10,12 @@ from functools import cached_property
 
 from workbench.errors import FleetError
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.jobs import Job
 from workbench.multimodel.measured import FleetTimes, ModelTimes
 from workbench.multimodel.policies import Policy, policy_named
 from workbench.multimodel.schedule_bounds import Strategy, lower_bound, strategies
 from workbench.multimodel.shards import Layer, Room, greedy_shards, shard_bytes, verify_shards
 from workbench.multimodel.simulate_fleet import simulate
+from workbench.multimodel.unit_chains import Job
 from workbench.multimodel.unit_estimates import estimated_job, layers_of, scale_job
 from workbench.multimodel.unit_schedule import FleetSchedule
 

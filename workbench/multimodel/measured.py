@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from workbench.multimodel.fleet import FleetModel
-from workbench.multimodel.jobs import Job
+from workbench.multimodel.unit_chains import Job
 from workbench.multimodel.unit_schedule import FleetSchedule
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.multimodel.jobs import Job
+from workbench.multimodel.unit_chains import Job
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workbench.multimodel.jobs import Job
 from workbench.multimodel.policies import Policy
 from workbench.multimodel.progress import FleetProgress
 from workbench.multimodel.simulate_fleet import simulate
+from workbench.multimodel.unit_chains import Job
 from workbench.multimodel.unit_schedule import FleetSchedule, ScheduledUnit
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.multimodel.jobs import Job
+from workbench.multimodel.unit_chains import Job
 
 
 def lower_bound(jobs: Sequence[Job], devices: int, done: Sequence[int] = ()) -> float:
@@ -13,7 +13,7 @@ def lower_bound(jobs: Sequence[Job], devices: int, done: Sequence[int] = ()) -> 
     each second of all of them, which is least with all of them), and the longest model as if it were alone. Units that are `done` do not
     count.
 
-    >>> from workbench.multimodel.jobs import chain
+    >>> from workbench.multimodel.unit_chains import chain
     >>> lower_bound([chain("a", (1.0,) * 4), chain("b", (1.0,) * 4), chain("c", (1.0,) * 8)], devices=2)
     8.0
     """
@@ -39,7 +39,7 @@ class Strategy:
 def strategies(jobs: Sequence[Job], devices: int, micro_batches: int | None = None) -> tuple[Strategy, ...]:
     """One model at a time, model parallel, task parallel, pipelined; GPipe's rule of thumb is four micro-batches per device.
 
-    >>> from workbench.multimodel.jobs import chain
+    >>> from workbench.multimodel.unit_chains import chain
     >>> three = [chain(name, (1.0,) * 4) for name in "abc"]
     >>> [(each.name, each.seconds) for each in strategies(three, devices=2, micro_batches=8)]
     [('one at a time', 12.0), ('model parallel', 12.0), ('task parallel', 8.0), ('pipelined', 6.75)]

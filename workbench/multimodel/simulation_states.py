@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from workbench.multimodel.jobs import Job
+from workbench.multimodel.unit_chains import Job
 from workbench.multimodel.unit_schedule import ScheduledUnit
 
 

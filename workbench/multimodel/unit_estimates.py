@@ -7,9 +7,9 @@ from workbench.core.program import STATE, Program
 from workbench.core.program_cache import cache_with_program
 from workbench.core.tensor import Role, itemsize
 from workbench.multimodel.fleet import FleetModel
-from workbench.multimodel.jobs import Job, Pass, Unit
 from workbench.multimodel.shards import Layer
-from workbench.pipeline.stage_partition import network_blocks
+from workbench.multimodel.unit_chains import Job, Pass, Unit
+from workbench.pipeline.choose_boundaries import network_blocks
 
 RATES = "20 GFLOP/s, 10 GB/s"
 _FLOPS, _BYTES, _LAUNCH = 2e10, 1e10, 2e-5  # FLOP per second, bytes per second, seconds of a unit: of no particular device

@@ -29,7 +29,7 @@ from workbench.pipeline.data_parallel_groups import find_batch_axes, find_data_p
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
 from workbench.reports.collective import payload_by_axis_and_kind
-from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
+from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.block_programs import TOTAL, BlockTasks
 
 NOMINAL = 1e12  # operations per second where no hardware is chosen

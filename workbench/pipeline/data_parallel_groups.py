@@ -7,7 +7,7 @@ from workbench.core.sharding import axis_size, base_axis
 from workbench.core.tensor import Role
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
-from workbench.tracing.grad_accumulation.partial_sums import NO_GROUPS, DataParallelGroups
+from workbench.tracing.grad_accumulation.gradient_partial_sums import NO_GROUPS, DataParallelGroups
 
 
 def find_data_parallel_groups(staged: StagedProgram) -> DataParallelGroups:

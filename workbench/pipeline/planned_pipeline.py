@@ -12,7 +12,7 @@ from workbench.pipeline.staged_program import StagedProgram, staged_program
 from workbench.pipeline.transfer_time import FREE_TRANSFER, Transfer
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport, PlannedBlock, VirtualStage
-from workbench.reports.simulated import SimulatedPipeline
+from workbench.reports.simulated_pipeline import SimulatedPipeline
 
 
 def pipeline_report(plan: Plan) -> PipelineReport:

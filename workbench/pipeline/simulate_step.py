@@ -20,7 +20,7 @@ from workbench.core.schedules.costs import StageCost, receives
 from workbench.core.schedules.tasks import Kind, Orders, Task
 from workbench.errors import PipelineError
 from workbench.pipeline.transfer_time import FREE_TRANSFER, Transfer
-from workbench.reports.simulated import Arrival, SimulatedPipeline, TaskSpan
+from workbench.reports.simulated_pipeline import Arrival, SimulatedPipeline, TaskSpan
 
 
 def simulate(

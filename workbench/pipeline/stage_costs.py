@@ -18,18 +18,18 @@ from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import collective_seconds
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.pipeline.block_cost import BlockCost, StageContext, estimate_block, make_stage_context
+from workbench.pipeline.choose_boundaries import find_starts
 from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.stage_memory import with_exact_memory
-from workbench.pipeline.stage_partition import find_starts
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
 from workbench.propagation import gc_paused
-from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
-from workbench.tracing.jaxpr.work import size_of
+from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
+from workbench.tracing.jaxpr.equation_flops import size_of
 from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
 from workbench.tracing.stage_partition.network import Network
+from workbench.tracing.stage_partition.partition_network import StagePartition
 from workbench.tracing.stage_partition.stage_update import accumulator_type
-from workbench.tracing.stage_partition.stages import StagePartition
 
 
 def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:

@@ -16,8 +16,8 @@ from workbench.pipeline.block_cost import StageContext, TaskBytes, make_stage_co
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.tracing.stage_partition.block_programs import BlockTasks
 from workbench.tracing.stage_partition.network import Network
+from workbench.tracing.stage_partition.partition_network import partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
-from workbench.tracing.stage_partition.stages import partition_network
 
 
 def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> tuple[StageCost, ...]:

@@ -6,7 +6,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.errors import PipelineError
 from workbench.plan.plan import Plan
 from workbench.tracing.stage_partition.network import Network
-from workbench.tracing.stage_partition.partition import network_of
+from workbench.tracing.stage_partition.trace_network import network_of
 
 
 @dataclass(frozen=True, slots=True)

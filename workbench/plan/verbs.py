@@ -34,7 +34,7 @@ class PlanVerbs:
         before = _as_plan(self)
         after = edit.apply(before)
         if after.pipeline is not None:
-            from workbench.pipeline.stage_partition import verify_change
+            from workbench.pipeline.choose_boundaries import verify_change
 
             verify_change(before, after)
         return after

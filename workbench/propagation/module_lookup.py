@@ -9,7 +9,7 @@ from workbench.propagation.module.attributes import Dims, read_shardings
 from workbench.propagation.module.context import producer
 from workbench.propagation.module.prepare import ID
 from workbench.propagation.shardy_collectives import InsertedCollective
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 
 
 class PropagationAnswer:

@@ -12,20 +12,20 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.propagation.backends.backend import TWO_BYTE_FLOATS, Backend, backend_of
 from workbench.propagation.backends.halos import Halos
-from workbench.propagation.backends.partial_sums import verify_partial_sums
 from workbench.propagation.backends.reductions import Reductions
 from workbench.propagation.backends.sent_bytes import adjust_sent_bytes
+from workbench.propagation.backends.unreduced_values import verify_partial_sums
+from workbench.propagation.make_program import load_prepared
 from workbench.propagation.module.attributes import Dims, axis_names, dtype_name, local_bytes, local_shape
 from workbench.propagation.module.context import main_function, producer
 from workbench.propagation.module.operations import CONTROL_FLOW
 from workbench.propagation.module.prepare import ID
 from workbench.propagation.module_lookup import PropagationAnswer
-from workbench.propagation.program import load_prepared
 from workbench.propagation.propagate import propagate
 from workbench.propagation.reshard_edges import REDUCTIONS, Edge, group_chains, kinds_of, largest_move_bytes
 from workbench.propagation.shardy_collectives import KINDS, InsertedCollective, axes_of
-from workbench.propagation.structure.structure import Op, Structure
-from workbench.propagation.variadic import is_variadic_reduce
+from workbench.propagation.structure.program_structure import Op, Structure
+from workbench.propagation.variadic_reductions import is_variadic_reduce
 
 _ORDER_SENSITIVE_KINDS = frozenset(KINDS) - {"sdy.all_gather", *REDUCTIONS}  # on the way to a sharding, others may lead there, too
 _UNARY = ("stablehlo.convert", "stablehlo.reshape")

@@ -8,10 +8,10 @@ from jax.extend.mlir import ir
 from workbench.core.program import Program
 from workbench.core.program_cache import cache_with_program
 from workbench.core.source_annotations import ManualRegion, SourceAnnotations, SourceConstraint, SourceType
+from workbench.propagation.make_program import load_prepared
 from workbench.propagation.module.attributes import read_annotation, read_annotations
 from workbench.propagation.module.context import declared_mesh, main_function
 from workbench.propagation.module.operations import axes_made_manual, operations_below
-from workbench.propagation.program import load_prepared
 
 
 @cache_with_program(5)

@@ -16,7 +16,6 @@ from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.context import producer
 from workbench.propagation.shardy_collectives import KINDS, InsertedCollective
 from workbench.reports.partitioned import GatheredWhole
-from workbench.reports.reshard import REMATERIALISED
 
 REDUCTIONS = ("sdy.all_reduce", "sdy.reduce_scatter")
 SLICE = "slice"  # no collective: each device keeps a part of what it has
@@ -79,21 +78,3 @@ def largest_move_bytes(moves: Sequence[InsertedCollective], mesh: Mesh) -> int:
 def _operand_bytes(each: InsertedCollective, mesh: Mesh) -> int:
     """Operand bytes; an all-gather's operand is one of the parts in its result."""
     return each.payload // math.prod(axis_size(axis, mesh) for axis in each.axes) if each.kind == "all-gather" else each.payload
-
-
-def classify_edge(edge: Edge) -> tuple[int, ...]:
-    """Which of the eight ways of XLA's `ReshardNoCache` this is; two where it takes one after the other."""
-    kinds = tuple(dict.fromkeys("all-gather" if kind == "all-reduce" else kind for kind in edge.kinds))  # a thin one is summed
-    path_class = (REMATERIALISED,) if edge.gathered_whole else _OF_KINDS.get(kinds, (7,)) if kinds else (1,)
-    return ((2,) if edge.is_manual else ()) + path_class
-
-
-_OF_KINDS: dict[tuple[str, ...], tuple[int, ...]] = {
-    ("collective-permute",): (3,),
-    ("all-to-all",): (4,),
-    (SLICE,): (5,),
-    (SLICE, "collective-permute"): (5, 3),
-    ("all-gather",): (6,),
-    ("collective-permute", "all-gather"): (3, 6),
-    (SLICE, "collective-permute", "all-gather"): (5, 3, 6),
-}

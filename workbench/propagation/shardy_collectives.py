@@ -11,7 +11,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.program import Program
 from workbench.core.sharding import axis_size, base_axis
 from workbench.propagation.module.attributes import Dims, axis_names
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 from workbench.reports.collective import Collective
 
 KINDS = {  # Shardy's operation: the report's name for it, and the attribute that lists the axes

@@ -27,7 +27,7 @@ from workbench.recipes.dimension_purpose import batch_dim, expert_dims
 from workbench.recipes.placement_edits import constrain, place_dim
 from workbench.recipes.products import TracedDot, find_weight_dots
 from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redundant_edits
-from workbench.recipes.zero import place_examples
+from workbench.recipes.zero_common import place_examples
 
 DATA_MOVEMENT = ("transpose", "reshape", "convert", "reduce_precision", "broadcast_in_dim", "sharding_constraint")
 """Operations that leave a token's values unchanged."""

@@ -18,7 +18,7 @@ from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
 from workbench.recipes.placement_edits import is_state
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
-from workbench.recipes.zero import choose_shard_axis, override_shards, place_examples, shard_state, whole_tensors_note
+from workbench.recipes.zero_common import choose_shard_axis, override_shards, place_examples, shard_state, whole_tensors_note
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
 from workbench.recipes.placement_edits import is_parameter
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
-from workbench.recipes.zero import (
+from workbench.recipes.zero_common import (
     choose_shard_axis,
     constrain_gradients,
     override_shards,

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from workbench.plan.plan import Plan
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
-from workbench.recipes.zero import (
+from workbench.recipes.zero_2 import verify_trained
+from workbench.recipes.zero_common import (
     choose_shard_axis,
     constrain_gradients,
     override_shards,
@@ -25,7 +26,6 @@ from workbench.recipes.zero import (
     shard_state,
     whole_tensors_note,
 )
-from workbench.recipes.zero_2 import verify_trained
 
 
 @dataclass(frozen=True, slots=True)

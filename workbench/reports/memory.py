@@ -14,7 +14,8 @@ class Memory:
     """Bytes on one device at the peak of the step, by role; their sum is the peak.
 
     `host` are bytes it keeps in the host's memory, `capacity` what a device of the report's hardware has; 0 without any. `working` are the
-    bytes of intermediate values at the worst moment, on-chip memory included: the part that may be off (see `analysis.ranges`).
+    bytes of intermediate values at the worst moment, on-chip memory included: the part that may be off (see
+    `analysis.prediction_intervals`).
     """
 
     by_role: Mapping[Role, int]

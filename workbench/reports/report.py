@@ -26,7 +26,8 @@ from workbench.reports.timeline import Timeline
 
 
 class Details:
-    """The parts of a report that are made on first use, so that a report is quick to get. None here; `analysis.details` has a plan's.
+    """The parts of a report that are made on first use, so that a report is quick to get. None here; `analysis.lists_on_demand` has a
+    plan's.
 
     `reshards` and `notes` are of the whole report: what they suggest is tried against it.
     """

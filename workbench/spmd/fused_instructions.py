@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule
+from workbench.spmd.hlo_instruction import Computation, HloInstruction
+from workbench.spmd.hlo_module import HloModule
 
 WRAPPERS = ("fusion", "async-start")
 MOVES = ("copy-start", "slice-start", "dynamic-slice-start")

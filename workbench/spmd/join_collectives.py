@@ -10,7 +10,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
 from workbench.propagation import Propagated
 from workbench.propagation.shardy_collectives import InsertedCollective
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.spmd.xla_reshards import JoinedCollective, attach_warnings, replace_edge_collectives
 

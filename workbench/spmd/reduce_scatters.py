@@ -12,7 +12,7 @@ from math import prod
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
 from workbench.reports.partitioned import PartitionedCollective
-from workbench.spmd.hlo_module import HloInstruction
+from workbench.spmd.hlo_instruction import HloInstruction
 from workbench.spmd.xla_collectives import LocatedCollective, Users
 
 _PASS_THROUGH = ("bitcast", "copy", "reshape", "transpose")

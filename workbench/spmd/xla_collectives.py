@@ -1,9 +1,9 @@
 """The collectives of a module that XLA's partitioner left, matched to the operations of the program as traced.
 
-Every operation was named `wb<number>` before (`propagation.lowered.module_of`), and XLA keeps names as metadata: an instruction that the
-compiler added has the name of the one it was made for, one that stands for several the names of all. A reduction is named after what it
-sums; a reshard after the operation that needs it (jax 0.10) or the one that made the value (jax 0.11 on); the other end is looked for along
-the operands or users.
+Every operation was named `wb<number>` before (`propagation.write_statements.module_of`), and XLA keeps names as metadata: an instruction
+that the compiler added has the name of the one it was made for, one that stands for several the names of all. A reduction is named after
+what it sums; a reshard after the operation that needs it (jax 0.10) or the one that made the value (jax 0.11 on); the other end is looked
+for along the operands or users.
 """
 
 import re
@@ -15,8 +15,10 @@ from workbench.propagation import CALLED, OPERATION
 from workbench.reports.collective import KINDS
 from workbench.reports.partitioned import PartitionedCollective
 from workbench.spmd.device_groups import read_groups, sub_axes_of
-from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule
+from workbench.spmd.hlo_instruction import Computation, HloInstruction
+from workbench.spmd.hlo_module import HloModule
 from workbench.spmd.hlo_shapes import arrays
+from workbench.spmd.hlo_trip_counts import body_of
 
 _NAMED = re.compile(rf"\b({OPERATION}|{CALLED})(\d+)\b")
 _SAME_KIND = {"ragged-all-to-all": "all-to-all", "collective-broadcast": "collective-permute"}
@@ -52,7 +54,7 @@ def find_collectives(module: HloModule, mesh: Mesh) -> tuple[LocatedCollective, 
     users: dict[int, Users] = {}
     found: list[LocatedCollective] = []
     trips = {
-        module.body(each): module.trip_count(each)
+        body_of(each): module.trip_count(each)
         for instructions in module.computations.values()
         for each in instructions.values()
         if each.opcode == "while"

@@ -14,7 +14,7 @@ from workbench.propagation import Propagated
 from workbench.propagation.module.attributes import Dims, local_shape
 from workbench.propagation.reshard_edges import SLICE, Edge, largest_move_bytes
 from workbench.propagation.shardy_collectives import InsertedCollective
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 from workbench.reports.partitioned import GatheredWhole
 
 _REDUCTIONS = ("all-reduce", "reduce-scatter")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from workbench.analysis.ranges import MEMORY, SENT, STEP, Range, ranges_of
+from workbench.analysis.prediction_intervals import MEMORY, SENT, STEP, Range, ranges_of
 from workbench.core.paths import template
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError

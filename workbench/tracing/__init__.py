@@ -12,9 +12,9 @@ from workbench.tracing.grad_accumulation.step_parts import trace_update as trace
 from workbench.tracing.jax_version import UntestedJaxWarning as UntestedJaxWarning
 from workbench.tracing.jax_version import untested_jax as untested_jax
 from workbench.tracing.kernel_scope import fused_kernel as fused_kernel
+from workbench.tracing.layer_marks import layer as layer
 from workbench.tracing.layered_losses import scanned_loss as scanned_loss
 from workbench.tracing.layered_losses import sequential_loss as sequential_loss
-from workbench.tracing.layers import layer as layer
 from workbench.tracing.platform import silence_libtpu
 from workbench.tracing.training import trace_training as trace_training
 

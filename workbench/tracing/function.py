@@ -19,7 +19,7 @@ from workbench.errors import PrecisionError, RematError, TraceError, WorkbenchEr
 from workbench.propagation import prepare_program
 from workbench.tracing.byte_counts import verify_byte_counts
 from workbench.tracing.cast import cast, cast_like, compute_in
-from workbench.tracing.dim_names import user_names
+from workbench.tracing.given_dim_names import user_names
 from workbench.tracing.jax_version import warn_if_untested
 from workbench.tracing.jaxpr.removed import removed_values
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
@@ -39,7 +39,7 @@ def trace(
 ) -> Program:
     """The program of `fn(*args)`.
 
-    **Arguments:** `args` are pytrees of arrays or `jax.ShapeDtypeStruct`s. `dims` names dimensions (`tracing.dim_names`); the rest is
+    **Arguments:** `args` are pytrees of arrays or `jax.ShapeDtypeStruct`s. `dims` names dimensions (`tracing.given_dim_names`); the rest is
     inferred. An argument called `params`, `weights` or `model` holds parameters, any other is an input.
 
     Raises `TraceError` if the function cannot be traced, `DimensionError` if names do not fit.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from workbench.core.schedules.tasks import Kind, Task
 from workbench.reports.measurement import TaskTime, bubble_share
-from workbench.reports.simulated import Moment, SimulatedPipeline
+from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
 from workbench.text.pipeline import gantt_text
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing import Area, Label, Mark, Rectangle, fit_drawing, text_width

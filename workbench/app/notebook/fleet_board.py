@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from workbench.app.notebook.cell import BoardCell
+from workbench.app.notebook.cell_base import BoardCell
 from workbench.app.notebook.fleet_snapshot import fleet_html
 from workbench.app.runners.worker_fleet_runner import WorkerFleetRunner
 from workbench.documents import read_allowed, resolve_fleet

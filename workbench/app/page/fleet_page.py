@@ -8,11 +8,11 @@ from typing import Any
 import panel as pn
 from bokeh.document import Document
 
-from workbench.app.page.component import BoardComponent
-from workbench.app.page.screen import on_document
+from workbench.app.page.board_component import BoardComponent
+from workbench.app.page.panel_screen import on_document
 from workbench.app.page.serve import LOOPBACK, TITLE, listen, template_of
 from workbench.app.page.visit import failure_text
-from workbench.app.page.window import part_text
+from workbench.app.page.window_state import part_text
 from workbench.app.runners.worker_fleet_runner import WorkerFleetRunner
 from workbench.documents import read_allowed, resolve_fleet
 from workbench.multimodel.fleet import Fleet

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 from workbench.app.page.board_history import BoardHistory
 from workbench.app.page.earlier_boards import Unsaved, offer_boards, parse_board_ids
 from workbench.app.page.plan_file import PlanFile
-from workbench.app.page.window import VisitorWindow, part_text
+from workbench.app.page.window_state import VisitorWindow, part_text
 from workbench.core.error_text import describe_error, strip_folders
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
+from workbench.session.figure_tiers import Partitioner
 from workbench.session.journal import Journal, find_journal
 from workbench.session.session import Session
-from workbench.session.settling import Partitioner
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.run.board_jobs import Defer

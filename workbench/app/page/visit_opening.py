@@ -9,7 +9,7 @@ from typing import Any
 from workbench.app.page.board_history import BoardHistory
 from workbench.app.page.plan_file import PlanFile, file_under
 from workbench.app.page.visit import FileVisit, LabVisit, Settling, Visit, VisitContext
-from workbench.app.page.window import VisitorWindow
+from workbench.app.page.window_state import VisitorWindow
 from workbench.app.runners.worker_runner import RUN_LIMIT
 from workbench.documents import parse_link
 from workbench.errors import DocumentError

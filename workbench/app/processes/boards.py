@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from workbench.app.page.screen import Screen
+from workbench.app.page.panel_screen import Screen
 from workbench.app.page.visit_opening import ServeOptions
 from workbench.app.processes.forking import ForkServer
 from workbench.app.processes.remote_board import RemoteBoard

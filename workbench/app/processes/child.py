@@ -25,10 +25,10 @@ from typing import Any
 from workbench.app.page.board_history import BoardHistory
 from workbench.app.page.visit import WATCHED, Settling, Visit
 from workbench.app.page.visit_opening import ServeOptions, open_visit
-from workbench.app.page.window import VisitorWindow
-from workbench.app.processes.partitioning import RemoteWorker
+from workbench.app.page.window_state import VisitorWindow
 from workbench.app.processes.run_queue import RemoteSlots
-from workbench.app.runners.partitioner import EnginePartitioner
+from workbench.app.processes.shared_partitioner import RemoteWorker
+from workbench.app.runners.board_partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.engine.worker.job_payload import use_jax_settings

@@ -19,11 +19,11 @@ from typing import NamedTuple
 from workbench.core.tensor import itemsize
 from workbench.cost.fusion.kernels import KernelDraft, Kernels, KernelTable, note_read
 from workbench.cost.fusion.loop_edges import hoisted_casts, unfilled_stacks
-from workbench.cost.fusion.simplified import repeated_slices, simplify_operations
+from workbench.cost.fusion.simplify_operations import repeated_slices, simplify_operations
 from workbench.cost.fusion.steps import MOST_STEPS, steps_of
-from workbench.cost.tuned import tuned
+from workbench.cost.tuned_constants import tuned
 from workbench.propagation.module.operations import CONSTANTS, CONTROL_FLOW, DOTS, ELEMENTWISE
-from workbench.propagation.structure.structure import Op, Structure
+from workbench.propagation.structure.program_structure import Op, Structure
 from workbench.propagation.structure.views import DYNAMIC_SLICE, PASSING, VIEWING, resolve_view, uses_of
 
 _SLICE = "stablehlo.slice"

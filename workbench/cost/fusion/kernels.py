@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.propagation.module.operations import DOTS
-from workbench.propagation.structure.structure import Op, Structure
+from workbench.propagation.structure.program_structure import Op, Structure
 
 Integers = NDArray[np.int64]
 Stored = Callable[[int], int]  # for a value: the value written when it is made

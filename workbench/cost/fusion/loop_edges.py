@@ -9,7 +9,7 @@ Where the index is computed, as in a loop that runs backwards, they are.
 """
 
 from workbench.core.tensor import itemsize
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 
 _CAST, _TAKE, _UPDATE = "stablehlo.convert", "stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice"
 _REPEAT, _LESS, _LOOP = "stablehlo.broadcast_in_dim", "stablehlo.subtract", "stablehlo.while"

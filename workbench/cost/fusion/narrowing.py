@@ -2,7 +2,7 @@
 round them to bfloat16 themselves. XLA:TPU rounds them where they are made (`float_type_correction_info` in its modules)."""
 
 from workbench.propagation.module.operations import DOTS
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 from workbench.propagation.structure.views import VIEWING
 
 NARROW, _WIDE = "bfloat16", "float32"

@@ -1,7 +1,7 @@
 """What elementwise operations cost a kernel: steps for each element, several for those that a vector unit does not have."""
 
-from workbench.cost.tuned import tuned
-from workbench.propagation.structure.structure import Op
+from workbench.cost.tuned_constants import tuned
+from workbench.propagation.structure.program_structure import Op
 
 _SLOW = frozenset(
     {

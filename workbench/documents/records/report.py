@@ -4,7 +4,7 @@ from dataclasses import asdict
 from math import isnan
 from typing import Any
 
-from workbench.analysis.ranges import ranges_of
+from workbench.analysis.prediction_intervals import ranges_of
 from workbench.errors import PipelineError
 from workbench.hardware.axis_placement import axis_assignment_error, default_axis_assignment
 from workbench.reports.device_trace import Trace

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from workbench.documents.durable_files import explain_write_errors, replace_file
-from workbench.engine.compile import compile_cache as compiled_store
+from workbench.engine.compile import compile_cache
+from workbench.engine.compile.reread_stored import reread_stored
 from workbench.engine.compile.stderr_warnings import read_rematerialisations_since, stderr_offset
 from workbench.engine.compile.targets import Target, compiler_flags, open_target, versions
-from workbench.engine.hlo.read_compiled import READER_VERSION, read_compiled, refresh_record
+from workbench.engine.hlo.read_compiled import read_compiled
 from workbench.engine.mpmd.compile import compile_pipeline
 from workbench.engine.spmd.compiled_step import lower_step
 from workbench.engine.spmd.spmd_pipeline import spmd_plan
@@ -106,8 +107,8 @@ def _compile(
     with stages.stage("lowering"):
         step = lower_step(_as_run(plan, target), target.mesh)
         key = _key(plan, target, step, options) if keep else ""
-    if keep and (known := compiled_store.load(key)):
-        return replace(_read_today(key, *known, plan, target), target=target.name), partial(module_text, known[1])
+    if keep and (known := compile_cache.load(key)):
+        return replace(reread_stored(key, *known, plan.mesh, target.clock), target=target.name), partial(module_text, known[1])
     with stages.stage("compiling"):
         start, said = time.perf_counter(), stderr_offset()
         executable, packed = _compile_and_read_memory(step, options, target)
@@ -126,7 +127,7 @@ def _compile(
         )
         compiled = replace(compiled, rematerialised=read_rematerialisations_since(said))
         if keep:
-            compiled_store.store(key, compiled, serialized)
+            compile_cache.store(key, compiled, serialized)
     return compiled, executable.as_text
 
 
@@ -145,20 +146,12 @@ def _as_run(plan: Plan, target: Target) -> Plan:
     return spmd_plan(plan, target.mesh) if plan.pipeline is not None else plan
 
 
-def _read_today(key: str, compiled: Compiled, serialized: bytes, plan: Plan, target: Target) -> Compiled:
-    """A stored record, re-read with today's reader."""
-    if compiled.reader != READER_VERSION:
-        compiled = refresh_record(compiled, read_module(serialized), plan.mesh, target.clock)
-        compiled_store.store(key, compiled, serialized)
-    return compiled
-
-
 def _key(plan: Plan, target: Target, step: Any, options: Mapping[str, Any]) -> str:
     """A hash of what the answer depends on. The program's text includes shardings, scopes and source lines; devices are in mesh order."""
     devices = " ".join(f"{each.device_kind}{getattr(each, 'coords', '')}{each.id}" for each in target.mesh.devices.flat)
     settings = " ".join((compiler_flags(), *(f"{name}={value}" for name, value in sorted(options.items()))))
     program = step.as_text(debug_info=True)
-    return compiled_store.hash_key(program, str(plan.mesh), target.compiler, str(target.clock), devices, versions(), settings, _KEYS)
+    return compile_cache.hash_key(program, str(plan.mesh), target.compiler, str(target.clock), devices, versions(), settings, _KEYS)
 
 
 def _write(file: str, text: str) -> None:

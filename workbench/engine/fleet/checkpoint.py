@@ -19,7 +19,7 @@ import numpy as np
 from workbench.documents.durable_files import explain_write_errors, make_folder, sync_file, sync_folder, write_synced
 from workbench.engine.fleet.checkpoint_arrays import Damage, read_array, verify_length, write_arrays
 from workbench.engine.fleet.checkpoint_record import CheckpointRecord, read_record, this_boot
-from workbench.engine.fleet.units import Key
+from workbench.engine.fleet.shard_units import Key
 from workbench.errors import FleetError
 
 LATEST, POSITION, PREVIOUS = "latest.json", "position.json", "previous.json"

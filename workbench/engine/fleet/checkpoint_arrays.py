@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from workbench.engine.fleet.units import Key
+from workbench.engine.fleet.shard_units import Key
 
 
 class Damage(Exception):  # noqa: N818 - a finding, not an error: the search for an undamaged checkpoint decides what to do about it

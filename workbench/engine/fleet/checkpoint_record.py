@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.engine.fleet.checkpoint_arrays import ArrayLocation, Damage
-from workbench.engine.fleet.units import Key
+from workbench.engine.fleet.shard_units import Key
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # of Linux: identifies one boot of the machine
 _FILE = re.compile(r"\d+\.arrays")  # a record names no file outside of its folder

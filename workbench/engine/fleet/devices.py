@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from workbench.engine.fleet.units import Key, UnitFunction
+from workbench.engine.fleet.shard_units import Key, UnitFunction
 from workbench.errors import FleetError
 from workbench.units import format_bytes
 

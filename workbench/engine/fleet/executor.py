@@ -3,7 +3,7 @@ while the unit before it runs, and computes; a second thread copies what changed
 
 A model's units run strictly in sequence: the next may begin when the results of the one before are on the host, or at once on the device
 that has them. Copies are in `transfers`, the handling of failures in `device_failures`, models and devices that join or leave in
-`membership`.
+`join_and_leave`.
 """
 
 import threading
@@ -16,7 +16,7 @@ import jax
 
 from workbench.engine.fleet.device_failures import Recovery
 from workbench.engine.fleet.devices import Arrays, FleetDevice
-from workbench.engine.fleet.membership import Membership
+from workbench.engine.fleet.join_and_leave import Membership
 from workbench.engine.fleet.model_run import ModelRun
 from workbench.engine.fleet.transfers import Transfers
 from workbench.engine.fleet.unit_scheduler import UnitDispatch, UnitScheduler
@@ -29,7 +29,7 @@ _SECURED = 2.0  # seconds between two syncs of the checkpoints to the disk
 
 class FleetExecutor:
     """Runs all models to their ends. `run` returns when every model is done, or has failed because of its data while others have not; the
-    methods of `membership` may be called meanwhile."""
+    methods of `join_and_leave` may be called meanwhile."""
 
     def __init__(
         self,

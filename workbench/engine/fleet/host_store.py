@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from workbench.engine.fleet.checkpoint import Checkpoint
-from workbench.engine.fleet.units import Key
+from workbench.engine.fleet.shard_units import Key
 
 
 class HostStore:

@@ -11,12 +11,12 @@ import jax
 
 from workbench.core.program import Program
 from workbench.engine.fleet.devices import CompiledUnit, FleetDevice, compile_unit
-from workbench.engine.fleet.units import ModelUnits
+from workbench.engine.fleet.shard_units import ModelUnits
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.shards import Room, greedy_shards, verify_shards
 from workbench.multimodel.unit_estimates import layers_of
-from workbench.tracing.stage_partition.partition import network_of
-from workbench.tracing.stage_partition.stages import partition_network, starts_at
+from workbench.tracing.stage_partition.partition_network import partition_network, starts_at
+from workbench.tracing.stage_partition.trace_network import network_of
 
 Compiled = tuple[tuple[CompiledUnit, ...], ...]
 """For each device the compiled units of the mini-batch."""

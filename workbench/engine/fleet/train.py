@@ -29,13 +29,13 @@ from workbench.multimodel.exact_schedule import prepare_policy
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_commands import CommandQueue
 from workbench.multimodel.forecast import count_devices
-from workbench.multimodel.jobs import verify_names
 from workbench.multimodel.measured import FleetMeasurement, FleetTimes
 from workbench.multimodel.policies import policy_named
 from workbench.multimodel.progress import FleetProgress
 from workbench.multimodel.training_events import CheckpointNotice, SchedulePredicted, TrainingListener
+from workbench.multimodel.unit_chains import verify_names
 from workbench.reports.run_events import Progress
-from workbench.tracing.stage_partition.partition import network_of
+from workbench.tracing.stage_partition.trace_network import network_of
 
 MAX_STAND_INS = 8  # virtual devices of this machine that one device stands in for, when units are only timed
 

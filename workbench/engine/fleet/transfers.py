@@ -7,8 +7,8 @@ import jax
 
 from workbench.engine.fleet.devices import Arrays, FleetDevice
 from workbench.engine.fleet.model_run import ModelRun
+from workbench.engine.fleet.shard_units import LOSS
 from workbench.engine.fleet.unit_scheduler import UnitDispatch, UnitScheduler
-from workbench.engine.fleet.units import LOSS
 from workbench.errors import WorkbenchError
 from workbench.multimodel import ScheduledUnit
 from workbench.multimodel.training_events import TrainingListener, UnitDone

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from workbench.engine.hlo.live_ranges import HloValue, Tree, leaves, subtree_at
-from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule, parameter_of
+from workbench.spmd.hlo_instruction import Computation, HloInstruction, parameter_of
+from workbench.spmd.hlo_module import HloModule
 
 _ALIASING_KEY = "aliasing_operands"  # XLA:TPU's own annotation
 _ASYNC_STARTS = ("copy-start", "async-start", "slice-start", "collective-permute-start", "all-gather-start")

@@ -7,7 +7,8 @@ from workbench.engine.hlo.source_lines import SourceLines
 from workbench.reports.compiled import CompiledKernel
 from workbench.spmd.fused_instructions import MOVES, SLICES, WRAPPERS, body_of, instructions_within, updated_bytes
 from workbench.spmd.hlo_flops import flops_of, is_dot
-from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule, InstructionVisit, parameter_of, root_of
+from workbench.spmd.hlo_instruction import Computation, HloInstruction, parameter_of, root_of
+from workbench.spmd.hlo_module import HloModule, InstructionVisit
 from workbench.spmd.hlo_shapes import DEVICE_MEMORY, Array
 from workbench.spmd.xla_collectives import kind_of
 

@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from workbench.core.mesh import Mesh
-from workbench.engine.hlo.collective_readers import Readers
+from workbench.engine.hlo.find_reading_operation import Readers
 from workbench.engine.hlo.op_names import path_of
 from workbench.engine.hlo.source_lines import SourceLines
 from workbench.engine.hlo.windowed_einsums import WindowedPermute, find_windowed_permutes, merge_permutes
 from workbench.propagation.module.location import readable_path
 from workbench.reports.compiled import CompiledCollective
 from workbench.spmd.device_groups import Groups, axes_of, read_groups
-from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule, InstructionVisit
+from workbench.spmd.hlo_instruction import Computation, HloInstruction
+from workbench.spmd.hlo_module import HloModule, InstructionVisit
 from workbench.spmd.xla_collectives import kind_of
 
 ReadAxes = Callable[[Groups, Mesh], tuple[str, ...]]

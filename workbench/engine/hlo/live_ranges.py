@@ -6,7 +6,7 @@ A value is a tree of buffers, a tuple's branches its elements; positions are ind
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.spmd.hlo_module import HloInstruction
+from workbench.spmd.hlo_instruction import HloInstruction
 from workbench.spmd.hlo_shapes import Array
 
 Tree = int | tuple["Tree", ...]  # numbers of buffers

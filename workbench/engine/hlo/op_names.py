@@ -3,7 +3,7 @@
 import re
 
 from workbench.propagation.module.location import readable_path
-from workbench.spmd.hlo_module import HloInstruction
+from workbench.spmd.hlo_instruction import HloInstruction
 
 _DOT = re.compile(r"(?:dot_general|conv_general_dilated)$")
 _INDEXING = re.compile(

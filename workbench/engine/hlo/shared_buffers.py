@@ -8,8 +8,10 @@ from collections.abc import Sequence
 
 from workbench.engine.hlo.alias_analysis import AliasAnalysis
 from workbench.engine.hlo.live_ranges import Buffer, BufferSchedule, HloValue, Tree, leaves, subtree_at
-from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule, root_of
+from workbench.spmd.hlo_instruction import Computation, HloInstruction, root_of
+from workbench.spmd.hlo_module import HloModule
 from workbench.spmd.hlo_shapes import Array, Shape
+from workbench.spmd.hlo_trip_counts import body_of, condition_of
 
 _IDENTITY_OPCODES = ("bitcast", "optimization-barrier", "add-dependency", "domain")
 
@@ -95,7 +97,7 @@ class _ScheduleWalk:
 
     def _walk_loop(self, instruction: HloInstruction, state: Tree) -> Tree:
         """A loop's state is updated in place: operand, parameter, the body's root and result share one buffer."""
-        for name in (self.module.condition(instruction), self.module.body(instruction)):
+        for name in (condition_of(instruction), body_of(instruction)):
             result = self.run(self.module.computations[name], (self._rebind(state),))
         self._join(result, state)
         return self._rebind(state)

@@ -7,7 +7,8 @@ that called it. Where a compiler keeps no tables, file and line are in the instr
 from functools import cache
 
 from workbench.propagation.module.location import is_library, short_line
-from workbench.spmd.hlo_module import HloInstruction, HloModule
+from workbench.spmd.hlo_instruction import HloInstruction
+from workbench.spmd.hlo_module import HloModule
 
 
 class SourceLines:

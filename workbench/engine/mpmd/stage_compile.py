@@ -14,7 +14,7 @@ from workbench.engine.spmd.jax_shardings import named_sharding
 from workbench.plan.plan import Plan
 from workbench.tracing.constrain import constrain
 from workbench.tracing.grad_accumulation.accumulate import accumulate_grads
-from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
+from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator
 

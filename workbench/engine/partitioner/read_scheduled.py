@@ -15,7 +15,8 @@ from workbench.reports.compiled import CompiledCollective, CompiledMemory, Sched
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.spmd.buffer_assignment import PackedMemory, read_program
 from workbench.spmd.device_groups import sub_axes_of
-from workbench.spmd.hlo_module import Computation, HloModule
+from workbench.spmd.hlo_instruction import Computation
+from workbench.spmd.hlo_module import HloModule
 from workbench.spmd.partition import gathered_whole
 from workbench.spmd.xla_collectives import Users, maker_of, operations_named, reader_of, users_of
 

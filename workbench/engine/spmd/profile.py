@@ -26,7 +26,8 @@ from workbench.reports.timeline import COMPUTE
 from workbench.spmd.device_groups import axes_of, read_groups
 from workbench.spmd.executable import module_of
 from workbench.spmd.hlo_flops import is_dot
-from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule
+from workbench.spmd.hlo_instruction import Computation, HloInstruction
+from workbench.spmd.hlo_module import HloModule
 from workbench.spmd.xla_collectives import kind_of
 
 _DEVICE_PLANE = re.compile(r"/device:(?:GPU|TPU):(\d+)")

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.engine.compile.targets import environment_for, verify_target
-from workbench.engine.worker.job_payload import WorkerJob, environment
+from workbench.engine.worker.job_payload import WorkerJob
 from workbench.engine.worker.supervisor import Handle
+from workbench.engine.worker.worker_environment import environment
 from workbench.engine.worker.worker_process import STANDBY
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware

@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from workbench.engine.worker.failures import CancelledError, death, too_slow
-from workbench.engine.worker.job_payload import WorkerJob, environment, pack
+from workbench.engine.worker.job_payload import WorkerJob, pack
 from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerEvent
+from workbench.engine.worker.worker_environment import environment
 from workbench.engine.worker.worker_process import STANDBY, WorkerProcess
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet_commands import FleetCommand

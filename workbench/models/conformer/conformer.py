@@ -25,12 +25,12 @@ import jax.numpy as jnp
 import optax
 
 from workbench.core.program import Program
+from workbench.models.choose_preset import choose_preset
 from workbench.models.conformer.config import PRESETS, ConformerConfig
 from workbench.models.data import speech
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import batch_norm, layer_norm
 from workbench.models.layers.weights import Params, count_parameters, draw, name_dims, nest_tables
-from workbench.models.presets import choose_preset
 from workbench.tracing import checkpoint_name, layer, trace_training
 
 LAYOUTS = (

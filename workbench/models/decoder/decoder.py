@@ -21,6 +21,7 @@ import optax
 from jax.ad_checkpoint import checkpoint_name
 
 from workbench.core.program import Program
+from workbench.models.choose_preset import choose_preset
 from workbench.models.data import text
 from workbench.models.decoder.config import PRESETS, DecoderConfig
 from workbench.models.decoder.weights import dims, init
@@ -39,7 +40,6 @@ from workbench.models.layers.blocks import (
     softmax,
 )
 from workbench.models.layers.recompute import recompute_all, remat_policy
-from workbench.models.presets import choose_preset
 from workbench.tracing import trace_training
 
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from workbench.core.program import Program
+from workbench.models.choose_preset import choose_preset
 from workbench.models.data import text
 from workbench.models.layers.blocks import Params, add, cross_entropy, embed, mark, mlp, normalize
 from workbench.models.layers.recompute import remat_policy
@@ -21,7 +22,6 @@ from workbench.models.mixture.config import PRESETS, MixtureConfig
 from workbench.models.mixture.experts import experts
 from workbench.models.mixture.latent_attention import attention
 from workbench.models.mixture.weights import dims, init
-from workbench.models.presets import choose_preset
 from workbench.tracing import layer, trace_training
 
 

@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import optax
 
 from workbench.core.program import Program
+from workbench.models.choose_preset import choose_preset
 from workbench.models.data import text
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import rms_norm
 from workbench.models.layers.weights import Params, count_parameters, draw, name_dims, nest_tables
-from workbench.models.presets import choose_preset
 from workbench.models.t5.config import PRESETS, T5Config
 from workbench.tracing import checkpoint_name, layer, trace_training
 

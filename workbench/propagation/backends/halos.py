@@ -22,7 +22,7 @@ from workbench.propagation.backends.backend import TWO_BYTE_FLOATS, Backend
 from workbench.propagation.module.attributes import Dims, local_shape
 from workbench.propagation.module_lookup import PropagationAnswer
 from workbench.propagation.shardy_collectives import InsertedCollective
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 from workbench.propagation.structure.windows import DimWindow, OperandAccess
 
 

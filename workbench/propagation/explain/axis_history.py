@@ -22,7 +22,7 @@ from workbench.propagation.explain.rejections import Rejections
 from workbench.propagation.explain.stated_origins import OriginResolver
 from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.garbage import gc_paused
-from workbench.propagation.module.naming import value_names
+from workbench.propagation.module.infer_dim_names import value_names
 from workbench.reports.axis_propagation import ACROSS, BACKWARD, FORWARD, AxisOnDim, AxisPropagation, Conflict, ShardedValue
 from workbench.reports.propagation import Propagation
 

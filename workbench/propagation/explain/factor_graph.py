@@ -19,12 +19,12 @@ from workbench.core.program import Program
 from workbench.core.program_cache import cache_with_program
 from workbench.core.sharding import SubAxis, axis_size, parse_sub_axis
 from workbench.propagation.explain.recorded_propagation import RecordedPropagation, Slot
+from workbench.propagation.make_program import Prepared, load_prepared
 from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.context import main_function
 from workbench.propagation.module.factors import parse_rule
 from workbench.propagation.module.operations import operations_below
-from workbench.propagation.program import Prepared, load_prepared
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 
 Factors = tuple[tuple[str, ...], ...]  # the factors of each dimension of one tensor, major to minor
 _BLOCKED = re.compile(r"blocked_propagation=\{([^}]*)\}")

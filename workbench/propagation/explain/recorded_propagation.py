@@ -19,11 +19,11 @@ from jax.extend.mlir.dialects import sdy
 from workbench.plan.plan import Plan
 from workbench.propagation.explain.recording_process import RefusedError, recorder
 from workbench.propagation.explain.recording_program import INSERTED, NONE, RecordedOp, Recording, read_recording
+from workbench.propagation.make_program import load_prepared
 from workbench.propagation.module.attributes import Dims, axis_names, read_shardings
 from workbench.propagation.module.context import context, module_bytes
-from workbench.propagation.program import load_prepared
 from workbench.propagation.propagate import annotated_module, propagating_passes, refusal_error
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 
 _RECORDED = ("sdy-apply-sharding-constraints", "sdy-user-priority-propagate")
 _DEBUG = "debug-propagation-edge-sharding=true"

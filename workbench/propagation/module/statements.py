@@ -2,7 +2,7 @@
 values.
 
 They are written into the prepared module that the planner propagates, and likewise into the module that JAX compiles
-(`lowered.write_layout`): what is predicted is what is compiled, also where JAX itself cannot express it.
+(`write_statements.write_layout`): what is predicted is what is compiled, also where JAX itself cannot express it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

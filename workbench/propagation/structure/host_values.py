@@ -2,7 +2,7 @@
 
 from jax.extend.mlir import ir
 
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 
 PLACING = "annotate_device_placement"
 _FRONTEND, _PLACE = "mhlo.frontend_attributes", "_xla_buffer_placement"

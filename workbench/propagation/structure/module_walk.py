@@ -8,16 +8,16 @@ from workbench.propagation.module.calls import scope_in_call
 from workbench.propagation.module.capture import is_open
 from workbench.propagation.module.context import main_function
 from workbench.propagation.module.hlo_form import ORDER
+from workbench.propagation.module.kernel_scopes import marked_kernel
 from workbench.propagation.module.location import readable_path, scope_of
 from workbench.propagation.module.loops import max_trip_count, trip_count
-from workbench.propagation.module.marks import marked_kernel
 from workbench.propagation.module.operations import CONSTANTS, CONTROL_FLOW
 from workbench.propagation.structure.dot_dims import read_dot_dims
-from workbench.propagation.structure.dot_placement import DotFacts
+from workbench.propagation.structure.dot_shardings import DotFacts
 from workbench.propagation.structure.host_values import mark_host_values, placement_of
 from workbench.propagation.structure.operation_work import OperationWork, is_exact, is_serial, selects, shifted_dims, work_of
+from workbench.propagation.structure.program_structure import Op, Region, Structure, TracedValue
 from workbench.propagation.structure.storage import count_kernels, mark_stored
-from workbench.propagation.structure.structure import Op, Region, Structure, TracedValue
 from workbench.propagation.structure.windows import windows_of
 
 _NEED_NO_RULE = frozenset({*CONTROL_FLOW, *CONSTANTS, "stablehlo.iota", "stablehlo.return", "func.return"})  # and those of Shardy itself

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from workbench.propagation.module.operations import CONSTANTS, ELEMENTWISE
-from workbench.propagation.structure.structure import Op, Structure, TracedValue
+from workbench.propagation.structure.program_structure import Op, Structure, TracedValue
 
 _CHEAP = frozenset(
     {"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "sdy.constant", "stablehlo.reshape", "sdy.data_flow_edge"}

@@ -1,6 +1,6 @@
 """Views: values in the memory of others: a reshape, a transpose, a slice, what only passes a barrier."""
 
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 
 PASSING = frozenset({"stablehlo.optimization_barrier", "sdy.data_flow_edge", "sdy.sharding_constraint"})
 DYNAMIC_SLICE = "stablehlo.dynamic_slice"

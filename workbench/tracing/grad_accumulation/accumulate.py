@@ -1,6 +1,6 @@
 """A task of a stage as it runs: its gradients are added to accumulators, and several that arrive for one value are summed first.
 
-Devices that share the micro-batches keep partial sums, each of its own parts (`partial_sums`)."""
+Devices that share the micro-batches keep partial sums, each of its own parts (`gradient_partial_sums`)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from workbench.tracing.grad_accumulation.partial_sums import NO_GROUPS, DataParallelGroups, split_gradients
+from workbench.tracing.grad_accumulation.gradient_partial_sums import NO_GROUPS, DataParallelGroups, split_gradients
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import accumulator
 

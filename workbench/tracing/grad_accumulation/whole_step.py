@@ -12,8 +12,9 @@ import optax
 
 from workbench.core.program import Program
 from workbench.tracing.cast import cast
-from workbench.tracing.stage_partition.partition import network_of
-from workbench.tracing.stage_partition.stages import partition_network
+from workbench.tracing.grad_accumulation.mean_gradient import mean_gradient
+from workbench.tracing.stage_partition.partition_network import partition_network
+from workbench.tracing.stage_partition.trace_network import network_of
 
 Step = Callable[[Sequence[Any], Sequence[Sequence[Any]]], tuple[Any, list[Any]]]
 
@@ -73,8 +74,10 @@ def _make_update(program: Program, micro_batches: int) -> Callable[[list[Any], l
     count = training.params.num_leaves
 
     def run(state: list[Any], sums: list[Any], total: Any) -> list[Any]:
-        means = [each / (micro_batches if leaf in averages else total) for leaf, each in enumerate(sums)]
-        means = [each.astype(weight.dtype) for each, weight in zip(means, state[:count], strict=True)]
+        means = [
+            mean_gradient(each, weight.dtype, total, micro_batches, is_average=leaf in averages)
+            for leaf, (each, weight) in enumerate(zip(sums, state[:count], strict=True))
+        ]
         weights, gradient = (jax.tree.unflatten(training.params, each) for each in (state[:count], means))
         structure = jax.tree.structure(jax.eval_shape(training.optimizer.init, cast(weights, training.moments)))
         moments = jax.tree.unflatten(structure, state[count:])

@@ -15,10 +15,10 @@ from jax.extend.core import primitives
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.errors import RematError, unknown_name
 from workbench.propagation import readable_path
-from workbench.propagation.module.marks import marked_kernel
+from workbench.propagation.module.kernel_scopes import marked_kernel
 from workbench.tracing.jaxpr.equations import CALLS
-from workbench.tracing.jaxpr.outline import checkpoint_equation, is_in_scope, outline
-from workbench.tracing.layers import keep_everything, policy_of
+from workbench.tracing.jaxpr.recompute_scopes import checkpoint_equation, is_in_scope, outline
+from workbench.tracing.layer_marks import keep_everything, policy_of
 
 _HOLDERS = (*CALLS, "scan", "while", "cond")  # what may hold layers
 _WITHOUT_LAYERS = ("as traced", "none", "recompute")  # policies that need none

@@ -17,7 +17,7 @@ from workbench.core.program import Program
 from workbench.errors import PipelineError
 from workbench.tracing.spmd_pipeline.homogeneous_layers import HomogeneousLayers, homogeneous_layers
 from workbench.tracing.spmd_pipeline.shifting_buffer import shifting_buffer
-from workbench.tracing.stage_partition.partition import network_of
+from workbench.tracing.stage_partition.trace_network import network_of
 
 PlaceOnStages = Callable[[Any], Any]
 MOST_UNROLLED = 4  # layers

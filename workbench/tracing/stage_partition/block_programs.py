@@ -17,12 +17,12 @@ from workbench.core.program import Program, Step
 from workbench.core.tensor import Role
 from workbench.tracing.function import build_program
 from workbench.tracing.grad_accumulation.accumulate import accumulate_grads, split_task
-from workbench.tracing.grad_accumulation.partial_sums import DataParallelGroups
+from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
+from workbench.tracing.jaxpr.equation_flops import flops_of, size_of
 from workbench.tracing.jaxpr.equations import variables
-from workbench.tracing.jaxpr.work import flops_of, size_of
 from workbench.tracing.stage_partition.network import Network
+from workbench.tracing.stage_partition.partition_network import StagePartition, partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
-from workbench.tracing.stage_partition.stages import StagePartition, partition_network
 
 TOTAL = "total"  # before the path of a parameter: the sum of its gradients
 

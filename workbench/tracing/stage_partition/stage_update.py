@@ -19,11 +19,12 @@ from workbench.core.program import Program, Training
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
 from workbench.tracing.cast import cast
+from workbench.tracing.grad_accumulation.mean_gradient import mean_gradient
 from workbench.tracing.jaxpr.equations import closed_jaxpr, select_needed
 from workbench.tracing.jaxpr.inlining import inline
 from workbench.tracing.leaves import named_leaves
+from workbench.tracing.stage_partition.partition_network import StagePartition
 from workbench.tracing.stage_partition.shared_sums import SharedSums, verify_common
-from workbench.tracing.stage_partition.stages import StagePartition
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def stage_update(program: Program, partition: StagePartition, stage: int, whole:
 
     def call(param_slices: Sequence[Any], state: Sequence[Any], gradients: Sequence[Any], total: Any) -> tuple[list[Any], list[Any]]:
         mean = [
-            _mean_gradient(each, param_slice.dtype, total, partition, i)
+            mean_gradient(each, param_slice.dtype, total, partition.network.micro_batches, is_average=i in flat.averages)
             for each, param_slice, i in zip(gradients, param_slices, owned, strict=True)
         ]
         weights, gradient = (_owned_tree(training, partition, owned, each) for each in (param_slices, mean))
@@ -123,12 +124,6 @@ def _split_update(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any
 def _select_after(eqns: Sequence[Any], given: Sequence[Any], outvars: Sequence[Any]) -> list[Any]:
     """The equations that the results depend on where these variables are given."""
     return select_needed([eqn for eqn in eqns if not any(var in given for var in eqn.outvars)], outvars)
-
-
-def _mean_gradient(gradient: Any, dtype: Any, total: Any, partition: StagePartition, param_slice: int) -> Any:
-    """A moving average counts every micro-batch alike (`micro_batch.moving_average`)."""
-    divisor = partition.network.micro_batches if param_slice in partition.network.flat.averages else total
-    return (gradient / divisor).astype(dtype)
 
 
 def _owned_tree(training: Training, partition: StagePartition, owned: Sequence[int], values: Sequence[Any]) -> Any:

@@ -13,17 +13,17 @@ from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
+from workbench.session.figure_tiers import Partitioner, Settler, changes_figures, is_settled
 from workbench.session.session import Session
-from workbench.session.settling import Partitioner, Settler, changes_figures, is_settled
 from workbench.widgets.board.answered_gestures import Answers
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.board.board_state import Refusal, axis_colours, board_state
-from workbench.widgets.board.drag import drag_options
-from workbench.widgets.board.drop_previews import foresee
+from workbench.widgets.board.drag_options import drag_options
 from workbench.widgets.board.edit_table import EDITS, changes_nothing, edit_of
 from workbench.widgets.board.figure_history import FigureHistory
 from workbench.widgets.board.files import Files
+from workbench.widgets.board.precompute_drops import foresee
 from workbench.widgets.board.publishing import Publish, Publisher
 from workbench.widgets.board.recipes_panel import RecipesPanel
 from workbench.widgets.board.table_part import table_part

@@ -14,16 +14,16 @@ from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
 from workbench.reports.report import Report
-from workbench.session.settling import SettlingState
-from workbench.widgets.board.annotating import rule_items
+from workbench.session.figure_tiers import SettlingState
 from workbench.widgets.board.annotation_marks import priority_mark
+from workbench.widgets.board.annotation_menu import rule_items
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.drops import brief_reason, illegal_drops, one_of_each_kind
-from workbench.widgets.board.figure import Figure
-from workbench.widgets.board.figures import figure_states, figures
+from workbench.widgets.board.drop_legality import brief_reason, illegal_drops, one_of_each_kind
 from workbench.widgets.board.hardware_picker import hardware_state
+from workbench.widgets.board.key_figure import Figure
+from workbench.widgets.board.key_figures import figure_states, figures
 from workbench.widgets.board.menus import axis_menu, dim_menu, spare_axis_name
-from workbench.widgets.board.tiers import settling_record
+from workbench.widgets.board.tier_marks import settling_record
 
 COLOURS = 6  # the palette of style.css; axes take it in order
 TABS = (

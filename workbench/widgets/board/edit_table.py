@@ -11,7 +11,7 @@ from workbench.plan.plan import Plan
 from workbench.plan.statement_edits import Prioritize
 from workbench.reports.report import Report
 from workbench.widgets.board.annotation_edits import ANNOTATION_EDITS
-from workbench.widgets.board.drops import dropped_axes
+from workbench.widgets.board.drop_legality import dropped_axes
 from workbench.widgets.board.hardware_picker import hardware_of
 from workbench.widgets.board.recipes_panel import recipe_edit
 from workbench.widgets.board.tensor_edits import TENSOR_EDITS

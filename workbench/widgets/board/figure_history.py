@@ -2,8 +2,8 @@
 
 from workbench.reports.report import Report
 from workbench.widgets.board.comparison_state import ComparisonState, comparison_state
-from workbench.widgets.board.figure import Figure
-from workbench.widgets.board.figures import figures
+from workbench.widgets.board.key_figure import Figure
+from workbench.widgets.board.key_figures import figures
 from workbench.widgets.run.board_jobs import Jobs
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workbench.widgets.board.drops import dropped_axes
+from workbench.widgets.board.drop_legality import dropped_axes
 from workbench.widgets.gestures.dimensions import DropGesture, MajorGesture, RenameDimGesture, WholeGesture
 from workbench.widgets.gestures.gesture import Gesture
 from workbench.widgets.gestures.mesh_axes import RemoveAxisGesture, RenameAxisGesture, ShiftAxisGesture

@@ -6,8 +6,8 @@ from typing import Any
 
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.widgets.board.annotating import whole_items
-from workbench.widgets.board.drops import WHOLE
+from workbench.widgets.board.annotation_menu import whole_items
+from workbench.widgets.board.drop_legality import WHOLE
 from workbench.widgets.board.gesture_target import LINE, GestureTarget
 from workbench.widgets.board.menus import choices, heading, item, option
 from workbench.widgets.board.tensor_edits import drop_error

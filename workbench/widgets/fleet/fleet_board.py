@@ -17,7 +17,6 @@ from workbench.units import format_seconds
 from workbench.widgets.board.answered_gestures import Answers
 from workbench.widgets.board.publishing import Part
 from workbench.widgets.fleet.budget import budget_of, next_budget
-from workbench.widgets.fleet.expectation import Expectation
 from workbench.widgets.fleet.fleet_jobs import FleetWork, News
 from workbench.widgets.fleet.forecast import LiveForecast
 from workbench.widgets.fleet.forecast_state import (
@@ -31,6 +30,7 @@ from workbench.widgets.fleet.forecast_state import (
     stale_text,
     ways_state,
 )
+from workbench.widgets.fleet.rest_of_run import Expectation
 from workbench.widgets.fleet.run_state import run_state, timing_state
 from workbench.widgets.fleet.runner import FleetRunner
 from workbench.widgets.fleet.timeline import expected_state, measured_state, timeline_state

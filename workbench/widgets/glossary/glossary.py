@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from workbench.widgets.board.tiers import TIERS
+from workbench.widgets.board.tier_marks import TIERS
 from workbench.widgets.glossary.annotations import ANNOTATIONS
 from workbench.widgets.glossary.fleet import FLEETS
 from workbench.widgets.glossary.pipeline import PIPELINES

@@ -13,15 +13,15 @@ from workbench.core.pipeline_spec import ENGINES, REMAT, PipelineSpec
 from workbench.core.schedules import ALL_SCHEDULES, schedule_named
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.pipeline.balance import Balance, evaluate_starts
-from workbench.pipeline.stage_partition import micro_batch_counts
+from workbench.pipeline.choose_boundaries import micro_batch_counts
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import TaskTime
 from workbench.reports.pipeline import PipelineReport, VirtualStage
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
+from workbench.widgets.pipeline.first_pipeline import propose_pipeline
 from workbench.widgets.pipeline.stage_edits import bucket_starts, require_pipeline, stage_text
-from workbench.widgets.pipeline.start import propose_pipeline
 from workbench.widgets.pipeline.timeline import timeline_state
 from workbench.widgets.tabs.blocks import Block, note_block
 

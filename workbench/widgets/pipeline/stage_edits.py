@@ -9,7 +9,7 @@ from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec
 from workbench.core.schedules import schedule_named
 from workbench.errors import PipelineError, unknown_name
 from workbench.pipeline.balance import balance, bucket_rule
-from workbench.pipeline.stage_partition import network_blocks, verify_enough_blocks, verify_partition
+from workbench.pipeline.choose_boundaries import network_blocks, verify_enough_blocks, verify_partition
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.plan import Plan
@@ -33,7 +33,7 @@ from workbench.widgets.gestures.stage_changes import (
 )
 from workbench.widgets.gestures.table import EditMaker, Kind, means
 from workbench.widgets.gestures.view_changes import TryBoundaryGesture
-from workbench.widgets.pipeline.start import micro_batches_for, propose_pipeline
+from workbench.widgets.pipeline.first_pipeline import micro_batches_for, propose_pipeline
 
 ZONE = "#pipeline"
 """Where a refusal of these gestures is shown; no mesh axis can have this name."""

@@ -7,7 +7,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.tiers import mark_of
+from workbench.widgets.board.tier_marks import mark_of
 from workbench.widgets.run.compile_progress import CompileProgress
 from workbench.widgets.run.messages import log_state, stage_text
 

@@ -8,7 +8,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.board.tiers import mark_of
+from workbench.widgets.board.tier_marks import mark_of
 from workbench.widgets.pipeline.pipeline_figures import predicted_peak
 from workbench.widgets.run.curves import curve
 from workbench.widgets.run.messages import log_state, stage_text

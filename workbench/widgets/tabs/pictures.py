@@ -15,7 +15,7 @@ from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize import communication, device_grid, graph, memory_map, memory_over_step, roofline, step_time
 from workbench.visualize.draw.collapse import choose_open_scopes, scopes_of
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.figures import ROLES, memory_parts
+from workbench.widgets.board.key_figures import ROLES, memory_parts
 from workbench.widgets.gestures.view_changes import ExpandGesture, MomentGesture
 from workbench.widgets.tabs.blocks import Block, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row, seconds_cell
 from workbench.widgets.tabs.communication import collectives_block, collectives_source_text, communication_blocks

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
-from workbench.analysis.minimal import MinimalLayout, minimal_annotations
+from workbench.analysis.fewest_statements import MinimalLayout, minimal_annotations
 from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError, WorkbenchError
 from workbench.plan.edits import Edit

@@ -1,4 +1,4 @@
-/** The tab Pipeline as Python tells it: `stages.py` and `stage_timeline.py`. */
+/** The tab Pipeline as Python tells it: `stage_board.py` and `timeline.py`. */
 
 import type { Problem } from "./states.d.ts";
 

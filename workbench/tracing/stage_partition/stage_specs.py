@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workbench.tracing.stage_partition.stages import StageFunction, StagePartition
+from workbench.tracing.stage_partition.partition_network import StageFunction, StagePartition
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from workbench.errors import PartitionError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned
-from workbench.session.settling import MOST_QUESTION_SECONDS
+from workbench.session.figure_tiers import MOST_QUESTION_SECONDS
 
 Send = Callable[[Mapping[str, Any]], None]
 

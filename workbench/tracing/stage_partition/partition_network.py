@@ -15,8 +15,8 @@ from typing import Any
 from jax.extend import core as jex_core
 
 from workbench.errors import PipelineError, unknown_name
+from workbench.tracing.jaxpr.equation_flops import flops_of, size_of
 from workbench.tracing.jaxpr.equations import closed_jaxpr, select_needed, variables
-from workbench.tracing.jaxpr.work import flops_of, size_of
 from workbench.tracing.stage_partition.network import Network
 
 SHARED = ("replicate", "report")

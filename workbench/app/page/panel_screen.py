@@ -9,10 +9,10 @@ import panel as pn
 from bokeh.document import Document
 from tornado.ioloop import IOLoop
 
-from workbench.app.page.bridge import Bridge
-from workbench.app.page.component import BoardComponent
+from workbench.app.page.board_component import BoardComponent
+from workbench.app.page.browser_bridge import Bridge
 from workbench.app.page.panel_patches import mark_connected
-from workbench.app.page.window import Target
+from workbench.app.page.window_state import Target
 from workbench.widgets.board.board import at_once
 
 

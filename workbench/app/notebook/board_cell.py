@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from workbench.app.notebook.cell import BoardCell
+from workbench.app.notebook.cell_base import BoardCell
 from workbench.app.notebook.snapshot import snapshot_html
+from workbench.app.runners.board_partitioner import EnginePartitioner
 from workbench.app.runners.job_queue import JobQueue
-from workbench.app.runners.partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.plan.plan import Plan

@@ -16,7 +16,7 @@ from workbench.tracing.grad_accumulation.split_batch import micro_batch_spec
 from workbench.tracing.jaxpr.flatten import flatten
 from workbench.tracing.leaves import named_leaves, spec_of
 from workbench.tracing.stage_partition.network import Network
-from workbench.tracing.stage_partition.stages import StagePartition, partition_network, starts_at
+from workbench.tracing.stage_partition.partition_network import StagePartition, partition_network, starts_at
 
 _NETWORK_BYTES = 650  # per operation of the program, with what is traced of its blocks (benchmarks/kept_memory.py)
 

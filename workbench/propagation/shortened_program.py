@@ -1,9 +1,9 @@
 """Propagation over only a few of many equal layers.
 
 Shardy walks over a whole program some ten times. Where a program writes out many equal layers, and the plan shards them alike, propagation
-is the same in each but for those near the first and the last: it runs on a program with `repeats.KEPT_LAYERS` layers at either end, and the
-layers in between copy what the layers beside them got. Where these differ among each other, or the plan tells layers apart or constrains a
-value, the whole program is propagated.
+is the same in each but for those near the first and the last: it runs on a program with `repeated_layers.KEPT_LAYERS` layers at either end,
+and the layers in between copy what the layers beside them got. Where these differ among each other, or the plan tells layers apart or
+constrains a value, the whole program is propagated.
 """
 
 from collections import defaultdict
@@ -15,13 +15,13 @@ from jax.extend.mlir import ir
 from workbench.core.program import Program
 from workbench.core.program_cache import cache_with_program
 from workbench.plan.plan import Plan
+from workbench.propagation.make_program import load_prepared
 from workbench.propagation.module.context import main_function, run_passes
 from workbench.propagation.module.operations import operations_below
 from workbench.propagation.module.prepare import ID
 from workbench.propagation.module.statements import result_shardings
-from workbench.propagation.program import load_prepared
-from workbench.propagation.repeats import FEWEST_LAYERS, KEPT_LAYERS, Operands, RepeatedLayers, find_layers, find_stand_in
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.repeated_layers import FEWEST_LAYERS, KEPT_LAYERS, Operands, RepeatedLayers, find_layers, find_stand_in
+from workbench.propagation.structure.program_structure import Structure
 
 _LEAST = 40 * FEWEST_LAYERS  # operations of a program from which on layers are looked for
 _SHARDING, _RULE = "sdy.sharding", "sdy.sharding_rule"

@@ -7,7 +7,8 @@ window, a dot.
 
 from collections.abc import Iterator
 
-from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule, parameter_of
+from workbench.spmd.hlo_instruction import Computation, HloInstruction, parameter_of
+from workbench.spmd.hlo_module import HloModule
 from workbench.spmd.xla_collectives import Users, users_of
 
 _GENERATED = "is_spmd_generated"

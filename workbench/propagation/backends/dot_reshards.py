@@ -13,8 +13,8 @@ from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.operations import DOTS, manual_axes
 from workbench.propagation.module.prepare import ID
 from workbench.propagation.module.sharding_reader import ShardingReader, sharding_text
-from workbench.propagation.structure.dot_placement import choose_dot_shardings
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.dot_shardings import choose_dot_shardings
+from workbench.propagation.structure.program_structure import Structure
 
 _SHARDING = "sdy.sharding"
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.analysis.comparison import ComparedFigure
-from workbench.analysis.ranges import MEMORY, SENT, STEP, Range, ranges_of
+from workbench.analysis.prediction_intervals import MEMORY, SENT, STEP, Range, ranges_of
 from workbench.core.tensor import Role
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_range, format_seconds
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.figure import Figure
-from workbench.widgets.board.tiers import mark_of, settles, tier_of
+from workbench.widgets.board.key_figure import Figure
+from workbench.widgets.board.tier_marks import mark_of, settles, tier_of
 from workbench.widgets.pipeline.pipeline_figures import pipeline_figures
 
 ROLES = tuple(Role)

@@ -1,7 +1,7 @@
 """Prediction intervals: the range that holds nine of ten true figures, from the errors on other people's programs.
 
-`ranges.toml` has, for each figure, tier and platform, between which ratios to the prediction the truth was in nine of ten cases:
-`benchmarks/fit_ranges.py` derives it from the compilers' answers to third-party programs that no number was fitted on, and
+`prediction_intervals.toml` has, for each figure, tier and platform, between which ratios to the prediction the truth was in nine of ten
+cases: `benchmarks/fit_ranges.py` derives it from the compilers' answers to third-party programs that no number was fitted on, and
 `benchmarks/accuracy.py` measures its coverage of others. The truth for an absent device is its compiler's own figure.
 
 The size of arguments is exact, so the error of memory is a share of what the step computes (`Memory.working`): little where parameters are
@@ -19,7 +19,7 @@ from workbench.hardware.hardware import Chip
 from workbench.reports.diagnostic import UNKNOWN_TRIP_COUNT
 from workbench.reports.report import Report
 
-RANGES_FILE = Path(__file__).with_name("ranges.toml")
+RANGES_FILE = Path(__file__).with_name("prediction_intervals.toml")
 SENT, MEMORY, KERNELS, STEP = "sent", "memory", "kernels", "step"
 
 
@@ -93,7 +93,7 @@ def _scale_range(value: float, residual: Residual) -> Range:
 
 @cache
 def residuals() -> Mapping[tuple[str, str, str], Residual]:
-    """The intervals by figure, tier and platform, read from `ranges.toml`."""
+    """The intervals by figure, tier and platform, read from `prediction_intervals.toml`."""
     table = tomllib.loads(RANGES_FILE.read_text(encoding="utf-8"))
     return {
         (each["figure"], each["tier"], each["platform"]): Residual(each["low"], each["high"], each["cases"]) for each in table["residuals"]

@@ -1,12 +1,12 @@
-"""Constants of the cost model that were read off compiled programs: `tuned.toml` says of each what it counts, what it was read off, and by
-what."""
+"""Constants of the cost model that were read off compiled programs: `tuned_constants.toml` says of each what it counts, what it was read
+off, and by what."""
 
 import tomllib
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-TUNED_FILE = Path(__file__).with_name("tuned.toml")
+TUNED_FILE = Path(__file__).with_name("tuned_constants.toml")
 
 
 class TunedConstant(NamedTuple):

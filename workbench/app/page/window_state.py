@@ -21,7 +21,7 @@ class VisitorWindow:
         self.bridge: dict[str, Any] = {"shown": 0, "saves": 0, "unsaved": False, "notice": {}, "text": "", "failure": {}}
 
     def tell(self, **parameters: Any) -> None:
-        """Send parameters of `app.page.bridge.Bridge`; JSON only."""
+        """Send parameters of `app.page.browser_bridge.Bridge`; JSON only."""
         self.bridge.update(parameters)
         self._show("bridge", parameters)
 
@@ -34,10 +34,10 @@ class VisitorWindow:
         self._show("bridge", dict(self.bridge))
 
     def show_board(self, **parameters: Any) -> None:
-        """Send parameters of `app.page.component.BoardComponent`; JSON only."""
+        """Send parameters of `app.page.board_component.BoardComponent`; JSON only."""
         self._show("board", parameters)
 
 
 def part_text(state: Mapping[str, Any]) -> str:
-    """A part of a board as `app.page.component.BoardComponent` takes it."""
+    """A part of a board as `app.page.board_component.BoardComponent` takes it."""
     return json.dumps(state, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -14,13 +14,13 @@ from workbench.propagation.module.attributes import dtype_name
 from workbench.propagation.module.calls import scope_in_call
 from workbench.propagation.module.context import main_function, module_bytes, parse_module
 from workbench.propagation.module.hlo_form import KIND
+from workbench.propagation.module.infer_dim_names import Names, Naming, name_dimensions
 from workbench.propagation.module.location import readable_path, source_of
-from workbench.propagation.module.naming import Names, Naming, name_dimensions
 from workbench.propagation.module.operations import CONSTANTS, manual_axes, operations_below
 from workbench.propagation.module.prepare import prepare
 from workbench.propagation.module.source_meshes import merge_meshes
 from workbench.propagation.structure.module_walk import read_structure
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 
 
 class Prepared(NamedTuple):

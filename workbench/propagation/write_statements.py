@@ -15,7 +15,8 @@ from workbench.core.mesh import Mesh
 from workbench.core.selectors import selects
 from workbench.errors import PartitionError
 from workbench.plan.plan import Plan
-from workbench.propagation.carried import close_arguments, pin_carried_results
+from workbench.propagation.carried_results import close_arguments, pin_carried_results
+from workbench.propagation.make_program import place_of
 from workbench.propagation.module.calls import CALL, number_operations_and_calls, operations_called, scope_in_call, separate_calls
 from workbench.propagation.module.context import declare_mesh, main_function, module_bytes, parse_module, run_passes
 from workbench.propagation.module.inline import inline_calls
@@ -23,7 +24,6 @@ from workbench.propagation.module.operations import CONTROL_FLOW, operations_bel
 from workbench.propagation.module.source_meshes import verify_source_axes
 from workbench.propagation.module.statements import annotate_main, insert_statements
 from workbench.propagation.placements import argument_placements
-from workbench.propagation.program import place_of
 from workbench.propagation.propagate import refusal_error
 
 OPERATION, CALLED = "wb", "wc"  # prefixes of the names of operations, and of calls, for XLA's partitioner

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from workbench.propagation.structure.structure import Op, Structure
+from workbench.propagation.structure.program_structure import Op, Structure
 from workbench.propagation.structure.views import DYNAMIC_SLICE, VIEWING
 
 _SELECT, _REDUCE, _MULTIPLY, _RESHAPE = "stablehlo.select", "stablehlo.reduce", "stablehlo.multiply", "stablehlo.reshape"

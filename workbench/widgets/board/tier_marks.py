@@ -3,7 +3,7 @@
 from typing import Any
 
 from workbench.reports.report import Report
-from workbench.session.settling import SettlingState
+from workbench.session.figure_tiers import SettlingState
 
 SHARDY = "https://openxla.org/shardy/"
 GSPMD = "https://arxiv.org/abs/2105.04663"

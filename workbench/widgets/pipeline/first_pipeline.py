@@ -7,7 +7,7 @@ from math import prod
 from workbench.core.paths import template
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.errors import PipelineError, WorkbenchError
-from workbench.pipeline.stage_partition import micro_batch_counts, network_blocks
+from workbench.pipeline.choose_boundaries import micro_batch_counts, network_blocks
 from workbench.plan.edits import Edit, EditGroup, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan

@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass, field
 
-from workbench.propagation.structure.dot_placement import DotFacts
+from workbench.propagation.structure.dot_shardings import DotFacts
 from workbench.propagation.structure.operation_work import OperationWork
 from workbench.propagation.structure.windows import OperandAccess
 

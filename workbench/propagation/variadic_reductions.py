@@ -10,7 +10,7 @@ from workbench.propagation.module.attributes import Dims
 from workbench.propagation.module.factors import rule_of
 from workbench.propagation.module.operations import operations_below
 from workbench.propagation.module.sharding_reader import ShardingReader, axes_text, sharding_text
-from workbench.propagation.structure.structure import Structure
+from workbench.propagation.structure.program_structure import Structure
 
 _ALL_REDUCE = "sdy.all_reduce"
 

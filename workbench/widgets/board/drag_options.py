@@ -5,8 +5,8 @@ from typing import Any
 
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.widgets.board.annotating import annotation_items, rule_items
-from workbench.widgets.board.drops import WHOLE, brief_reason, dropped_axes, one_of_each_kind
+from workbench.widgets.board.annotation_menu import annotation_items, rule_items
+from workbench.widgets.board.drop_legality import WHOLE, brief_reason, dropped_axes, one_of_each_kind
 from workbench.widgets.board.gesture_target import GestureTarget, resolve_target
 from workbench.widgets.board.menus import dim_menu, heading, item
 from workbench.widgets.board.tensor_edits import drop_error, place_of
