@@ -17,7 +17,7 @@ BUNDLES = STATIC / "bundle"
 ENTRIES = {
     "board.js": "main.js",  # the board, with all that it imports
     "board.css": "main.css",
-    "cell.js": "cell.js",  # what a notebook keeps of it, without the comments
+    "cell.js": "notebook_cell.js",  # what a notebook keeps of it, without the comments
 }
 
 

@@ -6,7 +6,7 @@ import { deepEqual, equal } from "./assert.js";
 import { made, seen } from "./page.js";
 import { aim, drop, dropOf, hold, isNowhere, pressed, reasonAt, release } from "../../workbench/widgets/static/drag.js";
 /** @import { Chip } from "../../workbench/widgets/static/types/states.d.ts" */
-/** @import { Gesture, Held, LazyChip, Wb } from "../../workbench/widgets/static/types/wb.d.ts" */
+/** @import { Gesture, Held, LazyChip, Wb } from "../../workbench/widgets/static/types/board_context.d.ts" */
 
 /** @type {Chip} */
 const BATCH = {

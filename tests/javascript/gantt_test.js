@@ -4,8 +4,8 @@
 import "./page.js";
 import { deepEqual, equal } from "./assert.js";
 import { nearest } from "../../workbench/widgets/static/curves.js";
-import { follow, panned, taskBeside, taskOf, zoomed } from "../../workbench/widgets/static/gantt_sight.js";
-import { clock } from "../../workbench/widgets/static/gantt_tell.js";
+import { follow, panned, taskBeside, taskOf, zoomed } from "../../workbench/widgets/static/gantt_viewport.js";
+import { clock } from "../../workbench/widgets/static/gantt_text.js";
 /** @import { Task } from "../../workbench/widgets/static/types/pipeline.d.ts" */
 
 Deno.test("zooming keeps the place under the pointer, and never leaves the whole", () => {

@@ -3,9 +3,9 @@
 
 import { made } from "./page.js";
 import { deepEqual, equal } from "./assert.js";
-import { keepThroughCut, keptThroughCut } from "../../workbench/widgets/static/cut.js";
+import { keepThroughCut, keptThroughCut } from "../../workbench/widgets/static/reconnect.js";
 import { outbox } from "../../workbench/widgets/static/outbox.js";
-/** @import { AnyModel, Outbox, Sent } from "../../workbench/widgets/static/types/wb.d.ts" */
+/** @import { AnyModel, Outbox, Sent } from "../../workbench/widgets/static/types/board_context.d.ts" */
 
 /**
  * An outbox, what its model was told, and the root that shows how it is; closed at the end of `act`.

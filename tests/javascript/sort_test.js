@@ -4,8 +4,8 @@
 import { made, seen } from "./page.js";
 import { deepEqual, equal } from "./assert.js";
 import { canSort, drawColumn, markSorted, sortedRows } from "../../workbench/widgets/static/sort.js";
-/** @import { Block, Cell, Row } from "../../workbench/widgets/static/types/cells.d.ts" */
-/** @import { Sorting, Wb } from "../../workbench/widgets/static/types/wb.d.ts" */
+/** @import { Block, Cell, Row } from "../../workbench/widgets/static/types/table_cells.d.ts" */
+/** @import { Sorting, Wb } from "../../workbench/widgets/static/types/board_context.d.ts" */
 
 /**
  * @param {Cell} cell

@@ -12,7 +12,7 @@ _BUNDLES = Path(__file__).parent / "static" / "bundle"
 
 @cache
 def module_text() -> str:
-    """The board's module, preceded by what Python gives it: the style sheets and the glossary, which `given.js` reads."""
+    """The board's module, preceded by what Python gives it: the style sheets and the glossary, which `python_constants.js` reads."""
     given = {"style": _text("board.css"), "glossary": glossary_state()}
     return f"const GIVEN = {json.dumps(given)};\n{_text('board.js')}"
 

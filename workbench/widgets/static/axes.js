@@ -3,7 +3,7 @@
 
 import { all, h } from "./dom.js";
 /** @import { DeviceCount, Zone } from "./types/states.d.ts" */
-/** @import { Wb } from "./types/wb.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {DeviceCount} count

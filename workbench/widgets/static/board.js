@@ -4,13 +4,13 @@
 import { drawCount, drawHandle, sendStepped, stepSize } from "./axes.js";
 import { drawProblem, h, keepingFocus, painter, targetOf, the } from "./dom.js";
 import { aim, drop } from "./drag.js";
-import { makeDraggable } from "./hand.js";
+import { makeDraggable } from "./chip_input.js";
 import { termLabel } from "./help.js";
 import { closeMenu, openMenu } from "./menus.js";
 import { recipesSection } from "./recipes.js";
 import { drawMarks } from "./tensors.js";
 /** @import { BoardState, Chip, Refusal, Zone } from "./types/states.d.ts" */
-/** @import { Paint, Wb } from "./types/wb.d.ts" */
+/** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {Wb} wb

@@ -3,7 +3,7 @@
 
 import { h, keepKids, painter, svg } from "./dom.js";
 /** @import { CurveState } from "./types/states.d.ts" */
-/** @import { Paint, Wb } from "./types/wb.d.ts" */
+/** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
  * The place of the point that is nearest to `x`.

@@ -2,7 +2,7 @@
 // The page: elements made, found and patched. Everything that is drawn goes through here.
 
 /** @import { Problem } from "./types/states.d.ts" */
-/** @import { Kid, Paint, Props } from "./types/wb.d.ts" */
+/** @import { Kid, Paint, Props } from "./types/board_context.d.ts" */
 
 /**
  * An element: `class`, `data`, `on*` handlers, then properties where there is one and attributes otherwise.

@@ -3,9 +3,9 @@
 
 import { drawChip } from "./board.js";
 import { all, h, the } from "./dom.js";
-import { takes } from "./take.js";
+import { takes } from "./chip_menu.js";
 /** @import { Chip } from "./types/states.d.ts" */
-/** @import { AnyChip, Gesture, Held, Wb } from "./types/wb.d.ts" */
+/** @import { AnyChip, Gesture, Held, Wb } from "./types/board_context.d.ts" */
 
 const REST = 30; // milliseconds over a zone after which Python works out what a drop there would do
 const KEYS_HELP = "Arrows choose the zone, space drops, shift and space adds the axis, escape cancels.";

@@ -5,7 +5,7 @@ import { h, withCode } from "./dom.js";
 import { termLabel } from "./help.js";
 import { drawAsk } from "./why.js";
 /** @import { Alarm, Figure, Share, Standing, TierMark } from "./types/states.d.ts" */
-/** @import { Wb } from "./types/wb.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {Share} part

@@ -3,7 +3,7 @@
 
 import { drawProblem, h, keepingFocus, one, painter } from "./dom.js";
 /** @import { FilesState, Refusal, Sheet, Tools } from "./types/states.d.ts" */
-/** @import { Kid, Paint, Wb } from "./types/wb.d.ts" */
+/** @import { Kid, Paint, Wb } from "./types/board_context.d.ts" */
 
 const MOST_FILE = 1 << 20; // what is larger is no plan, and is not read
 

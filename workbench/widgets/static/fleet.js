@@ -6,17 +6,17 @@ import { h, keepingFocus, painter, patch, withCode } from "./dom.js";
 import { FLEET_CHART } from "./fleet_draw.js";
 import { drawFleetControls, fleetModels, fleetRun, fleetTiming } from "./fleet_parts.js";
 import { ganttChart } from "./gantt.js";
-import { STYLE } from "./given.js";
+import { STYLE } from "./python_constants.js";
 import { helpSection, helpTools, termLabel } from "./help.js";
 import { lossesOf } from "./losses.js";
 import { closeMenu } from "./menus.js";
 import { outbox } from "./outbox.js";
 import { onShortcut } from "./shortcuts.js";
 import { makeTheme } from "./theme.js";
-import { makeWb } from "./wb.js";
+import { makeWb } from "./board_context.js";
 /** @import { FleetBoard, FleetChart, FleetControls, FleetFigure, FleetTimeline, Way } from "./types/fleet.d.ts" */
 /** @import { Refusal } from "./types/states.d.ts" */
-/** @import { FleetModel, Paint, Wb } from "./types/wb.d.ts" */
+/** @import { FleetModel, Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {FleetModel} model

@@ -3,7 +3,7 @@
 
 import { h, svg } from "./dom.js";
 import { drawTicks, escaped, GUTTER, hatches, NARROW_TEXT, px, scaleOf } from "./gantt_draw.js";
-import { clock, svgSwatch } from "./gantt_tell.js";
+import { clock, svgSwatch } from "./gantt_text.js";
 /** @import { FleetChart, Unit } from "./types/fleet.d.ts" */
 /** @import { Chart, Lane, Sight } from "./types/pipeline.d.ts" */
 

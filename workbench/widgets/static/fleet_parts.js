@@ -6,7 +6,7 @@ import { termLabel } from "./help.js";
 import { openMenu } from "./menus.js";
 import { factsOf, logOf, progressOf, speaker } from "./run.js";
 /** @import { FleetBoard, FleetControls, FleetLive, FleetModelRow, FleetTiming, ModelLive } from "./types/fleet.d.ts" */
-/** @import { Gesture, Kid, Paint, Wb } from "./types/wb.d.ts" */
+/** @import { Gesture, Kid, Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {Wb} wb

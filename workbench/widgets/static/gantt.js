@@ -3,12 +3,12 @@
 
 import { h, SVG, targetOf, the } from "./dom.js";
 import { drawGantt, GUTTER } from "./gantt_draw.js";
-import { follow, panned, taskBeside, taskOf, zoomed } from "./gantt_sight.js";
-import { drawKey, tellTask } from "./gantt_tell.js";
+import { follow, panned, taskBeside, taskOf, zoomed } from "./gantt_viewport.js";
+import { drawKey, tellTask } from "./gantt_text.js";
 import { termLabel } from "./help.js";
 import { savePicture, SAVES } from "./picture.js";
 /** @import { AnyTask, Chart, Drawn, GanttState, Seen, Task } from "./types/pipeline.d.ts" */
-/** @import { Wb } from "./types/wb.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
 
 /** @type {Seen} */
 const WHOLE = [0, 1];

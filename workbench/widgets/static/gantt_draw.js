@@ -1,7 +1,7 @@
 // @ts-check
 // The picture of a pipelined step, as SVG text: only what is seen of it at this zoom, neighbours too narrow to tell apart as one.
 
-import { clock } from "./gantt_tell.js";
+import { clock } from "./gantt_text.js";
 /** @import { GanttState, Lane, Scale, Sight, Task } from "./types/pipeline.d.ts" */
 
 export const GUTTER = 84; // pixels of the names before the bars

@@ -5,7 +5,7 @@ import { drawRefusal } from "./board.js";
 import { h, withCode } from "./dom.js";
 import { openMenu } from "./menus.js";
 /** @import { Hardware, Refusal } from "./types/states.d.ts" */
-/** @import { Wb } from "./types/wb.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {Wb} wb

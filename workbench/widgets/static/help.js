@@ -2,11 +2,11 @@
 // Help: what each word means (GLOSSARY, from Python), the keys, and the way back to the tour.
 
 import { all, h, one, withCode } from "./dom.js";
-import { GLOSSARY } from "./given.js";
+import { GLOSSARY } from "./python_constants.js";
 import { closeMenu, placeMenu } from "./menus.js";
 import { startTour } from "./tour.js";
 /** @import { Term } from "./types/states.d.ts" */
-/** @import { Wb } from "./types/wb.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
 
 export const TERMS = new Map(
   GLOSSARY.groups.flatMap((group) => group.terms.flatMap((term) => [term.name.toLowerCase(), ...term.on].map((label) => [label, term]))),

@@ -6,9 +6,9 @@ import { copyText } from "./files.js";
 import { drawGraph, laneX } from "./history_graph.js";
 import { openMenu } from "./menus.js";
 import { patchBlocks } from "./tables.js";
-/** @import { Ask, MenuItem, PairCell } from "./types/cells.d.ts" */
+/** @import { Ask, MenuItem, PairCell } from "./types/table_cells.d.ts" */
 /** @import { Compared, HistoryState, PlanNode } from "./types/states.d.ts" */
-/** @import { Paint, Wb } from "./types/wb.d.ts" */
+/** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {PlanNode} node

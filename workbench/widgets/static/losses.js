@@ -4,7 +4,7 @@
 import { nearest, setScales } from "./curves.js";
 import { h, painter, svg } from "./dom.js";
 /** @import { LossLine, Losses } from "./types/fleet.d.ts" */
-/** @import { Paint, Wb } from "./types/wb.d.ts" */
+/** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
  * The mini-batch of the points nearest to `at`, the latest of all lines.

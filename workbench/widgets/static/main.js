@@ -4,10 +4,10 @@
 
 import { h } from "./dom.js";
 import { mountFleet } from "./fleet.js";
-import { STYLE } from "./given.js";
+import { STYLE } from "./python_constants.js";
 import { mount } from "./mount.js";
-import { withParts } from "./parts.js";
-/** @import { AnyModel, FleetModel, Model } from "./types/wb.d.ts" */
+import { withParts } from "./model_parts.js";
+/** @import { AnyModel, FleetModel, Model } from "./types/board_context.d.ts" */
 
 /**
  * @param {AnyModel} model

@@ -5,8 +5,8 @@ import { all, around, focusedBy, h, targetOf } from "./dom.js";
 import { release } from "./drag.js";
 import { TERMS } from "./help.js";
 import { askWhy } from "./why.js";
-/** @import { Ask, MenuChoices, MenuEntry, MenuItem } from "./types/cells.d.ts" */
-/** @import { Gesture, Marked, Wb } from "./types/wb.d.ts" */
+/** @import { Ask, MenuChoices, MenuEntry, MenuItem } from "./types/table_cells.d.ts" */
+/** @import { Gesture, Marked, Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {Wb} wb

@@ -6,8 +6,8 @@ import { h, keepingFocus, painter, patch } from "./dom.js";
 import { release } from "./drag.js";
 import { drawAlarm, drawFigure, drawStanding, keepTall } from "./figures.js";
 import { filesSection } from "./files.js";
-import { STYLE } from "./given.js";
-import { drawHead } from "./head.js";
+import { STYLE } from "./python_constants.js";
+import { drawHead } from "./card_header.js";
 import { helpSection } from "./help.js";
 import { historySection } from "./history.js";
 import { closeMenu } from "./menus.js";
@@ -18,13 +18,13 @@ import { makeSelectable, markChosen } from "./select.js";
 import { onShortcut } from "./shortcuts.js";
 import { paintStageRefusal } from "./stages.js";
 import { tablesSection } from "./tables.js";
-import { takenUp } from "./take.js";
+import { takenUp } from "./chip_menu.js";
 import { makeTheme } from "./theme.js";
 import { firstTour, followTour } from "./tour.js";
-import { makeWb } from "./wb.js";
+import { makeWb } from "./board_context.js";
 import { whySection } from "./why.js";
 /** @import { Alarm, Figure, Standing } from "./types/states.d.ts" */
-/** @import { HeadState, Paint, PlanModel } from "./types/wb.d.ts" */
+/** @import { HeadState, Paint, PlanModel } from "./types/board_context.d.ts" */
 
 /**
  * @param {PlanModel} model

@@ -1,8 +1,8 @@
 // @ts-check
 // The gestures on their way to Python, and what becomes of them when the connection is cut.
 
-import { keepThroughCut, keptThroughCut } from "./cut.js";
-/** @import { AnyModel, Gesture, Outbox, Sent } from "./types/wb.d.ts" */
+import { keepThroughCut, keptThroughCut } from "./reconnect.js";
+/** @import { AnyModel, Gesture, Outbox, Sent } from "./types/board_context.d.ts" */
 
 /**
  * Gestures leave one at a time, each after the one before is answered: a host may merge writes of one trait. Those that were on their way when

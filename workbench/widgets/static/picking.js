@@ -4,8 +4,8 @@
 import { all, h, one } from "./dom.js";
 import { closeMenu } from "./menus.js";
 import { isChosen } from "./select.js";
-/** @import { LineCell } from "./types/cells.d.ts" */
-/** @import { Marked, Wb } from "./types/wb.d.ts" */
+/** @import { LineCell } from "./types/table_cells.d.ts" */
+/** @import { Marked, Wb } from "./types/board_context.d.ts" */
 
 const PICKED = ":is([data-tab=graph],[data-tab=propagation]) .image [data-subject]";
 

@@ -2,8 +2,8 @@
 // Pictures: Python draws them. Here what they open is asked for, and they are taken away as files.
 
 import { around, h, one, targetOf, the } from "./dom.js";
-/** @import { Picture } from "./types/cells.d.ts" */
-/** @import { Wb } from "./types/wb.d.ts" */
+/** @import { Picture } from "./types/table_cells.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
 
 /** How a picture is made a file, by what the button says. @type {Record<string, (picture: Picture, ground: string) => Blob | Promise<Blob>>} */
 export const SAVES = {

@@ -4,7 +4,7 @@
 import { focusedBy, h, keepingFocus, painter, patch, withCode } from "./dom.js";
 import { termLabel } from "./help.js";
 /** @import { RecipeAxis, RecipeRow, Recipes } from "./types/states.d.ts" */
-/** @import { Kid, Paint, Wb } from "./types/wb.d.ts" */
+/** @import { Kid, Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {Wb} wb

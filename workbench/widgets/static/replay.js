@@ -3,8 +3,8 @@
 
 import { all, h, painter, withCode } from "./dom.js";
 import { askWhy } from "./why.js";
-/** @import { ActsCell, Replay, ReplayLine, ReplaySteps } from "./types/cells.d.ts" */
-/** @import { Paint, Wb } from "./types/wb.d.ts" */
+/** @import { ActsCell, Replay, ReplayLine, ReplaySteps } from "./types/table_cells.d.ts" */
+/** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 const DIRECTIONS = { forward: "↓", backward: "↑", across: "↔" };
 const ROUND = 450; // milliseconds between two steps of a replay that plays

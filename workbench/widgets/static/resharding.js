@@ -1,11 +1,11 @@
 // @ts-check
 // Cells that stand one under the other, words of the glossary within them, and edits that were tried with what each saves.
 
-import { drawCell } from "./cells.js";
+import { drawCell } from "./table_cells.js";
 import { h } from "./dom.js";
 import { termLabel } from "./help.js";
-/** @import { RemediesCell, Remedy, StackCell, TermsCell } from "./types/cells.d.ts" */
-/** @import { Wb } from "./types/wb.d.ts" */
+/** @import { RemediesCell, Remedy, StackCell, TermsCell } from "./types/table_cells.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {Wb} wb

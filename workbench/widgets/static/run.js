@@ -6,9 +6,9 @@ import { h, painter, patch } from "./dom.js";
 import { drawMark } from "./figures.js";
 import { termLabel } from "./help.js";
 import { patchBlocks } from "./tables.js";
-/** @import { Block } from "./types/cells.d.ts" */
+/** @import { Block } from "./types/table_cells.d.ts" */
 /** @import { Fact, LiveState, LogLine, PlanWork, Work } from "./types/states.d.ts" */
-/** @import { Paint, Wb } from "./types/wb.d.ts" */
+/** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
  * A bar and a line of text that are there while work is under way.

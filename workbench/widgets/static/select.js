@@ -5,8 +5,8 @@
 import { all, around, targetOf } from "./dom.js";
 import { isBox, pickBox } from "./picking.js";
 import { openMark } from "./picture.js";
-import { walkRow } from "./take.js";
-/** @import { Marked, Wb } from "./types/wb.d.ts" */
+import { walkRow } from "./chip_menu.js";
+/** @import { Marked, Wb } from "./types/board_context.d.ts" */
 
 /** @type {Map<string, RegExp>} */
 const subjectPatterns = new Map();

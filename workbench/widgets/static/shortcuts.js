@@ -1,7 +1,7 @@
 // @ts-check
 // Keys that the whole card hears.
 
-/** @import { Wb } from "./types/wb.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
 
 /**
  * Undo and redo; and no plain key leaves the card, or JupyterLab would take it for a command of the cell.

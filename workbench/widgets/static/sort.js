@@ -3,8 +3,8 @@
 
 import { h } from "./dom.js";
 import { termLabel } from "./help.js";
-/** @import { Block, Cell, Column, Row } from "./types/cells.d.ts" */
-/** @import { Wb } from "./types/wb.d.ts" */
+/** @import { Block, Cell, Column, Row } from "./types/table_cells.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
 
 /** @type {Record<string, number>} */
 const SCALES = { "": 1, K: 1024, M: 1024 ** 2, G: 1024 ** 3, T: 1024 ** 4, P: 1024 ** 5, E: 1024 ** 6 };

@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { termLabel } from "./help.js";
 import { openMenu } from "./menus.js";
 /** @import { Control } from "./types/pipeline.d.ts" */
-/** @import { Wb } from "./types/wb.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
 
 export const PIPELINE_ZONE = "#pipeline"; // as in stage_edits.py
 

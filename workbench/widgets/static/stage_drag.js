@@ -7,7 +7,7 @@ import { PIPELINE_ZONE, sendStage } from "./stage_controls.js";
 import { blockHeight, drawColumns, drawSkips, drawStageHead } from "./stage_draw.js";
 import { boundsOf, movedStarts, nearestEdge } from "./stage_edges.js";
 /** @import { BoundaryInHand, PipelineTab, StageBoard } from "./types/pipeline.d.ts" */
-/** @import { Wb } from "./types/wb.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
 
 /** @type {StageBoard} */
 const NO_STAGES = { blocks: [], starts: [], stages: 1, chunks: 1, pieces: [], heads: [], skips: [], even: "" };

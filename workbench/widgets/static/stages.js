@@ -9,7 +9,7 @@ import { drawControl, PIPELINE_ZONE, sendStage } from "./stage_controls.js";
 import { stageColumns } from "./stage_drag.js";
 /** @import { BalanceWay, Invitation, PipelineState, PipelineTab, StageFigure } from "./types/pipeline.d.ts" */
 /** @import { Refusal } from "./types/states.d.ts" */
-/** @import { Wb } from "./types/wb.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
 
 /** What a place keeps of its pipeline: its parts, and how a boundary goes back. @type {WeakMap<Element, ReturnType<typeof makePipeline>>} */
 const pipelineIn = new WeakMap();

@@ -1,7 +1,7 @@
 // @ts-check
 // The tables under the board, their tabs and the search.
 
-import { drawRow } from "./cells.js";
+import { drawRow } from "./table_cells.js";
 import { h, keepingFocus, one, painter, patch, the } from "./dom.js";
 import { paintPicture } from "./picture.js";
 import { paintReplay } from "./replay.js";
@@ -9,9 +9,9 @@ import { canSort, drawColumn, markSorted, sortedRows } from "./sort.js";
 import { paintPipeline } from "./stages.js";
 import { tensorBar } from "./tensor_bar.js";
 import { SEARCHES } from "./tensors.js";
-/** @import { Block } from "./types/cells.d.ts" */
+/** @import { Block } from "./types/table_cells.d.ts" */
 /** @import { Tab, TableState } from "./types/states.d.ts" */
-/** @import { Paint, Wb } from "./types/wb.d.ts" */
+/** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 /** What is shown in a place: its blocks, and the heads that were drawn for them. @type {WeakMap<Element, { blocks: Block[]; heads: string[] }>} */
 const blocksIn = new WeakMap();

@@ -5,7 +5,7 @@ import { drawRefusal } from "./board.js";
 import { all, h, keepingFocus, painter } from "./dom.js";
 import { drop } from "./drag.js";
 /** @import { Refusal, Target } from "./types/states.d.ts" */
-/** @import { Paint, Wb } from "./types/wb.d.ts" */
+/** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
  * Over the table: where a chip may be dropped without going up to the board, and what a drop changes.

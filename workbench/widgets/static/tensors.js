@@ -1,12 +1,12 @@
 // @ts-check
 // The tables of tensors and values: dimensions as chips that can be dropped on a mesh axis, folded layers, and the row of targets above.
-// Such a chip is `lazy`: where it may go and what its menu offers is asked of Python when it is taken (`take.js`).
+// Such a chip is `lazy`: where it may go and what its menu offers is asked of Python when it is taken (`chip_menu.js`).
 
 import { around, h, targetOf } from "./dom.js";
-import { makeDraggable } from "./hand.js";
-import { askMenu } from "./take.js";
-/** @import { ChipsCell, Column, Dimension, Fold, Mark, Row, Tag } from "./types/cells.d.ts" */
-/** @import { LazyChip, Wb } from "./types/wb.d.ts" */
+import { makeDraggable } from "./chip_input.js";
+import { askMenu } from "./chip_menu.js";
+/** @import { ChipsCell, Column, Dimension, Fold, Mark, Row, Tag } from "./types/table_cells.d.ts" */
+/** @import { LazyChip, Wb } from "./types/board_context.d.ts" */
 
 /** @type {Record<string, [label: string, placeholder: string]>} */
 export const SEARCHES = {

@@ -3,7 +3,7 @@
 
 import { one } from "./dom.js";
 import { helpTools } from "./help.js";
-/** @import { AnyModel, Wb } from "./types/wb.d.ts" */
+/** @import { AnyModel, Wb } from "./types/board_context.d.ts" */
 
 const THEMES = ["auto", "light", "dark"];
 const REMEMBERED = "workbench.theme";

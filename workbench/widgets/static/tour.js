@@ -3,7 +3,7 @@
 
 import { focusedBy, h, one, withCode } from "./dom.js";
 import { remember, remembered } from "./theme.js";
-/** @import { AnyModel, Wb } from "./types/wb.d.ts" */
+/** @import { AnyModel, Wb } from "./types/board_context.d.ts" */
 
 const TOURED = "workbench.toured";
 const TOUR = [

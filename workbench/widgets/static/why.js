@@ -3,9 +3,9 @@
 
 import { all, h, painter, withCode } from "./dom.js";
 import { patchBlocks } from "./tables.js";
-/** @import { AskedCell } from "./types/cells.d.ts" */
+/** @import { AskedCell } from "./types/table_cells.d.ts" */
 /** @import { Because } from "./types/states.d.ts" */
-/** @import { Marked, Paint, Wb } from "./types/wb.d.ts" */
+/** @import { Marked, Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {Wb} wb

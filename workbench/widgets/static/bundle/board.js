@@ -232,7 +232,7 @@ function sendStepped(size) {
   size.dispatchEvent(new Event("change"));
 }
 
-// workbench/widgets/static/given.js
+// workbench/widgets/static/python_constants.js
 var { style: STYLE, glossary: GLOSSARY } = GIVEN;
 
 // workbench/widgets/static/theme.js
@@ -1759,7 +1759,7 @@ function drawRemedies(wb, cell) {
   }, ...cell.remedies.map((remedy) => drawRemedy(wb, remedy)), find, none);
 }
 
-// workbench/widgets/static/hand.js
+// workbench/widgets/static/chip_input.js
 function makeDraggable(wb, element, grip, more, gripped) {
   const at = (event) => typeof gripped === "function" ? gripped(event) : gripped;
   grip.addEventListener("pointerdown", (event) => {
@@ -2063,7 +2063,7 @@ function drawSection(wb, columns, row, { title, note }) {
   }, note)));
 }
 
-// workbench/widgets/static/cells.js
+// workbench/widgets/static/table_cells.js
 function drawCell(wb, cell) {
   if (typeof cell === "string") return cell;
   if ("why" in cell && cell.why) return drawAsked(wb, cell);
@@ -2259,7 +2259,7 @@ function markSorted(wb, table, head) {
   });
 }
 
-// workbench/widgets/static/gantt_tell.js
+// workbench/widgets/static/gantt_text.js
 function drawKey(state) {
   const swatch = (fill, name, more = "") => h("span", {}, svgSwatch(fill, more), name);
   const shown = state.kinds.filter((kind) => kind.shown).map((kind) => swatch(kind.fill, kind.name));
@@ -2455,7 +2455,7 @@ function drawMemory(state, { x, width, top, high, last }) {
   });
 }
 
-// workbench/widgets/static/gantt_sight.js
+// workbench/widgets/static/gantt_viewport.js
 var LEAST_PART = 1e-4;
 function within(a, b) {
   const wide = Math.min(1, Math.max(LEAST_PART, b - a)), from = Math.min(Math.max(0, a), 1 - wide);
@@ -3783,7 +3783,7 @@ function askName(wb, element, item, ask, choose2) {
   input.select();
 }
 
-// workbench/widgets/static/take.js
+// workbench/widgets/static/chip_menu.js
 var takes = (chip, menu) => ({
   verb: "take",
   menu,
@@ -5573,7 +5573,7 @@ function lossesOf(wb) {
   };
 }
 
-// workbench/widgets/static/cut.js
+// workbench/widgets/static/reconnect.js
 var CUT = "workbench.cut";
 var CUT_KEPT = 36e5;
 function keepThroughCut(kept) {
@@ -5723,7 +5723,7 @@ function onShortcut(wb, event) {
   } else if (!command && !event.altKey) event.stopPropagation();
 }
 
-// workbench/widgets/static/wb.js
+// workbench/widgets/static/board_context.js
 function makeWb(root, card, live, box) {
   return {
     root,
@@ -6137,7 +6137,7 @@ function drawWiring(wb, state) {
   }, ...lines, change);
 }
 
-// workbench/widgets/static/head.js
+// workbench/widgets/static/card_header.js
 var LONG_LAYOUT = 320;
 function drawLayout(wb, layout) {
   const text = h("div", {
@@ -6371,7 +6371,7 @@ function mount(model, el) {
   };
 }
 
-// workbench/widgets/static/parts.js
+// workbench/widgets/static/model_parts.js
 function withParts(model) {
   const known = {};
   const part2 = (name) => {

@@ -1,4 +1,4 @@
-// workbench/widgets/static/cell.js
+// workbench/widgets/static/notebook_cell.js
 var page = (
   /** @type {Record<symbol, Map<string, Promise<BoardModule>>>} */
   /** @type {unknown} */
@@ -56,7 +56,7 @@ function render({ model, el }) {
     close();
   };
 }
-var cell_default = { render };
+var notebook_cell_default = { render };
 export {
-  cell_default as default
+  notebook_cell_default as default
 };

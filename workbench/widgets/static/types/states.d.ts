@@ -1,6 +1,6 @@
 /** The parts of a plan's board as Python publishes them: `board`, `table`, `live`. */
 
-import type { Block, Mark, MenuEntry, MenuItem } from "./cells.d.ts";
+import type { Block, Mark, MenuEntry, MenuItem } from "./table_cells.d.ts";
 
 export interface Answer {
   view: string;

@@ -3,10 +3,10 @@
 
 import { made, seen } from "./page.js";
 import { deepEqual, equal } from "./assert.js";
-/** @import { CellModel } from "../../workbench/widgets/static/types/wb.d.ts" */
+/** @import { CellModel } from "../../workbench/widgets/static/types/board_context.d.ts" */
 
 Object.assign(globalThis, { VERSION: "v1", PARTS: ["board", "table"] });
-const { default: cell } = await import("../../workbench/widgets/static/cell.js");
+const { default: cell } = await import("../../workbench/widgets/static/notebook_cell.js");
 
 const MODULE = `export default { render({ model, el }) {
   el.dataset.drawn = model.get("board").name;

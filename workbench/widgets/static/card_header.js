@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { headTools } from "./files.js";
 import { drawHardware } from "./hardware.js";
 import { helpTools } from "./help.js";
-/** @import { HeadState, Wb } from "./types/wb.d.ts" */
+/** @import { HeadState, Wb } from "./types/board_context.d.ts" */
 
 const LONG_LAYOUT = 320; // characters, from which a layout is cut to a few lines: a recipe may say two dozen things
 

@@ -8,8 +8,8 @@ import { drawActs } from "./replay.js";
 import { drawRemedies, drawStack, drawTerms } from "./resharding.js";
 import { drawChips, drawFold, drawSection } from "./tensors.js";
 import { drawAsked } from "./why.js";
-/** @import { Cell, Column, Row } from "./types/cells.d.ts" */
-/** @import { Wb } from "./types/wb.d.ts" */
+/** @import { Cell, Column, Row } from "./types/table_cells.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {Wb} wb

@@ -3,7 +3,7 @@
 // What a notebook keeps of the board: a few lines and a still picture, so that its file stays small. The picture stands until a kernel
 // answers; then the module comes from there, once for all boards of a page, and the board's parts with it, as messages that no notebook saves.
 
-/** @import { CellModel, Listener, Model } from "./types/wb.d.ts" */
+/** @import { CellModel, Listener, Model } from "./types/board_context.d.ts" */
 
 /** @typedef {{ default: { render(given: { model: Model; el: HTMLElement }): () => void } }} BoardModule */
 /** @typedef {Record<string, object>} Parts */

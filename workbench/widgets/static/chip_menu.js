@@ -5,7 +5,7 @@ import { all, around, targetOf } from "./dom.js";
 import { aim } from "./drag.js";
 import { closeMenu, openMenu } from "./menus.js";
 /** @import { Reasons, Taken } from "./types/states.d.ts" */
-/** @import { Gesture, LazyChip, Marked, Wb } from "./types/wb.d.ts" */
+/** @import { Gesture, LazyChip, Marked, Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {LazyChip} chip

@@ -4,9 +4,9 @@
 import { all, around, targetOf } from "./dom.js";
 import { aim, drop, hold, pressed, reasonAt, release } from "./drag.js";
 import { closeMenu, openMenu } from "./menus.js";
-import { askMenu } from "./take.js";
+import { askMenu } from "./chip_menu.js";
 import { askWhy } from "./why.js";
-/** @import { AnyChip, Held, Wb } from "./types/wb.d.ts" */
+/** @import { AnyChip, Held, Wb } from "./types/board_context.d.ts" */
 
 /**
  * `gripped` is the chip, or says which it is by where it was gripped.

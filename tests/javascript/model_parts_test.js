@@ -3,10 +3,10 @@
 
 import "./page.js";
 import { deepEqual, equal } from "./assert.js";
-import { withParts } from "../../workbench/widgets/static/parts.js";
+import { withParts } from "../../workbench/widgets/static/model_parts.js";
 import { isChosen } from "../../workbench/widgets/static/select.js";
 import { onShortcut } from "../../workbench/widgets/static/shortcuts.js";
-/** @import { Gesture, Model, Wb } from "../../workbench/widgets/static/types/wb.d.ts" */
+/** @import { Gesture, Model, Wb } from "../../workbench/widgets/static/types/board_context.d.ts" */
 
 /** @param {Record<string, unknown>} traits @returns {Model} */
 const modelOf = (traits) => ({ get: (name) => traits[name], set: () => {}, save_changes: () => {}, on: () => {}, off: () => {} });

@@ -1,7 +1,7 @@
 // @ts-check
 // What the parts of a board share: its elements, what is in the hand, and how to reach Python.
 
-/** @import { Outbox, Wb } from "./types/wb.d.ts" */
+/** @import { Outbox, Wb } from "./types/board_context.d.ts" */
 
 /**
  * @param {HTMLElement} root

@@ -1,6 +1,6 @@
 /** Tables as Python tells them: `blocks.py` and what is made with it. */
 
-import type { Gesture } from "./wb.d.ts";
+import type { Gesture } from "./board_context.d.ts";
 import type { PipelineTab } from "./pipeline.d.ts";
 
 export interface AxisTag {

@@ -2,7 +2,7 @@
 // Through a cut of the connection, after which a served page is loaded again: what was on its way, and which tab was open. Only a page that
 // finds its board again, by the id in its address, keeps anything; a notebook's board is never cut from its page.
 
-/** @import { Kept } from "./types/wb.d.ts" */
+/** @import { Kept } from "./types/board_context.d.ts" */
 
 const CUT = "workbench.cut";
 const CUT_KEPT = 3600000; // milliseconds

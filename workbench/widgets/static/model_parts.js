@@ -1,7 +1,7 @@
 // @ts-check
 // The model with its parts as objects. A served page is told them as texts, each of which is read once.
 
-/** @import { AnyModel, Model } from "./types/wb.d.ts" */
+/** @import { AnyModel, Model } from "./types/board_context.d.ts" */
 
 /**
  * @param {Model} model
