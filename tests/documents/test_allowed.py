@@ -148,7 +148,7 @@ def test_what_lies_beside_a_downloaded_plan_does_not_run(start, tmp_path):
     (tmp_path / "mine.plan.json").write_text(document("mine:build"))
     script = tmp_path / "bin" / "workbench"
     script.parent.mkdir()
-    script.write_text("import sys\nfrom workbench.cli import main\nsys.exit(main())\n")
+    script.write_text("import sys\nfrom workbench.cli.main import main\nsys.exit(main())\n")
     command = [sys.executable, *([str(script)] if start == ["script"] else start)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["", str(ROOT)]) if start == ["script"] else str(ROOT)}
     options = ["run", "mine.plan.json", "--allow", "mine", "--steps", "1", "--no-profile", "--json"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.documents import durable_files
 from workbench.documents.durable_files import lock_folder, make_folder, replace_file, try_lock
 from workbench.engine.compile.compilation import _write

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests.support.run_programs import loss, plan
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.engine import compile_plan, start_compile, why_not_compiled
 from workbench.engine.compile import compile_cache, targets
 from workbench.engine.worker.failures import compilation_failed

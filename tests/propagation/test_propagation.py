@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from workbench.analysis.conflict_resolution import resolves, resolving_edits
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.models import build

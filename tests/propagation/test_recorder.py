@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli import main
+from workbench.cli.main import main
 from workbench.errors import PartitionError
 from workbench.models import build
 from workbench.plan.plan import Plan

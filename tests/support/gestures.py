@@ -6,7 +6,7 @@ from typing import Any
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.widgets.board import drag_options, edit_table
+from workbench.widgets.board import edit_table, table_chip_options
 from workbench.widgets.gestures.codec import read_gesture
 from workbench.widgets.gestures.one_tensor import TakeGesture
 
@@ -20,4 +20,4 @@ def taken(message: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, A
     """What a hand is shown that takes a chip."""
     gesture = read_gesture({"verb": "take", **message})
     assert isinstance(gesture, TakeGesture)
-    return drag_options.drag_options(gesture, plan, report)
+    return table_chip_options.drag_options(gesture, plan, report)

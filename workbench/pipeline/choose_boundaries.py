@@ -9,7 +9,7 @@ from workbench.core.program import Program
 from workbench.errors import PipelineError
 from workbench.pipeline.balance import balance
 from workbench.plan.plan import Plan
-from workbench.tracing.stage_partition.network import Block, Network
+from workbench.tracing.stage_partition.network_blocks import Block, Network
 from workbench.tracing.stage_partition.partition_network import starts_at
 from workbench.tracing.stage_partition.trace_network import known_network, network_of
 from workbench.units import divisors

@@ -27,7 +27,7 @@ from workbench.propagation import gc_paused
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.jaxpr.equation_flops import size_of
 from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
-from workbench.tracing.stage_partition.network import Network
+from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StagePartition
 from workbench.tracing.stage_partition.stage_update import accumulator_type
 

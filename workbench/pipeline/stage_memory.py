@@ -15,7 +15,7 @@ from workbench.core.schedules.costs import AtWork, Halves, StageCost
 from workbench.pipeline.block_cost import StageContext, TaskBytes, make_stage_context, task_bytes
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.tracing.stage_partition.block_programs import BlockTasks
-from workbench.tracing.stage_partition.network import Network
+from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.errors import PipelineError
 from workbench.plan.plan import Plan
-from workbench.tracing.stage_partition.network import Network
+from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
 
 

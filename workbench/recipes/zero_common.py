@@ -11,7 +11,7 @@ from workbench.recipes.data_parallel import batch_of
 from workbench.recipes.dimension_purpose import batch_dim, stacked_dims
 from workbench.recipes.placement_edits import constrain, is_parameter, is_state, override_arguments, place_dim
 from workbench.recipes.products import UNNAMED
-from workbench.recipes.shard_largest_dim import shard_tensors
+from workbench.recipes.zero_sharded_dim import shard_tensors
 from workbench.units import format_bytes
 
 SHARD_PRIORITY = 2

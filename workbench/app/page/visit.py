@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from workbench.app.page.board_history import BoardHistory
-from workbench.app.page.earlier_boards import Unsaved, offer_boards, parse_board_ids
+from workbench.app.page.offer_earlier_boards import Unsaved, offer_boards, parse_board_ids
 from workbench.app.page.plan_file import PlanFile
+from workbench.app.page.resume_board import BoardHistory
 from workbench.app.page.window_state import VisitorWindow, part_text
 from workbench.core.error_text import describe_error, strip_folders
 from workbench.documents import dump_plan, parse_plan

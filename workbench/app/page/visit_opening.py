@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workbench.app.page.board_history import BoardHistory
 from workbench.app.page.plan_file import PlanFile, file_under
+from workbench.app.page.resume_board import BoardHistory
 from workbench.app.page.visit import FileVisit, LabVisit, Settling, Visit, VisitContext
 from workbench.app.page.window_state import VisitorWindow
 from workbench.app.runners.worker_runner import RUN_LIMIT

@@ -22,7 +22,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from workbench.app.page.board_history import BoardHistory
+from workbench.app.page.resume_board import BoardHistory
 from workbench.app.page.visit import WATCHED, Settling, Visit
 from workbench.app.page.visit_opening import ServeOptions, open_visit
 from workbench.app.page.window_state import VisitorWindow

@@ -15,7 +15,7 @@ import jax
 from workbench.core.program_cache import cache_with_owner
 from workbench.errors import PipelineError
 from workbench.tracing.stage_partition.block_programs import block_tasks
-from workbench.tracing.stage_partition.network import Network
+from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StageFunction, StagePartition, partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
 

@@ -20,7 +20,7 @@ from workbench.tracing.grad_accumulation.accumulate import accumulate_grads, spl
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.jaxpr.equation_flops import flops_of, size_of
 from workbench.tracing.jaxpr.equations import variables
-from workbench.tracing.stage_partition.network import Network
+from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StagePartition, partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 

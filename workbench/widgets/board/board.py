@@ -19,13 +19,13 @@ from workbench.widgets.board.answered_gestures import Answers
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.board.board_state import Refusal, axis_colours, board_state
-from workbench.widgets.board.drag_options import drag_options
 from workbench.widgets.board.edit_table import EDITS, changes_nothing, edit_of
 from workbench.widgets.board.figure_history import FigureHistory
 from workbench.widgets.board.files import Files
 from workbench.widgets.board.precompute_drops import foresee
 from workbench.widgets.board.publishing import Publish, Publisher
 from workbench.widgets.board.recipes_panel import RecipesPanel
+from workbench.widgets.board.table_chip_options import drag_options
 from workbench.widgets.board.table_part import table_part
 from workbench.widgets.board.view_state import Sight
 from workbench.widgets.gestures.codec import asked_hardware, read_gesture, zone_of

@@ -17,7 +17,7 @@ from workbench.core.paths import template
 from workbench.errors import PipelineError
 from workbench.tracing.jaxpr.equation_flops import flops_of, size_of, traffic_of
 from workbench.tracing.jaxpr.equations import BATCH, BOTH, PARAMETERS, classify_equations, scope_of, variables
-from workbench.tracing.jaxpr.flatten import Flat
+from workbench.tracing.jaxpr.unroll_scans import Flat
 
 _PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot")
 
