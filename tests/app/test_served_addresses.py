@@ -2,8 +2,8 @@
 
 import pytest
 
-from workbench import cli
 from workbench.cli import commands
+from workbench.cli.main import main
 
 
 @pytest.fixture
@@ -16,14 +16,14 @@ def served(monkeypatch):
 
 
 def test_a_page_is_served_to_this_machine_alone_unless_others_are_named(served, capsys):
-    assert cli.main(["serve", "--no-open"]) == 0
+    assert main(["serve", "--no-open"]) == 0
     assert (served[0]["address"], served[0]["origins"]) == ("127.0.0.1", ())
     assert capsys.readouterr().err == ""
 
 
 def test_others_are_named_with_commas_or_one_by_one_and_it_is_said_who_can_come(served, capsys):
     origins = ["--origins", "plans.example.org:5006, https://b.example", "--origins", "[fe80::1]:80"]
-    assert cli.main(["serve", "--no-open", "--address", "0.0.0.0", *origins]) == 0
+    assert main(["serve", "--no-open", "--address", "0.0.0.0", *origins]) == 0
     assert (served[0]["address"], served[0]["origins"]) == ("0.0.0.0", ("plans.example.org:5006", "https://b.example", "[fe80::1]:80"))
     assert capsys.readouterr().err == (
         "workbench: everybody who can reach 0.0.0.0 port 5006 as plans.example.org:5006, https://b.example, [fe80::1]:80 may use this page "
@@ -35,7 +35,7 @@ def test_a_fleet_is_served_to_the_same(monkeypatch, tmp_path, capsys):
     calls = []
     monkeypatch.setattr("workbench.app.page.fleet_page.serve_fleet", lambda _fleet, _port, **options: calls.append(options))
     monkeypatch.setattr("workbench.documents.load_fleet", lambda *_: None)
-    assert cli.main(["serve", "--fleet", "grid.toml", "--no-open", "--address", "0.0.0.0", "--origins", "a.example:1"]) == 0
+    assert main(["serve", "--fleet", "grid.toml", "--no-open", "--address", "0.0.0.0", "--origins", "a.example:1"]) == 0
     assert (calls[0]["address"], calls[0]["origins"]) == ("0.0.0.0", ("a.example:1",))
     assert "without signing in" in capsys.readouterr().err
 
@@ -54,6 +54,6 @@ def test_a_fleet_is_served_to_the_same(monkeypatch, tmp_path, capsys):
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_traced(options, said, served, capsys):
-    assert cli.main(["serve", "--no-open", *options]) == 1
+    assert main(["serve", "--no-open", *options]) == 1
     assert capsys.readouterr().err.startswith(said)
     assert served == []

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.importable import regression
-from workbench import cli
+from workbench.cli import commands
+from workbench.cli.main import main
 from workbench.core.layout import Layout
 from workbench.documents import load_plan
 from workbench.plan.plan import Plan
@@ -32,27 +33,27 @@ def plan_file(tmp_path) -> str:
 
 
 def test_report_prints_the_report(capsys):
-    assert cli.main(["report", *MODEL, *LAYOUT]) == 0
+    assert main(["report", *MODEL, *LAYOUT]) == 0
     printed = capsys.readouterr().out
     plan = Plan(regression(width=32), "data:4 model:2", "batch:data; d_ff:model")
     assert printed == f"{plan.report('partitioned')}\n"
-    assert cli.main(["report", *MODEL, *LAYOUT, "--planned"]) == 0
+    assert main(["report", *MODEL, *LAYOUT, "--planned"]) == 0
     assert capsys.readouterr().out == f"{plan.report()}\n"
 
 
 def test_a_plan_that_stays_planned_says_why_in_one_line(capsys):
     pipelined = ["--model", "gpt", "-a", "layers=4", "--mesh", "stage:2 data:2", "--pipeline", "stages:2 micro_batches:2 axis:stage"]
-    assert cli.main(["report", *pipelined]) == 0
+    assert main(["report", *pipelined]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"The figures are the planned ones. {PIPELINED_REASON}"
     refused = ["--model", "two_layer", "-a", "batch=4096", "--mesh", "data:4096", "--layout", "batch:data", "--json"]
-    assert cli.main(["report", *refused]) == 0
+    assert main(["report", *refused]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["tier"] == "planned"
     assert record["why_planned"] == "XLA's partitioner answers here for at most 2,048 devices; the mesh has 4,096."
 
 
 def test_report_as_json_has_the_figures_of_the_report(capsys):
-    assert cli.main(["report", *MODEL, *LAYOUT, "--json"]) == 0
+    assert main(["report", *MODEL, *LAYOUT, "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     report = Plan(regression(width=32), "data:4 model:2", "batch:data; d_ff:model").report()
     assert record["mesh"] == [["data", 4], ["model", 2]]
@@ -63,72 +64,72 @@ def test_report_as_json_has_the_figures_of_the_report(capsys):
 
 
 def test_a_plan_document_can_be_tried_on_another_mesh_and_layout(plan_file, capsys):
-    assert cli.main(["report", plan_file, "--planned", "--mesh", "data:8", "--json"]) == 0
+    assert main(["report", plan_file, "--planned", "--mesh", "data:8", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert (record["mesh"], record["layout"]) == ([["data", 8]], "batch:data")
-    assert cli.main(["report", plan_file, "--planned", "--layout", "d_ff:model", "--json"]) == 0
+    assert main(["report", plan_file, "--planned", "--layout", "d_ff:model", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["layout"] == "d_ff:model"
 
 
 def test_remat_and_precision_can_be_tried(capsys):
     model = ["--model", "tests.support.layered:stack", "--mesh", "data:4"]
-    assert cli.main(["report", *model, "--planned", "--remat", "save:mixed", "--precision", "bfloat16", "--json"]) == 0
+    assert main(["report", *model, "--planned", "--remat", "save:mixed", "--precision", "bfloat16", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert (record["remat"], record["precision"]) == ("save:mixed", "bfloat16")
-    assert cli.main(["report", *model, "--planned", "--remat", "save:mixd"]) == 1
+    assert main(["report", *model, "--planned", "--remat", "save:mixd"]) == 1
     assert "did you mean `mixed`?" in capsys.readouterr().err
-    assert cli.main(["export", *model, "--remat", "full"]) == 0
+    assert main(["export", *model, "--remat", "full"]) == 0
     assert 'program.variant(remat=Remat.parse("full"))' in capsys.readouterr().out
 
 
 def test_compare_sets_the_compiled_figures_beside_the_predicted_ones(plan_file, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
-    assert cli.main(["compare", str(plan_file), "--json"]) == 0
+    assert main(["compare", str(plan_file), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert {each["name"] for each in told["figures"]} >= {"peak memory", "arguments", "products"}
     assert all(row["predicted"] == row["compiled"] for row in told["collectives"])
     assert all(each["predicted"] == each["compiled"] for each in told["differences"])
-    assert cli.main(["compare", str(plan_file)]) == 0
+    assert main(["compare", str(plan_file)]) == 0
     assert "sends what the plan says" in capsys.readouterr().out
 
 
 def test_export_writes_the_script(plan_file, tmp_path, capsys):
     script = load_plan(plan_file).export()
-    assert cli.main(["export", plan_file]) == 0
+    assert main(["export", plan_file]) == 0
     assert capsys.readouterr().out == script
-    assert cli.main(["export", plan_file, "-o", str(tmp_path / "out.py")]) == 0
+    assert main(["export", plan_file, "-o", str(tmp_path / "out.py")]) == 0
     assert (tmp_path / "out.py").read_text(encoding="utf-8") == script
 
 
 def test_diff_sets_two_plans_side_by_side(plan_file, tmp_path, capsys):
     other = str(tmp_path / "other.plan.json")
     load_plan(plan_file).updated(layout=Layout("batch:data; d_ff:model")).save(other)
-    assert cli.main(["diff", plan_file, other, "--json"]) == 0
+    assert main(["diff", plan_file, other, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["changes"] == [{"kind": "rule", "subject": "d_ff", "before": None, "after": ["model"]}]
     assert next(each for each in told["figures"] if each["name"] == "peak memory")["delta"] < 0
-    assert cli.main(["diff", plan_file, other, "--hardware", "8 H100"]) == 0
+    assert main(["diff", plan_file, other, "--hardware", "8 H100"]) == 0
     printed = capsys.readouterr().out
     assert "whole   model" in printed
     assert "waiting for communication" in printed
-    assert cli.main(["diff", plan_file, plan_file]) == 0
+    assert main(["diff", plan_file, plan_file]) == 0
     assert "decide everything alike" in capsys.readouterr().out
-    assert cli.main(["diff", plan_file, "no such file.json"]) == 1
+    assert main(["diff", plan_file, "no such file.json"]) == 1
 
 
 def test_a_report_is_for_the_hardware_and_the_wiring_that_are_given(plan_file, capsys):
-    assert cli.main(["report", plan_file, "--planned", "--hardware", "TPU v5e 4x4", "--json"]) == 0
+    assert main(["report", plan_file, "--planned", "--hardware", "TPU v5e 4x4", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert (record["hardware"], record["axis_assignment"]) == ("TPU v5e 4x4", "data:y; model:x")
     assert record["step_time"]["hardware"] == "TPU v5e 4x4"
-    assert cli.main(["report", plan_file, "--planned", "--hardware", "tpu v5e 4x4", "--axis-assignment", "data:x; model:y"]) == 0
+    assert main(["report", plan_file, "--planned", "--hardware", "tpu v5e 4x4", "--axis-assignment", "data:x; model:y"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "data over x (4, a line) · model over y (2, a line)" in printed
     assert "on TPU v5e 4x4" in printed
 
 
 def test_a_former_option_is_read_with_a_note(plan_file, capsys):
-    assert cli.main(["report", plan_file, "--planned", "--hardware", "TPU v5e 4x4", "--wiring", "data:x; model:y"]) == 0
+    assert main(["report", plan_file, "--planned", "--hardware", "TPU v5e 4x4", "--wiring", "data:x; model:y"]) == 0
     found = capsys.readouterr()
     assert "data over x (4, a line) · model over y (2, a line)" in " ".join(found.out.split())
     assert found.err.strip() == "--wiring is called --axis-assignment now."
@@ -137,15 +138,15 @@ def test_a_former_option_is_read_with_a_note(plan_file, capsys):
 def test_hardware_lists_the_catalogue_and_tells_all_of_one_kind(capsys):
     from workbench.hardware.catalogue import load_catalogue
 
-    assert cli.main(["hardware"]) == 0
+    assert main(["hardware"]) == 0
     printed = capsys.readouterr().out
     assert all(f" {name} " in printed for name in load_catalogue().entries)
-    assert cli.main(["hardware", "TPU v5p 8x8x16"]) == 0
+    assert main(["hardware", "TPU v5p 8x8x16"]) == 0
     printed = capsys.readouterr().out
     assert "1,024 devices" in printed
     assert "a ring" in printed
     assert "cloud.google.com/tpu/docs/v5p: 459 TFLOP/s bf16" in printed
-    assert cli.main(["hardware", "TPU v5"]) == 0  # as JAX names a v5p
+    assert main(["hardware", "TPU v5"]) == 0  # as JAX names a v5p
     assert capsys.readouterr().out.startswith("TPU v5p, one device")
 
 
@@ -155,17 +156,17 @@ def test_a_file_of_ones_own_hardware_counts(plan_file, tmp_path, capsys, monkeyp
     monkeypatch.setenv(HARDWARE_FILE_VARIABLE, "")  # so that what the command sets is taken back
     own = tmp_path / "own.toml"
     own.write_text(SHIPPED_FILE.read_text(encoding="utf-8").replace('["B200"', '["B2000"'), encoding="utf-8")
-    assert cli.main(["report", plan_file, "--planned", "--hardware", "8 B2000", "--hardware-file", str(own), "--json"]) == 0
+    assert main(["report", plan_file, "--planned", "--hardware", "8 B2000", "--hardware-file", str(own), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["hardware"] == "8 B2000"
     monkeypatch.setenv(HARDWARE_FILE_VARIABLE, "")
-    assert cli.main(["report", plan_file, "--planned", "--hardware", "8 B2000"]) == 1
+    assert main(["report", plan_file, "--planned", "--hardware", "8 B2000"]) == 1
     assert "did you mean `B200`?" in capsys.readouterr().err
 
 
 def test_models_lists_the_zoo(capsys):
     from workbench.models import ALL_MODELS
 
-    assert cli.main(["models"]) == 0
+    assert main(["models"]) == 0
     printed = capsys.readouterr().out
     assert all(f" {model.name} " in printed for model in ALL_MODELS)
 
@@ -187,7 +188,7 @@ def test_models_lists_the_zoo(capsys):
     ],
 )
 def test_what_can_be_mended_is_said_on_stderr_with_code_1(arguments, capsys):
-    assert cli.main(arguments) == 1
+    assert main(arguments) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("workbench: ")
@@ -208,7 +209,7 @@ def test_what_can_be_mended_is_said_on_stderr_with_code_1(arguments, capsys):
 )
 def test_wrong_usage_is_code_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
-        cli.main(arguments)
+        main(arguments)
     assert caught.value.code == 2
     assert "usage: workbench" in capsys.readouterr().err
 
@@ -216,7 +217,7 @@ def test_wrong_usage_is_code_2(arguments, capsys):
 @pytest.mark.parametrize("command", ["serve", "report", "run", "export"])
 def test_help_explains_the_words_and_gives_an_example(command, capsys):
     with pytest.raises(SystemExit) as caught:
-        cli.main([command, "--help"])
+        main([command, "--help"])
     assert caught.value.code == 0
     printed = capsys.readouterr().out
     assert f"workbench {command}" in printed.partition("example:")[2]
@@ -227,13 +228,13 @@ def test_ctrl_c_ends_with_a_message_and_code_130(monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.parser.commands, "report", interrupted)
-    assert cli.main(["report", *MODEL]) == 130
+    monkeypatch.setattr(commands, "report", interrupted)
+    assert main(["report", *MODEL]) == 130
     assert capsys.readouterr().err == "workbench: stopped.\n"
 
 
 def test_run_trains_in_a_worker_and_prints_the_measurement(plan_file, capsys):
-    assert cli.main(["run", plan_file, "--steps", "3", "--check", "--json"]) == 0
+    assert main(["run", plan_file, "--steps", "3", "--check", "--json"]) == 0
     captured = capsys.readouterr()
     record = json.loads(captured.out)
     assert (record["devices"], len(record["step_seconds"]), record["shards_agree"]) == (8, 3, True)
@@ -254,11 +255,11 @@ def test_under_a_launcher_the_processes_join_and_the_first_one_speaks(launch, pr
     monkeypatch.setattr("workbench.engine.start_distributed", lambda: calls.append("join") or process)
     monkeypatch.setattr("workbench.engine.execute", lambda *_, **__: calls.append("execute") or measured)
     monkeypatch.setattr("workbench.engine.run_plan", lambda *_, **__: calls.append("worker") or measured)
-    for name in cli.parser.commands.LAUNCHERS:
+    for name in commands.LAUNCHERS:
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert cli.main(["run", plan_file]) == 0
+    assert main(["run", plan_file]) == 0
     assert calls == (["join", "execute"] if joined else ["worker"])
     assert bool(capsys.readouterr().out) is (process == 0 or not joined)
 
@@ -289,16 +290,15 @@ def test_a_server_runs_so_many_plans_at_once_and_for_so_long(monkeypatch):
     asked = {}
     monkeypatch.setattr("workbench.app.page.serve.serve", lambda _make, **options: asked.update(options))
     arguments = ["serve", "--model", "two_layer", "--mesh", "data:2", "--no-open"]
-    assert cli.main([*arguments, "--jobs", "3", "--time-limit", "60"]) == 0
+    assert main([*arguments, "--jobs", "3", "--time-limit", "60"]) == 0
     assert (asked["jobs"], asked["time_limit"]) == (3, 60.0)
-    assert cli.main(arguments) == 0
+    assert main(arguments) == 0
     assert (asked["jobs"], asked["time_limit"]) == (None, None)
 
 
 @pytest.mark.parametrize("port", ["99999999", "65536", "-1"])
 def test_a_port_that_cannot_be_is_refused_before_anything_is_traced(port, capsys, monkeypatch):
-    from workbench.cli import commands
 
     monkeypatch.setattr(commands, "plan_on_the_cpu", lambda _: pytest.fail("traced"))
-    assert cli.main(["serve", "--port", port, "--no-open"]) == 1
+    assert main(["serve", "--port", port, "--no-open"]) == 1
     assert "65535" in capsys.readouterr().err

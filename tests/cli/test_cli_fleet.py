@@ -9,8 +9,8 @@ import optax
 import pytest
 
 import workbench as wb
-from workbench import cli
 from workbench.cli import fleet_command
+from workbench.cli.main import main
 from workbench.documents import load_fleet
 from workbench.multimodel.training_events import CheckpointNotice
 
@@ -41,7 +41,7 @@ def file(tmp_path) -> str:
 
 def test_run_trains_the_models_and_prints_measured_beside_predicted(file, tmp_path, capsys):
     kept = tmp_path / "kept"
-    assert cli.main(["fleet", "run", file, "--policy", "round-robin", "--memory", "1 MiB", "--folder", str(kept)]) == 0
+    assert main(["fleet", "run", file, "--policy", "round-robin", "--memory", "1 MiB", "--folder", str(kept)]) == 0
     told = capsys.readouterr()
     assert "2 models on 2 devices (cpu), round-robin" in told.out
     for words in (
@@ -60,7 +60,7 @@ def test_run_trains_the_models_and_prints_measured_beside_predicted(file, tmp_pa
 
 
 def test_simulate_compares_policies_on_devices_that_are_not_there(file, capsys):
-    assert cli.main(["fleet", "simulate", file, "--policy", "all", "--devices", "16", "--json"]) == 0
+    assert main(["fleet", "simulate", file, "--policy", "all", "--devices", "16", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert len(record["makespans"]) == 5
     assert record["devices"] == 16
@@ -68,7 +68,7 @@ def test_simulate_compares_policies_on_devices_that_are_not_there(file, capsys):
 
 
 def test_simulate_sets_the_policy_beside_the_proven_optimum(file, capsys):
-    assert cli.main(["fleet", "simulate", file, "--policy", "exact", "--json"]) == 0
+    assert main(["fleet", "simulate", file, "--policy", "exact", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     own, exact = record["makespans"]["sharded-lrtf"], record["makespans"]["exact (proven, no transfers)"]
     assert record["bound"] <= exact * 1.001  # the solver counts in ten thousandths of the bound
@@ -78,9 +78,9 @@ def test_simulate_sets_the_policy_beside_the_proven_optimum(file, capsys):
 
 def test_a_run_of_what_is_done_already_says_so_and_keeps_its_losses(file, tmp_path, capsys):
     kept = str(tmp_path / "kept")
-    assert cli.main(["fleet", "run", file, "--devices", "1", "--folder", kept, "--json"]) == 0
+    assert main(["fleet", "run", file, "--devices", "1", "--folder", kept, "--json"]) == 0
     first = json.loads(capsys.readouterr().out)
-    assert cli.main(["fleet", "run", file, "--devices", "1", "--folder", kept]) == 0
+    assert main(["fleet", "run", file, "--devices", "1", "--folder", kept]) == 0
     told = capsys.readouterr()
     assert "All models are done already: trained in an earlier run, 6 units, which their checkpoints hold.\n" in told.out
     assert "2 of 2 models are done already, in an earlier run" in told.err
@@ -88,7 +88,7 @@ def test_a_run_of_what_is_done_already_says_so_and_keeps_its_losses(file, tmp_pa
     assert [row[-1] for row in rows] == ["before", "before"]
     assert [row[-2] for row in rows] == [f"{losses[-1]:.4g}" for losses in first["losses"].values()]
     (tmp_path / "grid.toml").write_text(GRID.replace("mini_batches = 3", "mini_batches = 2"))  # fewer than were done
-    assert cli.main(["fleet", "run", file, "--devices", "1", "--folder", kept, "--json"]) == 0
+    assert main(["fleet", "run", file, "--devices", "1", "--folder", kept, "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert (again["resumed"], again["makespan"], again["losses"]) == (6, 0.0, first["losses"])
     assert (again["ended"], again["failed"]) == ({}, [])
@@ -96,12 +96,12 @@ def test_a_run_of_what_is_done_already_says_so_and_keeps_its_losses(file, tmp_pa
 
 def test_a_model_that_goes_on_while_another_is_done_tells_them_apart(file, tmp_path, capsys):
     kept = str(tmp_path / "kept")
-    assert cli.main(["fleet", "run", file, "--folder", kept]) == 0
+    assert main(["fleet", "run", file, "--folder", kept]) == 0
     told = capsys.readouterr().out
     assert "\n\na fit-width=8 · b fit-width=16\n\n" in told  # whose the letters of the schedules are
     more = '[[models]]\nname = "more"\nprogram = "tests.support.importable:regression"\nmini_batches = 3\n'
     (tmp_path / "grid.toml").write_text(GRID + more)
-    assert cli.main(["fleet", "run", file, "--folder", kept]) == 0
+    assert main(["fleet", "run", file, "--folder", kept]) == 0
     told = capsys.readouterr()
     assert "2 of 3 models are done already, in an earlier run" in told.err
     finished = {row[0]: row[5] for line in told.out.splitlines() if len(row := line.split()) > 5 and row[0] in ("more", "fit-width=8")}
@@ -115,17 +115,17 @@ def test_a_model_that_its_loss_has_stopped_is_told_and_stays_stopped(tmp_path, c
     model = '[[models]]\nname = "early"\nprogram = "tests.support.importable:regression"\nmini_batches = 6\nstop_below = {}\n'
     path.write_text(model.format(1e9))
     run = ["fleet", "run", str(path), "--devices", "1", "--folder", str(tmp_path / "kept")]
-    assert cli.main(run) == 0
+    assert main(run) == 0
     told = capsys.readouterr()
     assert re.search(r"`early` has stopped: loss 14\.\d+ is below its stop_below of 1e\+09", told.err)
     assert "is done" not in told.err
     assert re.search(r" early .* stopped: loss 14\.\d+ is below", told.out)
-    assert cli.main(run) == 0
+    assert main(run) == 0
     told = capsys.readouterr()
     assert "All models are done already" in told.out
     assert re.search(r" early .* before +stopped: loss 14\.\d+ is below", told.out)
     path.write_text(model.format(0.001))
-    assert cli.main([*run, "--json"]) == 0
+    assert main([*run, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["losses"]["early"]) == 6
 
 
@@ -170,7 +170,7 @@ mini_batches = 5
 def test_a_loss_that_is_not_a_number_is_told_when_it_comes_and_in_the_table(tmp_path, capsys):
     path = tmp_path / "ill.toml"
     path.write_text(ILL.format("diverging"))
-    assert cli.main(["fleet", "run", str(path)]) == 0
+    assert main(["fleet", "run", str(path)]) == 0
     told = capsys.readouterr()
     assert told.err.count("`ill`: the loss of mini-batch 3 is nan") == 1
     assert re.search(r" ill .* nan .* loss nan from mini-batch 3 on", told.out)
@@ -180,7 +180,7 @@ def test_a_loss_that_is_not_a_number_is_told_when_it_comes_and_in_the_table(tmp_
 def test_a_model_whose_data_fail_is_left_and_the_others_are_trained(tmp_path, capsys):
     path = tmp_path / "ill.toml"
     path.write_text(ILL.format("broken"))
-    assert cli.main(["fleet", "run", str(path), "--json"]) == 1
+    assert main(["fleet", "run", str(path), "--json"]) == 1
     told = capsys.readouterr()
     losses = json.loads(told.out)["losses"]
     assert (len(losses["ill"]), len(losses["sound"])) == (3, 5)
@@ -215,7 +215,7 @@ def test_models_join_and_stop_as_the_file_changes(tmp_path, capsys, monkeypatch)
             path.write_text(edits.pop(words))
 
     monkeypatch.setattr(fleet_command._ProgressPrinter, "say", say)
-    assert cli.main(["fleet", "run", str(path), "--follow", "--json"]) == 0
+    assert main(["fleet", "run", str(path), "--follow", "--json"]) == 0
     assert "`joined` joins" in told
     assert "`long` ends with the mini-batch it is in" in told
     losses = json.loads(capsys.readouterr().out)["losses"]
@@ -240,23 +240,23 @@ def test_what_a_checkpoint_has_lost_is_said(file, capsys):
 )
 def test_what_is_wrong_is_said_before_anything_runs(file, arguments, message, capsys):
     verb, *rest = arguments
-    assert cli.main(["fleet", verb, file, *rest]) == 1
+    assert main(["fleet", verb, file, *rest]) == 1
     assert message in capsys.readouterr().err
-    assert cli.main(["fleet", "run", f"{file}x"]) == 1
+    assert main(["fleet", "run", f"{file}x"]) == 1
     assert "cannot be read" in capsys.readouterr().err
 
 
 def test_serve_opens_the_board_of_a_file(file, monkeypatch):
     served = []
     monkeypatch.setattr("workbench.app.page.fleet_page.serve_fleet", lambda fleet, port, **options: served.append((fleet, port, options)))
-    assert cli.main(["serve", "--fleet", file, "--port", "5099", "--no-open"]) == 0
+    assert main(["serve", "--fleet", file, "--port", "5099", "--no-open"]) == 0
     [(fleet, port, options)] = served
     assert [each.name for each in fleet.models] == ["fit-width=8", "fit-width=16"]
     assert (port, options["open_browser"], options["path"]) == (5099, False, file)
 
 
 def test_serve_says_what_keeps_it_from_showing_a_fleet(file, capsys):
-    assert cli.main(["serve", "--fleet", f"{file}x", "--no-open"]) == 1
+    assert main(["serve", "--fleet", f"{file}x", "--no-open"]) == 1
     assert "cannot be read" in capsys.readouterr().err
-    assert cli.main(["serve", "--fleet", file, "--model", "gpt", "--no-open"]) == 1
+    assert main(["serve", "--fleet", file, "--model", "gpt", "--no-open"]) == 1
     assert "A page shows a plan or a fleet, not both." in capsys.readouterr().err

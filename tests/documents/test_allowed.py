@@ -10,8 +10,8 @@ import pytest
 
 import workbench as wb
 from tests.support.programs import mlp
-from workbench import cli
 from workbench.app.processes.forking import ForkServer
+from workbench.cli.main import main
 from workbench.core.program import Reference
 from workbench.documents import dump_plan, load_plan, parse_fleet, parse_link, parse_plan, read_allowed, read_allowed_here
 from workbench.documents.allowed_programs import verify_allowed
@@ -128,10 +128,10 @@ def test_the_command_line_says_what_it_does_not_import(module, tmp_path, monkeyp
     Path("theirs.plan.json").write_text(document(f"{module}:build"))
     Path("fleet.toml").write_text(f'[[models]]\nname = "a"\nprogram = "{module}:build"\n')
     for command in (["report", "theirs.plan.json"], ["diff", *["theirs.plan.json"] * 2], ["fleet", "simulate", "fleet.toml"]):
-        assert cli.main(command) == 1
+        assert main(command) == 1
         assert f"add `--allow {module}` to the command" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
-    assert cli.main(["report", "theirs.plan.json", "--planned", "--allow", module]) == 0
+    assert main(["report", "theirs.plan.json", "--planned", "--allow", module]) == 0
 
 
 SHADOWS = ("panel", "bokeh", "jax", "numpy", "json", "jsonschema", "optax", "cloudpickle", "ml_dtypes", "random", "argparse")

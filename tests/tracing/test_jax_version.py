@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import pytest
 
 import workbench as wb
-from workbench import cli
 from workbench.app.page.serve import template_of
+from workbench.cli.main import main
 from workbench.tracing import UntestedJaxWarning, jax_version, untested_jax
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def double():
 
 def test_the_installed_jax_is_tested_and_not_told_of(capsys):
     assert untested_jax() is None
-    assert cli.main(["models"]) == 0
+    assert main(["models"]) == 0
     assert capsys.readouterr().err == ""
     assert template_of("title", None)._render_variables["untested"] == ""
 
@@ -47,7 +47,7 @@ def test_python_warns_once_when_something_is_traced(another_jax):
 
 def test_the_command_line_says_it_in_one_line(another_jax, capsys):
     with warnings.catch_warnings():
-        assert cli.main(["report", "--model", "two_layer", "--mesh", "data:2", "--planned"]) == 0
+        assert main(["report", "--model", "two_layer", "--mesh", "data:2", "--planned"]) == 0
     assert capsys.readouterr().err == f"workbench: {UNTESTED}\n"
 
 
