@@ -38,7 +38,7 @@ import workbench as wb
 from benchmarks.corpus.zoo import CASES, QUICK
 from workbench.analysis.comparison import is_same
 from workbench.engine import compile_plan, partition_plan
-from workbench.engine.compile.compilation import compile_here
+from workbench.engine.compile.compile_in_process import compile_here
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build

@@ -29,7 +29,7 @@ from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.session.figure_tiers import Settler
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 
 EDITS = tuple(ShardDim(dim, axes) for dim in ("d_ff", "heads", "vocab") for axes in (("model",), ()))
 LIMIT = 60.0  # seconds for a plan to settle or to say why not

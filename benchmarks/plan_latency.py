@@ -22,7 +22,7 @@ from workbench.core.program import Program
 from workbench.models import build
 from workbench.plan.edits import Edit, ShardDim
 from workbench.plan.plan import Plan
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.tracing.constrain import partition_spec
 
 MESHES = ((8, "data:4 model:2"), (2048, "data:64 model:32"), (65536, "data:2048 model:32"))

@@ -33,7 +33,7 @@ from typing import Any
 import psutil
 from served_client import Visitor
 
-from workbench.app.processes.boards import LINGERING
+from workbench.app.processes.board_process_pool import LINGERING
 
 LAYERS, EDIT_MS = 8, 600.0  # layers of the program that is timed to find how many take so long
 SLOW_PLAN = """
@@ -41,7 +41,7 @@ import statistics, sys, time
 from workbench.plan.edits import ShardDim
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 
 def edit_ms(plan):
     session, times = Session(plan), []

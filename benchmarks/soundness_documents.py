@@ -168,7 +168,7 @@ class _Opener:
                 self._try(case)
 
     def _new_board(self) -> None:
-        from workbench.session.session import Session
+        from workbench.session.plan_history import Session
         from workbench.widgets.board.board import Board
 
         self._board = Board(Session(self._plan), lambda *_: None)

@@ -21,7 +21,7 @@ from tests.install_chromium import system_chromium
 from tests.support.servers import free_port, wait_for
 from workbench.app.page.fleet_page import serve_fleet
 from workbench.app.page.serve import serve
-from workbench.documents.fleets import parse_fleet
+from workbench.documents.fleet_files import parse_fleet
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.plan import Plan

@@ -18,7 +18,7 @@ from tests.install_chromium import system_chromium
 from tests.support.choosing import draw_thirds, leave_to_the_nights
 from tests.support.compiling import KeptPrograms
 from tests.support.warm_worker import WarmGroup
-from workbench.engine.fleet import model_shards
+from workbench.engine.fleet import partitioned_model
 from workbench.engine.worker import worker_process
 from workbench.engine.worker.process_group import ProcessGroup
 
@@ -113,7 +113,7 @@ def code_generation(request: pytest.FixtureRequest) -> Iterator[None]:
 def _compile_with_most_optimizations(enabled: bool) -> None:
     jax.config.update("jax_disable_most_optimizations", not enabled)
     jax.clear_caches()
-    model_shards._compile_cached.cache_clear()
+    partitioned_model._compile_cached.cache_clear()
 
 
 @pytest.fixture

@@ -230,7 +230,7 @@ def test_each_foreign_library_has_its_doors():
 
 def test_the_planner_and_the_cost_model_know_no_room_above_them():
     above = {f"workbench.{each}" for each in ROOMS[ROOMS.index("models") :]} - {"workbench.session"}
-    assert not loaded_after("import workbench.analysis.analyze, workbench.session.session") & above
+    assert not loaded_after("import workbench.analysis.analyze, workbench.session.plan_history") & above
 
 
 def test_importing_the_package_loads_no_user_interface_and_no_engine():

@@ -28,7 +28,7 @@ from workbench.errors import WorkbenchError as WorkbenchError
 from workbench.plan.plan import Plan as Plan
 from workbench.reports.measurement import Measurement as Measurement
 from workbench.reports.report import Report as Report
-from workbench.session.session import Session as Session
+from workbench.session.plan_history import Session as Session
 from workbench.tracing import checkpoint_name as checkpoint_name
 from workbench.tracing import layer as layer
 from workbench.tracing import micro_batch_weight as micro_batch_weight
@@ -40,7 +40,7 @@ from workbench.tracing import trace_training as trace_training
 
 if TYPE_CHECKING:
     from workbench.app.notebook.board_cell import Workbench as Workbench
-    from workbench.app.notebook.fleet_board import FleetBoard as FleetBoard
+    from workbench.app.notebook.fleet_cell import FleetBoard as FleetBoard
 
 __version__ = "0.1.0"
 
@@ -51,7 +51,7 @@ def __getattr__(name: str) -> Any:
 
         return Workbench
     if name == "FleetBoard":
-        from workbench.app.notebook.fleet_board import FleetBoard
+        from workbench.app.notebook.fleet_cell import FleetBoard
 
         return FleetBoard
     if name == "models":

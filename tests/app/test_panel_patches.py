@@ -15,8 +15,8 @@ from benchmarks import served_client
 from benchmarks.served_client import PATIENCE, Visitor
 from tests.support.servers import free_port, wait_for
 from workbench.app.page.panel_patches import patch_writes
-from workbench.app.page.panel_screen import Screen, on_document
 from workbench.app.page.serve import listen, template_of
+from workbench.app.page.visitor_screen import Screen, on_document
 
 
 class Socket:

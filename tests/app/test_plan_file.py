@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from workbench.app.page.plan_file import PlanFile, file_under
-from workbench.app.page.visit_opening import ServeOptions, file_asked_for
+from workbench.app.page.requested_visit import ServeOptions, file_asked_for
+from workbench.app.page.watched_plan_file import PlanFile, file_under
 from workbench.documents import dump_plan, durable_files, load_plan
 from workbench.documents.durable_files import lock_folder, replace_file
 from workbench.errors import DocumentError

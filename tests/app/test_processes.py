@@ -13,9 +13,9 @@ import optax
 import pytest
 
 from workbench import layer, trace_training
-from workbench.app.page.visit_opening import ServeOptions, live_plan
-from workbench.app.processes.boards import Boards
-from workbench.app.processes.forking import ForkServer
+from workbench.app.page.requested_visit import ServeOptions, live_plan
+from workbench.app.processes.board_process_pool import Boards
+from workbench.app.processes.fork_server_client import ForkServer
 from workbench.app.runners.job_queue import JobQueue
 from workbench.core.remat import Remat
 from workbench.engine import shared_worker

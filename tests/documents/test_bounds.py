@@ -16,7 +16,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.sharding import Sharding
 from workbench.documents import load_plan, parse_fleet, parse_plan
-from workbench.documents.untrusted_text import MOST_TEXT
+from workbench.documents.parse_untrusted import MOST_TEXT
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.hardware.axis_placement import physical_spans
 from workbench.hardware.catalogue import default_catalogue, parse_hardware
@@ -25,13 +25,13 @@ from workbench.models.registry import verify_model
 from workbench.models.size_limits import MOST
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.plan.plan import Plan
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.tracing import trace
 from workbench.units import divisors, parse_bytes
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.hardware_picker import shapes_for
 from workbench.widgets.gestures.codec import verify_gesture
-from workbench.widgets.tabs.pictures import _place
+from workbench.widgets.tabs.picture_tabs import _place
 
 MANY = tuple((f"a{place}", 1) for place in range(2000))
 LONG = "x" * 600

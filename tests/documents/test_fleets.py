@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from workbench.core.program import Reference
-from workbench.documents import fleets, load_fleet, parse_fleet
+from workbench.documents import fleet_files, load_fleet, parse_fleet
 from workbench.errors import DocumentError, FleetError, WorkbenchError
 
 WHOLE = """
@@ -131,7 +131,7 @@ def test_what_is_wrong_is_said_in_the_names_of_the_file(text, message, way_out):
     ],
 )
 def test_what_needs_no_tracing_is_refused_before_any_model_is_traced(text, changes, monkeypatch):
-    monkeypatch.setattr(fleets, "program_from_reference", lambda reference: pytest.fail(f"traced {reference}"))
+    monkeypatch.setattr(fleet_files, "program_from_reference", lambda reference: pytest.fail(f"traced {reference}"))
     with pytest.raises((DocumentError, FleetError)):
         parse_fleet(text, allow="tests.support.importable", **changes)
 
@@ -146,8 +146,8 @@ def test_many_programs_to_trace_have_to_be_allowed_and_alike_ones_are_traced_onc
         'or load it with `allow="mnist"`.'
     )
     traced = []
-    program = fleets.program_from_reference(Reference("mnist", {}))
-    monkeypatch.setattr(fleets, "program_from_reference", lambda reference: traced.append(reference) or program)
+    program = fleet_files.program_from_reference(Reference("mnist", {}))
+    monkeypatch.setattr(fleet_files, "program_from_reference", lambda reference: traced.append(reference) or program)
     assert len(parse_fleet(text, allow="mnist").models) == len(traced) == 40
     alike = "".join(ONE.replace('"a"', f'"a{place}"') for place in range(50))
     assert len(parse_fleet(alike).models) == 50

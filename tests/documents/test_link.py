@@ -9,7 +9,7 @@ import pytest
 from tests.support.programs import mlp, program
 from workbench.core.program import Reference
 from workbench.documents import dump_plan, link_text, parse_link, program_from_reference
-from workbench.documents.link import MARK, MOST_DOCUMENT, MOST_TEXT
+from workbench.documents.plan_link import MARK, MOST_DOCUMENT, MOST_TEXT
 from workbench.errors import DocumentError, LayoutError, WorkbenchError
 from workbench.models import ALL_MODELS
 from workbench.plan.plan import Plan
@@ -98,7 +98,7 @@ def test_a_plan_of_a_link_is_judged_as_any_other():
 
 
 def test_a_plan_too_long_for_an_address_is_sent_as_a_file(monkeypatch):
-    monkeypatch.setattr("workbench.documents.link.MOST_TEXT", 100)
+    monkeypatch.setattr("workbench.documents.plan_link.MOST_TEXT", 100)
     with pytest.raises(DocumentError, match="save the plan, and send the file"):
         link_text(MINE)
 

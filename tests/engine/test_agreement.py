@@ -13,7 +13,7 @@ from tests.support.choosing import parametrize_drawn
 from tests.support.first_step import decided, moment_slack
 from tests.support.unsharded import unsharded, zoo_program
 from workbench.analysis.comparison import CollectiveRow, compare_collectives
-from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.jax_shardings import host_value, put_sharded, real_shard_shape
 from workbench.models.mixture.layouts import TOP2_LAYOUTS

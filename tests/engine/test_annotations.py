@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from tests.support.choosing import parametrize_drawn
 from workbench.analysis.comparison import compare_collectives
-from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.jax_shardings import host_value, real_shard_shape
 from workbench.errors import EngineError

@@ -16,7 +16,7 @@ from tests.support.run_programs import loss, plan
 from workbench.cli.main import main
 from workbench.engine import compile_plan, start_compile, why_not_compiled
 from workbench.engine.compile import compile_cache, targets
-from workbench.engine.worker.failures import compilation_failed
+from workbench.engine.worker.failure_messages import compilation_failed
 from workbench.errors import EngineError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models.registry import build

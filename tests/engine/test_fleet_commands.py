@@ -19,7 +19,7 @@ from workbench.engine.fleet.handle_commands import Stage, handle_commands
 from workbench.engine.fleet.train import FleetRun
 from workbench.engine.worker.job_payload import add_model_command
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.fleet_commands import AddModel, FleetCommand, RemoveDevice, ReturnDevice, StopModel
+from workbench.multimodel.training_commands import AddModel, FleetCommand, RemoveDevice, ReturnDevice, StopModel
 from workbench.multimodel.training_events import CommandDone, CommandRefused, SchedulePredicted, TrainingEvent, UnitDone
 from workbench.reports.run_events import Progress
 

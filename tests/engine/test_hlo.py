@@ -7,7 +7,7 @@ import pytest
 from tests.support.hlo_text import instruction_from, module_from
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding
-from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.jax_shardings import attach, named_sharding
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd import hlo_pb2

@@ -10,8 +10,8 @@ from tests.support import tpu_hlo
 from tests.support.hlo_text import instruction_from, module_from
 from tests.support.run_programs import plan
 from workbench.core.mesh import Mesh
+from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.hlo.compiled_kernels import kernels_of
-from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.hlo.peak_memory import timeline_of
 from workbench.engine.hlo.read_compiled import read_compiled
 from workbench.engine.spmd.compiled_step import argument_specs, compile_step, jit_step

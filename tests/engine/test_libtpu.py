@@ -270,7 +270,7 @@ def test_an_answer_is_kept_on_disk(tmp_path, monkeypatch):
     plan = gpt(layers=1)
     first = plan.partition()
     assert within(lambda: list(tmp_path.rglob("partitioned/*.json")))  # written by the thread that answers
-    monkeypatch.setattr("workbench.engine.partitioner.cached_answers.shared_worker", None)  # nobody is asked again
+    monkeypatch.setattr("workbench.engine.partitioner.plan_partitioning.shared_worker", None)  # nobody is asked again
     assert plan.partition() == first
     assert first.scheduled is not None
 

@@ -17,9 +17,9 @@ from workbench.engine.worker.worker_main import DONE, WORK
 from workbench.errors import EngineError, WorkbenchError
 from workbench.models.registry import build
 from workbench.multimodel import FleetSchedule, Job, Pass, Unit
-from workbench.multimodel.fleet_commands import FLEET_COMMANDS, AddModel, FleetCommand, StopModel
-from workbench.multimodel.forecast import forecast
-from workbench.multimodel.measured import FleetMeasurement
+from workbench.multimodel.fleet_forecast import forecast
+from workbench.multimodel.fleet_measurement import FleetMeasurement
+from workbench.multimodel.training_commands import FLEET_COMMANDS, AddModel, FleetCommand, StopModel
 from workbench.multimodel.training_events import TRAINING_EVENTS, CommandDone, TrainingDone, TrainingEvent, UnitDone
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement

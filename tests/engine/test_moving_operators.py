@@ -28,7 +28,7 @@ from tests.support.moving_operators import (
 )
 from workbench.analysis.analyze import analyze
 from workbench.engine import compile_plan
-from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.jax_shardings import host_value
 from workbench.errors import PartitionError

@@ -12,9 +12,9 @@ from tests.support import pipelines
 from workbench.core.schedules.tasks import Kind
 from workbench.engine import execute
 from workbench.engine.mpmd.against_sequential import largest_error, run_reference_step, state_registers
+from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
 from workbench.engine.mpmd.measured_timeline import measure_tasks
-from workbench.engine.mpmd.pipeline_memory import compiled_peaks
-from workbench.engine.mpmd.step import MpmdStep, compile_mpmd
+from workbench.engine.mpmd.mpmd_step import MpmdStep, compile_mpmd
 from workbench.errors import PipelineError
 from workbench.models.gpt import gpt
 from workbench.pipeline.simulate_step import simulate

@@ -5,9 +5,9 @@ import pytest
 from tests.support import pipelines
 from workbench.analysis.comparison import Comparison
 from workbench.documents.records.compiled import compiled_record
-from workbench.engine.compile.compilation import compile_here
-from workbench.engine.mpmd.pipeline_memory import compiled_peaks
-from workbench.engine.mpmd.step import compile_mpmd
+from workbench.engine.compile.compile_in_process import compile_here
+from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
+from workbench.engine.mpmd.mpmd_step import compile_mpmd
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.widgets.board.comparison_state import ComparisonState

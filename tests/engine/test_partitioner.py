@@ -11,7 +11,7 @@ import pytest
 from benchmarks.partitioner_kills import kills
 from workbench.core.mesh import Mesh
 from workbench.engine import partitioner
-from workbench.engine.partitioner import WarmWorker, cached_answers, partition_plan, partitioner_client, shared_worker, start_partition
+from workbench.engine.partitioner import WarmWorker, partition_plan, partitioner_client, plan_partitioning, shared_worker, start_partition
 from workbench.engine.partitioner.partitioner_client import pack_question
 from workbench.errors import PartitionError
 from workbench.models import build
@@ -168,7 +168,7 @@ def test_an_answer_is_kept_on_disk_and_one_that_was_damaged_is_made_anew(warm, p
 
 
 def test_only_so_many_answers_are_kept(warm, plan, own_cache, monkeypatch):
-    monkeypatch.setattr(cached_answers, "MOST_FILES", 2)
+    monkeypatch.setattr(plan_partitioning, "MOST_FILES", 2)
     for mesh in ("data:4 model:2", "data:2 model:2", "data:2 model:4"):
         start_partition(plan.updated(mesh=Mesh(mesh)), worker=warm).result(PATIENCE)
     wait_until(lambda: len(list((own_cache / "partitioned").glob("*.json"))) == 1)

@@ -20,11 +20,11 @@ from tests.support.unsharded import reference_of, sharded_results, state_of, uns
 from workbench.analysis.analyze import analyze
 from workbench.analysis.comparison import compare_collectives
 from workbench.core.tensor import Role
-from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.models.amoebanet import amoebanet
 from workbench.models.amoebanet import config as amoebanet_config
-from workbench.models.data import photographs
+from workbench.models.data import synthetic_images
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.executable import module_of
@@ -111,7 +111,7 @@ def amoebanet_without_ties():
     of two equal ones a maximum passes its gradient to is up to how sums are ordered."""
     config = amoebanet_config.PRESETS["tiny"]
     start = functools.partial(amoebanet.init, config=config)
-    data = photographs.stripes(config.batch, config.size, config.image_channels, config.classes)
+    data = synthetic_images.stripes(config.batch, config.size, config.image_channels, config.classes)
 
     def noisy(step):
         batch = data(step)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.jax_shardings import host_value
 from workbench.plan.plan import Plan

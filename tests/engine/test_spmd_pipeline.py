@@ -11,15 +11,15 @@ import pytest
 from tests.support import pipelines
 from workbench.core.program import Program
 from workbench.engine import execute
-from workbench.engine.compile.compilation import compile_here
+from workbench.engine.compile.compile_in_process import compile_here
 from workbench.engine.mpmd import against_sequential as mpmd_check
 from workbench.engine.mpmd.against_sequential import largest_error_of, run_reference_step
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.spmd_pipeline import spmd_plan
+from workbench.engine.spmd.spmd_plan import spmd_plan
 from workbench.errors import PipelineError
 from workbench.plan.plan import Plan
 from workbench.tracing import trace_training
-from workbench.tracing.grad_accumulation.loss_marks import micro_batch_weight
+from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_weight
 
 pytestmark = pytest.mark.compile
 

@@ -10,7 +10,7 @@ import pytest
 
 from workbench.models.conformer import conformer
 from workbench.models.conformer.config import PRESETS as CONFORMERS
-from workbench.models.data import scans, speech
+from workbench.models.data import synthetic_scans, synthetic_speech
 from workbench.models.layers.normalization import batch_norm, instance_norm, layer_norm, rms_norm
 from workbench.models.t5 import t5
 from workbench.models.t5.config import PRESETS as T5S
@@ -29,9 +29,9 @@ MODELS = {
     "unet": (unet.make_loss(SCANS), partial(unet.init, config=SCANS)),
 }
 BATCHES = {
-    "conformer": speech.batches(SPEECH.batch, SPEECH.seq, SPEECH.features, SPEECH.vocab),
+    "conformer": synthetic_speech.batches(SPEECH.batch, SPEECH.seq, SPEECH.features, SPEECH.vocab),
     "t5": t5.continuations(WORDS),
-    "unet": scans.batches(SCANS.batch, SCANS.size, 1, SCANS.classes),
+    "unet": synthetic_scans.batches(SCANS.batch, SCANS.size, 1, SCANS.classes),
 }
 
 

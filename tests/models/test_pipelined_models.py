@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.test_mpmd import TOLERANCE, pipelined
 from workbench.engine.mpmd.against_sequential import largest_error
-from workbench.engine.mpmd.pipeline_memory import compiled_peaks
+from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
 from workbench.errors import DocumentError
 from workbench.models import build
 from workbench.models.amoebanet import amoebanet

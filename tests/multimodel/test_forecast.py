@@ -12,7 +12,7 @@ from workbench.engine.fleet.train import _find_attached_devices
 from workbench.engine.worker.job_payload import WorkerJob
 from workbench.errors import FleetError
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.forecast import count_devices, forecast
+from workbench.multimodel.fleet_forecast import count_devices, forecast
 from workbench.multimodel.unit_estimates import layers_of
 
 

@@ -22,7 +22,7 @@ from workbench.multimodel import (
     policy_named,
     simulate,
 )
-from workbench.multimodel.exact_schedule import optimum
+from workbench.multimodel.optimal_schedule import optimum
 from workbench.text.fleet_schedule import schedule_text
 
 LRTF = policy_named("sharded-lrtf")

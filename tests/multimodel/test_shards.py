@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.errors import FleetError
-from workbench.multimodel.shards import Layer, Room, greedy_shards, shard_bytes, verify_shards
+from workbench.multimodel.greedy_partition import Layer, Room, greedy_shards, shard_bytes, verify_shards
 
 layers_of_all_sizes = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20), st.integers(0, 5)), min_size=1, max_size=12).map(
     lambda sizes: [Layer(f"layer_{i}", *each) for i, each in enumerate(sizes)]

@@ -22,8 +22,8 @@ from workbench.multimodel import (
     policy_named,
     simulate,
 )
-from workbench.multimodel.exact_schedule import optimum, prepare_policy
-from workbench.multimodel.progress import FleetProgress
+from workbench.multimodel.fleet_progress import FleetProgress
+from workbench.multimodel.optimal_schedule import optimum, prepare_policy
 from workbench.multimodel.running_forecast import predict_rest
 from workbench.text.fleet import list_note, strategies_text
 from workbench.text.fleet_schedule import legend_text

@@ -9,7 +9,7 @@ from workbench.propagation import module_of
 from workbench.propagation.make_program import place_of
 from workbench.propagation.module.calls import CALL, callee_of, functions_of, number_operations_and_calls, operations_called, separate_calls
 from workbench.propagation.module.context import main_function, parse_module
-from workbench.propagation.module.inline import inline_calls
+from workbench.propagation.module.inline_mlir_calls import inline_calls
 from workbench.propagation.module.operations import operations_below
 from workbench.tracing import trace
 

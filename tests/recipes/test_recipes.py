@@ -19,7 +19,7 @@ from workbench.recipes import ALL_RECIPES, find_recipe, list_recipes
 from workbench.recipes.purpose_by_name import DIMS, DimUse, is_named
 from workbench.recipes.zero_common import SHARD_PRIORITY
 from workbench.reports.report import Report
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace_training
 

@@ -17,9 +17,9 @@ from workbench.plan.edits import EditGroup, OpenPlan, RenameDim, SetRemat, Shard
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.session.journal import Journal, find_journal, list_journals, new_board_id, prune_journals, restore_session
-from workbench.session.journal.folder import ENDING, journal_path
-from workbench.session.journal.lines import line_bytes, parse_lines
-from workbench.session.session import Session
+from workbench.session.journal.journal_folder import ENDING, journal_path
+from workbench.session.journal.journal_lines import line_bytes, parse_lines
+from workbench.session.plan_history import Session
 
 BOARD = "a-board-of-tests"
 EDITS = (

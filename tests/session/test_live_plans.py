@@ -9,9 +9,9 @@ from workbench.app.notebook.board_cell import Workbench
 from workbench.models import build
 from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
-from workbench.session import live_plans as module
-from workbench.session.live_plans import live_plans
-from workbench.session.session import Session
+from workbench.session import kernel_plans as module
+from workbench.session.kernel_plans import live_plans
+from workbench.session.plan_history import Session
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from workbench.models import build
 from workbench.plan.edits import RenameDim, ShardDim
 from workbench.plan.mesh_edits import AddAxis, ResizeAxis
 from workbench.plan.plan import Plan
-from workbench.session.session import KEPT_REPORTS, MOST_NAME, HistoryNode, Session
+from workbench.session.plan_history import KEPT_REPORTS, MOST_NAME, HistoryNode, Session
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 
@@ -108,7 +108,7 @@ def test_a_few_reports_are_kept_and_others_made_again(session):
 def test_of_large_programs_fewer_reports_are_kept_and_the_present_one_always(session, monkeypatch):
     one = 2300 * len(session.plan.program.operations)
     for limit, kept in ((one - 1, 1), (2 * one, 2), (3 * one - 1, 2)):
-        monkeypatch.setattr("workbench.session.session.KEPT_BYTES", limit)
+        monkeypatch.setattr("workbench.session.plan_history.KEPT_BYTES", limit)
         for size in (2, 4, 2, 4):
             session.apply(ResizeAxis("cols", size))
         assert session.report_of(session.node.number) is session.report

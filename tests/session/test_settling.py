@@ -14,7 +14,7 @@ from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.session.figure_tiers import ANALYZE_DELAY, MOST_QUESTION_SECONDS, ONE_DEVICE_REASON, PIPELINED_REASON, Settler, SettlingState
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 SETTLING, SETTLED = SettlingState("planned", is_settling=True), SettlingState("partitioned")
@@ -125,7 +125,7 @@ def test_the_answer_to_a_plan_that_was_left_is_kept_and_analysed_when_it_is_undo
     bench.turn()
     bench.told.clear()
     with monkeypatch.context() as patched:
-        patched.setattr("workbench.session.session.analyze", Mock(side_effect=AssertionError("not now")))
+        patched.setattr("workbench.session.plan_history.analyze", Mock(side_effect=AssertionError("not now")))
         bench.answer(0)
     assert (bench.told, bench.session.report.tier) == ([], "planned")
     bench.session.undo()
@@ -197,7 +197,7 @@ def test_what_breaks_in_the_asking_is_a_reason_and_no_traceback(bench):
 def test_what_breaks_in_reading_an_answer_is_a_reason_and_the_plan_can_be_gone_back_to(bench, monkeypatch):
     bench.turn()
     with monkeypatch.context() as patched:
-        patched.setattr("workbench.session.session.analyze", Mock(side_effect=ValueError("strange")))
+        patched.setattr("workbench.session.plan_history.analyze", Mock(side_effect=ValueError("strange")))
         bench.answer()
     assert "ValueError: strange" in bench.settling_state.reason
     bench.session.apply(EDITS[0])

@@ -11,7 +11,7 @@ from tests.support.layered import stack
 from tests.support.spmd_plans import calling, plans, traced_paths
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
-from workbench.engine.hlo.hlo_collectives import collectives_of
+from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import lower_step
 from workbench.engine.spmd.device_mesh import device_mesh
 from workbench.errors import PartitionError

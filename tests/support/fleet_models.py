@@ -10,7 +10,7 @@ import optax
 import workbench as wb
 from workbench.core.program import Program
 from workbench.engine.fleet.shard_units import LOSS, ModelUnits
-from workbench.tracing.grad_accumulation.loss_marks import micro_batch_weight
+from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_weight
 from workbench.tracing.stage_partition.partition_network import partition_network, starts_at
 from workbench.tracing.stage_partition.trace_network import network_of
 

@@ -11,10 +11,10 @@ import optax
 import workbench as wb
 from workbench.multimodel import lower_bound, policy_named, simulate
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.fleet_commands import AddModel, FleetCommand, StopModel
-from workbench.multimodel.forecast import FleetForecast, count_devices
-from workbench.multimodel.measured import FleetMeasurement, FleetTimes
-from workbench.multimodel.shards import shard_bytes
+from workbench.multimodel.fleet_forecast import FleetForecast, count_devices
+from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
+from workbench.multimodel.greedy_partition import shard_bytes
+from workbench.multimodel.training_commands import AddModel, FleetCommand, StopModel
 from workbench.multimodel.training_events import CommandDone, SchedulePredicted, TrainingDone, TrainingListener, UnitDone
 from workbench.multimodel.unit_estimates import estimated_job, layers_of
 from workbench.reports.run_events import Progress

@@ -6,14 +6,14 @@ from typing import Any
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.widgets.board import edit_table, table_chip_options
+from workbench.widgets.board import gesture_edits, table_chip_options
 from workbench.widgets.gestures.codec import read_gesture
 from workbench.widgets.gestures.one_tensor import TakeGesture
 
 
 def edit_of(message: Mapping[str, Any], plan: Plan, report: Report) -> Edit:
     """The edit that a message asks for."""
-    return edit_table.edit_of(read_gesture(message), plan, report)
+    return gesture_edits.edit_of(read_gesture(message), plan, report)
 
 
 def taken(message: Mapping[str, Any], plan: Plan, report: Report) -> dict[str, Any]:

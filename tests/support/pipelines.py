@@ -10,7 +10,7 @@ import optax
 
 from workbench.core.program import Program
 from workbench.tracing import trace_training
-from workbench.tracing.grad_accumulation.loss_marks import micro_batch_weight, moving_average
+from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_weight, moving_average
 
 WIDTH, BATCH = 4, 8
 ADAMW, ADAM, SGD = optax.adamw(1e-2), optax.adam(1e-2), optax.sgd(0.1)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from workbench.models.layers.recompute import recompute_all
+from workbench.models.layers.layer_checkpoint import recompute_all
 from workbench.plan.plan import Plan
 from workbench.tracing import fused_kernel, trace, trace_micro_batch, trace_update
 

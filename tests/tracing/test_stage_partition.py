@@ -10,7 +10,7 @@ from workbench.core.paths import template
 from workbench.errors import PipelineError, TraceError
 from workbench.models.gpt import gpt
 from workbench.tracing import trace
-from workbench.tracing.grad_accumulation.loss_marks import micro_batch_weight
+from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_weight
 from workbench.tracing.layered_losses import scanned_loss, sequential_loss
 from workbench.tracing.stage_partition.network_blocks import block_path
 from workbench.tracing.stage_partition.partition_network import partition_network, starts_at

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from workbench.multimodel import FleetEvent, Job, Pass, Unit, lower_bound, policy_named, simulate
-from workbench.multimodel.measured import FleetMeasurement
+from workbench.multimodel.fleet_measurement import FleetMeasurement
 from workbench.units import format_seconds
 from workbench.visualize import fleet, fleet_text
 from workbench.visualize.draw.palette import AXES, WARNING

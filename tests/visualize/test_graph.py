@@ -13,8 +13,8 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.reports.graph import Graph
 from workbench.visualize import graph, graph_dot, graph_text
-from workbench.visualize.draw import dot, palette
-from workbench.visualize.draw.collapse import MOST_BOXES, choose_open_scopes, collapse, scopes_of
+from workbench.visualize.draw import graphviz_layout, palette
+from workbench.visualize.draw.collapse_scopes import MOST_BOXES, choose_open_scopes, collapse, scopes_of
 from workbench.visualize.draw.drawing import text_width
 from workbench.visualize.graph import heat_colour
 
@@ -84,7 +84,7 @@ def test_counters_of_turns_are_left_out():
 @pytest.mark.compile
 def test_what_is_open_at_first_does_not_depend_on_the_process():
     code = (
-        "from workbench.visualize.draw.collapse import choose_open_scopes; from workbench.models import build; "
+        "from workbench.visualize.draw.collapse_scopes import choose_open_scopes; from workbench.models import build; "
         "from workbench.plan.plan import Plan; "
         "print(sorted(choose_open_scopes(Plan(build('gpt', scan=True), 'data:4', 'batch:data').report().graph)))"
     )
@@ -103,7 +103,7 @@ def test_the_graph_of_a_real_step_knows_its_kernels_and_all_it_sends(gpt):
 
 
 def test_the_dots_of_a_real_step_lie_in_their_frames(gpt):
-    layout = dot.lay_out_dot(graph_dot(gpt))
+    layout = graphviz_layout.lay_out_dot(graph_dot(gpt))
     assert layout is not None
     assert len(choose_open_scopes(gpt.graph)) >= 2
     for scope, frame in layout.scopes.items():
@@ -133,11 +133,11 @@ def test_cost_is_a_colour_with_a_legend():
 
 
 def test_without_graphviz_in_any_form_the_outline_is_the_picture(monkeypatch):
-    monkeypatch.setattr(dot, "_run_program", lambda _: None)
-    monkeypatch.setattr(dot, "_run_module", lambda _: None)
-    dot.lay_out_dot.cache_clear()
+    monkeypatch.setattr(graphviz_layout, "_run_program", lambda _: None)
+    monkeypatch.setattr(graphviz_layout, "_run_module", lambda _: None)
+    graphviz_layout.lay_out_dot.cache_clear()
     made = graph(step_report())
-    dot.lay_out_dot.cache_clear()
+    graphviz_layout.lay_out_dot.cache_clear()
     assert any("pip install" in label.text for label in made.drawing.labels)
     assert made.text == graph_text(step_report())
 

@@ -14,15 +14,15 @@ from tests.support.steps import ALIVE, CURVE, KERNELS, step_report
 from workbench.analysis.comparison import Comparison
 from workbench.core.tensor import Role
 from workbench.errors import WorkbenchError
-from workbench.hardware.axis_assignment_text import parse_axis_assignment
+from workbench.hardware.axis_assignment import parse_axis_assignment
 from workbench.hardware.axis_placement import device_order
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.visualize import communication, device_grid, memory_map, memory_over_step, roofline, shapes, step_time
+from workbench.visualize.argument_shapes import padding
 from workbench.visualize.device_location import locate_devices
 from workbench.visualize.draw.treemap import Tile, squarify
-from workbench.visualize.shapes import padding
 
 sizes = st.lists(st.integers(1, 10_000), min_size=1, max_size=30).map(lambda each: sorted(each, reverse=True))
 

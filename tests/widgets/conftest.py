@@ -5,7 +5,7 @@ import pytest
 from workbench.core.program import Program
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from workbench.core.program import Program
 from workbench.errors import LayoutError
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.widgets.board.board_state import board_state
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.tensors import tensor_blocks

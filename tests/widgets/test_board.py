@@ -48,7 +48,7 @@ def test_a_drop_is_worked_out_while_the_chip_is_in_hand_and_nothing_is_said(sess
     plan, shown = session.plan, screen.count
     screen.board.answer({"verb": "drop", "dim": "hidden", "source": "", "target": "model", "add": False, "ahead": True})
     assert (session.plan, screen.count) == (plan, shown)
-    monkeypatch.setattr("workbench.session.session.analyze", Mock(side_effect=AssertionError("worked out before")))
+    monkeypatch.setattr("workbench.session.plan_history.analyze", Mock(side_effect=AssertionError("worked out before")))
     assert screen.send("drop", dim="hidden", source="", target="model", add=False)["layout"] == "batch:data; hidden:model"
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import workbench.widgets
 from workbench.errors import WorkbenchError
 from workbench.widgets.board.board import Board
-from workbench.widgets.board.edit_table import EDITS
+from workbench.widgets.board.gesture_edits import EDITS
 from workbench.widgets.gestures.codec import asked_hardware, kind_of, read_gesture, zone_of
 from workbench.widgets.gestures.dimensions import DropGesture
-from workbench.widgets.gestures.members import ALL_GESTURES, BOARD_GESTURES, EDIT_GESTURES, FLEET_GESTURES
+from workbench.widgets.gestures.gesture_registry import ALL_GESTURES, BOARD_GESTURES, EDIT_GESTURES, FLEET_GESTURES
 
 STATIC = Path(workbench.widgets.__file__).parent / "static"
 TEXT = st.text(max_size=12)

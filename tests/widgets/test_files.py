@@ -9,9 +9,9 @@ from tests.widgets.test_board import Screen
 from workbench.documents import ALL_EXPORTS, dump_plan, load_plan, parse_link
 from workbench.errors import DocumentError
 from workbench.plan.plan import Plan
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.widgets.board.board_host import Host, notebook_host
-from workbench.widgets.board.files import MOST_FILE
+from workbench.widgets.board.plan_files_panel import MOST_FILE
 
 
 @pytest.fixture

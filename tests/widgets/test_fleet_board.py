@@ -12,9 +12,9 @@ from workbench.documents import load_fleet
 from workbench.errors import EngineError, FleetError
 from workbench.multimodel import ALL_POLICIES, lower_bound
 from workbench.multimodel.fleet import FleetModel
-from workbench.multimodel.fleet_commands import AddModel, RemoveDevice, ReturnDevice, StopModel
-from workbench.multimodel.forecast import forecast
-from workbench.multimodel.shards import shard_bytes
+from workbench.multimodel.fleet_forecast import forecast
+from workbench.multimodel.greedy_partition import shard_bytes
+from workbench.multimodel.training_commands import AddModel, RemoveDevice, ReturnDevice, StopModel
 from workbench.multimodel.training_events import (
     CheckpointNotice,
     CommandDone,
@@ -596,7 +596,7 @@ def test_the_last_unit_is_shown_though_none_follows(view, runner):
 
 
 def test_many_units_are_simulated_aside_and_the_hand_is_answered_at_once(fleet, times, monkeypatch):
-    monkeypatch.setattr("workbench.widgets.fleet.forecast.AT_ONCE", 10)
+    monkeypatch.setattr("workbench.widgets.fleet.live_forecast.AT_ONCE", 10)
     view = FleetView(fleet, None, times)
     board = ask(view, "policy", "round-robin")
     assert board["controls"]["policy"] == "round-robin"
@@ -608,7 +608,7 @@ def test_many_units_are_simulated_aside_and_the_hand_is_answered_at_once(fleet, 
 
 
 def test_what_is_simulated_aside_does_not_return_to_a_fleet_that_does_not_fit_any_more(fleet, times, runner, monkeypatch):
-    monkeypatch.setattr("workbench.widgets.fleet.forecast.AT_ONCE", 10)
+    monkeypatch.setattr("workbench.widgets.fleet.live_forecast.AT_ONCE", 10)
     monkeypatch.setattr("threading.Thread.start", lambda _: None)  # it has not come to its turn
     view = FleetView(fleet.updated(memory=1 << 20), runner)
     assert view.parts["board"]["waits"]
@@ -654,7 +654,7 @@ def test_while_it_runs_the_board_says_what_is_now_expected(view, runner):
 
 
 def test_units_that_are_too_many_are_drawn_as_shares_of_slices_of_time(fleet, times, runner, monkeypatch):
-    monkeypatch.setattr("workbench.widgets.fleet.timeline.MOST_UNITS", 10)
+    monkeypatch.setattr("workbench.widgets.fleet.fleet_timeline.MOST_UNITS", 10)
     view = FleetView(fleet, runner, times)
     timeline = view.parts["table"]["timeline"]
     schedule = view.seen.schedule
@@ -673,7 +673,7 @@ def test_the_exact_policy_is_solved_aside_and_refused_where_it_is_out_of_reach(v
     until(lambda: not view.parts["board"]["waits"])
     assert view.seen.fleet.policy == "exact"
     assert view.seen.bound <= view.seen.schedule.makespan
-    monkeypatch.setattr("workbench.multimodel.exact_schedule.MOST_UNITS", 5)
+    monkeypatch.setattr("workbench.multimodel.optimal_schedule.MOST_UNITS", 5)
     ask(view, "policy", "random")
     board = ask(view, "policy", "exact")
     assert board["refusal"]["message"].endswith("on 2 devices is out of reach. A solver takes 5 at most.")

@@ -13,7 +13,7 @@ from workbench.errors import EngineError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone, StepDone, Waiting
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 
 DONE, CANCELLED = RunDone(None), Cancelled()
 

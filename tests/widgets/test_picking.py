@@ -9,11 +9,11 @@ from workbench.core.program import Program
 from workbench.errors import LayoutError
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.widgets.board.annotation_edits import COMPLETE_SUMS_REASON
 from workbench.widgets.tabs.blocks import Paint
-from workbench.widgets.tabs.figure_parts import why
-from workbench.widgets.tabs.results import result_rows
+from workbench.widgets.tabs.question_answers import why
+from workbench.widgets.tabs.result_rows import result_rows
 from workbench.widgets.tabs.values import value_blocks
 
 MESH, LAYOUT = "data:4 model:2", "batch:data; hidden:model"

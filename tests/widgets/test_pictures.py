@@ -12,13 +12,13 @@ from workbench.errors import WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
-from workbench.session.session import Session
-from workbench.visualize.draw.collapse import choose_open_scopes
+from workbench.session.plan_history import Session
+from workbench.visualize.draw.collapse_scopes import choose_open_scopes
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.gestures.codec import read_gesture
 from workbench.widgets.tabs.blocks import Paint
-from workbench.widgets.tabs.pictures import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
+from workbench.widgets.tabs.picture_tabs import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
 
 PAINT = Paint({"data": 0, "model": 1})
 MADE = Compiled(

@@ -6,7 +6,7 @@ from workbench.models import build
 from workbench.plan.edits import EditGroup
 from workbench.plan.plan import Plan
 from workbench.recipes import ALL_RECIPES
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 
 

@@ -10,13 +10,13 @@ from workbench.errors import PartitionError, WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.propagation.explain import recorded_propagation
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board import Board
 from workbench.widgets.gestures.codec import read_gesture
 from workbench.widgets.tabs.blocks import Paint
-from workbench.widgets.tabs.figure_parts import why
 from workbench.widgets.tabs.propagation import NO_RECORD, NOTHING, Replay, replay_blocks
+from workbench.widgets.tabs.question_answers import why
 
 PAINT = Paint({"data": 0, "model": 1})
 LAYOUT = "batch:data p1; w=[-, data]; hidden:model"

@@ -13,7 +13,7 @@ from workbench.analysis.comparison import Comparison
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Rematerialised
 from workbench.reports.reshard import CLASS_TEXTS
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 from workbench.widgets.board.board import Board

@@ -11,7 +11,7 @@ from tests.widgets.test_board import Screen
 from workbench.core.schedules import ALL_SCHEDULES
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import RunDone
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.widgets.board.key_figures import figures
 from workbench.widgets.glossary.glossary import GROUPS
 from workbench.widgets.pipeline.first_pipeline import propose_pipeline

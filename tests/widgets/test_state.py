@@ -10,7 +10,7 @@ from workbench.errors import LayoutError
 from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import AddAxis, ResizeAxis
 from workbench.reports.step_time import StepTime
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.widgets.board.board_state import Refusal, board_state
 from workbench.widgets.board.key_figures import figure_states, figures
 

@@ -16,7 +16,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-from workbench.tracing.spmd_pipeline.loss import find_layers
+from workbench.tracing.spmd_pipeline.spmd_loss import find_layers
 from workbench.units import format_bytes, format_seconds
 
 MIN_BALANCE = 0.9  # balance below which stages count as uneven

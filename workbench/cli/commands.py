@@ -11,8 +11,8 @@ from pathlib import Path
 
 from workbench.analysis.compiled_report import with_compiled
 from workbench.cli import fleet_command
+from workbench.cli.page_access import reach_of
 from workbench.cli.plan_arguments import allowed_modules, plan_of, plan_on_the_cpu, use_hardware_file
-from workbench.cli.served_addresses import reach_of
 from workbench.documents import hardware_entry
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError, WorkbenchError
@@ -170,7 +170,7 @@ def diff(options: argparse.Namespace) -> None:
     from workbench.documents import load_plan, plan_diff_record
     from workbench.hardware.catalogue import parse_hardware
     from workbench.plan.edits import SetHardware
-    from workbench.tracing.platform import force_cpu_backend
+    from workbench.tracing.jax_backends import force_cpu_backend
 
     force_cpu_backend()
     use_hardware_file(options)

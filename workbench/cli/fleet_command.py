@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from workbench.cli.plan_arguments import allowed_modules
-from workbench.cli.short_forecast import ShortForecast
+from workbench.cli.progress_forecast import ShortForecast
 from workbench.errors import FleetError
 from workbench.multimodel import ALL_POLICIES, FleetSchedule, policy_named
 from workbench.multimodel import simulate as simulate_jobs
 from workbench.multimodel.fleet import Fleet
-from workbench.multimodel.fleet_commands import AddModel, StopModel
-from workbench.multimodel.forecast import count_devices
-from workbench.multimodel.measured import FleetTimes
+from workbench.multimodel.fleet_forecast import count_devices
+from workbench.multimodel.fleet_measurement import FleetTimes
+from workbench.multimodel.training_commands import AddModel, StopModel
 from workbench.multimodel.training_events import (
     CheckpointNotice,
     CommandDone,
@@ -78,7 +78,7 @@ def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
     """Serve the page of the file's fleet to those who may `reach` it. Raises `OSError` where it cannot listen."""
     from workbench.app.page.fleet_page import serve_fleet
     from workbench.documents import load_fleet
-    from workbench.tracing.platform import force_cpu_backend
+    from workbench.tracing.jax_backends import force_cpu_backend
 
     if options.plan or options.model:
         raise FleetError("A page shows a plan or a fleet, not both.", ["leave out the plan", "leave out `--fleet`"])
@@ -90,7 +90,7 @@ def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
 
 def _schedules(times: FleetTimes, devices: int, fleet: Fleet, policy_name: str) -> dict[str, FleetSchedule]:
     if policy_name == "exact":
-        from workbench.multimodel.exact_schedule import optimum, prepare_policy
+        from workbench.multimodel.optimal_schedule import optimum, prepare_policy
 
         found = optimum(times.jobs, devices)
         schedule = simulate_jobs(
@@ -104,7 +104,7 @@ def _schedules(times: FleetTimes, devices: int, fleet: Fleet, policy_name: str) 
 def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
     """The file's fleet with the changes of the command line; these are checked before any model is traced."""
     from workbench.documents import load_fleet
-    from workbench.tracing.platform import force_cpu_backend
+    from workbench.tracing.jax_backends import force_cpu_backend
 
     force_cpu_backend()
     if options.devices is not None:

@@ -10,7 +10,7 @@ from workbench.documents import load_fleet
 from workbench.engine import add_model_command
 from workbench.errors import WorkbenchError
 from workbench.multimodel.fleet import Fleet
-from workbench.multimodel.fleet_commands import FleetCommand, StopModel
+from workbench.multimodel.training_commands import FleetCommand, StopModel
 
 EVERY = 0.5  # seconds
 

@@ -16,7 +16,7 @@ DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
 
 def plan_on_the_cpu(options: argparse.Namespace) -> Plan:
     """The plan, with this process kept off the accelerators: a worker process runs it and needs their memory."""
-    from workbench.tracing.platform import force_cpu_backend
+    from workbench.tracing.jax_backends import force_cpu_backend
 
     force_cpu_backend()
     return plan_of(options)
@@ -30,7 +30,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     from workbench.core.precision import Precision
     from workbench.core.remat import Remat
     from workbench.documents import load_plan, program_from_reference
-    from workbench.hardware.axis_assignment_text import parse_axis_assignment
+    from workbench.hardware.axis_assignment import parse_axis_assignment
     from workbench.hardware.catalogue import parse_hardware
     from workbench.plan.edits import SetAxisAssignment, SetHardware, SetLayout, SetPrecision, SetRemat
     from workbench.plan.mesh_edits import SetMesh

@@ -7,18 +7,18 @@ print(export_script(plan))
 
 from workbench.documents.allowed_programs import read_allowed as read_allowed
 from workbench.documents.allowed_programs import read_allowed_here as read_allowed_here
-from workbench.documents.export.exports import ALL_EXPORTS as ALL_EXPORTS
+from workbench.documents.export.export_formats import ALL_EXPORTS as ALL_EXPORTS
 from workbench.documents.export.script import export_script as export_script
-from workbench.documents.fleets import load_fleet as load_fleet
-from workbench.documents.fleets import parse_fleet as parse_fleet
-from workbench.documents.fleets import resolve_fleet as resolve_fleet
-from workbench.documents.link import link_text as link_text
-from workbench.documents.link import parse_link as parse_link
+from workbench.documents.fleet_files import load_fleet as load_fleet
+from workbench.documents.fleet_files import parse_fleet as parse_fleet
+from workbench.documents.fleet_files import resolve_fleet as resolve_fleet
+from workbench.documents.plan_link import link_text as link_text
+from workbench.documents.plan_link import parse_link as parse_link
 from workbench.documents.plans import dump_plan as dump_plan
 from workbench.documents.plans import load_plan as load_plan
 from workbench.documents.plans import parse_plan as parse_plan
 from workbench.documents.plans import save_plan as save_plan
-from workbench.documents.programs import program_from_reference as program_from_reference
+from workbench.documents.program_references import program_from_reference as program_from_reference
 from workbench.documents.records.comparison import comparison_record as comparison_record
 from workbench.documents.records.compiled import compiled_record as compiled_record
 from workbench.documents.records.explanation import conflict_record as conflict_record

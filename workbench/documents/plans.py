@@ -16,12 +16,12 @@ from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.sharding import Sharding
 from workbench.documents.allowed_programs import read_allowed, verify_allowed
 from workbench.documents.durable_files import explain_write_errors, lock_folder, replace_file
+from workbench.documents.parse_untrusted import UnreadableError, parse_json, read_text, verify_length
 from workbench.documents.program_by_fingerprint import is_known_reference, known_program, known_reference, names_from_trace
-from workbench.documents.programs import program_from_reference, verify_reference
+from workbench.documents.program_references import program_from_reference, verify_reference
 from workbench.documents.schema import schema_problem
-from workbench.documents.untrusted_text import UnreadableError, parse_json, read_text, verify_length
 from workbench.errors import DocumentError, HardwareError, wrong_type
-from workbench.hardware.axis_assignment_text import AxisAssignment, parse_axis_assignment
+from workbench.hardware.axis_assignment import AxisAssignment, parse_axis_assignment
 from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan

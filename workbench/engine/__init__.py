@@ -1,6 +1,6 @@
 """Run plans on attached devices, and compile them for devices that may be absent."""
 
-from workbench.engine.compile.compilation import compile_here as compile_here
+from workbench.engine.compile.compile_in_process import compile_here as compile_here
 from workbench.engine.partitioner import WarmWorker as WarmWorker
 from workbench.engine.partitioner import partition_plan as partition_plan
 from workbench.engine.partitioner import shared_worker as shared_worker
@@ -9,7 +9,8 @@ from workbench.engine.spmd.calibrate import calibrate as calibrate
 from workbench.engine.spmd.calibrate import calibrate_here as calibrate_here
 from workbench.engine.spmd.compiled_step import argument_specs as argument_specs
 from workbench.engine.spmd.distributed import start_distributed as start_distributed
-from workbench.engine.spmd.execute import execute as execute
+from workbench.engine.spmd.execute_plan import execute as execute
+from workbench.engine.worker.job_handle import Handle as Handle
 from workbench.engine.worker.job_payload import add_model_command as add_model_command
 from workbench.engine.worker.launch import compile_plan as compile_plan
 from workbench.engine.worker.launch import measure_units as measure_units
@@ -21,4 +22,3 @@ from workbench.engine.worker.launch import start_fleet as start_fleet
 from workbench.engine.worker.launch import start_run as start_run
 from workbench.engine.worker.launch import start_timing as start_timing
 from workbench.engine.worker.launch import why_not_compiled as why_not_compiled
-from workbench.engine.worker.supervisor import Handle as Handle

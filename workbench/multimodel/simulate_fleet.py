@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from workbench.errors import FleetError
+from workbench.multimodel.fleet_progress import FleetProgress
 from workbench.multimodel.policies import Candidate, Policy
-from workbench.multimodel.progress import FleetProgress
 from workbench.multimodel.simulation_states import DeviceState, ModelState
 from workbench.multimodel.unit_chains import Job, Pass, Unit, verify_devices, verify_names
 from workbench.multimodel.unit_schedule import FleetSchedule, ScheduledUnit

@@ -7,8 +7,8 @@ of `TrainingDone`, `TimingDone`, `Failed` and `Cancelled` comes last, once.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workbench.multimodel.fleet_commands import FleetCommand
-from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
+from workbench.multimodel.training_commands import FleetCommand
 from workbench.multimodel.unit_schedule import ScheduledUnit
 from workbench.reports.run_events import Cancelled, Failed, Progress
 

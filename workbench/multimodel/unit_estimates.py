@@ -7,7 +7,7 @@ from workbench.core.program import STATE, Program
 from workbench.core.program_cache import cache_with_program
 from workbench.core.tensor import Role, itemsize
 from workbench.multimodel.fleet import FleetModel
-from workbench.multimodel.shards import Layer
+from workbench.multimodel.greedy_partition import Layer
 from workbench.multimodel.unit_chains import Job, Pass, Unit
 from workbench.pipeline.choose_boundaries import network_blocks
 

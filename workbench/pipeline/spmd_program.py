@@ -16,8 +16,8 @@ from workbench.core.tensor import Role
 from workbench.errors import PipelineError
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.plan import Plan
-from workbench.tracing.spmd_pipeline.loss import find_stacked_leaves
-from workbench.tracing.spmd_pipeline.step import trace_spmd_step, with_spmd_step
+from workbench.tracing.spmd_pipeline.spmd_loss import find_stacked_leaves
+from workbench.tracing.spmd_pipeline.trace_spmd_step import trace_spmd_step, with_spmd_step
 
 
 def as_spmd_program(plan: Plan, mesh: Any = None) -> Plan:

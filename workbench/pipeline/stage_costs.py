@@ -25,7 +25,7 @@ from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
 from workbench.propagation import gc_paused
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
-from workbench.tracing.jaxpr.equation_flops import size_of
+from workbench.tracing.jaxpr.equation_costs import size_of
 from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StagePartition

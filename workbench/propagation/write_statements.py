@@ -19,7 +19,7 @@ from workbench.propagation.carried_results import close_arguments, pin_carried_r
 from workbench.propagation.make_program import place_of
 from workbench.propagation.module.calls import CALL, number_operations_and_calls, operations_called, scope_in_call, separate_calls
 from workbench.propagation.module.context import declare_mesh, main_function, module_bytes, parse_module, run_passes
-from workbench.propagation.module.inline import inline_calls
+from workbench.propagation.module.inline_mlir_calls import inline_calls
 from workbench.propagation.module.operations import CONTROL_FLOW, operations_below
 from workbench.propagation.module.source_meshes import verify_source_axes
 from workbench.propagation.module.statements import annotate_main, insert_statements

@@ -17,7 +17,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 
 Work = Callable[[], None]
 Defer = Callable[[Work], None]

@@ -4,18 +4,18 @@ from jax.ad_checkpoint import checkpoint_name as checkpoint_name
 
 from workbench.core.paths import template as template
 from workbench.tracing.constrain import constrain as constrain
-from workbench.tracing.function import trace as trace
-from workbench.tracing.grad_accumulation.loss_marks import micro_batch_weight as micro_batch_weight
-from workbench.tracing.grad_accumulation.loss_marks import moving_average as moving_average
-from workbench.tracing.grad_accumulation.step_parts import trace_micro_batch as trace_micro_batch
-from workbench.tracing.grad_accumulation.step_parts import trace_update as trace_update
+from workbench.tracing.fused_kernel_scope import fused_kernel as fused_kernel
+from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_weight as micro_batch_weight
+from workbench.tracing.grad_accumulation.micro_batch_marks import moving_average as moving_average
+from workbench.tracing.grad_accumulation.micro_batch_programs import trace_micro_batch as trace_micro_batch
+from workbench.tracing.grad_accumulation.micro_batch_programs import trace_update as trace_update
+from workbench.tracing.jax_backends import silence_libtpu
 from workbench.tracing.jax_version import UntestedJaxWarning as UntestedJaxWarning
 from workbench.tracing.jax_version import untested_jax as untested_jax
-from workbench.tracing.kernel_scope import fused_kernel as fused_kernel
 from workbench.tracing.layer_marks import layer as layer
 from workbench.tracing.layered_losses import scanned_loss as scanned_loss
 from workbench.tracing.layered_losses import sequential_loss as sequential_loss
-from workbench.tracing.platform import silence_libtpu
-from workbench.tracing.training import trace_training as trace_training
+from workbench.tracing.trace_function import trace as trace
+from workbench.tracing.trace_training_step import trace_training as trace_training
 
 silence_libtpu()  # before anything here starts JAX's backends

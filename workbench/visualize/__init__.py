@@ -9,6 +9,8 @@
 Importing this room does not import Bokeh; asking a picture for its figure does.
 """
 
+from workbench.visualize.argument_shapes import shapes as shapes
+from workbench.visualize.argument_shapes import shapes_text as shapes_text
 from workbench.visualize.communication import communication as communication
 from workbench.visualize.communication import communication_text as communication_text
 from workbench.visualize.device_grid import device_grid as device_grid
@@ -31,9 +33,7 @@ from workbench.visualize.propagation import propagation_text as propagation_text
 from workbench.visualize.propagation_graph import propagation_graph as propagation_graph
 from workbench.visualize.roofline import roofline as roofline
 from workbench.visualize.roofline import roofline_text as roofline_text
-from workbench.visualize.shapes import shapes as shapes
-from workbench.visualize.shapes import shapes_text as shapes_text
-from workbench.visualize.step import step_time as step_time
-from workbench.visualize.step import step_time_text as step_time_text
-from workbench.visualize.timeline import timeline as timeline
-from workbench.visualize.timeline import timeline_text as timeline_text
+from workbench.visualize.step_time_bars import step_time as step_time
+from workbench.visualize.step_time_bars import step_time_text as step_time_text
+from workbench.visualize.step_timeline import timeline as timeline
+from workbench.visualize.step_timeline import timeline_text as timeline_text

@@ -7,7 +7,7 @@ from workbench.core.sharding import Sharding
 from workbench.reports.graph import GraphNode, GraphSend
 from workbench.text.tables import axes_text
 from workbench.units import format_bytes, format_count, format_seconds
-from workbench.visualize.draw.collapse import Collapsed, DrawnNode
+from workbench.visualize.draw.collapse_scopes import Collapsed, DrawnNode
 from workbench.visualize.draw.drawing import text_width
 
 LINE, PAD, STRIP = 15, 9, 4  # pixels

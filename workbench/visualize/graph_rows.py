@@ -7,7 +7,7 @@ A column is as wide for sixty boxes as for six: it fits beside a table, and on a
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.visualize.draw.collapse import Collapsed
+from workbench.visualize.draw.collapse_scopes import Collapsed
 
 WIDTH, HEIGHT, GAP, INDENT, HEAD, FRAME = 388.0, 20.0, 5.0, 9.0, 19.0, 6.0  # pixels
 DIMS_AT = 200.0

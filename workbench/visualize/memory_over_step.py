@@ -13,7 +13,7 @@ from workbench.units import format_bytes
 from workbench.visualize.draw.drawing import Area, Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import AXES, NEUTRAL, ROLES, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.stack import Column, outlines, reduce_columns
+from workbench.visualize.draw.stacked_area import Column, outlines, reduce_columns
 
 LISTED = 8  # of what is alive at the peak
 _LENGTH, _HEIGHT, _LINE = 740, 150, 16  # pixels

@@ -16,7 +16,7 @@ from workbench.reports.axis_propagation import AxisPropagation, ShardedValue
 from workbench.reports.propagation import Propagation
 from workbench.reports.report import Report
 from workbench.text.tables import table_text
-from workbench.visualize.draw.collapse import Collapsed, collapse
+from workbench.visualize.draw.collapse_scopes import Collapsed, collapse
 from workbench.visualize.draw.drawing import Area, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, axis_colour
 from workbench.visualize.draw.picture import Picture

@@ -9,8 +9,8 @@ from tests.support.jupyterlab import READY, run_cell, write_notebook
 from tests.support.servers import free_port, wait_for
 from workbench.app.page import fleet_page as fleet_app
 from workbench.app.page.serve import listen
-from workbench.multimodel.fleet_commands import RemoveDevice, StopModel
-from workbench.multimodel.forecast import forecast
+from workbench.multimodel.fleet_forecast import forecast
+from workbench.multimodel.training_commands import RemoveDevice, StopModel
 from workbench.multimodel.training_events import CommandDone
 from workbench.reports.run_events import Failed
 from workbench.widgets.fleet.fleet_board import FleetView
@@ -18,7 +18,7 @@ from workbench.widgets.fleet.fleet_board import FleetView
 CELL = """
 import workbench as wb
 from tests.support.fleets import three_models, times_of
-from workbench.multimodel.forecast import forecast
+from workbench.multimodel.fleet_forecast import forecast
 fleet = three_models(memory=12 * 1024)
 board = wb.FleetBoard(fleet, times_of(forecast(fleet)))
 board

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from workbench.app.notebook.board_snapshot import snapshot_html
 from workbench.app.notebook.cell_base import BoardCell
-from workbench.app.notebook.snapshot import snapshot_html
-from workbench.app.runners.board_partitioner import EnginePartitioner
+from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import WorkerRunner
@@ -14,8 +14,8 @@ from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
-from workbench.session import live_plans
-from workbench.session.session import Session
+from workbench.session import kernel_plans
+from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import notebook_host
 from workbench.widgets.run.runner import Runner
@@ -50,7 +50,7 @@ class Workbench(BoardCell):
         super().__init__(theme, tour=tour, when_shown=self._begin_settling)
         self.session = plan if isinstance(plan, Session) else Session(plan)
         self._board = Board(self.session, self._show, runner=runner or QueuedRunner(WorkerRunner(), _QUEUE), host=notebook_host())
-        live_plans.boards.add(self)
+        kernel_plans.boards.add(self)
         self.observe(lambda change: self._board.answer(change["new"]), "gesture")
 
     @property
@@ -75,7 +75,7 @@ class Workbench(BoardCell):
         """Close the board; this also cancels a run."""
         if hasattr(self, "_board"):
             self._board.close()
-            live_plans.boards.discard(self)
+            kernel_plans.boards.discard(self)
         super().close()
 
     def _begin_settling(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from workbench.app.notebook.snapshot import MOST_ROWS, MOST_SVG
+from workbench.app.notebook.board_snapshot import MOST_ROWS, MOST_SVG
 from workbench.visualize.draw.palette import AXES, NEUTRAL
 from workbench.visualize.fleet import fleet
 from workbench.widgets.fleet.fleet_board import FleetView

@@ -9,18 +9,18 @@ import panel as pn
 from bokeh.document import Document
 
 from workbench.app.page.board_component import BoardComponent
-from workbench.app.page.panel_screen import on_document
 from workbench.app.page.serve import LOOPBACK, TITLE, listen, template_of
 from workbench.app.page.visit import failure_text
-from workbench.app.page.window_state import part_text
+from workbench.app.page.visitor_screen import on_document
+from workbench.app.page.window_channel import part_text
 from workbench.app.runners.worker_fleet_runner import WorkerFleetRunner
 from workbench.documents import read_allowed, resolve_fleet
 from workbench.multimodel.fleet import Fleet
-from workbench.multimodel.measured import FleetTimes
+from workbench.multimodel.fleet_measurement import FleetTimes
 from workbench.widgets.board.board import at_once
 from workbench.widgets.board.publishing import Part
 from workbench.widgets.fleet.fleet_board import FleetView
-from workbench.widgets.fleet.runner import FleetRunner
+from workbench.widgets.fleet.fleet_runner import FleetRunner
 
 
 class FleetComponent(BoardComponent):

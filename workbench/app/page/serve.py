@@ -12,14 +12,14 @@ from typing import Any
 import panel as pn
 
 from workbench.app.page.guarded_server import guarded_server, serve_in_thread
-from workbench.app.page.panel_screen import Screen, on_document
 from workbench.app.page.request_policy import Hosts, allowed_hosts
+from workbench.app.page.requested_visit import ServeOptions, live_plan, open_visit
 from workbench.app.page.shutdown import serve_until_signal
 from workbench.app.page.visit import WATCHED, Settling
-from workbench.app.page.visit_opening import ServeOptions, live_plan, open_visit
-from workbench.app.page.window_state import VisitorWindow
-from workbench.app.processes.boards import Boards
-from workbench.app.runners.board_partitioner import EnginePartitioner
+from workbench.app.page.visitor_screen import Screen, on_document
+from workbench.app.page.window_channel import VisitorWindow
+from workbench.app.processes.board_process_pool import Boards
+from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.worker_runner import RUN_LIMIT
 from workbench.documents import read_allowed

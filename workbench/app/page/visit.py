@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from workbench.app.page.offer_earlier_boards import Unsaved, offer_boards, parse_board_ids
-from workbench.app.page.plan_file import PlanFile
-from workbench.app.page.resume_board import BoardHistory
-from workbench.app.page.window_state import VisitorWindow, part_text
+from workbench.app.page.served_board_history import BoardHistory
+from workbench.app.page.watched_plan_file import PlanFile
+from workbench.app.page.window_channel import VisitorWindow, part_text
 from workbench.core.error_text import describe_error, strip_folders
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
@@ -16,7 +16,7 @@ from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
 from workbench.session.figure_tiers import Partitioner
 from workbench.session.journal import Journal, find_journal
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.run.board_jobs import Defer

@@ -19,9 +19,9 @@ from types import FrameType
 PRELOADED = (
     "workbench.models",
     "workbench.widgets.board.board",
-    "workbench.app.page.visit_opening",
+    "workbench.app.page.requested_visit",
     "workbench.engine",
-    "workbench.app.processes.child",
+    "workbench.app.processes.board_process",
 )
 
 
@@ -64,7 +64,7 @@ def _preload() -> None:
 
 def _become_board(descriptor: int) -> None:
     """In the child: never returns."""
-    from workbench.app.processes.child import serve_board
+    from workbench.app.processes.board_process import serve_board
 
     status = 1
     try:

@@ -13,9 +13,9 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
-from workbench.app.page.window_state import Show
-from workbench.app.processes.run_queue import QueuePlaces
-from workbench.app.processes.shared_partitioner import Questions
+from workbench.app.page.window_channel import Show
+from workbench.app.processes.job_queue_proxy import QueuePlaces
+from workbench.app.processes.warm_partitioner_proxy import Questions
 from workbench.app.runners.job_queue import JobQueue
 from workbench.engine import WarmWorker
 

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workbench.app.page.panel_screen import Screen
-from workbench.app.page.window_state import Target
+from workbench.app.page.visitor_screen import Screen
+from workbench.app.page.window_channel import Target
 from workbench.app.processes.remote_board import Message, RemoteBoard
 from workbench.errors import EngineError
 

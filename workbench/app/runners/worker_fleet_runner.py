@@ -1,9 +1,9 @@
 """Train and time fleets in worker processes of the engine, which is imported on the first request."""
 
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.fleet_commands import AddModel
+from workbench.multimodel.training_commands import AddModel
 from workbench.multimodel.training_events import TrainingListener
-from workbench.widgets.fleet.runner import FleetHandle
+from workbench.widgets.fleet.fleet_runner import FleetHandle
 from workbench.widgets.run.runner import RunHandle
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.multimodel import FleetSchedule, lower_bound, strategies
-from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
 
 
 def fleet_record(measured: FleetMeasurement) -> dict[str, Any]:

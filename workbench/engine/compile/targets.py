@@ -20,7 +20,7 @@ from workbench.engine.spmd.device_mesh import device_mesh, device_mesh_over, row
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
-from workbench.tracing.platform import NO_TPU
+from workbench.tracing.jax_backends import NO_TPU
 from workbench.units import format_count
 
 CLOCKS = {

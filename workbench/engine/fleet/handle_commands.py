@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Protocol, assert_never
 
 from workbench.engine.fleet.executor import FleetExecutor
-from workbench.engine.worker.failures import in_user_terms
+from workbench.engine.worker.failure_messages import in_user_terms
 from workbench.engine.worker.job_payload import unpack_model
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.fleet_commands import AddModel, CommandQueue, FleetCommand, RemoveDevice, ReturnDevice, StopModel
+from workbench.multimodel.training_commands import AddModel, CommandQueue, FleetCommand, RemoveDevice, ReturnDevice, StopModel
 from workbench.multimodel.training_events import CommandDone, CommandRefused, TrainingEvent, TrainingListener
 from workbench.reports.run_events import Progress
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.engine.fleet.devices import CompiledUnit
 from workbench.engine.fleet.host_store import HostStore
-from workbench.engine.worker.failures import in_user_terms
+from workbench.engine.worker.failure_messages import in_user_terms
 from workbench.errors import FleetError, WorkbenchError, unknown_name
 from workbench.multimodel import Job
 from workbench.multimodel.fleet import Fleet, FleetModel

@@ -23,7 +23,7 @@ from workbench.engine.fleet.devices import FleetDevice, TransferTimings, pinned_
 from workbench.engine.fleet.executor import FleetExecutor
 from workbench.engine.fleet.host_store import HostStore
 from workbench.engine.fleet.model_run import ModelRun, data_ran_out_error, data_read_error
-from workbench.engine.fleet.model_shards import PartitionedModel
+from workbench.engine.fleet.partitioned_model import PartitionedModel
 from workbench.engine.fleet.shard_units import UnitFunction
 from workbench.multimodel import Job, ScheduledUnit, Unit, policy_named
 from workbench.multimodel.fleet import Fleet, FleetModel

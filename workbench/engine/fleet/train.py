@@ -20,18 +20,18 @@ from workbench.engine.fleet.handle_commands import Stage, handle_commands
 from workbench.engine.fleet.host_store import HostStore
 from workbench.engine.fleet.lock import hold_folder
 from workbench.engine.fleet.model_run import ModelRun, find_run
-from workbench.engine.fleet.model_shards import PartitionedModel, compile_units, shard_starts
+from workbench.engine.fleet.partitioned_model import PartitionedModel, compile_units, shard_starts
 from workbench.engine.fleet.profile_units import profile_units
-from workbench.engine.worker.failures import in_user_terms
+from workbench.engine.worker.failure_messages import in_user_terms
 from workbench.errors import FleetError
 from workbench.multimodel import FleetEvent, FleetSchedule, Job, lower_bound, simulate
-from workbench.multimodel.exact_schedule import prepare_policy
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.fleet_commands import CommandQueue
-from workbench.multimodel.forecast import count_devices
-from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+from workbench.multimodel.fleet_forecast import count_devices
+from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
+from workbench.multimodel.fleet_progress import FleetProgress
+from workbench.multimodel.optimal_schedule import prepare_policy
 from workbench.multimodel.policies import policy_named
-from workbench.multimodel.progress import FleetProgress
+from workbench.multimodel.training_commands import CommandQueue
 from workbench.multimodel.training_events import CheckpointNotice, SchedulePredicted, TrainingListener
 from workbench.multimodel.unit_chains import verify_names
 from workbench.reports.run_events import Progress

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from workbench.engine.hlo.live_ranges import HloValue, Tree, leaves, subtree_at
+from workbench.engine.hlo.buffer_schedule import HloValue, Tree, leaves, subtree_at
 from workbench.spmd.hlo_instruction import Computation, HloInstruction, parameter_of
 from workbench.spmd.hlo_module import HloModule
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from workbench.engine.hlo.live_ranges import Buffer, BufferSchedule
+from workbench.engine.hlo.buffer_schedule import Buffer, BufferSchedule
+from workbench.engine.hlo.build_buffer_schedule import schedule_of
 from workbench.engine.hlo.op_names import is_indexing, path_of_value
-from workbench.engine.hlo.shared_buffers import schedule_of
 from workbench.spmd.hlo_instruction import Computation, HloInstruction
 from workbench.spmd.hlo_module import HloModule
 from workbench.spmd.hlo_shapes import DEVICE_MEMORY

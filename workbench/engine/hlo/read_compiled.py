@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.core.mesh import Mesh
+from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.hlo.compiled_kernels import kernels_of
-from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.engine.hlo.peak_memory import timeline_of
 from workbench.reports.compiled import Compiled, CompiledMemory
 from workbench.spmd.buffer_assignment import PackedMemory

@@ -11,11 +11,11 @@ import numpy as np
 from workbench.core.micro_batches import plan_input_splits
 from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
-from workbench.engine.mpmd.step import MpmdStep
+from workbench.engine.mpmd.mpmd_step import MpmdStep
 from workbench.engine.spmd.against_unsharded import free_bytes, relative, worst
 from workbench.engine.spmd.compiled_step import CompiledStep
+from workbench.tracing.grad_accumulation.grad_accumulation_step import grad_accumulation_step
 from workbench.tracing.grad_accumulation.split_batch import micro_batch_leaves
-from workbench.tracing.grad_accumulation.whole_step import grad_accumulation_step
 from workbench.units import format_bytes
 
 

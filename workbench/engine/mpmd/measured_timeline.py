@@ -17,8 +17,8 @@ from typing import Any
 import jax
 
 from workbench.core.schedules.tasks import Task
-from workbench.engine.mpmd.buffer_slots import Instruction, pipeline_position
-from workbench.engine.mpmd.step import MpmdStep, run_watched
+from workbench.engine.mpmd.instruction_list import Instruction, pipeline_position
+from workbench.engine.mpmd.mpmd_step import MpmdStep, run_watched
 from workbench.reports.measurement import TaskTime
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from workbench.core.error_text import process_end_text
 from workbench.engine.partitioner.libtpu_client import OF_LIBTPU, OF_PARTITIONER
-from workbench.engine.partitioner.warm_process import WarmProcess, WarmProcessEnded
+from workbench.engine.partitioner.partitioner_connection import WarmProcess, WarmProcessEnded
 from workbench.errors import PartitionError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan

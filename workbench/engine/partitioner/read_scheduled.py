@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from workbench.core.sharding import axis_size
 from workbench.cost.scheduled_cycles import estimated_cycles, rates_for
 from workbench.engine.compile.targets import CLOCKS, compiler_of
+from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.hlo.compiled_kernels import visit_kernels
-from workbench.engine.hlo.hlo_collectives import collectives_of
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import CompiledCollective, CompiledMemory, Scheduled

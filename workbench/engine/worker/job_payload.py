@@ -13,8 +13,8 @@ from workbench.core.program import Program
 from workbench.engine.worker.pickling import dump_by_value
 from workbench.errors import EngineError
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.fleet_commands import AddModel
-from workbench.multimodel.forecast import count_devices
+from workbench.multimodel.fleet_forecast import count_devices
+from workbench.multimodel.training_commands import AddModel
 from workbench.plan.plan import Plan
 
 _CONFIG = (  # settings that change the meaning of a traced program or its random values

@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.engine.compile.targets import environment_for, verify_target
+from workbench.engine.worker.job_handle import Handle
 from workbench.engine.worker.job_payload import WorkerJob
-from workbench.engine.worker.supervisor import Handle
 from workbench.engine.worker.worker_environment import environment
 from workbench.engine.worker.worker_process import STANDBY
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
 from workbench.multimodel.fleet import Fleet
-from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
 from workbench.multimodel.training_events import TrainingListener
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
@@ -121,7 +121,7 @@ def start_fleet(fleet: Fleet, on_event: TrainingListener | None = None, time_lim
     """Start training a fleet in a worker process, on the accelerators if there are any, else on virtual CPU devices.
 
     `on_event` is called from a thread with the events of `workbench.multimodel.training_events`, and at last, once, with `TrainingDone`,
-    `Failed` or `Cancelled`. Commands (`workbench.multimodel.fleet_commands`) are sent with `handle.send(StopModel(name))`,
+    `Failed` or `Cancelled`. Commands (`workbench.multimodel.training_commands`) are sent with `handle.send(StopModel(name))`,
     `handle.send(RemoveDevice(number))`, `ReturnDevice`, and `handle.send(add_model_command(model))` for one more `FleetModel`, which is
     followed by a `SchedulePredicted` of all; each is answered by `CommandDone` or `CommandRefused`. A cancelled training resumes from its
     checkpoint if the fleet has a folder. Raises `EngineError` if the models' functions cannot be sent.

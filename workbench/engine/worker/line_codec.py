@@ -15,8 +15,8 @@ from types import NoneType, UnionType
 from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from workbench.errors import EngineError, unknown_name, wrong_type
-from workbench.multimodel.fleet_commands import FLEET_COMMANDS, FleetCommand
-from workbench.multimodel.measured import FleetMeasurement
+from workbench.multimodel.fleet_measurement import FleetMeasurement
+from workbench.multimodel.training_commands import FLEET_COMMANDS, FleetCommand
 from workbench.multimodel.training_events import TRAINING_EVENTS, TrainingEvent
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.engine.worker.job_payload import WorkerJob
-from workbench.tracing.platform import NO_TPU, lacks_tpu
+from workbench.tracing.jax_backends import NO_TPU, lacks_tpu
 
 MAX_VIRTUAL_DEVICES = 64
 """The most virtual CPU devices of a worker: each costs threads, and a copy of whatever is replicated."""

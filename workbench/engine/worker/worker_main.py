@@ -17,13 +17,13 @@ from typing import Any, BinaryIO, TextIO
 
 from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerEvent
 from workbench.errors import WorkbenchError
-from workbench.multimodel.fleet_commands import CommandQueue
+from workbench.multimodel.training_commands import CommandQueue
 from workbench.multimodel.training_events import CommandRefused, TimingDone, TrainingDone
 from workbench.reports.run_events import CompileDone, Failed, RunDone
 
 WORK = {
-    "run": "workbench.engine.spmd.execute:execute",
-    "compile": "workbench.engine.compile.compilation:compile_here",
+    "run": "workbench.engine.spmd.execute_plan:execute",
+    "compile": "workbench.engine.compile.compile_in_process:compile_here",
     "fleet": "workbench.engine.fleet.train:train_fleet",
     "timing": "workbench.engine.fleet.train:time_fleet",
 }

@@ -32,7 +32,7 @@ from workbench.models.amoebanet.config import JOINED, PRESETS, AmoebaNetConfig
 from workbench.models.amoebanet.weights import Cell, dims, init
 from workbench.models.amoebanet.weights import cells as cells_of
 from workbench.models.choose_preset import choose_preset, verify_divides
-from workbench.models.data import photographs
+from workbench.models.data import synthetic_images
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import batch_norm
 from workbench.models.layers.weights import Params
@@ -173,7 +173,7 @@ def build(*, preset: str = "tiny", batch: int | None = None, cells: int | None =
         dims=dims(config),
         name=f"amoebanet {preset}",
         init=start,
-        data=photographs.stripes(config.batch, config.size, config.image_channels, config.classes),
+        data=synthetic_images.stripes(config.batch, config.size, config.image_channels, config.classes),
     )
 
 

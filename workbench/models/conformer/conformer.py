@@ -27,7 +27,7 @@ import optax
 from workbench.core.program import Program
 from workbench.models.choose_preset import choose_preset
 from workbench.models.conformer.config import PRESETS, ConformerConfig
-from workbench.models.data import speech
+from workbench.models.data import synthetic_speech
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import batch_norm, layer_norm
 from workbench.models.layers.weights import Params, count_parameters, draw, name_dims, nest_tables
@@ -187,5 +187,5 @@ def build(
         dims=dims(scan=scan),
         name=f"conformer {preset}",
         init=start,
-        data=speech.batches(config.batch, config.seq, config.features, config.vocab),
+        data=synthetic_speech.batches(config.batch, config.seq, config.features, config.vocab),
     )

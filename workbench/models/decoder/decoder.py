@@ -25,7 +25,7 @@ from workbench.models.choose_preset import choose_preset
 from workbench.models.data import text
 from workbench.models.decoder.config import PRESETS, DecoderConfig
 from workbench.models.decoder.weights import dims, init
-from workbench.models.layers.blocks import (
+from workbench.models.layers.decoder_blocks import (
     Params,
     add,
     cross_entropy,
@@ -39,7 +39,7 @@ from workbench.models.layers.blocks import (
     rotate,
     softmax,
 )
-from workbench.models.layers.recompute import recompute_all, remat_policy
+from workbench.models.layers.layer_checkpoint import recompute_all, remat_policy
 from workbench.tracing import trace_training
 
 

@@ -11,7 +11,7 @@ from workbench.core.program import Program
 from workbench.models.decoder import decoder
 from workbench.models.decoder.config import DecoderConfig
 from workbench.models.decoder.weights import dims, init
-from workbench.models.layers.blocks import cross_entropy, embed
+from workbench.models.layers.decoder_blocks import cross_entropy, embed
 from workbench.tracing import trace_micro_batch, trace_update
 
 

@@ -27,7 +27,7 @@ import optax
 from workbench.core.program import Program
 from workbench.errors import DocumentError
 from workbench.models.choose_preset import choose_preset, verify_divides
-from workbench.models.data import photographs
+from workbench.models.data import synthetic_images
 from workbench.models.deep_unet.config import PRESETS, DeepUNetConfig
 from workbench.models.layers.normalization import instance_norm
 from workbench.models.layers.weights import Params, count_parameters, draw, name_dims
@@ -174,7 +174,7 @@ def build(*, preset: str = "tiny", batch: int | None = None, convolutions: int |
         dims=dims(config),
         name=f"deep U-Net {preset}",
         init=start,
-        data=photographs.discs(config.batch, config.size, config.image_channels),
+        data=synthetic_images.discs(config.batch, config.size, config.image_channels),
     )
 
 

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from workbench.models.layers.blocks import Params, kernel, mark
+from workbench.models.layers.decoder_blocks import Params, kernel, mark
 from workbench.models.mixture.config import MixtureConfig
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workbench.models.layers.blocks import Params, flash_attention, kernel, mark, mix, normalize, rotate, softmax
+from workbench.models.layers.decoder_blocks import Params, flash_attention, kernel, mark, mix, normalize, rotate, softmax
 from workbench.models.mixture.config import MixtureConfig
 
 

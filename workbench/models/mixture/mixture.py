@@ -16,8 +16,8 @@ import optax
 from workbench.core.program import Program
 from workbench.models.choose_preset import choose_preset
 from workbench.models.data import text
-from workbench.models.layers.blocks import Params, add, cross_entropy, embed, mark, mlp, normalize
-from workbench.models.layers.recompute import remat_policy
+from workbench.models.layers.decoder_blocks import Params, add, cross_entropy, embed, mark, mlp, normalize
+from workbench.models.layers.layer_checkpoint import remat_policy
 from workbench.models.mixture.config import PRESETS, MixtureConfig
 from workbench.models.mixture.experts import experts
 from workbench.models.mixture.latent_attention import attention

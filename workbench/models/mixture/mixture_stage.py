@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from workbench.core.program import Program
-from workbench.models.layers.blocks import cross_entropy, embed
+from workbench.models.layers.decoder_blocks import cross_entropy, embed
 from workbench.models.mixture.config import MixtureConfig
 from workbench.models.mixture.mixture import run_layers
 from workbench.models.mixture.weights import dims, init

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workbench.models.layers.blocks import Params
+from workbench.models.layers.decoder_blocks import Params
 from workbench.models.mixture.config import MixtureConfig
 
 LATENT = {

@@ -24,7 +24,7 @@ import optax
 
 from workbench.core.program import Program
 from workbench.models.choose_preset import choose_preset, verify_divides
-from workbench.models.data import scans
+from workbench.models.data import synthetic_scans
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import batch_norm, instance_norm
 from workbench.models.layers.weights import Params, count_parameters, draw, name_dims
@@ -178,7 +178,7 @@ def build(*, preset: str = "tiny", batch: int | None = None, size: int | None = 
         dims=dims(config),
         name=f"unet {preset}",
         init=start,
-        data=scans.batches(config.batch, config.size, config.image_channels, config.classes),
+        data=synthetic_scans.batches(config.batch, config.size, config.image_channels, config.classes),
     )
 
 

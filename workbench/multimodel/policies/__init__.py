@@ -8,7 +8,7 @@ from workbench.multimodel.policies.policy import Policy as Policy
 from workbench.multimodel.policies.random_order import RandomOrder
 from workbench.multimodel.policies.round_robin import RoundRobin
 from workbench.multimodel.policies.sharded_lrtf import ShardedLrtf
-from workbench.multimodel.policies.shortest import Shortest
+from workbench.multimodel.policies.shortest_remaining_time import Shortest
 
 ALL_POLICIES: tuple[Policy, ...] = (ShardedLrtf(), RandomOrder(), FirstInList(), Shortest(), RoundRobin())
 """The policies that decide at run time."""

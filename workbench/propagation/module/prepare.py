@@ -11,7 +11,7 @@ from jax.extend.mlir import ir
 from workbench.propagation.module.capture import capture_invariants
 from workbench.propagation.module.context import main_function, run_passes
 from workbench.propagation.module.hlo_form import to_hlo_form
-from workbench.propagation.module.inline import inline_calls
+from workbench.propagation.module.inline_mlir_calls import inline_calls
 from workbench.propagation.module.numbering import number_operations
 from workbench.propagation.module.prune import prune
 

@@ -17,8 +17,8 @@ from workbench.errors import DocumentError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.session.journal.lines import Record
-from workbench.session.session import HistoryNode, ReportSummary, Session
+from workbench.session.journal.journal_lines import Record
+from workbench.session.plan_history import HistoryNode, ReportSummary, Session
 
 MOST_DOCUMENT = 1 << 24
 """Characters of one plan."""

@@ -14,7 +14,7 @@ import jax
 from jax.extend import core as jex_core
 
 from workbench.tracing.jaxpr.equations import closed_jaxpr, select_needed
-from workbench.tracing.jaxpr.inlining import inline
+from workbench.tracing.jaxpr.inline_jaxpr import inline
 from workbench.tracing.stage_partition.stage_tasks import TracedStageTask
 
 _SHAPE_OPS = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "split", "unstack", "reduce_sum")

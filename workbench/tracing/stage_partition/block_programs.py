@@ -15,14 +15,14 @@ from jax.extend import core as jex_core
 
 from workbench.core.program import Program, Step
 from workbench.core.tensor import Role
-from workbench.tracing.function import build_program
-from workbench.tracing.grad_accumulation.accumulate import accumulate_grads, split_task
+from workbench.tracing.grad_accumulation.accumulating_tasks import accumulate_grads, split_task
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
-from workbench.tracing.jaxpr.equation_flops import flops_of, size_of
+from workbench.tracing.jaxpr.equation_costs import flops_of, size_of
 from workbench.tracing.jaxpr.equations import variables
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StagePartition, partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
+from workbench.tracing.trace_function import build_program
 
 TOTAL = "total"  # before the path of a parameter: the sum of its gradients
 

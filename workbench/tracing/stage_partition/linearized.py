@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.extend import core as jex_core
 
 from workbench.tracing.jaxpr.equations import BATCH, BOTH, PARAMETERS, classify_equations, select_needed, variables
-from workbench.tracing.stage_partition.stage_specs import StageValues
+from workbench.tracing.stage_partition.stage_shapes import StageValues
 
 Arrays = Sequence[Any]
 

@@ -15,9 +15,9 @@ from typing import Any
 from workbench.core.micro_batches import BATCH as BATCH_DIM
 from workbench.core.paths import template
 from workbench.errors import PipelineError
-from workbench.tracing.jaxpr.equation_flops import flops_of, size_of, traffic_of
+from workbench.tracing.jaxpr.equation_costs import flops_of, size_of, traffic_of
 from workbench.tracing.jaxpr.equations import BATCH, BOTH, PARAMETERS, classify_equations, scope_of, variables
-from workbench.tracing.jaxpr.unroll_scans import Flat
+from workbench.tracing.jaxpr.flatten_loss import Flat
 
 _PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot")
 

@@ -15,7 +15,7 @@ from typing import Any
 from jax.extend import core as jex_core
 
 from workbench.errors import PipelineError, unknown_name
-from workbench.tracing.jaxpr.equation_flops import flops_of, size_of
+from workbench.tracing.jaxpr.equation_costs import flops_of, size_of
 from workbench.tracing.jaxpr.equations import closed_jaxpr, select_needed, variables
 from workbench.tracing.stage_partition.network_blocks import Network
 

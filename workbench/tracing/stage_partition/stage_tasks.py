@@ -23,9 +23,9 @@ import jax
 from jax.extend import core as jex_core
 
 from workbench.tracing.jaxpr.equations import closed_jaxpr, select_needed, variables
-from workbench.tracing.jaxpr.inlining import inline
+from workbench.tracing.jaxpr.inline_jaxpr import inline
 from workbench.tracing.stage_partition.linearized import LinearizedStage, linearize_stage, select_outputs
-from workbench.tracing.stage_partition.stage_specs import StageValues, spec_of
+from workbench.tracing.stage_partition.stage_shapes import StageValues, spec_of
 
 
 @dataclass(frozen=True)

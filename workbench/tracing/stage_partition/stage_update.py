@@ -21,10 +21,10 @@ from workbench.errors import PipelineError
 from workbench.tracing.cast import cast
 from workbench.tracing.grad_accumulation.mean_gradient import mean_gradient
 from workbench.tracing.jaxpr.equations import closed_jaxpr, select_needed
-from workbench.tracing.jaxpr.inlining import inline
+from workbench.tracing.jaxpr.inline_jaxpr import inline
 from workbench.tracing.leaves import named_leaves
+from workbench.tracing.stage_partition.optimizer_global_sums import SharedSums, verify_common
 from workbench.tracing.stage_partition.partition_network import StagePartition
-from workbench.tracing.stage_partition.shared_sums import SharedSums, verify_common
 
 
 @dataclass(frozen=True)

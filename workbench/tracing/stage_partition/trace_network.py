@@ -11,12 +11,12 @@ from workbench.core.program import Program
 from workbench.core.program_cache import CACHE
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
-from workbench.tracing.function import guard_tracing
 from workbench.tracing.grad_accumulation.split_batch import micro_batch_spec
-from workbench.tracing.jaxpr.unroll_scans import flatten
+from workbench.tracing.jaxpr.flatten_loss import flatten
 from workbench.tracing.leaves import named_leaves, spec_of
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StagePartition, partition_network, starts_at
+from workbench.tracing.trace_function import guard_tracing
 
 _NETWORK_BYTES = 650  # per operation of the program, with what is traced of its blocks (benchmarks/kept_memory.py)
 

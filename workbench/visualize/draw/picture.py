@@ -31,7 +31,7 @@ class Picture:
     @property
     def figure(self) -> Any:
         """A new `bokeh.plotting.figure`: a Bokeh model may be in one document only."""
-        from workbench.visualize.draw.figure import bokeh_figure
+        from workbench.visualize.draw.bokeh_figure import bokeh_figure
 
         return bokeh_figure(self.drawing)
 

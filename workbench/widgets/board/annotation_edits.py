@@ -23,7 +23,7 @@ from workbench.widgets.gestures.annotation import (
     UngroupGesture,
     UnreducedGesture,
 )
-from workbench.widgets.gestures.table import EditMaker, Kind, means
+from workbench.widgets.gestures.gesture_handlers import EditMaker, Kind, means
 
 COMPLETE_SUMS_REASON = "the arguments and results of a step are passed on as complete sums"
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from workbench.core.mesh import Mesh
-from workbench.hardware.axis_assignment_text import AxisAssignment, Route
+from workbench.hardware.axis_assignment import AxisAssignment, Route
 from workbench.hardware.axis_placement import PhysicalSpan, axis_assignment_error, default_axis_assignment, physical_spans
 from workbench.hardware.hardware import AxisTopology, Hardware
 from workbench.plan.plan import Plan
 from workbench.units import format_count, format_seconds
 from workbench.visualize.draw.palette import AXES
 from workbench.widgets.board.menus import item
-from workbench.widgets.gestures.target_hardware import AxisAssignmentGesture
+from workbench.widgets.gestures.hardware_choice import AxisAssignmentGesture
 
 MOST_AXIS_ASSIGNMENTS = 8
 _MOST_TRIES = 600  # axis assignments tried for the menu

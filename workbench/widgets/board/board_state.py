@@ -19,8 +19,8 @@ from workbench.widgets.board.annotation_marks import priority_mark
 from workbench.widgets.board.annotation_menu import rule_items
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.drop_legality import brief_reason, illegal_drops, one_of_each_kind
+from workbench.widgets.board.figure_record import Figure
 from workbench.widgets.board.hardware_picker import hardware_state
-from workbench.widgets.board.key_figure import Figure
 from workbench.widgets.board.key_figures import figure_states, figures
 from workbench.widgets.board.menus import axis_menu, dim_menu, spare_axis_name
 from workbench.widgets.board.tier_marks import settling_record

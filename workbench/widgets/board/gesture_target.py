@@ -13,9 +13,9 @@ from workbench.plan.plan import Plan
 from workbench.plan.sharding_faults import AxisTwice, Spec, sharding_faults
 from workbench.reports.placement import Placement, Value
 from workbench.reports.report import Report
-from workbench.widgets.board.folding import is_named, pattern_of, template
+from workbench.widgets.board.layer_folding import is_named, pattern_of, template
 from workbench.widgets.gestures.one_tensor import TensorGesture
-from workbench.widgets.tabs.results import RESULT, uncarried_results
+from workbench.widgets.tabs.result_rows import RESULT, uncarried_results
 from workbench.widgets.tabs.tensors import TENSOR, VALUE
 from workbench.widgets.tabs.values import constraint_on
 

@@ -13,7 +13,7 @@ from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_range, format_seconds
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.key_figure import Figure
+from workbench.widgets.board.figure_record import Figure
 from workbench.widgets.board.tier_marks import mark_of, settles, tier_of
 from workbench.widgets.pipeline.pipeline_figures import pipeline_figures
 

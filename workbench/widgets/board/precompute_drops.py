@@ -3,8 +3,8 @@
 import logging
 
 from workbench.errors import WorkbenchError
-from workbench.session.session import Session
-from workbench.widgets.board.edit_table import edit_of
+from workbench.session.plan_history import Session
+from workbench.widgets.board.gesture_edits import edit_of
 from workbench.widgets.board.key_figures import figures
 from workbench.widgets.gestures.codec import read_gesture
 from workbench.widgets.gestures.gesture import Message

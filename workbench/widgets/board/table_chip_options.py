@@ -13,7 +13,7 @@ from workbench.widgets.board.tensor_edits import drop_error, place_of
 from workbench.widgets.board.value_menu import value_menu
 from workbench.widgets.gestures.one_tensor import ByRulesGesture, OpenDimGesture, OwnGesture, OwnWholeGesture, TakeGesture
 from workbench.widgets.gestures.view_changes import WhyGesture
-from workbench.widgets.tabs.results import RESULT
+from workbench.widgets.tabs.result_rows import RESULT
 from workbench.widgets.tabs.tensors import TENSOR
 
 Judge = Callable[[tuple[str, ...]], str | None]

@@ -10,8 +10,8 @@ from workbench.plan.sharding_faults import AxisTwice, Fault, sharding_faults
 from workbench.reports.report import Report
 from workbench.widgets.board.drop_legality import dropped_axes
 from workbench.widgets.board.gesture_target import GestureTarget, resolve_target
+from workbench.widgets.gestures.gesture_handlers import EditMaker, Kind, means
 from workbench.widgets.gestures.one_tensor import ByRulesGesture, OpenDimGesture, OwnGesture, OwnWholeGesture, TensorGesture
-from workbench.widgets.gestures.table import EditMaker, Kind, means
 from workbench.widgets.tabs.tensors import TENSOR
 
 

@@ -1,8 +1,8 @@
 """The view state of one board: its tab, what is selected, folded and opened, and the last question. It changes no plan."""
 
 from workbench.reports.pipeline import PipelineReport
-from workbench.session.session import Session
-from workbench.widgets.gestures.table import Handlers, on
+from workbench.session.plan_history import Session
+from workbench.widgets.gestures.gesture_handlers import Handlers, on
 from workbench.widgets.gestures.view_changes import (
     ExpandGesture,
     FewestGesture,
@@ -16,7 +16,7 @@ from workbench.widgets.gestures.view_changes import (
     WhyGesture,
 )
 from workbench.widgets.pipeline.stage_edits import preview_boundary
-from workbench.widgets.tabs.pictures import Views
+from workbench.widgets.tabs.picture_tabs import Views
 from workbench.widgets.tabs.propagation import Replay
 
 

@@ -2,7 +2,7 @@
 
 from workbench.errors import FleetError
 from workbench.multimodel.fleet import Fleet
-from workbench.multimodel.forecast import FleetForecast
+from workbench.multimodel.fleet_forecast import FleetForecast
 from workbench.units import parse_bytes
 
 

@@ -10,15 +10,17 @@ from workbench.documents import resolve_fleet
 from workbench.errors import FleetError, WorkbenchError
 from workbench.multimodel import policy_named
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.fleet_commands import RemoveDevice, ReturnDevice, StopModel
-from workbench.multimodel.forecast import MOST_PLANNED, FleetForecast, count_devices
-from workbench.multimodel.measured import FleetMeasurement, FleetTimes
+from workbench.multimodel.fleet_forecast import MOST_PLANNED, FleetForecast, count_devices
+from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
+from workbench.multimodel.training_commands import RemoveDevice, ReturnDevice, StopModel
 from workbench.units import format_seconds
 from workbench.widgets.board.answered_gestures import Answers
 from workbench.widgets.board.publishing import Part
 from workbench.widgets.fleet.budget import budget_of, next_budget
 from workbench.widgets.fleet.fleet_jobs import FleetWork, News
-from workbench.widgets.fleet.forecast import LiveForecast
+from workbench.widgets.fleet.fleet_run_panel import run_state, timing_state
+from workbench.widgets.fleet.fleet_runner import FleetRunner
+from workbench.widgets.fleet.fleet_timeline import expected_state, measured_state, timeline_state
 from workbench.widgets.fleet.forecast_state import (
     columns_of,
     command_text,
@@ -30,17 +32,15 @@ from workbench.widgets.fleet.forecast_state import (
     stale_text,
     ways_state,
 )
-from workbench.widgets.fleet.rest_of_run import Expectation
-from workbench.widgets.fleet.run_state import run_state, timing_state
-from workbench.widgets.fleet.runner import FleetRunner
-from workbench.widgets.fleet.timeline import expected_state, measured_state, timeline_state
+from workbench.widgets.fleet.live_forecast import LiveForecast
+from workbench.widgets.fleet.remaining_run_forecast import Expectation
 from workbench.widgets.gestures import fleet_controls as controls
 from workbench.widgets.gestures.codec import find_gesture
 from workbench.widgets.gestures.fields import whole_number
 from workbench.widgets.gestures.gesture import Message
-from workbench.widgets.gestures.members import FLEET_GESTURES
+from workbench.widgets.gestures.gesture_handlers import Handlers, on
+from workbench.widgets.gestures.gesture_registry import FLEET_GESTURES
 from workbench.widgets.gestures.running import CancelGesture, RefreshGesture, RunGesture
-from workbench.widgets.gestures.table import Handlers, on
 
 PARTS: tuple[Part, ...] = ("board", "table", "live")
 SHOWN: dict[News, tuple[Part, ...]] = {

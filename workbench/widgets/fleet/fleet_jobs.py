@@ -8,12 +8,12 @@ from typing import Literal
 
 from workbench.errors import WorkbenchError
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.fleet_commands import AddModel, FleetCommand
-from workbench.multimodel.forecast import count_devices
-from workbench.multimodel.measured import FleetTimes
+from workbench.multimodel.fleet_forecast import count_devices
+from workbench.multimodel.fleet_measurement import FleetTimes
+from workbench.multimodel.training_commands import AddModel, FleetCommand
 from workbench.multimodel.training_events import SchedulePredicted, TimingDone, TrainingEvent, UnitDone
 from workbench.reports.run_events import Cancelled, Failed, Progress
-from workbench.widgets.fleet.runner import FleetHandle, FleetRunner
+from workbench.widgets.fleet.fleet_runner import FleetHandle, FleetRunner
 from workbench.widgets.fleet.training_progress import ModelProgress, TrainingProgress
 from workbench.widgets.run.runner import RunHandle
 

@@ -7,9 +7,9 @@ from typing import Any
 from workbench.errors import WorkbenchError
 from workbench.multimodel import MENU, list_bound
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.forecast import MOST_PLANNED, FleetForecast, ModelForecast
-from workbench.multimodel.measured import FleetMeasurement
-from workbench.multimodel.shards import Room
+from workbench.multimodel.fleet_forecast import MOST_PLANNED, FleetForecast, ModelForecast
+from workbench.multimodel.fleet_measurement import FleetMeasurement
+from workbench.multimodel.greedy_partition import Room
 from workbench.multimodel.unit_estimates import RATES
 from workbench.text.fleet import list_note
 from workbench.units import format_bytes, format_seconds

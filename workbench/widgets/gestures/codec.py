@@ -7,8 +7,8 @@ from typing import Any, get_type_hints
 from workbench.errors import LayoutError, unknown_name
 from workbench.widgets.gestures.fields import Reader, required_text
 from workbench.widgets.gestures.gesture import TABLES, EditGesture, Gesture, Message
-from workbench.widgets.gestures.members import ALL_GESTURES, BOARD_GESTURES
-from workbench.widgets.gestures.target_hardware import HARDWARE_ZONE, HardwareGesture
+from workbench.widgets.gestures.gesture_registry import ALL_GESTURES, BOARD_GESTURES
+from workbench.widgets.gestures.hardware_choice import HARDWARE_ZONE, HardwareGesture
 
 Members = tuple[type[Gesture], ...]
 MOST_FIELDS, MOST_ENTRIES, MOST_LETTERS = 24, 64, 2_000

@@ -8,7 +8,7 @@ from workbench.errors import WorkbenchError
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.board.key_figure import Figure
+from workbench.widgets.board.figure_record import Figure
 
 _WORK, _AGAIN, _BUBBLE, _UPDATE = 0, 1, 2, 4  # shades of the step's bar
 _RESIDENT, _RESIDUALS = 0, 3  # and of the memory bar

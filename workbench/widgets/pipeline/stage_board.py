@@ -21,8 +21,8 @@ from workbench.reports.pipeline import PipelineReport, VirtualStage
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.pipeline.first_pipeline import propose_pipeline
+from workbench.widgets.pipeline.pipeline_timeline import timeline_state
 from workbench.widgets.pipeline.stage_edits import bucket_starts, require_pipeline, stage_text
-from workbench.widgets.pipeline.timeline import timeline_state
 from workbench.widgets.tabs.blocks import Block, note_block
 
 State = dict[str, Any]

@@ -15,6 +15,7 @@ from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
+from workbench.widgets.gestures.gesture_handlers import EditMaker, Kind, means
 from workbench.widgets.gestures.stage_changes import (
     BalanceMemoryGesture,
     BalanceTimeGesture,
@@ -31,7 +32,6 @@ from workbench.widgets.gestures.stage_changes import (
     StageRematGesture,
     StagesGesture,
 )
-from workbench.widgets.gestures.table import EditMaker, Kind, means
 from workbench.widgets.gestures.view_changes import TryBoundaryGesture
 from workbench.widgets.pipeline.first_pipeline import micro_batches_for, propose_pipeline
 

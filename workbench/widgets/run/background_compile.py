@@ -13,7 +13,7 @@ import psutil
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.session.figure_tiers import Defer, Work, call_from_thread
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.widgets.run.board_jobs import Jobs
 
 PAUSE = 2.0

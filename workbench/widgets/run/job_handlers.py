@@ -1,9 +1,9 @@
 """The board's handlers for gestures of runs and compilations."""
 
-from workbench.session.session import Session
+from workbench.session.plan_history import Session
 from workbench.widgets.board.board_state import axis_colours
+from workbench.widgets.gestures.gesture_handlers import Handlers, on
 from workbench.widgets.gestures.running import CancelCompilationGesture, CancelGesture, CompileGesture, RunGesture
-from workbench.widgets.gestures.table import Handlers, on
 from workbench.widgets.run.board_jobs import Jobs
 
 

@@ -5,7 +5,7 @@ from typing import Self
 
 from workbench.reports.report import Report
 from workbench.reports.run_events import Cancelled, Failed, Progress, RunEvent, Waiting
-from workbench.widgets.run.messages import Log, append_message, waiting_text
+from workbench.widgets.run.job_log import Log, append_message, waiting_text
 
 MOST_KEPT = 8
 """Results of earlier jobs that a board keeps."""

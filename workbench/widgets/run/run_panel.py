@@ -11,7 +11,7 @@ from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.tier_marks import mark_of
 from workbench.widgets.pipeline.pipeline_figures import predicted_peak
 from workbench.widgets.run.curves import curve
-from workbench.widgets.run.messages import log_state, stage_text
+from workbench.widgets.run.job_log import log_state, stage_text
 from workbench.widgets.run.run_progress import RunProgress, same_step
 from workbench.widgets.tabs.blocks import Column, Paint, block, row
 from workbench.widgets.tabs.communication import collectives_block

@@ -13,9 +13,9 @@ from workbench.reports.propagation import Propagation, PropagationError
 from workbench.reports.report import Report
 from workbench.text.propagation import axis_propagation_text, count_text, rejection_text
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
-from workbench.widgets.board.folding import is_named
+from workbench.widgets.board.layer_folding import is_named
 from workbench.widgets.gestures.gesture import TABLES, Gesture
-from workbench.widgets.gestures.repairs import DecideGesture
+from workbench.widgets.gestures.suggestions import DecideGesture
 from workbench.widgets.gestures.view_changes import WhyGesture
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, note_block, row
 

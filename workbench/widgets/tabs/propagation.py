@@ -17,8 +17,8 @@ from workbench.reports.report import Report
 from workbench.text.propagation import count_text, rejection_text
 from workbench.visualize.propagation_graph import lay_out_rows, propagation_graph
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
-from workbench.widgets.board.folding import fold_paths, template
-from workbench.widgets.gestures.repairs import DecideGesture
+from workbench.widgets.board.layer_folding import fold_paths, template
+from workbench.widgets.gestures.suggestions import DecideGesture
 from workbench.widgets.gestures.view_changes import ExpandGesture, FewestGesture, WeighGesture
 from workbench.widgets.tabs.axis_origin import act, buttons_cell, edit_button, edits_cell, find_edit, move_line, place_cell, replay_of
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row

@@ -15,10 +15,10 @@ from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.pipeline.stage_board import pipeline_blocks
 from workbench.widgets.tabs.blocks import Block, Column, Paint, block, note_block, picture_block, row
 from workbench.widgets.tabs.comparison_tab import compared_blocks
-from workbench.widgets.tabs.pictures import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
+from workbench.widgets.tabs.picture_tabs import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
 from workbench.widgets.tabs.propagation import Replay, replay_blocks
 from workbench.widgets.tabs.resharding import resharding_blocks
-from workbench.widgets.tabs.results import result_rows
+from workbench.widgets.tabs.result_rows import result_rows
 from workbench.widgets.tabs.source_annotations import source_annotation_blocks
 from workbench.widgets.tabs.tensors import tensor_blocks
 from workbench.widgets.tabs.values import selected_blocks, value_blocks

@@ -8,7 +8,7 @@ from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.widgets.board.background_queries import BackgroundQueries
-from workbench.widgets.board.folding import is_named
+from workbench.widgets.board.layer_folding import is_named
 from workbench.widgets.tabs.axis_origin import Answer, number_of, origin_cell, rejection_blocks, replay_or_failure
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, row
 from workbench.widgets.tabs.values import constraint_on

@@ -5,7 +5,7 @@
 /** @import { App, Lab, LabIcon, LivePlan, Message, Session } from "../../../types/lab.d.ts" */
 
 const EXPRESSION = "__import__('sys').modules.get('workbench') and " +
-  "__import__('workbench.session.live_plans', fromlist=['live_plans']).live_plans(vars(__import__('__main__')))";
+  "__import__('workbench.session.kernel_plans', fromlist=['live_plans']).live_plans(vars(__import__('__main__')))";
 const SETTLE = 300; // milliseconds of quiet before a kernel is asked again
 
 /** One kernel, and what it said last. */

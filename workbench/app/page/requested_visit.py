@@ -1,0 +1,100 @@
+"""Which plan a page shows: the served one, or one that its URL asks for; and the resulting visit."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from workbench.app.page.served_board_history import BoardHistory
+from workbench.app.page.visit import FileVisit, LabVisit, Settling, Visit, VisitContext
+from workbench.app.page.watched_plan_file import PlanFile, file_under
+from workbench.app.page.window_channel import VisitorWindow
+from workbench.app.runners.worker_runner import RUN_LIMIT
+from workbench.documents import parse_link
+from workbench.errors import DocumentError
+from workbench.plan.plan import Plan
+from workbench.widgets.board.board_host import Host
+from workbench.widgets.run.board_jobs import Defer
+from workbench.widgets.run.runner import Runner
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What the pages show: a first plan from `make`, or `file`, or with `?file=` any plan file under `root`.
+
+    A board's run or compilation may take `time_limit` seconds. `allow` are modules whose programs the plan files may name; links may not.
+    """
+
+    make: Callable[[], Plan]
+    file: Path | None = None
+    root: Path | None = None
+    tour: bool = False
+    time_limit: float = RUN_LIMIT
+    allow: tuple[str, ...] = ()
+
+
+def live_plan(plan: Plan) -> Callable[[], Plan]:
+    """A function that returns a plan of this process, in another one too: with the functions by which its program can be traced again."""
+    return partial(_with_functions, plan, plan.program.retrace, plan.program.list_removed)
+
+
+def _with_functions(plan: Plan, retrace: Any, list_removed: Any) -> Plan:
+    return plan.updated(program=replace(plan.program, retrace=retrace, list_removed=list_removed))
+
+
+def open_visit(
+    served: ServeOptions,
+    query: Mapping[str, str],
+    window: VisitorWindow,
+    runner: Runner | None,
+    defer: Defer,
+    keeping: BoardHistory | None = None,
+    settling: Settling | None = None,
+) -> Visit:
+    """The visit that a URL asks for, its history stored as `keeping` says, its figures settled as `settling` says.
+
+    An error becomes a text on the page: an exception would show a spinner for ever.
+    """
+    try:
+        return _make_visit(served, query, VisitContext(window, runner, defer, keeping, settling))
+    except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
+        failed = Visit(VisitContext(window, runner, defer))
+        failed.show_failure(error, by_link="plan" in query)
+        return failed
+
+
+def _make_visit(served: ServeOptions, query: Mapping[str, str], context: VisitContext) -> Visit:
+    if query.get("host") == "jupyterlab":
+        return LabVisit(served.make, context._replace(keeping=None), served.allow)
+    file = file_asked_for(served, query)
+    if file and "plan" not in query:
+        return FileVisit(PlanFile(file, served.allow), context, Host(link=address_of, allow=served.allow))
+    visit = Visit(context)
+    tour = served.tour and not {"plan", "board"} & query.keys()
+    visit.show(lambda: _first_plan(served, query), Host(link=address_of, allow=served.allow), tour=tour)
+    return visit
+
+
+def _first_plan(served: ServeOptions, query: Mapping[str, str]) -> Plan:
+    """The first plan, or the one that the URL contains."""
+    return parse_link(query["plan"], known=served.make()) if "plan" in query else served.make()
+
+
+def file_asked_for(served: ServeOptions, query: Mapping[str, str]) -> Path | None:
+    """The plan file that the URL asks for, else the one that is served. Raises `DocumentError` where files are not served."""
+    if "file" not in query:
+        return served.file
+    if served.root:
+        return file_under(served.root, query["file"])
+    if served.file and served.file.name == query["file"]:
+        return served.file
+    raise DocumentError(
+        f"The address asks for the file `{query['file'][:200]}`, and this server opens no folder of plan files.",
+        ["start it with `--root FOLDER`", "leave `?file=` out of the address"],
+    )
+
+
+def address_of(link: str) -> str:
+    """The URL of this page with the text of a link; the browser completes it."""
+    return f"?plan={link}"

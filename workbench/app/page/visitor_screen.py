@@ -1,0 +1,102 @@
+"""One visitor's browser page, as Panel components: the board, and the connection to the window around it."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import panel as pn
+from bokeh.document import Document
+from tornado.ioloop import IOLoop
+
+from workbench.app.page.board_component import BoardComponent
+from workbench.app.page.browser_bridge import Bridge
+from workbench.app.page.panel_patches import mark_connected
+from workbench.app.page.window_channel import Target
+from workbench.widgets.board.board import at_once
+
+
+class Screen:
+    """Shows the state of the visitor's board, and passes on what the visitor does. `root` is the page's content.
+
+    `hear(message)` is given `{"gesture": {...}}` and `{"heard": {...}}`. `show` may be called from any thread.
+    """
+
+    def __init__(self, document: Document | None) -> None:
+        self.hear: Callable[[dict[str, Any]], None] = lambda _message: None
+        self._defer, self._theme = on_document(document) if document else at_once, "auto"
+        self._bridge = Bridge(width=0, height=0, margin=0)
+        self._bridge.param.watch(lambda event: self._receive(event.new), "heard")
+        self._board: BoardComponent | None = None
+        self._container = pn.Column(sizing_mode="stretch_width", margin=0)
+        self.root = pn.Column(self._bridge, self._container, sizing_mode="stretch_width", margin=0)
+        self._pending: deque[tuple[Target, dict[str, Any]]] = deque()
+        if document:
+            mark_connected(document)
+        self._showing = threading.Lock()
+        self._busy, self._is_gone = "", False
+        self._context = document.session_context if document else None
+
+    def show(self, target: Target, parameters: Mapping[str, Any]) -> None:
+        """Show state on the document's own event loop, in the order of the calls: a busy document may call back late and out of order."""
+        if self._is_gone:
+            return
+        self._pending.append((target, dict(parameters)))
+        self._defer(self._drain)
+
+    def show_busy(self, seconds: float) -> None:
+        """Show for how many seconds the board has been busy; 0 if it is not."""
+        if (text := f"{seconds:.0f}" if seconds else "") != self._busy:
+            self._busy = text
+            self.show("bridge", {"busy": text})
+
+    def is_watched(self) -> bool:
+        """Whether a browser is connected to it, or may be about to; after a lost connection the server keeps the page for a while."""
+        session = getattr(self._context, "_session", None)
+        return not self._is_gone and (session is None or session.connection_count > 0)
+
+    def leave(self) -> None:
+        """The page is closed: nothing is shown any more."""
+        self._is_gone = True
+
+    def _drain(self) -> None:
+        with self._showing:
+            while self._pending:
+                target, parameters = self._pending.popleft()
+                if target == "bridge":
+                    self._bridge.param.update(**parameters)
+                else:
+                    self._update_board(parameters)
+
+    def _update_board(self, parameters: dict[str, Any]) -> None:
+        if parameters.pop("closed", False):
+            self._board, self._container.objects = None, []
+        elif parameters.pop("new", False):
+            board = BoardComponent(**parameters, theme=self._theme, sizing_mode="stretch_width")
+            board.param.watch(lambda event: self.hear({"gesture": event.new}), "gesture")
+            self._board, self._container.objects = board, [board]
+        elif self._board:
+            self._board.param.update(**parameters)
+
+    def _receive(self, message: dict[str, Any]) -> None:
+        if message.get("theme") in ("light", "dark"):
+            self._theme = message["theme"]
+            if self._board:
+                self._board.theme = self._theme
+        self.hear({"heard": message})
+
+
+def on_document(document: Document) -> Callable[[Callable[[], None]], None]:
+    """Moves work from a runner's thread to the document's own event loop, the one that this is called on; drops it after the page is
+    closed.
+
+    It goes over the event loop first: Bokeh's documents are not thread-safe, and Panel, which sometimes collects a document's changes,
+    could drop what another thread adds meanwhile.
+    """
+    loop = IOLoop.current()
+
+    def add(work: Callable[[], None]) -> None:
+        if document.session_context is not None:
+            document.add_next_tick_callback(work)
+
+    return lambda work: loop.add_callback(add, work)

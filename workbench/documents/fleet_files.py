@@ -1,0 +1,239 @@
+"""Fleet files: which models to train together, on which devices, in TOML or JSON. A grid stands for one model per combination.
+
+policy = "sharded-lrtf"
+memory = "2 GiB"
+
+[[models]]
+name = "digits"
+program = "mnist"
+mini_batches = 50
+epochs = 2
+arguments = { hidden = 256 }
+grid = { learning_rate = [0.1, 0.01], batch = [50, 100] }
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from workbench.core.program import Program, Reference
+from workbench.documents.allowed_programs import is_allowed, verify_allowed
+from workbench.documents.parse_untrusted import UnreadableError, parse_json, parse_toml, read_text, verify_length
+from workbench.documents.program_references import load_function, program_from_reference, verify_arguments, verify_reference
+from workbench.documents.schema import load_schema, schema_problem
+from workbench.errors import DocumentError, FleetError, WorkbenchError, unknown_name
+from workbench.multimodel.fleet import Fleet, FleetModel, verify_model_name, verify_options
+from workbench.multimodel.unit_chains import verify_names
+from workbench.units import parse_bytes
+
+VERSION = 1
+MOST_MODELS = 1_000
+"""Models of a fleet file, grids multiplied out."""
+MOST_TRACED = 32
+"""Different programs of the zoo in a fleet file, unless they are allowed by name: each is traced when the file is opened."""
+_TRAINING_HINT = "end it with `return wb.trace_training(...)`"
+_FORMAT_HINTS = ("write it as README.md shows", "name it *.toml or *.json")
+
+
+def load_fleet(path: str | Path, allow: str | Iterable[str] = (), **changes: Any) -> Fleet:
+    """Read a fleet file, JSON if its name ends so, else TOML. A relative `folder` is relative to it; `changes` are fields of the fleet that
+    override the file's; `allow` as of `load_plan`. What can be checked without importing or tracing a model is checked first.
+
+    Raises `DocumentError` for a file that cannot be read, has an unknown field or one of the wrong kind, or names a program that is not
+    allowed or cannot be built; `FleetError` for models that cannot be trained together.
+    """
+    path = Path(path)
+    try:
+        text = read_text(path)
+    except OSError as error:
+        raise DocumentError(f"`{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
+    except UnicodeDecodeError:
+        raise DocumentError(f"`{path}` is no fleet file: it is not text in UTF-8.", _FORMAT_HINTS) from None
+    fleet = parse_fleet(text, f"`{path}`", is_json=path.suffix == ".json", allow=allow, **changes)
+    return fleet if fleet.folder is None else fleet.updated(folder=path.parent / fleet.folder)
+
+
+def resolve_fleet(fleet: Fleet | str | Path, allow: str | Iterable[str] = ()) -> Fleet:
+    """The fleet, or that of a fleet file; raises what `load_fleet` does."""
+    return fleet if isinstance(fleet, Fleet) else load_fleet(fleet, allow)
+
+
+def parse_fleet(text: str, name: str = "The text", *, is_json: bool = False, allow: str | Iterable[str] = (), **changes: Any) -> Fleet:
+    """Parse the text of a fleet file; `name` is what errors call it. `allow`, `changes`, and errors are those of `load_fleet`."""
+    document = _parse_document(text, name, is_json=is_json)
+    _verify_fields(document, name)
+    if problem := _schema_problem(document):
+        raise DocumentError(f"{name} is no valid fleet file: {problem}.", ["mend that entry"])
+    _verify_names(document["models"], name)
+    options = {**_read_options(document, name), **changes}
+    verify_options(options)
+    _verify_count(document["models"], name)
+    drafts = [draft for entry in document["models"] for draft in _expand_grid(entry, name)]
+    for draft in drafts:
+        draft.verify(allow)
+    _verify_trace_count(drafts, name, allow)
+    for draft in drafts:
+        draft.verify_function()
+    programs: dict[str, Program] = {}
+    return Fleet(tuple(draft.model(programs) for draft in drafts), **options)
+
+
+def _read_options(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The fields of a fleet, without its models."""
+    options = {key: value for key, value in document.items() if key not in ("models", "version")}
+    if "memory" in options:
+        options["memory"] = _parse_memory(options["memory"], name)
+    if "folder" in options:
+        options["folder"] = Path(options["folder"])
+    return options
+
+
+def _parse_document(text: str, name: str, *, is_json: bool) -> dict[str, Any]:
+    verify_length(text, name, "fleet file")
+    try:
+        document = parse_json(text) if is_json else parse_toml(text)
+    except UnreadableError as error:
+        raise DocumentError(f"{name} is not {'JSON' if is_json else 'TOML'}: {error}.", _FORMAT_HINTS) from None
+    if not isinstance(document, dict):
+        raise DocumentError(f"{name} is no fleet file: it holds no fields.", _FORMAT_HINTS)
+    return document
+
+
+def _verify_fields(document: Mapping[str, Any], name: str) -> None:
+    """Report an unknown field with the nearest known one, before the schema reports it with less detail."""
+    schema = load_schema("fleet")["properties"]
+    entries = document.get("models", ())
+    fields = schema["models"]["items"]["properties"]
+    levels = [(name, document, schema)]
+    if isinstance(entries, list):
+        levels += [
+            (f"{name}, model {_entry_label(index, each)}", each, fields) for index, each in enumerate(entries) if isinstance(each, dict)
+        ]
+    for error_name, record, known in levels:
+        for key in record:
+            if key not in known:
+                message, ways_out = unknown_name("field", key, (each for each in known if each != "version"))
+                raise DocumentError(f"{error_name}: {message}", ways_out)
+
+
+def _entry_label(index: int, entry: Mapping[str, Any]) -> str:
+    return f"`{entry['name']}`" if isinstance(entry.get("name"), str) else str(index + 1)
+
+
+def _schema_problem(document: Mapping[str, Any]) -> str | None:
+    """Where a document departs from the schema, and how."""
+    problem = schema_problem("fleet", document)
+    return problem and f"at `{problem[0].removeprefix('$.')}`, {problem[1]}"
+
+
+def _verify_names(entries: list[dict[str, Any]], name: str) -> None:
+    try:
+        verify_names([each["name"] for each in entries])
+    except FleetError as error:
+        raise FleetError(f"{name}: {error.message}", [*error.ways_out, "give one model a `grid` instead"]) from None
+
+
+def _verify_count(entries: list[dict[str, Any]], name: str) -> None:
+    """Check that the grids make no more models than a fleet can have; the number is computed before any is made."""
+    counts = [prod(len(values) for values in entry.get("grid", {}).values()) for entry in entries]
+    if sum(counts) > MOST_MODELS:
+        entry, count = max(zip(entries, counts, strict=True), key=lambda each: each[1])
+        sizes = " x ".join(str(len(values)) for values in entry.get("grid", {}).values())
+        of_one = f" (`{entry['name']}` alone {sizes} = {count:,})" if count > 1 else ""
+        raise FleetError(
+            f"{name} makes {sum(counts):,} models{of_one}; a fleet has at most {MOST_MODELS:,}.", ["leave values out of a grid"]
+        )
+
+
+def _parse_memory(value: str | float, name: str) -> int:
+    """Bytes; the schema accepts 1.0 as a whole number, which is hardly meant as one byte."""
+    found = value if isinstance(value, int) else parse_bytes(value) if isinstance(value, str) else None
+    if found is None:
+        shown = f'"{value[:80]}"' if isinstance(value, str) else f"{value:g} without a unit"
+        raise DocumentError(f"{name}: {shown} is no amount of memory.", ['write "2 GiB", "512 MiB" or a whole number of bytes'])
+    return found
+
+
+@dataclass(frozen=True)
+class _ModelDraft:
+    """A model whose program is not traced yet; `error_name` is what errors call it."""
+
+    name: str
+    reference: Reference
+    options: Mapping[str, Any]
+    error_name: str
+
+    def verify(self, allow: str | Iterable[str]) -> None:
+        """Check what can be checked without importing anything."""
+        verify_model_name(self.name)
+        if ":" not in self.reference.target:
+            with self._naming_errors():
+                verify_reference(self.reference)
+        verify_allowed(self.reference, self.error_name, allow)
+
+    def verify_function(self) -> None:
+        """Check what can be checked with its module imported but untraced."""
+        if ":" in self.reference.target:
+            with self._naming_errors():
+                verify_arguments(self.reference, load_function(self.reference))
+
+    def model(self, programs: dict[str, Program]) -> FleetModel:
+        """The model; models that name the same program share it: `programs` are those traced so far."""
+        with self._naming_errors():
+            program = programs.get(str(self.reference)) or program_from_reference(self.reference)
+        programs[str(self.reference)] = program
+        if program.step.training is None:
+            raise DocumentError(
+                f"{self.error_name}: `{self.reference}` is a function and no training step: it has no loss and no optimiser.",
+                [_TRAINING_HINT if ":" in self.reference.target else "take a model that trains, such as `gpt` or `mnist`"],
+            )
+        return FleetModel(self.name, program, **self.options)
+
+    @contextmanager
+    def _naming_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except WorkbenchError as error:
+            raise DocumentError(f"{self.error_name}: {error.message}", error.ways_out) from None
+
+
+def _verify_trace_count(drafts: list[_ModelDraft], name: str, allow: str | Iterable[str]) -> None:
+    """Raises `DocumentError` for more programs of the zoo to trace than a document may ask for without permission."""
+    traced = {str(each.reference): each.reference for each in drafts if ":" not in each.reference.target}
+    targets = [each.target for each in traced.values() if not is_allowed(each, allow)]
+    if len(targets) > MOST_TRACED:
+        most = max(set(targets), key=targets.count)
+        raise DocumentError(
+            f"{name} asks for {len(targets):,} programs of the zoo that are traced one by one, which takes long; a document may ask "
+            f"for {MOST_TRACED} unless it is allowed more.",
+            [
+                "leave values out of a grid",
+                f"if you want to wait, add `--allow {most}` to the command",
+                f'or load it with `allow="{most}"`',
+            ],
+        )
+
+
+def _expand_grid(entry: Mapping[str, Any], name: str) -> Iterator[_ModelDraft]:
+    """One model, or one per combination of its grid, the last argument varying fastest."""
+    grid: Mapping[str, list[Any]] = entry.get("grid", {})
+    given: Mapping[str, Any] = entry.get("arguments", {})
+    if repeated := next((each for each in grid if each in given), None):
+        raise DocumentError(
+            f"{name}, model `{entry['name']}`: `{repeated}` stands in `arguments` and in `grid`.", ["leave it out of `arguments`"]
+        )
+    options = {key: value for key, value in entry.items() if key not in ("name", "program", "arguments", "grid", "cuts")}
+    options["cuts"] = tuple(entry.get("cuts", ()))
+    for values in product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        model_name = "-".join([entry["name"], *(f"{key}={_value_text(value)}" for key, value in chosen.items())])
+        yield _ModelDraft(model_name, Reference(entry["program"], {**given, **chosen}), options, f"{name}, model `{model_name}`")
+
+
+def _value_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,81 @@
+"""A plan as text for a URL, and back: the plan document, without spaces, compressed, in characters that need no escaping.
+
+A link may come from anyone, and following one is less of a decision than opening a file. So it may only name models of the zoo, or the
+program that is open already: no module is imported for it.
+"""
+
+import base64
+import binascii
+import json
+import zlib
+
+from workbench.documents.plans import dump_plan, parse_plan
+from workbench.errors import DocumentError
+from workbench.plan.plan import Plan
+
+MARK = "p1."
+"""The prefix of every link text: its format version."""
+MOST_TEXT = 16_000  # characters; servers refuse longer URLs
+MOST_DOCUMENT = 1 << 20  # bytes
+
+_WAYS_OUT = ("ask for the link again: part of it may have been cut off", "ask for the plan as a file, and open it")
+
+
+def link_text(plan: Plan) -> str:
+    """Text for `?plan=`. Raises `DocumentError` if the plan cannot be saved, or is too long for a URL.
+
+    >>> from workbench.documents.program_references import program_from_reference
+    >>> from workbench.core.program import Reference
+    >>> plan = Plan(program_from_reference(Reference("two_layer", {"batch": 16})), "data:4", "batch:data")
+    >>> parse_link(link_text(plan)) == plan
+    True
+    """
+    document = json.dumps(json.loads(dump_plan(plan)), ensure_ascii=False, separators=(",", ":"))
+    packed = base64.urlsafe_b64encode(zlib.compress(document.encode(), 9)).decode().rstrip("=")
+    if len(MARK) + len(packed) > MOST_TEXT:
+        raise DocumentError(
+            f"A link to `{plan.name}` would have {len(MARK) + len(packed):,} characters; addresses hold {MOST_TEXT:,}.",
+            ["save the plan, and send the file"],
+        )
+    return MARK + packed
+
+
+def parse_link(text: str, known: Plan | None = None) -> Plan:
+    """The plan of a link; `known` is one whose program it may name besides those of the zoo.
+
+    Raises `DocumentError` if the text is no link, is cut off or too long, or names another program; other errors are those of `parse_plan`.
+    """
+    document = _unpack_link(text)
+    target = _read_target(document)
+    known_target = known.program.reference.target if known is not None and known.program.reference is not None else ""
+    if ":" in target and target != known_target:
+        raise DocumentError(
+            f"The link is to a plan of `{target}`, and a link may only name models of the zoo or the program that is open here.",
+            ["ask for the plan as a file, and open it", f"start the workbench on {target}, and open the link there"],
+        )
+    return parse_plan(document, "The link", known_target if ":" in known_target else ())
+
+
+def _unpack_link(text: str) -> str:
+    text = text.strip()
+    if not text.startswith(MARK):
+        raise DocumentError("The link holds no plan that this workbench can read.", _WAYS_OUT)
+    if len(text) > MOST_TEXT:
+        raise DocumentError(f"The link has {len(text):,} characters; a plan has at most {MOST_TEXT:,}.", _WAYS_OUT)
+    packed = text.removeprefix(MARK)
+    try:
+        unpacker = zlib.decompressobj()
+        raw = unpacker.decompress(base64.b64decode(packed + "=" * (-len(packed) % 4), altchars=b"-_", validate=True), MOST_DOCUMENT)
+        if not unpacker.eof:  # truncated, or a small text that would unpack to gigabytes
+            raise DocumentError("The link is cut off, or holds more than a plan.", _WAYS_OUT)
+        return raw.decode()
+    except (binascii.Error, zlib.error, ValueError):
+        raise DocumentError("The link is damaged: what it holds does not unpack.", _WAYS_OUT) from None
+
+
+def _read_target(document: str) -> str:
+    """The program that a document names, before anything is built; errors in the document are left to `parse_plan`."""
+    try:
+        return str(json.loads(document)["program"]["target"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""

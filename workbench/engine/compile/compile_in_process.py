@@ -1,0 +1,159 @@
+"""Compile a plan in this process and read the result. It is called by the worker process; a compiler that aborts takes its process down
+with it."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from workbench.documents.durable_files import explain_write_errors, replace_file
+from workbench.engine.compile import compile_cache
+from workbench.engine.compile.reread_stored import reread_stored
+from workbench.engine.compile.stderr_warnings import read_rematerialisations_since, stderr_offset
+from workbench.engine.compile.targets import Target, compiler_flags, open_target, versions
+from workbench.engine.hlo.read_compiled import read_compiled
+from workbench.engine.mpmd.aot_compile import compile_pipeline
+from workbench.engine.spmd.compiled_step import lower_step
+from workbench.engine.spmd.spmd_plan import spmd_plan
+from workbench.engine.worker.failure_messages import compilation_failed
+from workbench.errors import EngineError
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled
+from workbench.reports.run_events import Progress, RunListener
+from workbench.spmd.buffer_assignment import PackedMemory, read_packed_memory
+from workbench.spmd.compile_to_schedule import dump_options, folder_for_programs, read_dumped_program
+from workbench.spmd.executable import module_text, serialize_module
+from workbench.spmd.hlo_module import read_module
+
+_FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
+_HEARTBEAT = 1.0  # seconds
+_KEYS = "4"  # raised when the inputs of the key change
+
+
+def compile_here(
+    plan: Plan,
+    on_event: RunListener | None = None,
+    hardware: Hardware | None = None,
+    *,
+    keep: bool = True,
+    compiler_options: Mapping[str, str | bool | int | float] | None = None,
+    hlo_file: str | None = None,
+) -> Compiled:
+    """Compile the plan for this hardware (`None`: the attached devices); this process must be prepared for it (`environment_for`).
+
+    `keep` reads the answer from disk where the same program was compiled before, and writes it there. `hlo_file` takes the scheduled
+    HLO text. Raises `EngineError`.
+    """
+    stages = _Stages(on_event or (lambda _: None))
+    try:
+        compiled, hlo_text = _compile(plan, hardware, stages, compiler_options or {}, keep=keep)
+    except Exception as error:  # whatever a user's function or a compiler raises
+        raise compilation_failed(error, plan, str(hardware or "the attached devices"), stages.name) from error
+    if hlo_file is not None:
+        _write(hlo_file, hlo_text())
+    return compiled
+
+
+class _Stages:
+    """Reports the current stage of the work, when the stage starts and every second of it."""
+
+    def __init__(self, tell: RunListener) -> None:
+        self._tell = tell
+        self.name = "starting"
+        self._said: tuple[str, float] = "starting", 0.0
+
+    def say(self, name: str, fraction: float) -> None:
+        """Report the current position within the stage."""
+        self._said = name, _FRACTIONS["compiling"] + fraction * (_FRACTIONS["reading"] - _FRACTIONS["compiling"])
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        self.name = name
+        self._said = name, _FRACTIONS[name]
+        done, start = threading.Event(), time.monotonic()
+
+        def tell() -> None:
+            said, fraction = self._said
+            self._tell(Progress(said, fraction, time.monotonic() - start))
+
+        def beat() -> None:
+            while not done.wait(_HEARTBEAT):
+                tell()
+
+        tell()  # before anything in the stage can abort this process
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def _compile(
+    plan: Plan, hardware: Hardware | None, stages: _Stages, options: Mapping[str, str | bool | int | float], *, keep: bool
+) -> tuple[Compiled, Callable[[], str]]:
+    """The compiled record, and the function that writes the HLO text."""
+    with stages.stage("starting"):
+        target = open_target(plan, hardware)
+    if plan.pipeline is not None and plan.pipeline.engine == "mpmd":
+        with stages.stage("compiling"):
+            return compile_pipeline(plan, target, stages.say, options)
+    with stages.stage("lowering"):
+        step = lower_step(_as_run(plan, target), target.mesh)
+        key = _key(plan, target, step, options) if keep else ""
+    if keep and (known := compile_cache.load(key)):
+        return replace(reread_stored(key, *known, plan.mesh, target.clock), target=target.name), partial(module_text, known[1])
+    with stages.stage("compiling"):
+        start, said = time.perf_counter(), stderr_offset()
+        executable, packed = _compile_and_read_memory(step, options, target)
+        seconds = time.perf_counter() - start
+    with stages.stage("reading"):
+        serialized = serialize_module(executable)
+        compiled = read_compiled(
+            read_module(serialized),
+            plan.mesh,
+            executable.memory_analysis(),
+            packed,
+            target=target.name,
+            clock=target.clock,
+            compile_seconds=seconds,
+            compiler=target.compiler,
+        )
+        compiled = replace(compiled, rematerialised=read_rematerialisations_since(said))
+        if keep:
+            compile_cache.store(key, compiled, serialized)
+    return compiled, executable.as_text
+
+
+def _compile_and_read_memory(step: Any, options: Mapping[str, str | bool | int | float], target: Target) -> tuple[Any, PackedMemory | None]:
+    """The executable, and for libtpu how it packed memory: the figures it reports itself count packing waste twice."""
+    if not target.compiler.startswith("libtpu") or "xla_dump_to" in options:
+        return step.compile(compiler_options=dict(options) or None), None
+    with folder_for_programs() as folder:
+        executable = step.compile(compiler_options={**options, **dump_options(folder)})
+        program = read_dumped_program(folder)
+    return executable, read_packed_memory(program) if program else None
+
+
+def _as_run(plan: Plan, target: Target) -> Plan:
+    """An SPMD pipeline is one program, and is compiled as such."""
+    return spmd_plan(plan, target.mesh) if plan.pipeline is not None else plan
+
+
+def _key(plan: Plan, target: Target, step: Any, options: Mapping[str, Any]) -> str:
+    """A hash of what the answer depends on. The program's text includes shardings, scopes and source lines; devices are in mesh order."""
+    devices = " ".join(f"{each.device_kind}{getattr(each, 'coords', '')}{each.id}" for each in target.mesh.devices.flat)
+    settings = " ".join((compiler_flags(), *(f"{name}={value}" for name, value in sorted(options.items()))))
+    program = step.as_text(debug_info=True)
+    return compile_cache.hash_key(program, str(plan.mesh), target.compiler, str(target.clock), devices, versions(), settings, _KEYS)
+
+
+def _write(file: str, text: str) -> None:
+    with explain_write_errors(file, EngineError):
+        replace_file(Path(file), text.encode())

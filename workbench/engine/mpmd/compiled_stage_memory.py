@@ -1,0 +1,110 @@
+"""Peak memory per device of a pipelined plan, from the compiled tasks: the buffer slots that are alive there as the instructions run, and
+the temporaries of the current task (XLA's own figures)."""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import jax
+
+from workbench.engine.hlo.read_compiled import read_memory_analysis
+from workbench.engine.mpmd.instruction_list import pipeline_position
+from workbench.engine.mpmd.mpmd_step import MpmdStep
+
+_INITIAL = ("piece", "state", "total", "batch")
+
+
+def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
+    """Peak bytes on one device of each stage's group, by pipeline position."""
+    devices = step.stages.spec.stages
+    sizes, home, alive = _sizes(step), _locate_registers(step), _initial_bytes(step)
+    peaks = [sum(each.values()) for each in alive]
+    on_tpu = step.stages.devices(0).mesh.devices.flat[0].platform == "tpu"
+    for each in step.instructions:
+        for number in each.writes:
+            if number in sizes:
+                alive[home[number]][number] = sizes[number]
+        if each.label is not None:
+            device = pipeline_position(each.label, devices)
+            needed = read_memory_analysis(each.call.memory_analysis(), on_tpu=on_tpu).temporary  # type: ignore[attr-defined]
+            peaks[device] = max(peaks[device], sum(alive[device].values()) + needed)
+        for device in range(devices):
+            peaks[device] = max(peaks[device], sum(alive[device].values()))
+        for number in each.drops:
+            for registers in alive:
+                registers.pop(number, None)
+    return tuple(peaks)
+
+
+def resting_bytes(step: MpmdStep) -> tuple[int, ...]:
+    """Bytes on one device of each stage's group before the first task: parameters, state, sums of gradients, the batch."""
+    return tuple(sum(each.values()) for each in _initial_bytes(step))
+
+
+def _initial_bytes(step: MpmdStep) -> list[dict[int, int]]:
+    """For each device the bytes of its slots that hold something initially."""
+    sizes, home = _sizes(step), _locate_registers(step)
+    alive: list[dict[int, int]] = [{} for _ in range(step.stages.spec.stages)]
+    for name, number in step.buffer_slots.numbers.items():
+        if isinstance(name, tuple) and name[0] in _INITIAL:
+            alive[home[number]][number] = sizes.get(number, 0)
+    return alive
+
+
+def _locate_registers(step: MpmdStep) -> Mapping[int, int]:
+    """The device that each slot's array is placed on."""
+    devices = step.stages.spec.stages
+    found = {}
+    for name, number in step.buffer_slots.numbers.items():
+        if isinstance(name, tuple):
+            found[number] = _stage_of(name, step) % devices
+        else:
+            found[number] = (step.stages.count - 1) % devices
+    return found
+
+
+def _stage_of(name: tuple[Any, ...], step: MpmdStep) -> int:
+    match name[0]:
+        case "value":
+            return int(name[2])
+        case "back":
+            return int(name[3])
+        case "loss" | "weight":
+            return step.stages.count - 1
+        case "token":
+            return int(name[2])
+    return int(name[1])
+
+
+def _sizes(step: MpmdStep) -> dict[int, int]:
+    """Bytes of each slot on one device, from what its writer returns or its reader takes."""
+    found: dict[int, int] = {}
+    for each in step.instructions:
+        if each.label is None:
+            continue
+        shapes, formats = _arguments(each.call)
+        for number, aval, format_ in zip(each.reads, shapes, formats, strict=False):
+            found[number] = _bytes(aval, format_)
+        for number, aval, format_ in zip(each.writes, _results(each.call), each.call.output_formats, strict=True):  # type: ignore[attr-defined]
+            found[number] = _bytes(aval, format_)
+    return found
+
+
+def _arguments(compiled: Any) -> tuple[Any, Any]:
+    return jax.tree.leaves(compiled.in_avals), jax.tree.leaves(compiled.input_formats[0])
+
+
+def _results(compiled: Any) -> Any:
+    return jax.tree.leaves(compiled.out_info)
+
+
+def _bytes(aval: Any, format_: Any) -> int:
+    """Bytes as stored in memory: the last dimensions padded to the layout's tile, if it has any."""
+    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):  # its layout is that of the words it is packed into
+        return prod(format_.sharding.shard_shape(aval.shape)) * int(aval.dtype.itemsize)
+    local, layout = format_.sharding.shard_shape(aval.shape), format_.layout
+    sides = [local[dim] for dim in layout.major_to_minor]
+    tile = layout.tiling[0] if layout.tiling else ()
+    sides = [1] * (len(tile) - len(sides)) + sides
+    padded = [-(-side // step) * step for side, step in zip(sides[len(sides) - len(tile) :], tile, strict=True)]
+    return prod((*sides[: len(sides) - len(tile)], *padded)) * int(getattr(aval.dtype, "itemsize", 4))

@@ -1,0 +1,159 @@
+"""Run a job in a process of its own, so that a crash, a runaway compilation or a lack of memory there becomes an error message here.
+
+Processes that the plan's functions start there end with it (`process_group`).
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+from workbench.engine.worker.failure_messages import CancelledError, death, too_slow
+from workbench.engine.worker.job_payload import WorkerJob, pack
+from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerEvent
+from workbench.engine.worker.worker_environment import environment
+from workbench.engine.worker.worker_process import STANDBY, WorkerProcess
+from workbench.errors import EngineError, WorkbenchError
+from workbench.multimodel.training_commands import FleetCommand
+from workbench.multimodel.training_events import TimingDone, TrainingDone
+from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone
+from workbench.units import read_positive_seconds
+
+Listener = Callable[[Any], None]  # of the events of one kind of job
+Result = TypeVar("Result")
+
+
+class Handle(Generic[Result]):
+    """A job under way in a worker process, followed by a thread of its own.
+
+    `tell` is called from that thread with every event of the worker, and at last, once, with the one that holds the result, `Failed` or
+    `Cancelled`. `time_limit` is in seconds. Raises `EngineError` if it is no such number, or if the plan's functions cannot be sent.
+    """
+
+    def __init__(self, job: WorkerJob, tell: Listener | None = None, time_limit: float | None = None) -> None:
+        time_limit = None if time_limit is None else read_positive_seconds("time_limit", time_limit, EngineError)
+        self._job = job
+        self._tell = tell or (lambda _: None)
+        self._stage = "starting"
+        self._reason: WorkbenchError | None = None  # why we killed it, if we did
+        self._done: WorkerEvent | None = None
+        self._result: Result | None = None
+        self._error: WorkbenchError | None = None
+        self._unsent: list[bytes] | None = []  # commands given before the job was sent; `None` once it is
+        self._writing = threading.Lock()
+        job_payload = pack(job)
+        self._environment = environment(job)
+        waiting = STANDBY.take(self._environment, job.kind)
+        self._was_waiting = waiting is not None
+        worker = waiting or WorkerProcess(self._environment)
+        self._stderr, self._process = worker.stderr, worker.group  # the listening thread closes them
+        self._thread = threading.Thread(target=self._follow, args=(job_payload, worker.pipe, time_limit), daemon=True)
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Cancel the job now, in whatever stage it is. Nothing happens if it has ended."""
+        self._stop(CancelledError(f"The {self._job.noun} of {self._job.subject.name} was cancelled."))
+
+    def send(self, command: FleetCommand) -> None:
+        """Send a command to the worker; only the training of a fleet listens. Nothing happens if it has ended."""
+        line = COMMANDS.encode(command).encode()
+        with self._writing:
+            if self._unsent is None:
+                self._write(line)
+            else:
+                self._unsent.append(line)
+
+    def wait(self) -> Result:
+        """The result, once the job has ended; raises its `EngineError`, also when it was cancelled. An interrupt cancels it."""
+        try:
+            self._thread.join()
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        if self._result is not None:
+            return self._result
+        raise self._error or EngineError(
+            f"The {self._job.noun} was abandoned: the function that listens to its events raised an exception."
+        )
+
+    def _stop(self, reason: WorkbenchError) -> None:
+        if self._reason is None:
+            self._reason = reason
+        self._process.kill()
+
+    def _follow(self, job_payload: bytes, pipe: int, time_limit: float | None) -> None:
+        """The listening thread: send the job, pass events on, report the ending once."""
+        limit = time_limit or 0.0
+        timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), lambda: self._stop(too_slow(self._job, self._stage, limit)))
+        timer.daemon = True
+        if time_limit:
+            timer.start()
+        try:
+            with self._stderr:
+                self._send(job_payload)
+                self._listen(pipe)
+                if self._result is None and self._error is None:
+                    self._error = self._reason or self._death()
+        finally:  # also when the callback for our events raises: nobody would read the pipe then
+            timer.cancel()
+            self._process.close()
+            os.close(pipe)
+        if self._was_waiting:  # a job that found a standby process prepares the next one
+            with suppress(EngineError):
+                STANDBY.prepare(self._environment, self._job.kind)
+        self._tell(self._ending_event())
+
+    def _send(self, job_payload: bytes) -> None:
+        """Send the job. The pipe stays open: the worker takes its closing for our death, and ends."""
+        self._write(len(job_payload).to_bytes(8, "big") + job_payload)
+        with self._writing:
+            self._write(b"".join(self._unsent or []))
+            self._unsent = None
+
+    def _write(self, words: bytes) -> None:
+        with suppress(BrokenPipeError, ValueError):  # it died early; `_death` will report how
+            if self._process.stdin:
+                self._process.stdin.write(words)
+                self._process.stdin.flush()
+
+    def _listen(self, pipe: int) -> None:
+        """Pass events on until the worker closes its pipe or has ended, and keep its last event, if it sent one."""
+        for line in self._process.lines(pipe):
+            if not line.endswith(b"\n"):  # an incomplete line
+                return
+            event = EVENTS.decode(line)
+            if self._keep_ending(event):
+                return
+            if isinstance(event, Progress):
+                self._stage = event.stage
+            self._tell(event)
+
+    def _keep_ending(self, event: WorkerEvent) -> bool:
+        """Keep the event if the job ends with it; whether it does."""
+        if isinstance(event, Failed):
+            self._error = EngineError(event.message, event.ways_out)
+        elif (result := _result_of(event)) is not None:
+            self._done, self._result = event, result
+        return self._error is not None or self._done is not None
+
+    def _death(self) -> WorkbenchError:
+        return_code = self._process.wait()
+        self._stderr.seek(0)
+        return death(self._job, self._stage, return_code, self._stderr.read().decode(errors="replace"))
+
+    def _ending_event(self) -> WorkerEvent:
+        if self._done is not None:
+            return self._done
+        assert self._error is not None
+        return Cancelled() if isinstance(self._error, CancelledError) else Failed.of(self._error)
+
+
+def _result_of(event: WorkerEvent) -> Any:
+    """The result that this event holds, if it is the last one of a job that has one."""
+    match event:
+        case RunDone(measurement=result) | TrainingDone(measurement=result):
+            return result
+        case CompileDone(compiled=result) | TimingDone(times=result):
+            return result
+    return None

@@ -1,0 +1,196 @@
+"""Forecast of a fleet: how its models are partitioned, how long their units are, and the schedule that follows. Nothing is executed.
+
+Sizes and seconds of a partition that was compiled and timed (`FleetTimes`) are used as they are. Those of any other partition are estimated
+from the layers, and scaled by the ratio of compiled to estimated for the same model.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from workbench.errors import FleetError
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.fleet_measurement import FleetTimes, ModelTimes
+from workbench.multimodel.greedy_partition import Layer, Room, greedy_shards, shard_bytes, verify_shards
+from workbench.multimodel.policies import Policy, policy_named
+from workbench.multimodel.schedule_bounds import Strategy, lower_bound, strategies
+from workbench.multimodel.simulate_fleet import simulate
+from workbench.multimodel.unit_chains import Job
+from workbench.multimodel.unit_estimates import estimated_job, layers_of, scale_job
+from workbench.multimodel.unit_schedule import FleetSchedule
+
+SOURCES = ("timed", "scaled", "estimated")
+MOST_PLANNED = 64  # devices that a board plans for
+MOST_IF_UNKNOWN = 8  # devices to plan for if a fleet gives no number and the number attached is unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Consecutive layers of a model: the paths of the first and the last, and the bytes that a unit of it needs."""
+
+    first: str
+    last: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ModelForecast:
+    """One partitioned model. `source` says where its seconds come from: `timed`, `scaled` from another partition that was timed, or
+    `estimated`."""
+
+    model: FleetModel
+    shards: tuple[Shard, ...]
+    job: Job
+    source: str
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.bytes for each in self.shards)
+
+
+@dataclass(frozen=True)
+class FleetForecast:
+    """A fleet on so many devices, partitioned and scheduled; `usable` are the bytes of each that a unit may use, if they are limited."""
+
+    fleet: Fleet
+    devices: int
+    models: tuple[ModelForecast, ...]
+    usable: int | None = None
+
+    @property
+    def doubtful(self) -> tuple[ModelForecast, ...]:
+        """Models with a shard whose estimate is larger than the memory: its compiled size will decide."""
+        return tuple(each for each in self.models if self.usable and max(shard.bytes for shard in each.shards) > self.usable)
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return tuple(each.job for each in self.models)
+
+    @cached_property
+    def schedule(self) -> FleetSchedule:
+        """The schedule. Raises `FleetError` where `exact` is asked for, and too large for the solver."""
+        return simulate(self.jobs, self.devices, self.policy, double_buffer=self.fleet.double_buffer)
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The policy, ready to decide."""
+        policy = policy_named(self.fleet.policy)
+        if policy.name != "exact":
+            return policy
+        from workbench.multimodel.optimal_schedule import prepare_policy  # the solver is a large import, and needed for this alone
+
+        return prepare_policy(policy, self.jobs, self.devices)
+
+    @cached_property
+    def bound(self) -> float:
+        return lower_bound(self.jobs, self.devices)
+
+    @property
+    def ways(self) -> tuple[Strategy, ...]:
+        return strategies(self.jobs, self.devices)
+
+    @property
+    def units(self) -> int:
+        return sum(each.length for each in self.jobs)
+
+    @property
+    def source(self) -> str:
+        """The least certain source among its models."""
+        return max((each.source for each in self.models), key=SOURCES.index)
+
+
+def forecast(fleet: Fleet, timed: Sequence[FleetTimes] = (), attached: int | None = None) -> FleetForecast:
+    """The forecast of the fleet; `timed` has the newest first. `attached` is the number of devices, if that is known.
+
+    Raises `FleetError` for a layer, or a given shard, that does not fit; `PipelineError` for a program that cannot be partitioned.
+    """
+    devices = count_devices(fleet, attached)
+    room = _find_room(fleet, timed)
+    return FleetForecast(
+        fleet, devices, tuple(_forecast_model(fleet, each, timed, room) for each in fleet.models), room.usable if room else None
+    )
+
+
+def count_devices(fleet: Fleet, attached: int | None = None) -> int:
+    """The number of devices it is planned for and trained on: a fleet without a number gets one per model, up to the number `attached`;
+    eight at most where that is not known."""
+    return fleet.devices or min(len(fleet.models), attached or MOST_IF_UNKNOWN)
+
+
+def _forecast_model(fleet: Fleet, model: FleetModel, timed: Sequence[FleetTimes], room: Room | None) -> ModelForecast:
+    layers = layers_of(model.program)
+    found = [(each.memory, times) for each in timed if (times := each.of(model)) and times.starts[-1] < len(layers)]
+    known = [times for _, times in found]
+    exact = next((times for memory, times in found if memory == fleet.memory and times.cuts in (None, model.cuts)), None)
+    factor = _measured_factor(layers, known)
+    given = exact.starts if exact else _find_starts(model, layers, factor, room, is_compiled=bool(known))
+    same = next((each for each in known if each.starts == given), None)
+    if same:
+        job = replace(same.job, mini_batches=model.mini_batches, epochs=model.epochs)
+        return ModelForecast(model, _make_shards(layers, given, same.needs), job, "timed")
+    sizes = [int(shard_bytes(layers, *ends) * factor) for ends in _pair_ends(layers, given)]
+    estimate = estimated_job(model, given)
+    if not known:
+        return ModelForecast(model, _make_shards(layers, given, sizes), estimate, "estimated")
+    pace = known[0].job.mini_batch_seconds / (estimated_job(model, known[0].starts).mini_batch_seconds or 1.0)
+    return ModelForecast(model, _make_shards(layers, given, sizes), scale_job(estimate, pace), "scaled")
+
+
+def _find_room(fleet: Fleet, timed: Sequence[FleetTimes]) -> Room | None:
+    """The bytes of a device that a unit may use: the fleet's budget, limited by the device's memory where a timing knows that."""
+    limit = next((each.budget for each in timed if each.budget != each.memory), None)
+    budget = min((each for each in (fleet.memory, limit) if each is not None), default=None)
+    return None if budget is None else Room(budget, fleet.buffer if fleet.double_buffer else 0.0)
+
+
+def _find_starts(model: FleetModel, layers: Sequence[Layer], factor: float, room: Room | None, *, is_compiled: bool) -> tuple[int, ...]:
+    """Where the shards of a model begin, as the executor will find it, but from estimates instead of compiled sizes.
+
+    Unless it `is_compiled`, that is, shards of the model have been compiled, a layer's activations are no reason to refuse it.
+    """
+    names = [each.name for each in layers]
+    if unknown := next((each for each in model.cuts if each not in names[1:]), None):
+        raise FleetError(f"Model `{model.name}` is to be cut at `{unknown}`, which is no block of it.", names[1:9])
+    given = (0, *sorted(names.index(each) for each in model.cuts)) if model.cuts else None
+    if room is None:
+        return given or (0,)
+    try:
+        found = _scale_layers(layers, factor) if is_compiled else _clip_activations(layers, room.usable)
+        return greedy_shards(found, [room]) if given is None else verify_shards(found, given, [room])
+    except FleetError as error:
+        raise FleetError(f"Model `{model.name}`: {error.message}", error.ways_out) from None
+
+
+def _scale_layers(layers: Sequence[Layer], factor: float) -> list[Layer]:
+    return [
+        Layer(each.name, int(each.resident * factor), int(each.residuals * factor), int(each.input_activations * factor)) for each in layers
+    ]
+
+
+def _clip_activations(layers: Sequence[Layer], usable: int) -> list[Layer]:
+    """The layers with activations reduced so that each layer's parameters fit."""
+    after = [*(each.input_activations for each in layers[1:]), 0]
+    return [
+        replace(each, residuals=max(0, min(each.residuals, usable - each.resident - each.input_activations - then)))
+        for each, then in zip(layers, after, strict=True)
+    ]
+
+
+def _measured_factor(layers: Sequence[Layer], known: Sequence[ModelTimes]) -> float:
+    """The largest ratio of compiled to estimated bytes of a shard."""
+    found = [
+        need / estimate
+        for each in known
+        for need, ends in zip(each.needs, _pair_ends(layers, each.starts), strict=True)
+        if (estimate := shard_bytes(layers, *ends))
+    ]
+    return max(found, default=1.0)
+
+
+def _pair_ends(layers: Sequence[Layer], starts: Sequence[int]) -> list[tuple[int, int]]:
+    return list(zip(starts, [*starts[1:], len(layers)], strict=True))
+
+
+def _make_shards(layers: Sequence[Layer], starts: Sequence[int], sizes: Sequence[int]) -> tuple[Shard, ...]:
+    found = zip(_pair_ends(layers, starts), sizes, strict=True)
+    return tuple(Shard(layers[begin].name, layers[end - 1].name, size) for (begin, end), size in found)

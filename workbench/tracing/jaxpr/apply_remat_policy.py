@@ -1,0 +1,217 @@
+"""A remat policy applied to a function that is unaware of it: its jaxpr with layers wrapped anew, before it is differentiated.
+
+Layers are what `layers.layer` marks; where a function marks nothing, its outermost `jax.checkpoint`s (but a hand-written kernel's);
+where it has none, the bodies of its outermost scans. Equations are moved, never evaluated again: named scopes and source lines stay.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+from jax.extend import core as jex_core
+from jax.extend.core import primitives
+
+from workbench.core.remat import AS_TRACED, Remat
+from workbench.errors import RematError, unknown_name
+from workbench.propagation import readable_path
+from workbench.propagation.module.kernel_scopes import marked_kernel
+from workbench.tracing.jaxpr.checkpoint_scopes import checkpoint_equation, is_in_scope, outline
+from workbench.tracing.jaxpr.equations import CALLS
+from workbench.tracing.layer_marks import keep_everything, policy_of
+
+_HOLDERS = (*CALLS, "scan", "while", "cond")  # what may hold layers
+_WITHOUT_LAYERS = ("as traced", "none", "recompute")  # policies that need none
+
+
+def rematerialize(fn: Callable[..., Any], remat: Remat, traced: tuple[Any, Any] | None = None) -> Callable[..., Any]:
+    """`fn`, whose derivative keeps and recomputes what `remat` says; its values are unchanged.
+
+    `traced` is the jaxpr of `fn`, if that was just made, and the shapes of its result: the first call with such arguments needs no other
+    trace, and lets this one go, as it is large.
+    """
+    first = [traced] if traced else []
+
+    def call(*args: Any) -> Any:
+        fits = bool(first) and [jax.typeof(each) for each in jax.tree.leaves(args)] == first[0][0].in_avals
+        closed, shape = first.pop() if fits else jax.make_jaxpr(fn, return_shape=True)(*args)
+        rewritten = rewrite(closed, remat)
+        return jax.tree.unflatten(jax.tree.structure(shape), jex_core.jaxpr_as_fun(rewritten)(*jax.tree.leaves(args)))
+
+    return call
+
+
+def rewrite(closed: Any, remat: Remat) -> Any:
+    """The jaxpr of a function, with the policy `remat` on its layers."""
+    found = layers_in(closed)
+    scans_are_layers = not found.layers and remat.policy not in _WITHOUT_LAYERS
+    return _RematRewriter(remat, marked=found.marked, scans_are_layers=scans_are_layers).rewrite_closed(closed)
+
+
+@dataclass(slots=True)
+class RematScopes:
+    """What a remat policy can refer to in a traced function; `scopes` are the paths of its named scopes."""
+
+    layers: int = 0
+    scans: int = 0
+    marked: bool = False
+    names: dict[str, None] = field(default_factory=dict)
+    scopes: dict[str, None] = field(default_factory=dict)
+
+
+def layers_in(closed: Any) -> RematScopes:
+    """Read a function's jaxpr."""
+    marked = _has_marks(closed.jaxpr)
+    found = RematScopes(marked=marked)
+    _collect_scopes(closed.jaxpr, found, "")
+    return found
+
+
+def verify_remat(remat: Remat, found: RematScopes, name: str) -> None:
+    """Raises `RematError` if the function has no layers for the policy, or not the names it uses."""
+    if remat.policy == "recompute":
+        words = dict.fromkeys(word for path in found.scopes for word in path.split("/"))
+        for scope in remat.names:
+            if not any(is_in_scope(scope, path) for path in found.scopes):
+                raise RematError(*unknown_name("named scope", scope, words))
+    elif remat.policy not in _WITHOUT_LAYERS and not found.layers + found.scans:
+        raise RematError(
+            f"`{name}` has no layers that remat `{remat}` could be about.",
+            ["decorate its layer function with `@wb.layer`", "wrap it in `jax.checkpoint`", "scan over its layers"],
+        )
+    else:
+        for each in (*remat.names, *remat.offloaded):
+            if each not in found.names:
+                message, ways_out = unknown_name("named value", each, found.names)
+                raise RematError(message, [*ways_out, f'name one in a layer: `x = checkpoint_name(x, "{each[:80]}")`'])
+
+
+def _collect_scopes(jaxpr: Any, found: RematScopes, prefix: str) -> None:
+    for eqn in jaxpr.eqns:
+        scope = readable_path(f"jit(loss)/{eqn.source_info.name_stack}")
+        path = "/".join(word for word in (prefix, scope) if word)
+        if path:
+            found.scopes[path] = None
+        found.layers += _is_layer(eqn, marked=found.marked)
+        found.scans += eqn.primitive is primitives.scan_p
+        if eqn.primitive is primitives.name_p:
+            found.names[eqn.params["name"]] = None
+        for inner in _list_jaxprs(eqn):
+            _collect_scopes(inner, found, path)
+
+
+def _has_marks(jaxpr: Any) -> bool:
+    return any(
+        (_is_checkpoint(eqn) and eqn.params["policy"] is keep_everything) or any(map(_has_marks, _list_jaxprs(eqn))) for eqn in jaxpr.eqns
+    )
+
+
+def _is_checkpoint(eqn: Any) -> bool:
+    return eqn.primitive is primitives.remat_p and not eqn.params["differentiated"]
+
+
+def _is_layer(eqn: Any, *, marked: bool) -> bool:
+    if not _is_checkpoint(eqn):
+        return False
+    return eqn.params["policy"] is keep_everything if marked else marked_kernel(str(eqn.source_info.name_stack)) is None
+
+
+def _list_jaxprs(eqn: Any) -> Iterator[Any]:
+    for value in eqn.params.values():
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, jex_core.ClosedJaxpr | jex_core.Jaxpr):
+                yield each.jaxpr if isinstance(each, jex_core.ClosedJaxpr) else each
+
+
+@dataclass(frozen=True, slots=True)
+class _RematRewriter:
+    """A walk from the outside to the layers; `marked` says how it recognises one."""
+
+    remat: Remat
+    marked: bool
+    scans_are_layers: bool = False
+
+    def rewrite_closed(self, closed: Any, *, in_loop: bool = False) -> Any:
+        return jex_core.ClosedJaxpr(self.rewrite_jaxpr(closed.jaxpr, in_loop=in_loop), closed.consts)
+
+    def rewrite_jaxpr(self, jaxpr: Any, *, in_loop: bool) -> Any:
+        eqns, outvars = self.rewrite_block(jaxpr, {}, None, in_loop=in_loop)
+        rewritten = jaxpr.replace(eqns=eqns, outvars=outvars)
+        return outline(rewritten, self.remat.names, prevent_cse=not in_loop) if self.remat.policy == "recompute" else rewritten
+
+    def rewrite_block(self, jaxpr: Any, known: dict[Any, Any], stack: Any, *, in_loop: bool) -> tuple[list[Any], list[Any]]:
+        """The equations of a jaxpr and its results.
+
+        With a `stack` of scopes they replace the checkpoint that stood there: `known` are its arguments, and its variables
+        are made anew, for JAX shares one jaxpr among layers that are alike.
+        """
+        found: list[Any] = []
+
+        def read(atom: Any) -> Any:
+            return atom if isinstance(atom, jex_core.Literal) else known.get(atom, atom)
+
+        for each in jaxpr.eqns:
+            eqn = each.replace(invars=[read(atom) for atom in each.invars])
+            if stack is not None:
+                eqn = eqn.replace(source_info=eqn.source_info.replace(name_stack=stack + eqn.source_info.name_stack))
+            if self._is_dissolved(eqn):
+                eqns, results = _INSIDE.rewrite_block(
+                    eqn.params["jaxpr"],
+                    dict(zip(eqn.params["jaxpr"].invars, eqn.invars, strict=True)),
+                    eqn.source_info.name_stack,
+                    in_loop=in_loop,
+                )
+                found += eqns
+                known.update(zip(eqn.outvars, results, strict=True))
+                continue
+            if stack is not None:
+                outvars = [jex_core.Var(var.aval) for var in eqn.outvars]
+                known.update(zip(eqn.outvars, outvars, strict=True))
+                eqn = eqn.replace(outvars=outvars)
+            found.append(self._rewrite_equation(eqn, in_loop=in_loop))
+        return found, [read(atom) for atom in jaxpr.outvars]
+
+    def _is_dissolved(self, eqn: Any) -> bool:
+        """Whether a layer is merged into what is around it: a mark without a policy, or any layer whose values are all kept."""
+        keeps = self.remat.policy in ("none", "recompute") or (self.remat == AS_TRACED and self.marked)
+        return keeps and _is_layer(eqn, marked=self.marked)
+
+    def _rewrite_equation(self, eqn: Any, *, in_loop: bool) -> Any:
+        if _is_checkpoint(eqn):
+            if self.remat != AS_TRACED and _is_layer(eqn, marked=self.marked):
+                return self._rewrite_layer(eqn, in_loop=in_loop)
+            return eqn.replace(params={**eqn.params, "jaxpr": self.rewrite_jaxpr(eqn.params["jaxpr"], in_loop=in_loop)})
+        if eqn.primitive.name not in _HOLDERS:
+            return eqn
+        if self.scans_are_layers and eqn.primitive is primitives.scan_p:
+            return eqn.replace(params={**eqn.params, "jaxpr": _as_layer(eqn.params["jaxpr"], eqn, policy_of(self.remat))})
+        looping = in_loop or eqn.primitive.name in ("scan", "while")
+        return eqn.replace(params={key: self._rewrite_param(value, in_loop=looping) for key, value in eqn.params.items()})
+
+    def _rewrite_param(self, value: Any, *, in_loop: bool) -> Any:
+        if isinstance(value, jex_core.ClosedJaxpr):
+            return self.rewrite_closed(value, in_loop=in_loop)
+        if isinstance(value, tuple):
+            return tuple(self._rewrite_param(each, in_loop=in_loop) for each in value)
+        return value
+
+    def _rewrite_layer(self, eqn: Any, *, in_loop: bool) -> Any:
+        """A layer under the policy. In a loop nothing needs to keep XLA from merging what is computed twice: the forward and the backward
+        loop are two loops."""
+        inner = _INSIDE.rewrite_jaxpr(eqn.params["jaxpr"], in_loop=in_loop)
+        barrier = not in_loop if eqn.params["policy"] is keep_everything else eqn.params["prevent_cse"]
+        return eqn.replace(params={**eqn.params, "jaxpr": inner, "policy": policy_of(self.remat), "prevent_cse": barrier})
+
+
+_INSIDE = _RematRewriter(AS_TRACED, marked=True)
+"""What happens within a layer: marks go, the function's own checkpoints stay."""
+
+
+def _as_layer(body: Any, scan: Any, policy: Any) -> Any:
+    """The body of a scan as one layer."""
+    jaxpr = body.jaxpr
+    arguments = [*jaxpr.constvars, *jaxpr.invars]
+    results = [jex_core.Var(atom.aval) for atom in jaxpr.outvars]
+    inner = jaxpr.replace(constvars=(), invars=arguments)
+    eqn = checkpoint_equation(inner, arguments, results, scan, policy=policy, prevent_cse=False)
+    return jex_core.ClosedJaxpr(jaxpr.replace(eqns=[eqn], outvars=results), body.consts)

@@ -1,0 +1,242 @@
+"""Trace any JAX function into a `Program`. Nothing is allocated and no device is used."""
+
+import inspect
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial, wraps
+from typing import Any
+
+import jax
+import numpy as np
+
+from workbench.core.precision import AS_WRITTEN, Precision
+from workbench.core.program import Program, Reference, Step
+from workbench.core.remat import AS_TRACED, Remat
+from workbench.core.tensor import Role, Tensor
+from workbench.errors import PrecisionError, RematError, TraceError, WorkbenchError, wrong_type
+from workbench.propagation import prepare_program
+from workbench.tracing.cast import cast, cast_like, compute_in
+from workbench.tracing.given_dim_names import user_names
+from workbench.tracing.jax_version import warn_if_untested
+from workbench.tracing.jaxpr.removed_values import removed_values
+from workbench.tracing.leaves import named_leaves, path_of, spec_of
+from workbench.tracing.retraced_variants import Variants
+from workbench.tracing.untraceable import untraceable_error
+from workbench.tracing.verify_byte_counts import verify_byte_counts
+
+Dims = Mapping[str, Any] | None
+_PARAMETER_NAMES = ("params", "parameters", "weights", "variables", "model")
+
+
+def trace(
+    fn: Callable[..., Any],
+    *args: Any,
+    dims: Dims = None,
+    name: str | None = None,
+    reference: Reference | None = None,
+) -> Program:
+    """The program of `fn(*args)`.
+
+    **Arguments:** `args` are pytrees of arrays or `jax.ShapeDtypeStruct`s. `dims` names dimensions (`tracing.given_dim_names`); the rest is
+    inferred. An argument called `params`, `weights` or `model` holds parameters, any other is an input.
+
+    Raises `TraceError` if the function cannot be traced, `DimensionError` if names do not fit.
+
+    >>> spec = jax.ShapeDtypeStruct((8, 4), "float32")
+    >>> program = trace(lambda x: x.sum(0), spec, dims={"x": "batch feature"})
+    >>> print(program.arguments[0], "->", program.results[0].dims)
+    x: float32[batch=8, feature=4] -> ('feature',)
+    """
+    verify_callable("fn", fn, "a function of arrays", "write `trace(function, *arguments)`")
+    title = name or _name_of(fn)
+    roots = argument_names(fn, len(args))
+    roles = [Role.PARAMETER if root in _PARAMETER_NAMES else Role.INPUT for root in roots]
+    flat = [named_leaves(root, arg) for root, arg in zip(roots, args, strict=True)]
+    paths = [path for each, _ in flat for path in each]
+    leaves = [leaf for _, each in flat for leaf in each]
+    leaf_roles = [role for role, (each, _) in zip(roles, flat, strict=True) for _ in each]
+    structure = jax.tree.structure(args)
+    plain = [spec_of(path, leaf) for path, leaf in zip(paths, leaves, strict=True)]
+
+    def traced(remat: Remat, precision: Precision) -> Program:
+        _verify_forward(title, remat, precision)
+        specs = [cast(spec, precision.params) if role is Role.PARAMETER else spec for spec, role in zip(plain, leaf_roles, strict=True)]
+        result = guard_tracing(lambda: jax.eval_shape(partial(fn), *jax.tree.unflatten(structure, plain)), title)
+        call = _take_leaves(compute_in(fn, precision.compute, result), structure)
+        step = Step(call, **_sources(leaves, specs, leaf_roles))
+        return build_program(title, step, paths, specs, leaf_roles, _result_paths(result), (), dims, reference)
+
+    return Variants(traced)(AS_TRACED, AS_WRITTEN)
+
+
+def verify_callable(name: str, given: object, expected: str, way_out: str) -> None:
+    """Raises `TraceError` for what cannot be called."""
+    if not callable(given):
+        raise TraceError(wrong_type(name, given, expected), [way_out])
+
+
+def _take_leaves(fn: Callable[..., Any], structure: Any) -> Callable[..., tuple[Any, ...]]:
+    """`fn` on the leaves of its arguments, a flat tuple of results."""
+    return lambda *values: tuple(jax.tree.leaves(fn(*jax.tree.unflatten(structure, values))))
+
+
+def _verify_forward(name: str, remat: Remat, precision: Precision) -> None:
+    if remat != AS_TRACED:
+        raise RematError(
+            f"`{name}` is traced as it is; remat is about what is kept for a backward pass.",
+            ["trace its loss with `wb.trace_training`", "use `jax.checkpoint` in it"],
+        )
+    if precision.moments is not None:
+        raise PrecisionError(f"`{name}` has no optimiser whose moments could be {precision.moments}.", ["leave `moments` out"])
+
+
+def argument_names(fn: Callable[..., Any], count: int) -> list[str]:
+    """The names of the first `count` positional parameters of `fn`."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature
+        return [f"arg{i}" for i in range(count)]
+    positional = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    variadic = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), None)
+    if count > len(positional) and variadic:
+        positional += [f"{variadic}_{i}" for i in range(count - len(positional))]
+    if count > len(positional):
+        raise TraceError(f"`{_name_of(fn)}` takes {len(positional)} arguments; {count} were given.", ["give one example for each argument"])
+    return positional[:count]
+
+
+def _result_paths(result: Any) -> list[tuple[str, Role]]:
+    """Paths of the results, `result` at the root."""
+    return [(path_of("result", keys), Role.OUTPUT) for keys, _ in jax.tree_util.tree_flatten_with_path(result)[0]]
+
+
+def guard_tracing(evaluate: Callable[[], Any], name: str) -> Any:
+    """Run a piece of tracing; what the user's function raises becomes one readable `TraceError`."""
+    try:
+        return evaluate()
+    except WorkbenchError:
+        raise
+    except Exception as error:
+        raise untraceable_error(error, name) from error
+
+
+def build_program(
+    name: str,
+    step: Step,
+    paths: list[str],
+    specs: list[jax.ShapeDtypeStruct],
+    roles: list[Role],
+    results: list[tuple[str, Role]],
+    carried: tuple[tuple[int, int], ...],
+    dims: Dims,
+    reference: Reference | None,
+) -> Program:
+    """Lower the step, prepare it for the partitioner and name its dimensions."""
+    warn_if_untested()
+    _verify_paths(paths)
+    names = user_names(dims, {path: spec.shape for path, spec in zip(paths, specs, strict=True)})
+    traced = guard_tracing(lambda: _trace_once(step.call, specs), name)
+    verify_byte_counts(traced.jaxpr.jaxpr, name)
+    module = guard_tracing(lambda: _lower(traced, name), name)
+    traced.jaxpr.jaxpr.eqns.clear()  # JAX 0.11 caches for good what it lowered, with all its arguments
+    arguments = [
+        Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)
+        for path, spec, role in zip(paths, specs, roles, strict=True)
+    ]
+    outputs = [
+        Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)
+        for (path, role), spec in zip(results, jax.tree.leaves(traced.out_info), strict=True)
+    ]
+    program = prepare_program(name, module, arguments, outputs, carried, names, step, reference)
+    return replace(program, list_removed=lambda: removed_values(_trace_once(step.call, specs).jaxpr.jaxpr, program))
+
+
+def _trace_once(call: Callable[..., Any], specs: Sequence[jax.ShapeDtypeStruct]) -> Any:
+    """Trace through a function that is thrown away: JAX caches what it traced as long as the function lives, and of an unrolled network
+    that is more than all the rest of a program."""
+
+    @wraps(call)  # its name is the module's
+    def once(*leaves: Any) -> Any:
+        return call(*leaves)
+
+    return jax.jit(once, keep_unused=True).trace(*specs)
+
+
+def _lower(traced: Any, name: str) -> Any:
+    """StableHLO as lowered for TPUs, the plainest there is: no custom calls into one vendor's libraries. What prints from the device (a
+    `jax.debug.print`) can only be lowered for the backend at hand."""
+    try:
+        return traced.lower(lowering_platforms=("tpu",)).compiler_ir("stablehlo")
+    except ValueError as error:
+        if "lowering platform" not in str(error):
+            raise
+    if any(call in str(traced.jaxpr) for call in ("pure_callback[", "io_callback[")):
+        raise TraceError(f"`{name}` calls back to the host (jax.pure_callback, io_callback).", ["take the call out for planning"])
+    return traced.lower(lowering_platforms=("cpu",)).compiler_ir("stablehlo")
+
+
+def _verify_paths(paths: list[str]) -> None:
+    for path, count in Counter(paths).items():
+        if count > 1:
+            raise TraceError(f"Two leaves of the arguments have the path `{path}`.", ["rename a key, so that a rule can tell them apart"])
+
+
+def _sources(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[Role]) -> dict[str, Any]:
+    """The arrays from which a live run takes its arguments: those given as examples, synthetic ones where only shapes were given."""
+    state = [i for i, role in enumerate(roles) if role is not Role.INPUT]
+    given = tuple(i for i in state if not isinstance(leaves[i], jax.ShapeDtypeStruct))
+    inputs = tuple(
+        synthesize(specs[i]) if isinstance(leaves[i], jax.ShapeDtypeStruct) else leaves[i] for i in range(len(leaves)) if i not in state
+    )
+
+    def initialize(key: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        known = dict(zip(given, values, strict=True))
+        return tuple(cast_like(known[i], specs[i]) if i in known else random_like(jax.random.fold_in(key, i), specs[i]) for i in state)
+
+    return {
+        "initialize": initialize,
+        "feed": lambda _step: tuple(value() if isinstance(value, Synthetic) else host_array(value) for value in inputs),
+        "given_indices": given,
+        "given": tuple(leaves[i] for i in given),
+    }
+
+
+def host_array(value: Any) -> Any:
+    """An example as a NumPy array; JAX's typed random keys have no such form and stay as they are."""
+    return value if jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key) else np.asarray(value)
+
+
+class Synthetic:
+    """A host array synthesised when it is first needed: seeded noise for floats, zeros and ones for whole numbers, keys for keys."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.shape, self.dtype = shape, dtype
+
+    def __call__(self) -> Any:
+        if jax.dtypes.issubdtype(self.dtype, jax.dtypes.prng_key):
+            return jax.random.split(jax.random.key(0), self.shape)
+        rng = np.random.default_rng(math.prod(self.shape))
+        if jax.numpy.issubdtype(self.dtype, jax.numpy.inexact):
+            return rng.standard_normal(self.shape, dtype=np.float32).astype(self.dtype)
+        return rng.integers(0, 2, self.shape).astype(self.dtype)
+
+
+def synthesize(spec: jax.ShapeDtypeStruct) -> Synthetic:
+    return Synthetic(spec.shape, spec.dtype)
+
+
+def random_like(key: Any, spec: jax.ShapeDtypeStruct) -> Any:
+    """A random parameter of this shape for a run without given values: normal, scaled by the fan-in so that deep products stay finite."""
+    if jax.dtypes.issubdtype(spec.dtype, jax.dtypes.prng_key):
+        return jax.random.split(key, spec.shape)
+    if not jax.numpy.issubdtype(spec.dtype, jax.numpy.floating):
+        return jax.numpy.zeros(spec.shape, spec.dtype)
+    fan_in = max(math.prod(spec.shape[:-1]), 1)
+    return (jax.random.normal(key, spec.shape) / math.sqrt(fan_in)).astype(spec.dtype)
+
+
+def _name_of(fn: Callable[..., Any]) -> str:
+    inner = getattr(fn, "func", fn)  # functools.partial
+    return getattr(inner, "__name__", type(inner).__name__).replace("<lambda>", "function")

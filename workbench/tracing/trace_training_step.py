@@ -1,0 +1,262 @@
+"""A training step from a loss and an optimiser: parameters and optimiser state in, updated ones and the loss out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import optax
+
+from workbench.core.precision import AS_WRITTEN, Precision
+from workbench.core.program import Program, Reference, Step, Training
+from workbench.core.remat import AS_TRACED, Remat
+from workbench.core.tensor import Role
+from workbench.errors import TraceError, wrong_type
+from workbench.tracing.cast import cast, compute_in
+from workbench.tracing.jaxpr.apply_remat_policy import layers_in, rematerialize, verify_remat
+from workbench.tracing.leaves import named_leaves, spec_of
+from workbench.tracing.retraced_variants import Variants
+from workbench.tracing.trace_function import (
+    Dims,
+    Synthetic,
+    build_program,
+    guard_tracing,
+    host_array,
+    random_like,
+    synthesize,
+    verify_callable,
+)
+
+
+def trace_training(
+    loss: Callable[..., Any],
+    params: Any,
+    batch: Any,
+    *,
+    optimizer: optax.GradientTransformation,
+    dims: Dims = None,
+    name: str | None = None,
+    init: Callable[[Any], Any] | None = None,
+    data: Callable[[int], Any] | None = None,
+    reference: Reference | None = None,
+) -> Program:
+    """The program of one training step: `loss(params, batch)`, its gradient, the optimiser's update.
+
+    **Arguments:** `params` and `batch` are pytrees of arrays or `jax.ShapeDtypeStruct`s. For a live run, `init(key)` makes parameters where
+    only shapes were given, and `data(step)` the batch of a step as host arrays; without `data`, the example batch is used each step.
+    Paths are `params/...`, `opt_state/...`, `batch/...`. A loss may return `(value, auxiliary)`; the auxiliary part is dropped.
+    What the backward pass keeps of its layers, and in which types it computes, are edits of a plan (`layer`, `Program.variant`).
+
+    Raises `TraceError` if the loss cannot be traced or is not a scalar, `DimensionError` if names do not fit.
+    """
+    _verify_arguments(loss, optimizer, init, data)
+    title = name or str(getattr(loss, "__name__", "loss"))
+    weights = _Leaves.of("params", params)
+    _verify_differentiable(weights)
+    tracer = _TrainingTracer(title, loss, weights, _Leaves.of("batch", batch), optimizer, dims, init, data, reference)
+    return Variants(tracer.program)(AS_TRACED, AS_WRITTEN)
+
+
+def _verify_arguments(loss: object, optimizer: object, init: object, data: object) -> None:
+    """Raises `TraceError` for what has no such type as its place needs."""
+    verify_callable("loss", loss, "a function of parameters and a batch", "write `trace_training(loss, params, batch, optimizer=...)`")
+    if not hasattr(optimizer, "init") or not hasattr(optimizer, "update"):
+        example = "optax.adamw(3e-4)"
+        raise TraceError(wrong_type("optimizer", optimizer, "an optimiser of Optax"), [f"write optimizer={example}"])
+    for name, given, expected in (("init", init, "a function of a random key"), ("data", data, "a function of the step's number")):
+        if given is not None:
+            verify_callable(name, given, expected, f"leave `{name}` out")
+
+
+def _verify_differentiable(params: "_Leaves") -> None:
+    """Raises `TraceError` for parameters that have no gradient."""
+    whole = [(path, spec) for path, spec in zip(params.paths, params.specs, strict=True) if not _is_inexact(spec)]
+    if whole:
+        path, spec = whole[0]
+        more = f", and {len(whole) - 1} more are no floats either" if len(whole) > 1 else ""
+        raise TraceError(
+            f"`{path}` is {spec.dtype}{list(spec.shape)}{more}; a parameter has a gradient, so it is of floating-point numbers.",
+            ["give it in the batch", "bind it with functools.partial or a closure", 'make it one, `.astype("float32")`'],
+        )
+
+
+def _is_inexact(spec: jax.ShapeDtypeStruct) -> bool:
+    return jax.dtypes.issubdtype(spec.dtype, jax.numpy.inexact)
+
+
+def with_loss(program: Program, loss: Callable[..., Any]) -> Program:
+    """The same training step with its loss computed in another way, by a function of the same pytrees; planning and documents do not
+    change."""
+    training = program.step.training
+    assert training is not None, "asked of training steps"
+    specs = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in program.arguments if each.role is Role.PARAMETER]
+    params = jax.tree.unflatten(training.params, specs)
+    state = jax.eval_shape(lambda each: training.optimizer.init(cast(each, training.moments)), params)
+    trees = (training.params, jax.tree.structure(state), training.batch)
+    return replace(program, step=replace(program.step, call=_make_step(loss, training.optimizer, trees, training.moments)))
+
+
+def with_traced_loss(program: Program, loss: Callable[..., Any]) -> Program:
+    """The training step traced anew with another way to its loss, which is then what is planned."""
+    step = with_loss(program, loss).step
+    return build_program(
+        program.name,
+        step,
+        [each.path for each in program.arguments],
+        [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in program.arguments],
+        [each.role for each in program.arguments],
+        [(each.path, each.role) for each in program.results],
+        program.carried,
+        {f"/{each.path}": " ".join(each.dims) for each in program.arguments if each.dims},
+        program.reference,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaves:
+    """A pytree taken apart: the path, the example and the shape and type of each leaf."""
+
+    paths: list[str]
+    examples: list[Any]
+    specs: list[jax.ShapeDtypeStruct]
+    structure: Any
+
+    @classmethod
+    def of(cls, root: str, tree: Any) -> "_Leaves":
+        paths, examples = named_leaves(root, tree)
+        return cls(paths, examples, [spec_of(path, leaf) for path, leaf in zip(paths, examples, strict=True)], jax.tree.structure(tree))
+
+    def tree(self, leaves: Any = None) -> Any:
+        """The pytree of these leaves, or of the specs."""
+        return jax.tree.unflatten(self.structure, self.specs if leaves is None else leaves)
+
+
+@dataclass(frozen=True, slots=True)
+class _TrainingTracer:
+    """The arguments of `trace_training`; makes a program for each remat policy and precision."""
+
+    title: str
+    loss: Callable[..., Any]
+    params: _Leaves
+    batch: _Leaves
+    optimizer: optax.GradientTransformation
+    dims: Dims
+    init: Callable[[Any], Any] | None
+    data: Callable[[int], Any] | None
+    reference: Reference | None
+
+    def program(self, remat: Remat, precision: Precision) -> Program:
+        params = replace(self.params, specs=cast(self.params.specs, precision.params))
+        loss = self._loss(params, remat, precision)
+        state_specs = guard_tracing(
+            lambda: jax.eval_shape(lambda each: self.optimizer.init(cast(each, precision.moments)), params.tree()), "optimizer.init"
+        )
+        state = _Leaves.of("opt_state", state_specs)
+        carried = len(params.paths) + len(state.paths)
+        trees = (params.structure, state.structure, self.batch.structure)
+        step = Step(
+            _make_step(loss, self.optimizer, trees, precision.moments),
+            self._initialize(params, precision),
+            _make_feed(self.data, self.batch),
+            given_indices=self._given,
+            given=tuple(self.params.examples[i] for i in self._given),
+            loss=carried,
+            training=Training(loss, self.optimizer, params.structure, self.batch.structure, precision.moments),
+        )
+        roles = [Role.PARAMETER] * len(params.paths) + [Role.OPTIMIZER_STATE] * len(state.paths)
+        paths = params.paths + state.paths
+        return build_program(
+            self.title,
+            step,
+            paths + self.batch.paths,
+            params.specs + state.specs + self.batch.specs,
+            roles + [Role.INPUT] * len(self.batch.paths),
+            [*zip(paths, roles, strict=True), ("loss", Role.OUTPUT)],
+            tuple((i, i) for i in range(carried)),
+            self.dims,
+            self.reference,
+        )
+
+    def _loss(self, params: _Leaves, remat: Remat, precision: Precision) -> Callable[..., Any]:
+        """The loss as a scalar function with the given remat policy and precision; raises `TraceError` if it is not scalar."""
+        trace = jax.make_jaxpr(partial(self.loss), return_shape=True)  # JAX caches by function, and this one does not live long
+        closed, result = guard_tracing(lambda: trace(params.tree(), self.batch.tree()), self.title)
+        scalar, value = _to_scalar_loss(self.loss, result, self.title)
+        layers = layers_in(closed)
+        verify_remat(remat, layers, self.title)
+        loss = compute_in(scalar, precision.compute, value)
+        traced = (closed, result) if loss is self.loss else None
+        return rematerialize(loss, remat, traced) if layers.marked or remat != AS_TRACED else loss
+
+    @property
+    def _given(self) -> tuple[int, ...]:
+        """The indices of the parameters that came as arrays."""
+        return tuple(i for i, leaf in enumerate(self.params.examples) if self.init is None and not isinstance(leaf, jax.ShapeDtypeStruct))
+
+    def _initialize(self, params: _Leaves, precision: Precision) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
+        init, given, optimizer = self.init, self._given, self.optimizer
+
+        def initialize(key: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
+            known = dict(zip(given, values, strict=True))
+            leaves = (
+                jax.tree.leaves(init(key))
+                if init is not None
+                else [known[i] if i in known else random_like(jax.random.fold_in(key, i), spec) for i, spec in enumerate(params.specs)]
+            )
+            leaves = cast(leaves, precision.params)
+            return (*leaves, *jax.tree.leaves(optimizer.init(cast(params.tree(leaves), precision.moments))))
+
+        return initialize
+
+
+def _make_step(
+    loss: Callable[..., Any],
+    optimizer: optax.GradientTransformation,
+    trees: tuple[Any, Any, Any],
+    moments_type: str | None,
+) -> Callable[..., tuple[Any, ...]]:
+    """The step on flat leaves: those of the parameters, of the optimiser's state and of the batch, whose pytrees `trees` are."""
+    param_tree, state_tree, batch_tree = trees
+    count, carried = param_tree.num_leaves, param_tree.num_leaves + state_tree.num_leaves
+
+    def call(*leaves: Any) -> tuple[Any, ...]:
+        weights = jax.tree.unflatten(param_tree, leaves[:count])
+        moments = jax.tree.unflatten(state_tree, leaves[count:carried])
+        value, gradient = jax.value_and_grad(loss)(weights, jax.tree.unflatten(batch_tree, leaves[carried:]))
+        with jax.named_scope("optimizer"):
+            updates, moments = optimizer.update(cast(gradient, moments_type), moments, cast(weights, moments_type))
+            weights = optax.apply_updates(weights, updates)
+        return (*jax.tree.leaves(weights), *jax.tree.leaves(moments), value)
+
+    return call
+
+
+def _to_scalar_loss(loss: Callable[..., Any], result: Any, name: str) -> tuple[Callable[..., Any], Any]:
+    """The loss as a scalar function and its result, or a `TraceError` that says what it returns instead."""
+    has_auxiliary = isinstance(result, tuple) and len(result) == 2
+    value = result[0] if has_auxiliary else result
+    if not hasattr(value, "shape") or value.shape != () or not jax.numpy.issubdtype(value.dtype, jax.numpy.floating):
+        found = f"{value.dtype}{list(value.shape)}" if hasattr(value, "shape") else f"a {type(value).__name__}"
+        raise TraceError(f"`{name}` returns {found}; a loss is one floating-point number.", ["take the mean", "return (loss, auxiliary)"])
+    return ((lambda weights, data: loss(weights, data)[0]) if has_auxiliary else loss), value
+
+
+def _leaves_of(data: Callable[[int], Any], step: int, paths: list[str]) -> list[Any]:
+    """The arrays of the batch that `data` returns; `TraceError` if they are not as many as the step takes."""
+    leaves = jax.tree.leaves(data(step))
+    if len(leaves) != len(paths):
+        shown = ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
+        raise TraceError(
+            f"`data({step})` returned {len(leaves)} array{'s' * (len(leaves) != 1)}; the step takes {len(paths)}: {shown}.",
+            ["return a batch like the one it was traced with" if leaves else "`return` the batch of the step from `data`"],
+        )
+    return leaves
+
+
+def _make_feed(data: Callable[[int], Any] | None, batch: _Leaves) -> Callable[[int], tuple[Any, ...]]:
+    if data is not None:
+        return lambda step: tuple(host_array(leaf) for leaf in _leaves_of(data, step, batch.paths))
+    pairs = zip(batch.examples, batch.specs, strict=True)
+    examples = [synthesize(spec) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf, spec in pairs]
+    return lambda _step: tuple(each() if isinstance(each, Synthetic) else host_array(each) for each in examples)

@@ -1,0 +1,162 @@
+"""One step of one device over time: predicted above measured, on one scale."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from workbench.core.mesh import Mesh
+from workbench.core.sharding import base_axis
+from workbench.reports.device_trace import Trace
+from workbench.reports.report import Report
+from workbench.reports.timeline import COMPUTE
+from workbench.text.tables import table_text
+from workbench.units import format_seconds
+from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.palette import NEUTRAL, axes_colour
+from workbench.visualize.draw.picture import Picture
+from workbench.visualize.draw.timeline_spans import DrawnSpan, MergedSpan, merge_spans, rows_of, shares, ticks, unroll_loops
+
+_LENGTH, _CHARACTERS = 760, 64  # of the longer timeline: pixels, and characters
+_HIGH, _GAP, _LINE = 18, 6, 16  # pixels
+_WAITING, _LIGHT = 0.35, 0.55  # opacity of waiting, and of a kernel that is no dot
+_KEY = "strong: matrix products, and data under way · light: other kernels, and waiting for other devices"
+_SHADES = " ░▒▓█"
+_PRODUCTS = {"dot", "stablehlo.dot_general", "stablehlo.convolution"}
+
+
+@dataclass(frozen=True, slots=True)
+class _TimelinePart:
+    """One half of the picture: its title, its duration, and its events."""
+
+    title: str
+    seconds: float
+    spans: tuple[DrawnSpan, ...]
+    rows: tuple[str, ...]
+
+
+def timeline(report: Report, trace: Trace | None = None) -> Picture:
+    """A row for computation and one for each set of mesh axes that something is sent over.
+
+    Dots are drawn strongly and other kernels lightly; so is the part of a measured collective that only waits for other devices.
+    """
+    parts = _parts(report, trace)
+    return Picture(_drawing(_title(report, parts), parts, report.mesh), _text(report, parts))
+
+
+def timeline_text(report: Report, trace: Trace | None = None) -> str:
+    """The same rows in characters, darker where more of the time is busy."""
+    return _text(report, _parts(report, trace))
+
+
+def _text(report: Report, parts: Sequence[_TimelinePart]) -> str:
+    longest = max((part.seconds for part in parts), default=0.0)
+    sections = [_title(report, parts)]
+    for part in parts:
+        cells = max(round(_CHARACTERS * part.seconds / (longest or 1)), 1)
+        rows = [(row, _bar(part, row, cells), format_seconds(_busy(part, row))) for row in part.rows]
+        sections.append(f"{part.title}\n\n{table_text(['', f'0 to {format_seconds(part.seconds)}', 'busy>'], rows)}")
+    return "\n\n".join(sections)
+
+
+def _parts(report: Report, trace: Trace | None) -> tuple[_TimelinePart, ...]:
+    found = []
+    if (predicted := report.timeline) is not None:
+        events = predicted.events
+        styles = {
+            (each.kind, each.path, each.stream): (_name(_operation(each.kind), each.path), _weight(each.kind, each.stream))
+            for each in events
+        }
+        spans = tuple(
+            DrawnSpan(each.stream, each.start, each.seconds, *styles[each.kind, each.path, each.stream]) for each in unroll_loops(events)
+        )
+        found.append(_part("predicted", predicted.seconds, spans, report.mesh))
+    if trace is not None and trace.events:
+        device = trace.events[0].device
+        measured = [each for part in _measured_spans(trace, device) for each in part]
+        found.append(_part(f"measured, device {device}", trace.seconds, tuple(measured), report.mesh))
+    return tuple(found)
+
+
+def _part(title: str, seconds: float, spans: tuple[DrawnSpan, ...], mesh: Mesh) -> _TimelinePart:
+    return _TimelinePart(f"{title}: {format_seconds(seconds)}", seconds, spans, rows_of(spans, mesh.names))
+
+
+def _measured_spans(trace: Trace, device: int) -> Iterator[tuple[DrawnSpan, ...]]:
+    """A collective in two parts: waiting, and the time once the last device has arrived."""
+    unwaited = {each.name: each.unwaited for each in trace.collectives}
+    for each in trace.of_device(device):
+        name = _name(f"{each.name} ({each.kind})" if each.kind not in each.name else each.name, each.path, each.source)
+        if not each.communicates:
+            yield (DrawnSpan(each.stream, each.start, each.seconds, name, _weight(each.kind, each.stream)),)
+            continue
+        moving = min(unwaited[each.name], each.seconds)
+        waiting = DrawnSpan(each.stream, each.start, each.seconds - moving, f"{name}, waiting for other devices", _WAITING)
+        yield (*([waiting] if waiting.seconds else []), DrawnSpan(each.stream, each.stop - moving, moving, name))
+
+
+def _operation(kind: str) -> str:
+    """`dot_general`, or for a loop what its block stands for."""
+    return "the other turns of a loop" if kind == "loop" else kind.removeprefix("stablehlo.")
+
+
+def _weight(kind: str, stream: str) -> float:
+    if stream != COMPUTE or kind in _PRODUCTS:
+        return 1.0
+    return _WAITING if kind == "loop" else _LIGHT
+
+
+def _name(*words: str) -> str:
+    return " · ".join(filter(None, words))
+
+
+def _title(report: Report, parts: Sequence[_TimelinePart]) -> str:
+    what = " and ".join(part.title.partition(":")[0] for part in parts) or "neither measured nor predicted, as the plan names no hardware"
+    return f"{report.plan.name} on {report.mesh.description}: one step of one device, {what}"
+
+
+def _busy(part: _TimelinePart, row: str) -> float:
+    return sum(span.seconds for span in part.spans if span.row == row)
+
+
+def _bar(part: _TimelinePart, row: str, cells: int) -> str:
+    found = shares([span for span in part.spans if span.row == row], part.seconds, cells)
+    return "".join(_SHADES[min(round(share * 4 + 0.3), 4)] for share in found).rstrip() or "·"
+
+
+def _drawing(title: str, parts: Sequence[_TimelinePart], mesh: Mesh) -> Drawing:
+    head = max((text_width(row) for part in parts for row in part.rows), default=0) + 12
+    longest = max((part.seconds for part in parts), default=0.0)
+    marks: list[Mark] = [Label(0, 12, title, bold=True)]
+    y = 34.0
+    for part in parts:
+        marks.append(Label(head, y, part.title, bold=True))
+        y += _GAP
+        for row in part.rows:
+            marks += _row(part, row, head, y, longest, mesh)
+            y += _HIGH + _GAP
+        y += _LINE + _GAP
+    if parts:
+        marks += [*_scale(longest, head, y - _LINE), Label(head, y + _LINE + _GAP, _KEY)]
+    return fit_drawing(tuple(marks))
+
+
+def _row(part: _TimelinePart, row: str, head: float, y: float, longest: float, mesh: Mesh) -> Iterator[Mark]:
+    axes = tuple(row.split("+"))
+    colour = axes_colour(axes, mesh) if {*map(base_axis, axes)} <= {*mesh.names} else NEUTRAL
+    yield Label(0, y + 13, row, colour=colour, bold=True)
+    yield Rectangle(head, y + _HIGH, _LENGTH * part.seconds / (longest or 1), 1, fill=NEUTRAL, alpha=_WAITING)
+    for block in merge_spans((span for span in part.spans if span.row == row), longest, _LENGTH):
+        wide = max(block.right - block.left, 1)
+        yield Rectangle(head + block.left, y, wide, _HIGH, fill=colour, alpha=block.longest.weight, title=_hover_text(block))
+
+
+def _hover_text(block: MergedSpan) -> str:
+    """`3 in 120 µs, the longest 80.0 µs: dot · mlp/up/dot_general · gpt.py:181`."""
+    one = f"{format_seconds(block.longest.seconds)}: {block.longest.name}"
+    return one if block.count == 1 else f"{block.count} in {format_seconds(block.seconds)}, the longest {one}"
+
+
+def _scale(longest: float, head: float, y: float) -> Iterator[Mark]:
+    for tick in ticks(longest):
+        x = head + _LENGTH * tick / (longest or 1)
+        yield Rectangle(x, y - 4, 1, 5, fill=NEUTRAL)
+        yield Label(x, y + 13, format_seconds(tick) if tick else "0", anchor="middle")

@@ -1,0 +1,138 @@
+"""The table from gestures to edits; `edit_of` looks them up. The plan decides whether an edit is legal."""
+
+import re
+from itertools import chain
+
+from workbench.errors import DimensionError, LayoutError, MeshError, unknown_name
+from workbench.hardware.axis_assignment import parse_axis_assignment
+from workbench.plan.edits import Constrain, Edit, Override, RenameDim, SetAxisAssignment, SetHardware, SetPipeline, ShardDim
+from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
+from workbench.plan.plan import Plan
+from workbench.plan.statement_edits import Prioritize
+from workbench.reports.report import Report
+from workbench.widgets.board.annotation_edits import ANNOTATION_EDITS
+from workbench.widgets.board.drop_legality import dropped_axes
+from workbench.widgets.board.hardware_picker import hardware_of
+from workbench.widgets.board.recipes_panel import recipe_edit
+from workbench.widgets.board.tensor_edits import TENSOR_EDITS
+from workbench.widgets.gestures.dimensions import DropGesture, MajorGesture, PrioritizeGesture, RenameDimGesture, WholeGesture
+from workbench.widgets.gestures.fields import whole_number
+from workbench.widgets.gestures.gesture import Gesture
+from workbench.widgets.gestures.gesture_handlers import EditMaker, Kind, means
+from workbench.widgets.gestures.hardware_choice import AxisAssignmentGesture, HardwareGesture
+from workbench.widgets.gestures.mesh_axes import (
+    AddAxisGesture,
+    OrderAxesGesture,
+    RemoveAxisGesture,
+    RenameAxisGesture,
+    ResizeGesture,
+    ShiftAxisGesture,
+)
+from workbench.widgets.gestures.suggestions import MendGesture, RecipeGesture
+from workbench.widgets.pipeline.stage_edits import STAGE_EDITS
+from workbench.widgets.tabs.resharding import list_tried_edits
+
+_DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
+
+
+def edit_of(gesture: Gesture, plan: Plan, report: Report) -> Edit:
+    """The edit of a gesture; raises a `WorkbenchError` for one that makes no sense, or asks for no edit."""
+    if type(gesture) not in EDITS:
+        raise LayoutError(*unknown_name("gesture", gesture.verb, dict.fromkeys(kind.verb for kind in EDITS)))
+    return EDITS[type(gesture)](gesture, plan, report)
+
+
+def changes_nothing(edit: Edit, plan: Plan) -> bool:
+    """Whether an edit leaves the plan as it is."""
+    match edit:
+        case ShardDim():
+            return edit.axes == plan.layout.rule(edit.dim)
+        case ResizeAxis():
+            return (edit.axis, edit.size) in plan.mesh.axes
+        case SetHardware():
+            return edit.hardware == plan.hardware
+        case SetAxisAssignment():
+            return edit.axis_assignment == plan.axis_assignment
+        case SetPipeline():
+            return edit.pipeline == plan.pipeline
+        case Override() | Constrain():
+            return edit.apply(plan).layout == plan.layout
+    return False
+
+
+def _drop(gesture: DropGesture, plan: Plan, _: Report) -> Edit:
+    axes = dropped_axes(plan.layout.rule(gesture.dim), gesture.source, gesture.target, add=gesture.add)
+    return ShardDim(gesture.dim, axes)
+
+
+def _major(gesture: MajorGesture, plan: Plan, _: Report) -> Edit:
+    return ShardDim(gesture.dim, (gesture.axis, *(each for each in plan.layout.rule(gesture.dim) if each != gesture.axis)))
+
+
+def _rename_dim(gesture: RenameDimGesture, _plan: Plan, _: Report) -> Edit:
+    if not _DIMENSION.fullmatch(gesture.name):
+        raise DimensionError(f"`{gesture.name[:80]}` cannot name a dimension.", ["use letters, digits and `_`, at most 64 of them"])
+    return RenameDim(gesture.dim, gesture.name)
+
+
+def _resize(gesture: ResizeGesture, _plan: Plan, _: Report) -> Edit:
+    return ResizeAxis(gesture.axis, whole_number(gesture.size, "size of a mesh axis"))
+
+
+def _add_axis(gesture: AddAxisGesture, _plan: Plan, _: Report) -> Edit:
+    return AddAxis(gesture.axis, whole_number(gesture.size, "size of a mesh axis"))
+
+
+def _shift_axis(gesture: ShiftAxisGesture, plan: Plan, _: Report) -> Edit:
+    names = list(plan.mesh.names)
+    if gesture.axis not in names or gesture.by not in (-1, 1):
+        raise MeshError(*unknown_name("mesh axis", gesture.axis, names))
+    place = names.index(gesture.axis)
+    names.insert(min(max(place + gesture.by, 0), len(names) - 1), names.pop(place))
+    return ReorderAxes(tuple(names))
+
+
+def _order_axes(gesture: OrderAxesGesture, plan: Plan, _: Report) -> Edit:
+    return ReorderAxes(gesture.names[: len(plan.mesh.names) + 1])
+
+
+def _hardware(gesture: HardwareGesture, plan: Plan, _: Report) -> Edit:
+    return SetHardware(hardware_of(gesture.chip, gesture.shape, plan.mesh))
+
+
+def _axis_assignment(gesture: AxisAssignmentGesture, _plan: Plan, _: Report) -> Edit:
+    return SetAxisAssignment(parse_axis_assignment(gesture.name) if gesture.name else None)
+
+
+def _mend(gesture: MendGesture, _plan: Plan, report: Report) -> Edit:
+    """An edit that a diagnostic or a tried remedy of the present report suggests: one of an older report is refused."""
+    for edit in chain((edit for note in report.notes for edit in note.edits), list_tried_edits(report.prediction)):
+        if str(edit) == gesture.edit:
+            return edit
+    raise LayoutError(f"No note suggests `{gesture.edit[:80]}` any more.", ["look at the notes again"])
+
+
+EDITS: dict[Kind, EditMaker] = {
+    **TENSOR_EDITS,
+    **ANNOTATION_EDITS,
+    **STAGE_EDITS,
+    **dict(
+        [
+            means(DropGesture, _drop),
+            means(MajorGesture, _major),
+            means(WholeGesture, lambda gesture, _plan, _report: ShardDim(gesture.dim)),
+            means(RenameDimGesture, _rename_dim),
+            means(PrioritizeGesture, lambda gesture, _plan, _report: Prioritize(gesture.dim, gesture.priority)),
+            means(ResizeGesture, _resize),
+            means(AddAxisGesture, _add_axis),
+            means(RemoveAxisGesture, lambda gesture, _plan, _report: RemoveAxis(gesture.axis)),
+            means(RenameAxisGesture, lambda gesture, _plan, _report: RenameAxis(gesture.axis, gesture.name)),
+            means(ShiftAxisGesture, _shift_axis),
+            means(OrderAxesGesture, _order_axes),
+            means(HardwareGesture, _hardware),
+            means(AxisAssignmentGesture, _axis_assignment),
+            means(MendGesture, _mend),
+            means(RecipeGesture, lambda gesture, plan, _report: recipe_edit(gesture, plan)),
+        ]
+    ),
+}

@@ -1,0 +1,46 @@
+"""The tables of one board as JSON: the open tab, and the answer to the last question."""
+
+import logging
+from typing import Any
+
+from workbench.reports.report import Report
+from workbench.widgets.board.background_queries import BackgroundQueries
+from workbench.widgets.board.board_state import axis_colours
+from workbench.widgets.board.comparison_state import ComparisonState
+from workbench.widgets.board.view_state import Sight
+from workbench.widgets.run.run_progress import RunProgress
+from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.question_answers import why
+from workbench.widgets.tabs.tabs import Facts, failed_state, table_state
+
+_log = logging.getLogger(__name__)
+
+
+def table_part(
+    report: Report, sight: Sight, live: RunProgress, comparison_state: ComparisonState | None, background: BackgroundQueries
+) -> dict[str, Any]:
+    """The open tab of a report; a view that fails becomes an error message."""
+    ran = live.of(report.plan)
+    trace = ran.measurement.trace if ran and ran.measurement else None
+    tasks = ran.measurement.tasks if ran and ran.measurement else ()
+    opened = (sight.toggled, sight.views, sight.replay, background)
+    colours = axis_colours(report.plan)
+    facts = Facts(report, comparison_state, trace, colours, sight.selected, *opened, tasks=tasks, trial=sight.trial)
+    try:
+        shown = table_state(facts, sight.tab, sight.search)
+    except Exception as error:  # noqa: BLE001 - a view that fails becomes an error message
+        _log.exception("The view %r failed", sight.tab)
+        shown = failed_state(sight.tab, error)
+    return {**shown, "why": _answer(report, sight.question, live, Paint(colours), background)}
+
+
+def _answer(report: Report, question: str, live: RunProgress, paint: Paint, background: BackgroundQueries) -> dict[str, Any] | None:
+    """The answer to a question, computed again for each plan."""
+    if not question:
+        return None
+    ran = live.run_to_show(report.plan)
+    try:
+        return why(question, report.prediction, paint, ran.measurement if ran else None, background)
+    except Exception:  # noqa: BLE001 - a question without an answer is no reason to lose the tables
+        _log.exception("No answer to %r", question)
+        return None

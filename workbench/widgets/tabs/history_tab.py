@@ -1,0 +1,184 @@
+"""The history on the board: the tree of plans with their figures, and two of them side by side.
+
+The newest plan is first, as in a log of commits. Each branch has a lane of its own; the front end draws a line from each plan to the one it
+was made from.
+"""
+
+from typing import Any
+
+from workbench.analysis.plan_diff import PlanDiff
+from workbench.errors import WorkbenchError
+from workbench.session.plan_history import HistoryNode, ReportSummary, Session
+from workbench.units import format_bytes, format_seconds
+from workbench.widgets.gestures.gesture_handlers import Handlers, on
+from workbench.widgets.gestures.history_gestures import (
+    ComparePlansGesture,
+    GoGesture,
+    HistoryGesture,
+    NamePlanGesture,
+    PinGesture,
+    StopComparingGesture,
+    SwapPlansGesture,
+)
+from workbench.widgets.tabs.blocks import Block
+from workbench.widgets.tabs.history_diff import diff_blocks
+
+MOST_NODES = 200
+"""Plans listed: the newest, and all with a name or a pin."""
+MOST_TITLE = 300  # characters of a layout
+
+
+class HistoryPanel:
+    """The history as one board shows it: whether it is open, and which two plans are compared.
+
+    `first` is compared with `second`; while there is no `second`, with the present plan, whichever that is.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._open = False
+        self._first: int | None = None
+        self._second: int | None = None
+
+    def handlers(self) -> Handlers:
+        """Its handlers; they raise `WorkbenchError` for an unknown plan."""
+        session = self._session
+        return dict(
+            [
+                on(HistoryGesture, self._show),
+                on(GoGesture, lambda gesture: session.go(self._verify_number(gesture.number))),
+                on(NamePlanGesture, lambda gesture: session.name(self._verify_number(gesture.number), gesture.name)),
+                on(PinGesture, lambda gesture: session.pin(self._verify_number(gesture.number), gesture.pinned)),
+                on(ComparePlansGesture, lambda gesture: self._pick(self._verify_number(gesture.number))),
+                on(SwapPlansGesture, self._swap),
+                on(StopComparingGesture, self._stop_comparing),
+            ]
+        )
+
+    def state(self) -> dict[str, Any]:
+        """The state; for a closed history only the number of plans."""
+        nodes = self._session.nodes
+        shown: dict[str, Any] = {"open": self._open, "count": len(nodes)}
+        if not self._open:
+            return {**shown, "nodes": [], "lanes": 0, "note": "", "compared": None}
+        listed = _list_nodes(nodes)
+        lanes = lanes_of(nodes)
+        rows = [self._row(node, lanes[node.number]) for node in reversed(listed)]
+        note = (
+            f"{len(nodes) - len(listed):,} older plans are not listed; name or pin one to keep it here." if len(listed) < len(nodes) else ""
+        )
+        return {**shown, "nodes": rows, "lanes": max(lanes.values()) + 1, "note": note, "compared": self._comparison()}
+
+    def _show(self, gesture: HistoryGesture) -> None:
+        self._open = gesture.open
+
+    def _swap(self, _gesture: SwapPlansGesture) -> None:
+        if self._first is not None:
+            self._first, self._second = self._other_number(), self._first
+
+    def _stop_comparing(self, _gesture: StopComparingGesture) -> None:
+        self._first = self._second = None
+
+    def _verify_number(self, number: int) -> int:
+        if not 0 <= number < len(self._session.nodes):
+            raise WorkbenchError("That plan is not in the history.", ["look at the history again"])
+        return number
+
+    def _other_number(self) -> int:
+        return self._session.node.number if self._second is None else self._second
+
+    def _pick(self, number: int) -> None:
+        """The first pick is compared with the present plan, the next one with the first; picking again removes it."""
+        if number == self._first:
+            self._first, self._second = self._second, None
+        elif number == self._second:
+            self._second = None
+        elif self._first is None:
+            self._first = number
+        else:
+            self._second = number
+
+    def _row(self, node: HistoryNode, lane: int) -> dict[str, Any]:
+        session = self._session
+        number, here = node.number, node.number == session.node.number
+        summary = session.summaries.get(number)
+        before = session.summaries.get(node.parent) if node.parent is not None else None
+        picked = "A" if number == self._first else "B" if self._first is not None and number == self._other_number() else ""
+        return {
+            "key": str(number),
+            "number": number,
+            "parent": node.parent,
+            "lane": lane,
+            "edit": str(node.edit) if node.edit else "start",
+            "name": node.name,
+            "pinned": node.pinned,
+            "here": here,
+            "picked": picked,
+            "figures": _figures(summary, before),
+            "title": str(node.plan.layout)[:MOST_TITLE] or "everything replicated",
+        }
+
+    def _comparison(self) -> dict[str, Any] | None:
+        if self._first is None:
+            return None
+        session, second = self._session, self._other_number()
+        diff = PlanDiff(session.report_of(self._first), session.report_of(second))
+        blocks: list[Block] = diff_blocks(diff)
+        return {
+            "first": {"number": self._first, "label": label_of(session.nodes[self._first])},
+            "second": {"number": second, "label": label_of(session.nodes[second])},
+            "follows": self._second is None,
+            "blocks": blocks,
+            "text": str(diff),
+        }
+
+
+def label_of(node: HistoryNode) -> str:
+    """The name of a plan, or the edit that made it."""
+    return node.name or (str(node.edit) if node.edit else "start")
+
+
+def lanes_of(nodes: tuple[HistoryNode, ...]) -> dict[int, int]:
+    """The lane of each plan: a first child keeps that of its parent, every other begins the leftmost lane that is free while it lasts.
+
+    A lane is in use from the plan it branches from to the last one on it.
+    """
+    chains: dict[int, list[int]] = {}  # the first plan of a chain -> the plans on it
+    chain_of: dict[int, int] = {}
+    continued: set[int] = set()
+    for node in nodes:
+        keeps = node.parent is not None and node.parent not in continued
+        head = chain_of[node.parent] if keeps and node.parent is not None else node.number
+        if node.parent is not None:
+            continued.add(node.parent)
+        chain_of[node.number] = head
+        chains.setdefault(head, []).append(node.number)
+    lane_ends: list[int] = []  # for each lane the last plan on it
+    lane_of_chain: dict[int, int] = {}
+    for head, members in chains.items():
+        parent = nodes[head].parent
+        start = head if parent is None else parent
+        lane = next((lane for lane, last in enumerate(lane_ends) if last < start), len(lane_ends))
+        lane_ends[lane : lane + 1] = [members[-1]]
+        lane_of_chain[head] = lane
+    return {number: lane_of_chain[head] for number, head in chain_of.items()}
+
+
+def _list_nodes(nodes: tuple[HistoryNode, ...]) -> list[HistoryNode]:
+    return [node for node in nodes if node.number >= len(nodes) - MOST_NODES or node.name or node.pinned or node.number == 0]
+
+
+def _figures(summary: ReportSummary | None, before: ReportSummary | None) -> list[dict[str, str]]:
+    """Memory, traffic and time of a plan, each better or worse than for the plan it was made from."""
+    if summary is None:
+        return []
+    figures = []
+    for label, texts, now, was in (
+        ("peak", format_bytes, summary.peak, before and before.peak),
+        ("sent", format_bytes, summary.sent, before and before.sent),
+        ("step", format_seconds, summary.seconds, before and before.seconds),
+    ):
+        if now is not None:
+            tone = "" if was is None or was == now else "good" if now < was else "bad"
+            figures.append({"label": label, "text": texts(now), "tone": tone})
+    return figures

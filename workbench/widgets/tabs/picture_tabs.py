@@ -1,0 +1,241 @@
+"""The tabs made of pictures: devices, memory, communication, step, graph; and what the user has opened in them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from workbench.analysis.comparison import Comparison
+from workbench.core.paths import template
+from workbench.core.tensor import Role
+from workbench.errors import WorkbenchError
+from workbench.reports.kernel import Kernel
+from workbench.reports.memory import Alive
+from workbench.reports.placement import Placement
+from workbench.reports.report import Report
+from workbench.units import format_bytes, format_count, format_seconds
+from workbench.visualize import communication, device_grid, graph, memory_map, memory_over_step, roofline, step_time
+from workbench.visualize.draw.collapse_scopes import choose_open_scopes, scopes_of
+from workbench.widgets.board.comparison_state import ComparisonState
+from workbench.widgets.board.key_figures import ROLES, memory_parts
+from workbench.widgets.gestures.view_changes import ExpandGesture, MomentGesture
+from workbench.widgets.tabs.blocks import Block, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row, seconds_cell
+from workbench.widgets.tabs.communication import collectives_block, collectives_source_text, communication_blocks
+from workbench.widgets.tabs.comparison_tab import figures_block
+
+MOST_ALIVE = 24
+MOST_KERNELS = 40
+NO_HARDWARE = "Choose hardware above to see what a step takes there: its parts, the roofline, and the largest kernels."
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """What was opened in the pictures: scopes of the graph (`None`: those open at first), and a moment of the step (`None`: its peak)."""
+
+    opened: frozenset[str] | None = None
+    place: int | None = None
+
+    def at(self, place_text: str, report: Report) -> "Views":
+        """Show a moment of the step, or its peak again. Raises `WorkbenchError` for one that does not exist."""
+        place = _place(place_text, report)
+        return replace(self, place=None if place == self.place else place)
+
+    def toggle_scope(self, scope: str, report: Report) -> "Views":
+        """Open or close a scope. Raises `WorkbenchError` for one that does not exist."""
+        if scope not in scopes_of(report.graph):
+            raise WorkbenchError(f"The graph has no scope `{scope[:80]}`.", ["open one that it shows"])
+        return replace(self, opened=(choose_open_scopes(report.graph) if self.opened is None else self.opened) ^ {scope})
+
+    def place_in(self, report: Report) -> int | None:
+        """The moment, if the step of this report has it."""
+        return self.place if self.place is not None and self.place < len(report.memory_curve.paths) else None
+
+
+def _place(text: str, report: Report) -> int:
+    count = len(report.memory_curve.paths)
+    if not text[:12].isdecimal() or len(text) > 12 or int(text) >= count:
+        raise WorkbenchError(f"The step has no place `{text[:40]}`; it has {count}.", ["click on the chart"])
+    return int(text)
+
+
+def device_blocks(report: Report, selected: str = "") -> list[Block]:
+    """The part of the selected argument that each device holds; of the largest sharded one, if none is selected."""
+    if not report.arguments:
+        return [note_block("The program takes no arguments.")]
+    placed = _argument(report, selected)
+    note = "" if _is_selected(placed, selected) else "The largest argument that is split. Select a tensor to see that one."
+    return [
+        picture_block(device_grid(placed, report.plan.hardware, report.plan.axis_assignment), note, name=f"devices {placed.tensor.path}")
+    ]
+
+
+def _is_selected(placed: Placement, selected: str) -> bool:
+    return selected in (placed.tensor.path, template(placed.tensor.path))
+
+
+def _argument(report: Report, selected: str) -> Placement:
+    named = next((placed for placed in report.arguments if _is_selected(placed, selected)), None)
+    if named is not None:
+        return named
+    state = (Role.OPTIMIZER_STATE,)
+    return max(report.arguments, key=lambda each: (bool(each.sharding.axes), each.tensor.role not in state, each.tensor.elements))
+
+
+def traffic_blocks(report: Report, comparison_state: ComparisonState | None, paint: Paint) -> list[Block]:
+    """Bytes sent: as a picture, by axis and kind, by operation, and beside the compiled ones."""
+    tables = communication_blocks(report, paint)
+    if not report.collectives:
+        return tables
+    comparison = _current_comparison(comparison_state)
+    beside = [collectives_block(comparison, paint)] if comparison and comparison.collectives else []
+    return [picture_block(communication(report), collectives_source_text(report), name="communication"), *beside, *tables]
+
+
+def memory_blocks(report: Report, comparison_state: ComparisonState | None, views: Views) -> list[Block]:
+    """Memory over the step, what is alive at its peak or at the moment that was clicked, and the peak by role, beside other tiers."""
+    comparison = _current_comparison(comparison_state)
+    beside = _figure_blocks(comparison, ("bytes",))
+    if not report.memory_curve.paths:
+        return [_roles(report), *beside]
+    place = views.place_in(report)
+    over = memory_over_step(report, comparison.compiled if comparison else None, listed=0, chosen=place)
+    hint = "Click a moment of the step to see what is alive there." if place is None else "Click the same moment again for the peak."
+    return [
+        picture_block(over, hint, name="memory over the step", opens=Opens(MomentGesture, "place")),
+        picture_block(memory_map(report, place), name="memory map"),
+        *beside,
+        _alive(report, place),
+        _roles(report),
+    ]
+
+
+def _alive(report: Report, place: int | None) -> Block:
+    alive: tuple[Alive, ...] = report.alive if place is None else report.alive_at(place)
+    held = sum(each.bytes for each in alive) or 1
+    where = "alive at the peak" if place is None else "alive at this moment"
+    columns = (Column(where), Column("role"), Column("share"), Column("per device", number=True))
+    places = {role: number for number, role in enumerate(ROLES)}
+    rows = [
+        row(
+            f"{each.path} {each.role}",
+            {"path": each.path, "count": f"×{each.count}" if each.count > 1 else ""},
+            {"text": each.role.value, "tone": "muted"},
+            {"share": round(min(each.bytes / held, 1.0), 6), "shade": places[each.role], "text": f"{each.bytes / held:.1%}"},
+            {"text": format_bytes(each.bytes), "title": f"{each.bytes:,} bytes"},
+            subject=each.path,
+        )
+        for each in alive[:MOST_ALIVE]
+    ]
+    return block("", columns, rows, rest_text(len(alive), MOST_ALIVE))
+
+
+def _roles(report: Report) -> Block:
+    columns = (Column("role"), Column("share of the peak"), Column("per device", number=True), Column("bytes", number=True))
+    counts = {role.value: count for role, count in report.memory.by_role.items()}
+    rows = [
+        row(
+            part["role"],
+            part["role"],
+            {"share": part["share"], "shade": part["shade"], "text": f"{part['share']:.1%}"},
+            part["text"],
+            {"text": f"{counts[part['role']]:,}", "tone": "muted"},
+        )
+        for part in memory_parts(report)
+    ]
+    rows.append(
+        row("peak", {"text": "peak of the step", "tone": "strong"}, "", format_bytes(report.memory.peak), f"{report.memory.peak:,}")
+    )
+    traffic = f"One device reads and writes {format_bytes(report.traffic)} in its memory in a step."
+    if report.memory.host:
+        host_text = format_bytes(report.memory.host)
+        traffic += f" It keeps {host_text} in the host's memory, and moves {format_bytes(report.host_traffic)} there and back."
+    return block("By role, at the peak", columns, rows, traffic)
+
+
+def step_blocks(report: Report, comparison_state: ComparisonState | None) -> list[Block]:
+    """The step as a bar of its parts, the figures of each tier, the roofline, and the kernels that take longest."""
+    comparison = _current_comparison(comparison_state)
+    if report.step_time is None and comparison is None:
+        return [note_block(NO_HARDWARE)]
+    blocks = [picture_block(step_time(report, comparison), name="step time"), *_figure_blocks(comparison, ("seconds", "FLOP"))]
+    if report.step_time is None:
+        return [*blocks, note_block(NO_HARDWARE)]
+    return [*blocks, picture_block(roofline(report), name="roofline"), _kernels(report, comparison)]
+
+
+def _kernels(report: Report, comparison: Comparison | None) -> Block:
+    """Kernels of one scope, line and bound together; beside them the compiler's estimate for that scope."""
+    groups: dict[tuple[str, str, str], list[Kernel]] = {}
+    for each in report.kernel_costs:
+        groups.setdefault((template(each.path), each.source, each.bound), []).append(each)
+    whole = sum(each.total_seconds for each in report.kernel_costs) or 1.0
+    ranked = sorted(groups.values(), key=lambda group: -sum(each.total_seconds for each in group))
+    compiled = _compiled_seconds(comparison)
+    columns = (
+        Column("kernel"),
+        Column("times", number=True, title="executions a step"),
+        Column("a step", number=True, title="seconds of all executions, predicted"),
+        *(
+            [Column("compiled", number=True, title="by the compiler's own estimate, all kernels of this scope and name")]
+            if compiled
+            else []
+        ),
+        Column("share", title="of the time of all kernels"),
+        Column("FLOP", number=True, title="a step, on one device"),
+        Column("bytes", number=True, title="read and written a step, on one device"),
+        Column("FLOP/byte", number=True),
+        Column("bound by"),
+        Column("line"),
+    )
+    rows = [_kernel_row(group, whole, compiled) for group in ranked[:MOST_KERNELS]]
+    return block("Kernels, longest first", columns, rows, rest_text(len(ranked), MOST_KERNELS))
+
+
+def _kernel_row(group: list[Kernel], whole: float, compiled: Mapping[str, float]) -> Row:
+    first, seconds = group[0], sum(each.total_seconds for each in group)
+    path = template(first.path) if len({each.path for each in group}) > 1 else first.path
+    work, moved = (sum(each.count * count for each, count in zip(group, counts, strict=True)) for counts in _counts(group))
+    beside = [seconds_cell(compiled.get(template(first.path), 0.0))] if compiled else []
+    return row(
+        f"{path} {first.source} {first.bound}",
+        {"path": path},
+        f"{sum(each.count for each in group):,}",
+        {"text": format_seconds(seconds), "title": f"{seconds:.3e} s"},
+        *beside,
+        {"share": round(seconds / whole, 6), "shade": 0, "text": f"{seconds / whole:.1%}"},
+        {"text": format_count(work) if work else "–", "title": f"{work:,} FLOP"},
+        {"text": format_bytes(moved), "title": f"{moved:,} bytes"},
+        f"{work / moved:.3g}" if moved else "–",
+        {"text": first.bound, "tone": "muted"},
+        {"text": first.source, "tone": "muted"},
+        subject=path,
+    )
+
+
+def _counts(group: list[Kernel]) -> tuple[list[int], list[int]]:
+    return [each.work for each in group], [each.bytes for each in group]
+
+
+def _compiled_seconds(comparison: Comparison | None) -> dict[str, float]:
+    """By scope and name, the kernels for which the compiler gave a time."""
+    found: dict[str, float] = {}
+    for each in comparison.compiled.kernels if comparison and comparison.compiled else ():
+        if each.seconds is not None:
+            found[template(each.path)] = found.get(template(each.path), 0.0) + each.seconds * each.count
+    return found
+
+
+def graph_blocks(report: Report, views: Views) -> list[Block]:
+    """The graph of the step, its scopes opened level by level."""
+    if not report.graph.nodes:
+        return [note_block("The program has no operations.")]
+    return [picture_block(graph(report, views.opened), name="graph", opens=Opens(ExpandGesture, "scope"))]
+
+
+def _current_comparison(comparison_state: ComparisonState | None) -> Comparison | None:
+    """What was compiled or measured for the present plan."""
+    return comparison_state.comparison if comparison_state and not comparison_state.stale else None
+
+
+def _figure_blocks(comparison: Comparison | None, units: tuple[str, ...]) -> list[Block]:
+    """The figures of these units as predicted, compiled and measured."""
+    found = figures_block(comparison, units) if comparison else None
+    return [found] if found and found["rows"] else []

@@ -1,0 +1,258 @@
+"""The composition of a figure: by operation with its named scope and line, the largest first."""
+
+from collections.abc import Callable, Iterable
+from math import prod
+from typing import Any
+
+from workbench.core.sharding import axis_size, base_axis
+from workbench.reports.measurement import Measurement
+from workbench.reports.report import Report
+from workbench.units import format_bytes, format_count, format_seconds
+from workbench.widgets.board.background_queries import BackgroundQueries
+from workbench.widgets.board.key_figures import ROLES
+from workbench.widgets.board.layer_folding import is_named
+from workbench.widgets.tabs.axis_origin import axis_answer
+from workbench.widgets.tabs.blocks import Block, Column, Paint, block, row
+from workbench.widgets.tabs.communication import exposed_seconds
+from workbench.widgets.tabs.number_breakdown import MOST_ROWS, Contribution, parts_table
+from workbench.widgets.tabs.tensors import shape_text
+from workbench.widgets.tabs.why_sharded import placed_answer, value_answer
+
+_ARITHMETIC, _MEMORY, _LAUNCH, _EXPOSED = range(4)  # the shades of the step's bar
+_WHY_SENT = {
+    "all-reduce": "each of them holds a part of a sum, for a summed dimension is split there; all get the whole sum",
+    "reduce-scatter": "each of them holds a part of a sum, for a summed dimension is split there; each gets a part of the whole sum",
+    "all-gather": "each of them holds a part of a value that all need whole",
+    "all-to-all": "a value that is split along one dimension is needed split along another",
+    "collective-permute": "parts of a value are needed on other devices than they are made on",
+}
+_RING = {"all-reduce": "2 V (n − 1) / n", "collective-permute": "V"}
+
+
+def why(
+    of: str, report: Report, paint: Paint, measurement: Measurement | None = None, background: BackgroundQueries | None = None
+) -> dict[str, Any] | None:
+    """The answer to `figure KEY`, `tensor PATH`, `value PATH`, `axis KIND PLACE AXIS PATH`, `sent AXES KIND`, `collective KIND AXES PATH`.
+
+    `None` if there is none.
+    """
+    kind, _, name = of.partition(" ")
+    if kind == "figure":
+        found = _FIGURES[name](report, paint, measurement) if name in _FIGURES else None
+    elif kind == "sent":
+        found = _explain_payload(name, report)
+    elif kind == "collective":
+        found = _explain_collective(name, report, paint)
+    elif kind == "axis":
+        found = axis_answer(name, report, paint, background)
+    elif kind in ("tensor", "value"):
+        found = (placed_answer if kind == "tensor" else value_answer)(name, report, paint, background)
+    else:
+        found = None
+    return found and {"of": of, "title": found[0], "lead": list(found[1]), "blocks": list(found[2])}
+
+
+Answer = tuple[str, Iterable[str], Iterable[Block]]
+
+
+def _explain_memory(report: Report, _paint: Paint, _measurement: Measurement | None) -> Answer:
+    lines = _scope_lines(report)
+    places = {role: shade for shade, role in enumerate(ROLES)}
+    parts = [
+        Contribution(each.path, each.bytes, lines.get(each.path, ""), places[each.role], (each.role.value,), each.count)
+        for each in report.alive
+    ]
+    lead = ["The most that one device holds at any moment of the step, and what is alive at that moment."]
+    if (curve := report.memory_curve).paths:
+        totals = [sum(counts) for counts in zip(*curve.by_role.values(), strict=True)]
+        peak = curve.paths[totals.index(max(totals))] if totals else ""
+        lead += [f"That is at `{peak}`" + (f", {lines[peak]}." if lines.get(peak) else ".")] if peak else []
+    columns = (Column("role"),)
+    return f"Why {format_bytes(report.memory.peak)} on each device?", lead, [parts_table("alive at the peak", columns, parts, format_bytes)]
+
+
+def _explain_payload(name: str, report: Report) -> Answer | None:
+    """The collectives over some mesh axes, of one kind or of all."""
+    axes, _, kind = name.partition(" ")
+    alike = [each for each in report.collectives if "+".join(each.axes) == axes and kind in ("", each.kind)]
+    parts = [
+        Contribution(each.path, each.total_payload, each.source, 1, (each.kind, format_bytes(each.payload)), each.count) for each in alike
+    ]
+    if not parts:
+        return None
+    total = format_bytes(sum(each.total_payload for each in alike))
+    lead = [
+        f"Payload over {axes} in a step: of each collective the larger of what goes in and comes out on one device, times its executions."
+    ]
+    columns = (Column("collective"), Column("payload", number=True, title="of one execution"))
+    return f"Why {total} over {axes}?", lead, [parts_table("scope", columns, parts, format_bytes)]
+
+
+def _explain_sent(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
+    parts = [
+        Contribution(each.path, each.total_sent, each.source, 1, (each.kind, paint.axes(each.axes)), each.count)
+        for each in report.collectives
+    ]
+    lead = ["What leaves one device in a step: each collective sends its payload over a ring, times its executions."]
+    columns = (Column("collective"), Column("mesh axes"))
+    return f"Why {format_bytes(report.sent)} sent?", lead, [parts_table("scope", columns, parts, format_bytes)]
+
+
+def _explain_flops(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
+    parts = [
+        Contribution(each.path, each.per_device * each.count, each.source, 0, (_flop(each.flops), paint.axes(each.axes)), each.count)
+        for each in report.products
+    ]
+    lead = [
+        (
+            f"The matrix products of the program take {_flop(report.flops.unique)} in all, {_flop(report.flops.per_device)} on one device: "
+            "each mesh axis that splits a product divides it."
+        )
+    ]
+    return f"Why {_flop(report.flops.per_device)}?", lead, [parts_table("product", _PRODUCT, parts, _flop)]
+
+
+def _explain_duplication(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
+    """The dots that several groups of devices compute redundantly, by the work that would be saved."""
+    devices, names = report.flops.devices, report.mesh.names
+    parts = []
+    for each in report.products:
+        wasted = (each.per_device * devices - each.flops) * each.count / devices
+        idle = tuple(name for name in names if name not in each.axes and report.mesh[name] > 1)
+        if wasted > 0:
+            parts.append(
+                Contribution(each.path, wasted, each.source, 3, (f"{each.per_device * devices / each.flops:,.0f}×", paint.axes(idle)))
+            )
+    flops = report.flops
+    lead = [
+        f"{_flop(flops.per_device)} on each of {devices:,} devices is {flops.duplication:.2f} × the {_flop(flops.unique)} of the program."
+    ]
+    lead.append(
+        "The devices along a mesh axis that splits none of a product's dimensions all compute the same; "
+        "put one of them there, or make the axis smaller."
+        if parts
+        else "No product is done twice."
+    )
+    columns = (Column("done"), Column("alike along"))
+    title = f"Why {flops.duplication:.2f}×?"
+    return title, lead, [parts_table("product", columns, parts, _flop, "in vain")] if parts else []
+
+
+def _explain_step(report: Report, _paint: Paint, _measurement: Measurement | None) -> Answer | None:
+    step = report.step_time
+    if step is None:
+        return None
+    parts = [
+        Contribution(each.path, each.total_seconds, each.source, _bound_shade(each.bound), (each.bound,), each.count)
+        for each in report.kernel_costs
+    ]
+    lines = _scope_lines(report)
+    for (stream, kind, path, _), wait_seconds in exposed_seconds(report).items():
+        if wait_seconds > 0:
+            parts.append(Contribution(path, wait_seconds, lines.get(path, ""), _EXPOSED, (f"{kind}, {stream}",)))
+    lead = [
+        (
+            f"One step on {step.hardware}: {format_seconds(step.arithmetic)} in kernels that wait for arithmetic, "
+            f"{format_seconds(step.memory)} in kernels that wait for memory, {format_seconds(step.launch)} between kernels, "
+            f"{format_seconds(step.exposed)} waiting for other devices. "
+            f"{format_seconds(step.hidden)} of communication hides behind computation."
+        )
+    ]
+    columns = (Column("bound by", title="or the collective that is waited for, and its mesh axes"),)
+    return f"Why {format_seconds(step.total)} a step?", lead, [parts_table("kernel or wait", columns, parts, format_seconds)]
+
+
+def _explain_mfu(report: Report, paint: Paint, measurement: Measurement | None) -> Answer | None:
+    step = report.step_time
+    found = _explain_step(report, paint, measurement)
+    if step is None or found is None:
+        return None
+    lead = [
+        (
+            f"The model needs {_flop(report.flops.model)} in a step; at their peak the {report.flops.devices:,} devices of {step.hardware} "
+            f"would take {format_seconds(step.mfu * step.total)} for it, and the step takes {format_seconds(step.total)}."
+        ),
+        f"With what is computed again and what is duplicated it is {step.hfu:.1%} (HFU). Where the time of the step goes:",
+    ]
+    return f"Why {step.mfu:.1%}?", lead, found[2]
+
+
+def _explain_measured(report: Report, _paint: Paint, measurement: Measurement | None) -> Answer | None:
+    if measurement is None:
+        return None
+    slow, fast = max(measurement.step_seconds), min(measurement.step_seconds)
+    lead = [
+        (
+            f"The median of {len(measurement.step_seconds)} steps on {measurement.devices} × {measurement.device_kind}, the first, which "
+            f"compiles, left out; the fastest took {format_seconds(fast)}, the slowest {format_seconds(slow)}."
+        )
+    ]
+    step = report.step_time
+    if step:
+        lead.append(f"Predicted were {format_seconds(step.total)} on {step.hardware}. “Timeline” sets both side by side.")
+    return f"Why {format_seconds(measurement.median_seconds)} a step?", lead, []
+
+
+_FIGURES: dict[str, Callable[[Report, Paint, Measurement | None], Answer | None]] = {
+    "memory": _explain_memory,
+    "sent": _explain_sent,
+    "flops": _explain_flops,
+    "duplication": _explain_duplication,
+    "predicted": _explain_step,
+    "mfu": _explain_mfu,
+    "measured": _explain_measured,
+}
+_PRODUCT = (Column("once, on all devices", number=True), Column("split over"))
+
+
+def _explain_collective(name: str, report: Report, paint: Paint) -> Answer | None:
+    kind, axes, path = ([*name.split(" ", 2), "", ""])[:3]
+    alike = [each for each in report.collectives if each.kind == kind and "+".join(each.axes) == axes and is_named(path, each.path)]
+    if not alike:
+        return None
+    first = alike[0]
+    size = prod(axis_size(axis, report.mesh) for axis in first.axes)
+    total = sum(each.total_sent for each in alike)
+    values = [value for value in report.values if is_named(path, value.path)]
+    lead = [
+        f"`{path}`" + (f", {first.source}." if first.source else "."),
+        f"Along {' and '.join(map(base_axis, first.axes))} ({size} devices) {_WHY_SENT.get(kind, 'values move between devices')}.",
+        (
+            f"V = {format_bytes(first.payload)} is the larger of what goes in and comes out on one device; a ring of n = {size} sends "
+            f"{_RING.get(kind, 'V (n − 1) / n')} = {format_bytes(first.sent)}, {_times(sum(each.count for each in alike))}."
+        ),
+    ]
+    columns = (Column("value there"), Column("dimensions"), Column("per device"), Column("times", number=True))
+    rows = [
+        row(
+            f"{place}",
+            {"path": value.path},
+            paint.dims(value.dims, value.shape, value.sharding),
+            shape_text(value.local_shape),
+            f"{value.count:,}",
+            subject=value.path,
+        )
+        for place, value in enumerate(values[:MOST_ROWS])
+    ]
+    tables = [block("What is computed there", columns, rows)] if rows else []
+    return f"Why {format_bytes(total)} by {kind}?", lead, tables
+
+
+def _scope_lines(report: Report) -> dict[str, str]:
+    """The user's line of each scope: the first one."""
+    lines: dict[str, str] = {}
+    for operation in report.plan.program.operations:
+        lines.setdefault(operation.path, operation.source)
+    return lines
+
+
+def _bound_shade(bound: str) -> int:
+    return {"memory": _MEMORY, "launch": _LAUNCH}.get(bound, _ARITHMETIC)
+
+
+def _times(count: int) -> str:
+    return "once a step" if count == 1 else f"{count:,} times a step"
+
+
+def _flop(count: float) -> str:
+    return format_count(count, "FLOP")
