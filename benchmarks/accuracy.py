@@ -39,8 +39,8 @@ from benchmarks.corpus.split import is_ranged
 from benchmarks.corpus.third_party import PROGRAMS, QUICK_PROGRAMS
 from benchmarks.corpus.zoo import CASES, FITTED, QUICK, TARGETS, Case
 from workbench.analysis.analyze import analyze
-from workbench.analysis.comparison import Comparison
 from workbench.analysis.prediction_intervals import KERNELS, MEMORY, SENT
+from workbench.analysis.tier_comparison import Comparison
 from workbench.engine import compile_plan
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware

@@ -26,7 +26,7 @@ from scipy.optimize import least_squares
 from benchmarks.corpus.program import LAYOUTS
 from benchmarks.corpus.third_party import PROGRAMS
 from benchmarks.corpus.zoo import CASES, TARGETS
-from workbench.cost.scheduled_cycles import SHIPPED, KernelRates, Registers, is_unestimated, kernel_cycles, known_rates, rates_for, work_of
+from workbench.cost.tpu_kernel_cycles import SHIPPED, KernelRates, Registers, is_unestimated, kernel_cycles, known_rates, rates_for, work_of
 from workbench.engine import compile_plan
 from workbench.engine.compile.compile_cache import load
 from workbench.engine.compile.targets import CLOCKS, compiler_of
@@ -39,7 +39,7 @@ from workbench.spmd.hlo_module import HloModule, read_module
 
 FITTED = ("read", "written", "rounded", "summed", "operation", "product_operation", "product_rounded", "unhidden")
 OF_PROGRAMS = 3.0  # what a program's sum weighs beside its kernels
-HEAD = """# Cycles that XLA:TPU estimates for kernels (workbench/cost/scheduled_cycles.py), by the `target` of a chip. Made by
+HEAD = """# Cycles that XLA:TPU estimates for kernels (workbench/cost/tpu_kernel_cycles.py), by the `target` of a chip. Made by
 # benchmarks/fit_kernels.py: `source` says what the cycles of a register were fitted on; those of a window, and of what is only
 # moved or filled, were read by hand off TPU v5e's kernels that do nothing else, of other chips the window alone.
 """

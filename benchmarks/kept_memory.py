@@ -16,12 +16,12 @@ import weakref
 from collections import defaultdict
 from pathlib import Path
 
+from workbench.core.derived_value_cache import CACHE
 from workbench.core.program import Program
-from workbench.core.program_cache import CACHE
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.propagation.module.context import parse_module
-from workbench.recipes.menu import list_recipes
+from workbench.propagation.module.mlir_context import parse_module
+from workbench.recipes.recipe_list import list_recipes
 from workbench.reports.report import Report
 
 _PAGE = resource.getpagesize()

@@ -36,14 +36,14 @@ from random_plans import PROGRAMS, random_plan
 
 import workbench as wb
 from benchmarks.corpus.zoo import CASES, QUICK
-from workbench.analysis.comparison import is_same
+from workbench.analysis.tier_comparison import is_same
 from workbench.engine import compile_plan, partition_plan
 from workbench.engine.compile.compile_in_process import compile_here
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.reports.collective import collective_class
-from workbench.spmd.partition import ask_partitioner
+from workbench.spmd.ask_partitioner import ask_partitioner
 
 LARGE = ("data:64 model:32", "batch:data; heads:model; vocab:model; d_ff:model")
 TPU = "TPU v5e"

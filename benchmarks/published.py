@@ -21,7 +21,7 @@ import workbench as wb
 from benchmarks.published_mixture import stage_plans
 from benchmarks.published_rows import GIB, TABLES, Row
 from workbench.core.program import Program
-from workbench.core.schedules.costs import StageCost
+from workbench.core.schedules.stage_cost import StageCost
 from workbench.core.tensor import Role
 from workbench.cost.communication import collective_seconds
 from workbench.cost.residuals import count_residual_bytes
@@ -31,8 +31,8 @@ from workbench.models.decoder import decoder, decoder_stage
 from workbench.models.decoder.config import DecoderConfig
 from workbench.models.decoder.layouts import sequence_parallel
 from workbench.models.mixture.config import MixtureConfig
-from workbench.pipeline.simulate_step import simulate
-from workbench.pipeline.transfer_time import Transfer
+from workbench.pipeline.simulate_pipeline import simulate
+from workbench.pipeline.stage_transfer import Transfer
 from workbench.reports.collective import Collective
 from workbench.reports.report import Report
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import workbench as wb
 from workbench.core.pipeline_spec import PipelineSpec
-from workbench.core.schedules.costs import StageCost
+from workbench.core.schedules.stage_cost import StageCost
 from workbench.cost.communication import collective_seconds
 from workbench.cost.residuals import count_residual_bytes
 from workbench.hardware.catalogue import load_catalogue, parse_hardware
@@ -27,8 +27,8 @@ from workbench.hardware.hardware import Hardware
 from workbench.models.decoder import decoder_stage
 from workbench.models.decoder.config import DecoderConfig
 from workbench.pipeline.balance import balance
-from workbench.pipeline.simulate_step import simulate
-from workbench.pipeline.transfer_time import Transfer
+from workbench.pipeline.simulate_pipeline import simulate
+from workbench.pipeline.stage_transfer import Transfer
 from workbench.reports.report import Report
 from workbench.reports.simulated_pipeline import SimulatedPipeline
 

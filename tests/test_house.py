@@ -24,7 +24,7 @@ ROOMS = (
     *("models", "recipes", "text", "documents", "session", "exercises"),
     *("engine", "visualize", "widgets", "app", "cli"),
 )
-VERBS = "plan/verbs.py"
+VERBS = "plan/plan_methods.py"
 TEXT = "text"
 MOST = 30  # files and folders in one folder
 

@@ -11,7 +11,7 @@
 Importing this package imports no user interface; `Workbench` and `FleetBoard` are fetched when they are asked for.
 """
 
-from workbench.core import module_path as module_path  # before anything that could be found beside a downloaded plan
+from workbench.core import import_path as import_path  # before anything that could be found beside a downloaded plan
 
 # isort: split
 from importlib import import_module

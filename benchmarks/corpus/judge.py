@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from benchmarks.corpus.answers import Answer, Answers, read_answers, versions_of
 from benchmarks.corpus.program import LAYOUTS, ThirdPartyProgram
 from benchmarks.corpus.split import Half
-from workbench.analysis.comparison import compare_collectives
 from workbench.analysis.prediction_intervals import KERNELS, MEMORY, SENT, ranges_of
+from workbench.analysis.tier_comparison import compare_collectives
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report

@@ -11,7 +11,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.program import Program
 from workbench.core.tensor import Role, Tensor
 from workbench.errors import LayoutError
-from workbench.plan.legality import layout_errors
+from workbench.plan.layout_legality import layout_errors
 
 MESHES = ("a:8", "a:2 b:4", "a:4 b:2", "a:2 b:2 c:2")
 """Of the random layouts: eight devices on one to three axes."""

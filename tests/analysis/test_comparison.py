@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.details import with_details
 from tests.support.programs import mlp_report
-from workbench.analysis.comparison import Comparison
-from workbench.analysis.difference_causes import ALL_CAUSES
+from workbench.analysis.collective_causes import ALL_CAUSES
+from workbench.analysis.tier_comparison import Comparison
 from workbench.core.sharding import Sharding
 from workbench.plan.plan import Plan
 from workbench.reports.collective import Collective

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.support.programs import mlp_report
-from workbench.analysis.comparison import CollectiveRow, compare_collectives
+from workbench.analysis.tier_comparison import CollectiveRow, compare_collectives
 from workbench.reports.collective import Collective
 
 

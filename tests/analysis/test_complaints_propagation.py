@@ -6,12 +6,12 @@ import pytest
 from jax.experimental import checkify
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
-from workbench.analysis.conflict_resolution import resolving_edits
+from workbench.analysis.conflict_remedies import resolving_edits
 from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError, TraceError
 from workbench.plan.edits import Constrain
 from workbench.plan.plan import Plan
-from workbench.reports.axis_propagation import USED_ON_OTHER_DIM
+from workbench.reports.propagation_records import USED_ON_OTHER_DIM
 from workbench.reports.report import Report
 from workbench.tracing import trace
 

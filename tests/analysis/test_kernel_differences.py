@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.details import with_details
 from tests.support.programs import mlp_report
-from workbench.analysis.comparison import Comparison
 from workbench.analysis.kernel_differences import COPIED, FUSED, IN_PIECES, KERNEL_CAUSES, RATE, RECOMPUTED
+from workbench.analysis.tier_comparison import Comparison
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.reports.kernel import Kernel
 from workbench.reports.step_time import StepTime

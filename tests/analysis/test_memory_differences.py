@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.details import with_details
 from tests.support.programs import mlp_report
-from workbench.analysis.comparison import Comparison
 from workbench.analysis.memory_differences import ARGUMENTS, FREED, HELD, MEMORY_CAUSES, PACKED, REST, SIZED
+from workbench.analysis.tier_comparison import Comparison
 from workbench.core.tensor import Role
 from workbench.reports.compiled import Compiled, CompiledMemory
 from workbench.reports.memory import Alive

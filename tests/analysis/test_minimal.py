@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.analysis.fewest_statements import minimal_annotations
+from workbench.analysis.minimal_layout import minimal_annotations
 from workbench.core.layout import Layout
 from workbench.core.sharding import Sharding
 from workbench.models import build

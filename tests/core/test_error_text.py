@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.core.error_text import describe_error, strip_folders
+from workbench.core.public_error_text import describe_error, strip_folders
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.strategies import patterns
-from workbench.core.paths import match_patterns, matches, template
+from workbench.core.path_patterns import match_patterns, matches, template
 
 
 @pytest.mark.parametrize(

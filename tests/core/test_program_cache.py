@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.pipelines import chain
-from workbench.core import program_cache
+from workbench.core import derived_value_cache
+from workbench.core.derived_value_cache import ProgramCache
 from workbench.core.program import CACHE_ATTRIBUTE, Program
-from workbench.core.program_cache import ProgramCache
 from workbench.models import build
-from workbench.pipeline.stage_costs import stage_costs
+from workbench.pipeline.estimate_stage_costs import stage_costs
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 
 pytestmark = pytest.mark.compile
 
-SPARE = program_cache._OVERHEAD
+SPARE = derived_value_cache._OVERHEAD
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from workbench.analysis.analyze import analyze
 from workbench.core.tensor import itemsize
 from workbench.cost.collective_matmul import LONGEST_RING, SMALLEST_RINGS, WindowedSteps, decompose_collective_matmuls
-from workbench.cost.fusion.fusion import kernels_of
+from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.fusion.loop_edges import hoisted_casts, unfilled_stacks
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.machines import flat
 from workbench.analysis.analyze import analyze
-from workbench.cost.fusion.fusion import kernels_of
+from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.matmul_tiles import padded_volume
 from workbench.models import build
 from workbench.plan.plan import Plan

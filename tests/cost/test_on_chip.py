@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from workbench.cost.on_chip import Interval, OnChip
+from workbench.cost.on_chip_memory import Interval, OnChip
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.plan import Plan

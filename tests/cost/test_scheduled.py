@@ -7,7 +7,16 @@ import jax.numpy as jnp
 import pytest
 
 from tests.engine.test_compile import needs_libtpu
-from workbench.cost.scheduled_cycles import Dot, Registers, estimated_cycles, is_unestimated, kernel_cycles, known_rates, rates_for, work_of
+from workbench.cost.tpu_kernel_cycles import (
+    Dot,
+    Registers,
+    estimated_cycles,
+    is_unestimated,
+    kernel_cycles,
+    known_rates,
+    rates_for,
+    work_of,
+)
 from workbench.engine.compile.targets import CLOCKS, open_target
 from workbench.engine.hlo.compiled_kernels import visit_kernels
 from workbench.engine.spmd.compiled_step import lower_step

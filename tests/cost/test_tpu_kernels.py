@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from workbench.analysis.analyze import analyze
-from workbench.cost.fusion.fusion import kernels_of
+from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.kernel_times import ROW_LAUNCHES
 from workbench.cost.matmul_tiles import passes_volume
 from workbench.engine import compile_plan

@@ -12,7 +12,7 @@ import pytest
 from tests.support.choosing import parametrize_drawn
 from tests.support.first_step import decided, moment_slack
 from tests.support.unsharded import unsharded, zoo_program
-from workbench.analysis.comparison import CollectiveRow, compare_collectives
+from workbench.analysis.tier_comparison import CollectiveRow, compare_collectives
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.jax_shardings import host_value, put_sharded, real_shard_shape
@@ -20,8 +20,8 @@ from workbench.models.mixture.layouts import TOP2_LAYOUTS
 from workbench.models.registry import ALL_MODELS
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
+from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.spmd.executable import module_of
-from workbench.spmd.partition import ask_partitioner
 
 pytestmark = pytest.mark.compile
 

@@ -27,7 +27,7 @@ from workbench.reports.collective import collective_class
 from workbench.reports.compiled import Scheduled
 from workbench.reports.diagnostic import DOES_NOT_FIT
 from workbench.session.figure_tiers import settled_report
-from workbench.spmd.partition import ask_partitioner
+from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.tracing import trace
 from workbench.widgets.board.tier_marks import settling_record, tier_of
 

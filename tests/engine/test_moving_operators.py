@@ -35,8 +35,8 @@ from workbench.errors import PartitionError
 from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
+from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.spmd.executable import module_of
-from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
 pytestmark = pytest.mark.compile

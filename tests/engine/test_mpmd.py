@@ -17,8 +17,8 @@ from workbench.engine.mpmd.measured_timeline import measure_tasks
 from workbench.engine.mpmd.mpmd_step import MpmdStep, compile_mpmd
 from workbench.errors import PipelineError
 from workbench.models.gpt import gpt
-from workbench.pipeline.simulate_step import simulate
-from workbench.pipeline.stage_costs import stage_costs
+from workbench.pipeline.estimate_stage_costs import stage_costs
+from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import StepDone

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support import pipelines
-from workbench.analysis.comparison import Comparison
+from workbench.analysis.tier_comparison import Comparison
 from workbench.documents.records.compiled import compiled_record
 from workbench.engine.compile.compile_in_process import compile_here
 from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks

@@ -18,7 +18,7 @@ from tests.support.choosing import parametrize_drawn
 from tests.support.first_step import decided, moment_slack
 from tests.support.unsharded import reference_of, sharded_results, state_of, unsharded
 from workbench.analysis.analyze import analyze
-from workbench.analysis.comparison import compare_collectives
+from workbench.analysis.tier_comparison import compare_collectives
 from workbench.core.tensor import Role
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
@@ -27,8 +27,8 @@ from workbench.models.amoebanet import config as amoebanet_config
 from workbench.models.data import synthetic_images
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
+from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.spmd.executable import module_of
-from workbench.spmd.partition import ask_partitioner
 
 pytestmark = pytest.mark.compile
 

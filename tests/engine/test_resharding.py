@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.choosing import parametrize_drawn
 from tests.support.resharding import TABLE, UNEVEN, WEIGHT_UPDATES, reproducer, resharded, settled, weight_update
-from workbench.analysis.comparison import compare_collectives
+from workbench.analysis.tier_comparison import compare_collectives
 from workbench.engine.compile.stderr_warnings import parse_rematerialisations
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step

@@ -14,9 +14,9 @@ from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.jax_shardings import host_value
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
+from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.spmd.executable import module_of
 from workbench.spmd.hlo_flops import flops_of
-from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
 pytestmark = pytest.mark.compile

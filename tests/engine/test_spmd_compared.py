@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from tests.support.choosing import parametrize_drawn
-from workbench.analysis.comparison import Comparison
+from workbench.analysis.tier_comparison import Comparison
 from workbench.engine.compile.compile_in_process import compile_here
 from workbench.models.gpt import gpt
 from workbench.plan.plan import Plan

@@ -5,8 +5,8 @@ import pytest
 from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks, resting_bytes
 from workbench.engine.mpmd.mpmd_step import compile_mpmd
 from workbench.models import build
-from workbench.pipeline.simulate_step import simulate
-from workbench.pipeline.stage_costs import stage_costs
+from workbench.pipeline.estimate_stage_costs import stage_costs
+from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 

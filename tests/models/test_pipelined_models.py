@@ -18,8 +18,8 @@ from workbench.models.decoder import config as decoder_config
 from workbench.models.deep_unet import config as deep_unet_config
 from workbench.models.deep_unet import deep_unet
 from workbench.pipeline.balance import balance, bucket_rule, evaluate_starts
-from workbench.pipeline.simulate_step import simulate
-from workbench.pipeline.stage_costs import stage_costs
+from workbench.pipeline.estimate_stage_costs import stage_costs
+from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.staged_program import staged_program
 from workbench.tracing.stage_partition.partition_network import StagePartition
 from workbench.tracing.stage_partition.trace_network import partition_loss

@@ -9,10 +9,10 @@ import pytest
 from tests.support import pipelines
 from tests.support.details import with_details
 from workbench.core.pipeline_spec import PipelineSpec
-from workbench.core.schedules.costs import equal_stages
+from workbench.core.schedules.stage_cost import equal_stages
 from workbench.documents.records.report import report_record
 from workbench.errors import PipelineError
-from workbench.pipeline.simulate_step import simulate
+from workbench.pipeline.simulate_pipeline import simulate
 from workbench.plan.edits import SetPipeline
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport

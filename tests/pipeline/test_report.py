@@ -3,11 +3,11 @@
 import pytest
 
 from workbench.core.pipeline_spec import PipelineSpec, read_pipeline
-from workbench.core.schedules.costs import StageCost
+from workbench.core.schedules.stage_cost import StageCost
 from workbench.errors import PipelineError
 from workbench.models import build
-from workbench.pipeline.simulate_step import simulate
-from workbench.pipeline.transfer_time import Transfer
+from workbench.pipeline.simulate_pipeline import simulate
+from workbench.pipeline.stage_transfer import Transfer
 from workbench.plan.edits import SetPipeline
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport, VirtualStage

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.core.schedules import ALL_SCHEDULES, PipelineShape, schedule_named
-from workbench.core.schedules.costs import StageCost
+from workbench.core.schedules.stage_cost import StageCost
 from workbench.core.schedules.tasks import Kind, Task
-from workbench.pipeline.diagram import diagram
-from workbench.pipeline.simulate_step import simulate_orders
+from workbench.pipeline.schedule_diagram import diagram
+from workbench.pipeline.simulate_pipeline import simulate_orders
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
 laws = settings(max_examples=25)

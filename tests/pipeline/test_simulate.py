@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from workbench.core.pipeline_spec import REMAT, PipelineSpec
 from workbench.core.schedules import ALL_SCHEDULES, schedule_named
-from workbench.core.schedules.costs import AtWork, Halves, StageCost, equal_stages, receives
+from workbench.core.schedules.stage_cost import AtWork, Halves, StageCost, equal_stages, receives
 from workbench.core.schedules.tasks import Kind, Task
 from workbench.errors import PipelineError
-from workbench.pipeline.simulate_step import simulate, simulate_orders
-from workbench.pipeline.transfer_time import Transfer
+from workbench.pipeline.simulate_pipeline import simulate, simulate_orders
+from workbench.pipeline.stage_transfer import Transfer
 from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)

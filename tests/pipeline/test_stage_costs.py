@@ -9,7 +9,7 @@ from tests.support import pipelines
 from workbench.core.program import Program
 from workbench.errors import PipelineError
 from workbench.models.gpt import gpt
-from workbench.pipeline import stage_costs as staged
+from workbench.pipeline import estimate_stage_costs as staged
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.tracing import trace_training

@@ -13,7 +13,7 @@ from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError
-from workbench.plan.legality import illegality_text, layout_errors, verify_layout
+from workbench.plan.layout_legality import illegality_text, layout_errors, verify_layout
 from workbench.plan.plan import Plan
 
 IMAGES = program(batch("image_batch", batch=100, rows=28, cols=28, channels=3))

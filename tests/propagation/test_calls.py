@@ -6,11 +6,11 @@ import pytest
 from tests.support.spmd_plans import calling, programs
 from workbench.plan.plan import Plan
 from workbench.propagation import module_of
-from workbench.propagation.make_program import place_of
 from workbench.propagation.module.calls import CALL, callee_of, functions_of, number_operations_and_calls, operations_called, separate_calls
-from workbench.propagation.module.context import main_function, parse_module
 from workbench.propagation.module.inline_mlir_calls import inline_calls
-from workbench.propagation.module.operations import operations_below
+from workbench.propagation.module.mlir_context import main_function, parse_module
+from workbench.propagation.module.operation_kinds import operations_below
+from workbench.propagation.prepared_program import place_of
 from workbench.tracing import trace
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding, axis_size
 from workbench.plan.plan import Plan
+from workbench.propagation.structure.choose_dot_shardings import DotFacts, DotShardings, choose_dot_shardings
 from workbench.propagation.structure.dot_dims import LEFT, RESULT, RIGHT, DotDim, DotDims
-from workbench.propagation.structure.dot_shardings import DotFacts, DotShardings, choose_dot_shardings
-from workbench.spmd.partition import ask_partitioner
+from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.tracing import trace
 
 MAPPING = DotDims((DotDim(0, 0, 0),), (DotDim(2, 1, -1),), (DotDim(1, -1, 1),), (DotDim(-1, 2, 2),))  # b r k, b k c -> b r c

@@ -10,7 +10,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from workbench.plan.plan import Plan
-from workbench.propagation.module.context import context, main_function, module_bytes, parse_module, run_passes
+from workbench.propagation.module.mlir_context import context, main_function, module_bytes, parse_module, run_passes
 from workbench.propagation.propagate import _PASSES
 from workbench.tracing import trace
 

@@ -11,7 +11,7 @@ from tests.support.moving_operators import CASES, HWIO, IMAGE, KERNEL, MESH, NHW
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.plan import Plan
 from workbench.propagation.structure.windows import DimWindow
-from workbench.spmd.partition import ask_partitioner
+from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.tracing import trace
 
 HALOS = ("convolution", "windowed reduction", "slice", "pad", "reshape")

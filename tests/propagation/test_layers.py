@@ -11,10 +11,10 @@ from jax.extend.mlir import ir
 import workbench as wb
 from workbench.models import build
 from workbench.propagation import propagate, shortened_program
-from workbench.propagation.make_program import load_prepared
-from workbench.propagation.module.context import main_function
-from workbench.propagation.module.operations import operations_below
-from workbench.propagation.module.prepare import ID
+from workbench.propagation.module.mlir_context import main_function
+from workbench.propagation.module.operation_kinds import operations_below
+from workbench.propagation.module.prepare_module import ID
+from workbench.propagation.prepared_program import load_prepared
 from workbench.propagation.repeated_layers import FEWEST_LAYERS, KEPT_LAYERS, find_layers
 
 LAYERS = 14

@@ -6,16 +6,16 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from workbench.analysis.conflict_resolution import resolves, resolving_edits
+from workbench.analysis.conflict_remedies import resolves, resolving_edits
 from workbench.cli.main import main
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.models import build
 from workbench.plan.edits import Constrain, ShardDim
 from workbench.plan.plan import Plan
-from workbench.plan.statement_edits import Prioritize
-from workbench.reports.axis_propagation import BACKWARD, BLOCKED_BY_OTHER_TENSOR, DIFFERENT_ORDER, FORWARD, MINOR, USED_ON_OTHER_DIM
+from workbench.plan.propagation_edits import Prioritize
 from workbench.reports.propagation import Propagation, PropagationError
+from workbench.reports.propagation_records import BACKWARD, BLOCKED_BY_OTHER_TENSOR, DIFFERENT_ORDER, FORWARD, MINOR, USED_ON_OTHER_DIM
 from workbench.reports.report import Report
 from workbench.text.propagation import conflicts_text, explanation_text, replay_text
 from workbench.tracing import trace

@@ -16,8 +16,8 @@ from workbench.cli.main import main
 from workbench.errors import PartitionError
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.propagation.explain import recorded_propagation, recording_program
-from workbench.propagation.explain.recording_process import Recorder, RefusedError
+from workbench.propagation.explain import recorded_propagation, recorder_process
+from workbench.propagation.explain.recorder_client import Recorder, RefusedError
 
 ROOT = Path(__file__).parents[2]
 FRAMES = """
@@ -127,10 +127,10 @@ def test_a_process_that_ended_by_itself_just_then_is_asked_again(tmp_path):
 
 
 def test_a_recording_process_that_nobody_asks_ends(monkeypatch):
-    monkeypatch.setattr(recording_program, "IDLE", 0)
+    monkeypatch.setattr(recorder_process, "IDLE", 0)
     read_end, write_end = os.pipe()
     with os.fdopen(read_end, "rb") as stream:
-        assert recording_program._next(stream) is None
+        assert recorder_process._next(stream) is None
     os.close(write_end)
 
 
@@ -152,7 +152,7 @@ def run_alone(code: str) -> list[str]:
 def test_it_ends_when_whoever_started_it_is_killed():
     (pid,) = run_alone("""
         import os, sys
-        from workbench.propagation.explain.recording_process import Recorder
+        from workbench.propagation.explain.recorder_client import Recorder
         recorder = Recorder((sys.executable, "-c", ECHO))
         recorder.ask("passes", b"module")
         print(recorder.pid, flush=True)
@@ -172,7 +172,7 @@ def test_it_ends_when_whoever_started_it_is_killed():
 def test_a_fork_has_a_process_of_its_own_and_leaves_its_parents_alone():
     mine, its, answer, still = run_alone("""
         import os, sys
-        from workbench.propagation.explain.recording_process import Recorder
+        from workbench.propagation.explain.recorder_client import Recorder
         recorder = Recorder((sys.executable, "-c", ECHO))
         recorder.ask("passes", b"module")
         print(recorder.pid, flush=True)

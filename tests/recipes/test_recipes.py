@@ -16,11 +16,11 @@ from workbench.models import ALL_MODELS, build
 from workbench.plan.edits import Constrain, Override, SetPipeline, ShardDim
 from workbench.plan.plan import Plan
 from workbench.recipes import ALL_RECIPES, find_recipe, list_recipes
-from workbench.recipes.purpose_by_name import DIMS, DimUse, is_named
+from workbench.recipes.naming_conventions import DIMS, DimUse, is_named
 from workbench.recipes.zero_common import SHARD_PRIORITY
 from workbench.reports.report import Report
 from workbench.session.plan_history import Session
-from workbench.spmd.partition import ask_partitioner
+from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.tracing import trace_training
 
 pytestmark = pytest.mark.compile

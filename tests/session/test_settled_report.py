@@ -12,7 +12,7 @@ from workbench.plan.edits import Constrain
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.reports.reshard import REMATERIALISATION
-from workbench.spmd.partition import ask_partitioner
+from workbench.spmd.ask_partitioner import ask_partitioner
 
 GPT = Plan(build("gpt"), "data:4 model:2", "batch:data; d_ff:model; heads:model")
 

@@ -17,9 +17,9 @@ from workbench.core.sharding import Sharding
 from workbench.plan.edits import Constrain
 from workbench.plan.plan import Plan
 from workbench.reports.reshard import REMATERIALISATION
-from workbench.spmd.join_collectives import merge_all_to_alls
-from workbench.spmd.partition import ask_partitioner
-from workbench.spmd.xla_reshards import warned_parts
+from workbench.spmd.ask_partitioner import ask_partitioner
+from workbench.spmd.match_xla_reshards import warned_parts
+from workbench.spmd.replace_shardy_collectives import merge_all_to_alls
 from workbench.tracing import trace
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.moving_operators import CASES, program_of
 from workbench.plan.plan import Plan
-from workbench.spmd.partition import ask_partitioner
+from workbench.spmd.ask_partitioner import ask_partitioner
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

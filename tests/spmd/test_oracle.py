@@ -19,8 +19,8 @@ from workbench.plan.plan import Plan
 from workbench.propagation import argument_placements, result_placements
 from workbench.reports.collective import collective_class
 from workbench.reports.compiled import payload_by_axis_and_kind
+from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.spmd.executable import module_of
-from workbench.spmd.partition import ask_partitioner
 from workbench.tracing import trace
 
 pytestmark = pytest.mark.compile

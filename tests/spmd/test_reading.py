@@ -9,7 +9,7 @@ from workbench.spmd import hlo_pb2
 from workbench.spmd.device_groups import axes_of, read_groups, sub_axes_of
 from workbench.spmd.hlo_module import read_module
 from workbench.spmd.hlo_shapes import bytes_of, read_shape
-from workbench.spmd.xla_collectives import operations_named, read_collectives
+from workbench.spmd.locate_xla_collectives import operations_named, read_collectives
 
 MESH = Mesh("data:4 model:2")
 PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7))

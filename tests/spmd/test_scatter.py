@@ -6,9 +6,9 @@ from tests.support.hlo_text import module_from
 from workbench.core.mesh import Mesh
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.spmd.partition import ask_partitioner
+from workbench.spmd.ask_partitioner import ask_partitioner
+from workbench.spmd.locate_xla_collectives import find_collectives
 from workbench.spmd.reduce_scatters import scatter_sums
-from workbench.spmd.xla_collectives import find_collectives
 
 pytestmark = pytest.mark.compile
 

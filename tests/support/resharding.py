@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 from workbench.analysis.analyze import analyze
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.spmd.partition import ask_partitioner
+from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.tracing import trace, trace_training
 
 MESH = "r:2 c:4"

@@ -8,10 +8,10 @@ from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.plan import Plan
-from workbench.reports.graph import Graph, GraphNode, GraphSend
 from workbench.reports.kernel import Kernel
 from workbench.reports.memory import Alive, Memory, MemoryCurve
 from workbench.reports.report import Report
+from workbench.reports.step_graph import Graph, GraphNode, GraphSend
 from workbench.reports.step_time import StepTime
 from workbench.reports.timeline import COMPUTE, Event, Timeline
 

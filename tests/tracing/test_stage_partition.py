@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support import pipelines
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.errors import PipelineError, TraceError
 from workbench.models.gpt import gpt
 from workbench.tracing import trace

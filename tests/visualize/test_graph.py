@@ -11,7 +11,7 @@ from tests.support.details import with_details
 from tests.support.steps import GRAPH, node, step_report
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.reports.graph import Graph
+from workbench.reports.step_graph import Graph
 from workbench.visualize import graph, graph_dot, graph_text
 from workbench.visualize.draw import graphviz_layout, palette
 from workbench.visualize.draw.collapse_scopes import MOST_BOXES, choose_open_scopes, collapse, scopes_of

@@ -18,7 +18,7 @@ from tests.support.placements import image_batch, placed, placements
 from tests.support.programs import mlp_report
 from tests.support.steps import step_report
 from workbench import visualize
-from workbench.analysis.comparison import Comparison
+from workbench.analysis.tier_comparison import Comparison
 from workbench.core.tensor import Role
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.plan import Plan

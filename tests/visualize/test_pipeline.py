@@ -3,8 +3,8 @@
 from itertools import pairwise
 
 from workbench.core.pipeline_spec import PipelineSpec
-from workbench.core.schedules.costs import equal_stages
-from workbench.pipeline.simulate_step import simulate
+from workbench.core.schedules.stage_cost import equal_stages
+from workbench.pipeline.simulate_pipeline import simulate
 from workbench.reports.measurement import TaskTime
 from workbench.visualize import pipeline
 from workbench.visualize.draw.palette import TASKS

@@ -106,7 +106,7 @@ def test_what_a_loop_hands_round_lies_at_each_step_as_the_one_value_it_is(report
 
 
 def test_a_graph_without_boxes_has_rows_of_nothing(report):
-    from workbench.reports.graph import Graph
+    from workbench.reports.step_graph import Graph
     from workbench.visualize.draw.collapse_scopes import collapse
 
     assert place_rows(collapse(Graph()), 0, 0.0).places == {}

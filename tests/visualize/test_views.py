@@ -11,7 +11,7 @@ from tests.support.details import with_details
 from tests.support.placements import placed
 from tests.support.programs import mlp_report
 from tests.support.steps import ALIVE, CURVE, KERNELS, step_report
-from workbench.analysis.comparison import Comparison
+from workbench.analysis.tier_comparison import Comparison
 from workbench.core.tensor import Role
 from workbench.errors import WorkbenchError
 from workbench.hardware.axis_assignment import parse_axis_assignment

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.details import with_details
 from tests.support.steps import CURVE, GRAPH, KERNELS, step_report
-from workbench.analysis.comparison import Comparison
+from workbench.analysis.tier_comparison import Comparison
 from workbench.errors import WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan

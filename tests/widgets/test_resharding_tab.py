@@ -9,12 +9,12 @@ from jax.sharding import PartitionSpec as P
 
 from tests.support.resharding import reproducer, resharded, settled
 from tests.support.scripted import compiled
-from workbench.analysis.comparison import Comparison
+from workbench.analysis.tier_comparison import Comparison
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Rematerialised
 from workbench.reports.reshard import CLASS_TEXTS
 from workbench.session.plan_history import Session
-from workbench.spmd.partition import ask_partitioner
+from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.tracing import trace
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.comparison_state import ComparisonState

@@ -2,10 +2,10 @@
 
 from workbench.analysis.compiled_report import with_compiled
 from workbench.analysis.diagnose import diagnose
-from workbench.analysis.lists_on_demand import PlannedDetails
+from workbench.analysis.report_details import PlannedDetails
 from workbench.cost.estimate import estimate
 from workbench.hardware.hardware import Hardware
-from workbench.pipeline.spmd_program import as_spmd_program
+from workbench.pipeline.spmd_pipeline_plan import as_spmd_program
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report

@@ -14,7 +14,7 @@ from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import axis_assignment_error
 from workbench.plan.edits import SetAxisAssignment, SetRemat, ShardDim
-from workbench.plan.legality import illegality_text
+from workbench.plan.layout_legality import illegality_text
 from workbench.propagation import Propagated, padding_list
 from workbench.propagation.reshard_edges import Edge
 from workbench.propagation.structure.program_structure import Structure

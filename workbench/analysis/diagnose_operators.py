@@ -9,13 +9,13 @@ from typing import Any
 from workbench.core.program import Program
 from workbench.core.sharding import axis_size, base_axis
 from workbench.plan.edits import ShardDim
-from workbench.plan.legality import illegality_text
+from workbench.plan.layout_legality import illegality_text
 from workbench.plan.plan import Plan
 from workbench.propagation import Propagated
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
-from workbench.spmd.join_collectives import operations_at_places
+from workbench.spmd.replace_shardy_collectives import operations_at_places
 
 
 def operator_notes(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:

@@ -11,7 +11,7 @@ from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.partitioned import GatheredWhole
 from workbench.reports.report import Report
 from workbench.reports.reshard import REMATERIALISATION, Reshard
-from workbench.spmd.join_collectives import operations_at_places
+from workbench.spmd.replace_shardy_collectives import operations_at_places
 from workbench.units import format_bytes
 
 _MOST_NAMED = 3  # things named in a message

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from workbench.analysis.difference_causes import Cause
+from workbench.analysis.collective_causes import Cause
 from workbench.analysis.memory_differences import scope_of
 from workbench.reports.compiled import Compiled, CompiledKernel
 from workbench.reports.report import Report

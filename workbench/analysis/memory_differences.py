@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from workbench.analysis.difference_causes import Cause
+from workbench.analysis.collective_causes import Cause
 from workbench.reports.compiled import Compiled
 from workbench.reports.memory import ARGUMENT_ROLES
 from workbench.reports.report import Report

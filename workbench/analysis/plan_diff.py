@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.precision import Precision
 from workbench.core.remat import Remat

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from workbench.cost.scheduled_cycles import known_rates
+from workbench.cost.tpu_kernel_cycles import known_rates
 from workbench.hardware.hardware import Chip
 from workbench.reports.diagnostic import UNKNOWN_TRIP_COUNT
 from workbench.reports.report import Report

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from workbench.core.mesh import Mesh
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.core.program import Operation
 from workbench.core.selectors import selects
 from workbench.core.sharding import Sharding, axis_size, base_axis

@@ -191,7 +191,7 @@ def explain(options: argparse.Namespace) -> None:
     report = plan.report()
     replay = report.propagation
     if options.fewest:
-        from workbench.analysis.fewest_statements import minimal_annotations
+        from workbench.analysis.minimal_layout import minimal_annotations
 
         fewest = minimal_annotations(plan)
         print(json.dumps({"layout": str(fewest.layout), "is_fewest": fewest.is_fewest}) if options.json else fewest)

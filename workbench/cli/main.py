@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 
 from workbench.cli.parser import make_parser
-from workbench.core.module_path import use_current_folder_last
+from workbench.core.import_path import use_current_folder_last
 from workbench.errors import WorkbenchError
 from workbench.tracing import UntestedJaxWarning, untested_jax
 

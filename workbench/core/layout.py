@@ -18,7 +18,7 @@ from workbench.core.layout_text import (
     parse_statements,
 )
 from workbench.core.mesh import MAX_AXES
-from workbench.core.paths import matches
+from workbench.core.path_patterns import matches
 from workbench.core.sharding import MOST_ROUNDS, Sharding
 from workbench.core.tensor import Tensor
 from workbench.errors import LayoutError, wrong_type
@@ -35,8 +35,8 @@ class Layout:
 
     - `d_ff:model`, a rule; `batch:data+pipe` splits on `data` (major), then `pipe`; `embed:data p2` has Shardy's user priority 2: it
       propagates in round 2;
-    - `params/head=[-, model]`, an override of the arguments whose path matches (see `paths.matches`), or of results that are not carried
-      over to the next step;
+    - `params/head=[-, model]`, an override of the arguments whose path matches (see `path_patterns.matches`), or of results that are not
+      carried over to the next step;
     - `@mlp/dot_general=[data, ?, model]`, a constraint on the intermediate values whose named scope matches, or `@gpt.py:42=[data, ?]` on
       those that this source line makes in the forward pass; `?` leaves a dimension to propagation;
     - `group[params/embed, @head/dot_general]`: these get the same sharding, whichever it is (`shard_as`);

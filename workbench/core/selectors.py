@@ -1,16 +1,16 @@
 """Selectors: which intermediate values of a program a pattern of the layout names, by named scope or by the user's source line.
 
-`mlp/dot_general` names values by their path (`paths.matches`); `gpt.py:42` those that line 42 makes in the forward pass (their counterparts
-in the backward pass follow by propagation), and `gpt.py:42/dot_general` those of them whose path ends so. In a group or a barrier, `@`
-marks a selector; without it the name is an argument's.
+`mlp/dot_general` names values by their path (`path_patterns.matches`); `gpt.py:42` those that line 42 makes in the forward pass (their
+counterparts in the backward pass follow by propagation), and `gpt.py:42/dot_general` those of them whose path ends so. In a group or a
+barrier, `@` marks a selector; without it the name is an argument's.
 """
 
 import re
 from collections.abc import Iterable
 
-from workbench.core.paths import matches
+from workbench.core.derived_value_cache import cache_with_program
+from workbench.core.path_patterns import matches
 from workbench.core.program import Program
-from workbench.core.program_cache import cache_with_program
 from workbench.errors import unknown_name
 
 _LINE = re.compile(r"(?P<line>[^/\s]+:\d+)(?:/(?P<path>.+))?")

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
 from workbench.core.tensor import itemsize
-from workbench.cost.fusion.kernels import Kernels
+from workbench.cost.fusion.kernel_table import Kernels
 from workbench.hardware.hardware import Chip
 from workbench.propagation import TWO_BYTE_FLOATS, Propagated
-from workbench.propagation.module.operations import DOTS
+from workbench.propagation.module.operation_kinds import DOTS
 from workbench.propagation.shardy_collectives import InsertedCollective
+from workbench.propagation.structure.aliased_values import VIEWING, resolve_view
 from workbench.propagation.structure.program_structure import Structure
-from workbench.propagation.structure.views import VIEWING, resolve_view
 
 SMALLEST_RINGS = {"tpu:v4": (8, 8), "tpu:v5e": (4, 8), "tpu:v5p": (8, 8)}
 """The smallest ring of a windowed einsum, by a chip's target: scattered or gathered along a contracted dimension; gathered along another.

@@ -9,21 +9,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import Program
-from workbench.core.program_cache import cache_with_program
 from workbench.core.sharding import Sharding
-from workbench.cost.flops import count_dot_flops, flops_of
-from workbench.cost.fusion.fusion import kernels_of
-from workbench.cost.fusion.kernels import Kernels
+from workbench.cost.fusion.fuse_operations import kernels_of
+from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.fusion.narrowing import NARROW, narrowed_values
 from workbench.cost.kernel_times import KernelTimes, kernel_times, moved_bytes
 from workbench.cost.lifetimes import Lifetimes, lifetimes_of
 from workbench.cost.memory import MemoryOverStep
 from workbench.cost.offloading import host_memory, with_transfers
-from workbench.cost.on_chip import OnChip, on_chip
+from workbench.cost.on_chip_memory import OnChip, on_chip
+from workbench.cost.simulate_overlap import Cost, SimulatedStep, TimelineRegion, regions_of, simulate_step
+from workbench.cost.step_flops import count_dot_flops, flops_of
 from workbench.cost.step_time import collective_costs, step_time
 from workbench.cost.tiled_bytes import tiled_bytes
-from workbench.cost.timeline import Cost, SimulatedStep, TimelineRegion, regions_of, simulate_step
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.propagation import (
@@ -42,7 +42,7 @@ from workbench.reports.memory import Memory
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.placement import Placement
 from workbench.reports.step_time import Flops, StepTime
-from workbench.spmd.join_collectives import with_answer
+from workbench.spmd.replace_shardy_collectives import with_answer
 
 _MANY = 5_000  # operations: for as many, garbage collection would search all that an estimate keeps
 

@@ -10,11 +10,11 @@ from workbench.core.mesh import Mesh
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding, axis_size, base_axis
 from workbench.core.tensor import Role
-from workbench.cost.fusion.kernels import Kernels
-from workbench.cost.timeline import SimulatedStep
+from workbench.cost.fusion.kernel_table import Kernels
+from workbench.cost.simulate_overlap import SimulatedStep
 from workbench.propagation import Propagated, value_names
 from workbench.propagation.shardy_collectives import InsertedCollective, sent_bytes
-from workbench.reports.graph import Graph, GraphNode, GraphSend
+from workbench.reports.step_graph import Graph, GraphNode, GraphSend
 
 
 def graph_of(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from workbench.core.mesh import Mesh
 from workbench.cost.collective_matmul import UNDECOMPOSED, WindowedSteps, decompose_collective_matmuls
-from workbench.cost.fusion.kernels import KernelDot, Kernels
+from workbench.cost.fusion.kernel_table import KernelDot, Kernels
 from workbench.cost.matmul_tiles import blocks_volume, padded_volume, passes_volume
 from workbench.cost.tuned_constants import tuned
 from workbench.hardware.hardware import Chip

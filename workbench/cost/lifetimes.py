@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
-from workbench.cost.fusion.kernels import Kernels
-from workbench.cost.on_chip import accesses
+from workbench.cost.fusion.kernel_table import Kernels
+from workbench.cost.on_chip_memory import accesses
+from workbench.propagation.structure.aliased_values import VIEWING
 from workbench.propagation.structure.program_structure import Structure, TracedValue
-from workbench.propagation.structure.views import VIEWING
 
 _NARROW = 4  # columns: a matrix this narrow is read in the order it is stored in
 _ON_WHOLE_ARRAYS = ("stablehlo.fft", "stablehlo.reduce_window", "stablehlo.custom_call")
@@ -49,7 +49,7 @@ class Lifetimes:
     born: Integers  # the operation that makes each value, -1 for an argument
     gathering: tuple[int, ...]  # operations XLA runs on whole arrays
     reduces_in_place: bool  # an all-reduce's result takes the memory of its operand
-    accesses: Sequence[Sequence[tuple[int, int]]]  # of each value, see `on_chip.accesses`
+    accesses: Sequence[Sequence[tuple[int, int]]]  # of each value, see `on_chip_memory.accesses`
     loop_ends: Mapping[tuple[int, int], int]  # by region and position of a loop: the last position of its body
     casts: tuple["Cast", ...]
     transposed: tuple[tuple[int, int, int], ...] = ()  # (operation, value, from where on): the value copied for it in another order

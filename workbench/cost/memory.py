@@ -14,10 +14,10 @@ import numpy as np
 from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.cost.lifetimes import ROLES, Integers, Lifetimes, Spans
-from workbench.cost.on_chip import Interval, OnChip
+from workbench.cost.on_chip_memory import Interval, OnChip
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.propagation import Propagated
-from workbench.propagation.structure.views import VIEWING
+from workbench.propagation.structure.aliased_values import VIEWING
 from workbench.reports.memory import ARGUMENT_ROLES, Alive, Memory, MemoryCurve
 
 _ACTIVATION, _OUTPUT = ROLES.index(Role.ACTIVATION), ROLES.index(Role.OUTPUT)

@@ -6,8 +6,8 @@ from itertools import accumulate
 
 from workbench.core.program import Program
 from workbench.core.sharding import base_axis
-from workbench.cost.fusion.kernels import Kernels
-from workbench.cost.timeline import Send, SimulatedStep
+from workbench.cost.fusion.kernel_table import Kernels
+from workbench.cost.simulate_overlap import Send, SimulatedStep
 from workbench.propagation import Propagated
 from workbench.reports.timeline import COMPUTE, Event, Timeline
 

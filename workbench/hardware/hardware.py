@@ -57,8 +57,8 @@ class Chip:
     - `array_tile`: multiples to which the last two dimensions of an array are padded in memory, for 4-byte elements; () if not;
     - `efficiency`: share of the peak that is reached, by class of work (`matmul`, `vector`, `memory`) or a link's name (`nvlink`); else 1.
       `memory` and, for what dots read, `operands` are of `memory_bandwidth`, above 1 where it is read ahead into memory on the chip;
-      `large` is that of arrays that do not fit there (`on_chip`); `sustained` is the share of all of these, the compiler's estimate, that
-      a run reaches;
+      `large` is that of arrays that do not fit there (`on_chip_memory`); `sustained` is the share of all of these, the compiler's estimate,
+      that a run reaches;
     - `target`: its name in the compile tier (`tpu:v5e`), empty where there is no compiler for it here;
     - `sources`: the source of each number.
     """

@@ -24,7 +24,7 @@ class FleetModel:
     """One model of a fleet: a training program, how long it trains, where it is partitioned.
 
     - `mini_batches` an epoch, `epochs` at most; `seed` of its first parameters;
-    - `cuts`: paths of the blocks that begin a new shard; empty leaves it to the memory (`shards.greedy_shards`);
+    - `cuts`: paths of the blocks that begin a new shard; empty leaves it to the memory (`greedy_partition.greedy_shards`);
     - `stop_below`: it stops after a mini-batch whose loss is below this.
 
     **Invariants**

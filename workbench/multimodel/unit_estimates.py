@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import STATE, Program
-from workbench.core.program_cache import cache_with_program
 from workbench.core.tensor import Role, itemsize
 from workbench.multimodel.fleet import FleetModel
 from workbench.multimodel.greedy_partition import Layer

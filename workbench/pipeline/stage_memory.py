@@ -1,18 +1,18 @@
 """Memory of each virtual stage, task by task, from the whole virtual stage as one program: within a tenth of what is compiled.
 
-This is slower than a sum over blocks (`stage_costs`), about half a second for each distinct virtual stage, and cached: only the tasks that
-the schedule has are estimated, and virtual stages that are alike only once.
+This is slower than a sum over blocks (`estimate_stage_costs`), about half a second for each distinct virtual stage, and cached: only the
+tasks that the schedule has are estimated, and virtual stages that are alike only once.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from workbench.core.derived_value_cache import cache_with_owner, cache_with_program
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
-from workbench.core.program_cache import cache_with_owner, cache_with_program
 from workbench.core.schedules import schedule_named
-from workbench.core.schedules.costs import AtWork, Halves, StageCost
-from workbench.pipeline.block_cost import StageContext, TaskBytes, make_stage_context, task_bytes
+from workbench.core.schedules.stage_cost import AtWork, Halves, StageCost
+from workbench.pipeline.estimate_block_cost import StageContext, TaskBytes, make_stage_context, task_bytes
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.tracing.stage_partition.block_programs import BlockTasks
 from workbench.tracing.stage_partition.network_blocks import Network

@@ -15,7 +15,7 @@ from workbench.hardware.axis_placement import axis_assignment_error
 from workbench.hardware.hardware import Hardware
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
 from workbench.plan.plan import Plan
-from workbench.plan.statement_edits import GroupValues, Prioritize, SetBarrier, UngroupValues
+from workbench.plan.propagation_edits import GroupValues, Prioritize, SetBarrier, UngroupValues
 
 
 class Edit(Protocol):

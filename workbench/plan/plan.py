@@ -16,8 +16,8 @@ from workbench.hardware.axis_assignment import AxisAssignment, read_axis_assignm
 from workbench.hardware.axis_placement import verify_links
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
-from workbench.plan.legality import verify_layout, verify_pipeline
-from workbench.plan.verbs import PlanVerbs
+from workbench.plan.layout_legality import verify_layout, verify_pipeline
+from workbench.plan.plan_methods import PlanVerbs
 
 
 @dataclass(frozen=True, init=False)
@@ -31,7 +31,7 @@ class Plan(PlanVerbs):
 
     **Invariants**
 
-    - The layout is legal for the program on the mesh (`legality.verify_layout`); the constructor raises `LayoutError` otherwise.
+    - The layout is legal for the program on the mesh (`layout_legality.verify_layout`); the constructor raises `LayoutError` otherwise.
     - The pipeline's axis is of the mesh, with as many devices as stages, and splits nothing else; its micro-batches divide the batch of a
       training step; the constructor raises `PipelineError`. Whether the program has blocks at all, enough of them, and those that
       `boundaries` name, is checked by the edit that asks for them (`PlanVerbs.apply`) where they are known, else by the report's notes.

@@ -10,7 +10,7 @@ from jax.extend.mlir import ir
 
 from workbench.core.sharding import Sharding
 from workbench.plan.plan import Plan
-from workbench.propagation.module.statements import sharding_attribute
+from workbench.propagation.module.insert_statements import sharding_attribute
 
 _SHARDING = "sdy.sharding"
 _NONE = 0  # sdy.PropagationDirection

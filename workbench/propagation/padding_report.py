@@ -9,8 +9,8 @@ from workbench.core.program import Operation
 from workbench.core.sharding import Sharding, axis_size, base_axis
 from workbench.core.tensor import itemsize
 from workbench.plan.plan import Plan
-from workbench.propagation.module.attributes import Dims, local_shape
-from workbench.propagation.read_answer import Propagated
+from workbench.propagation.module.shardy_attributes import Dims, local_shape
+from workbench.propagation.propagated_plan import Propagated
 from workbench.reports.padding import Padding
 
 _NO_VALUES = ("constant", "data_flow_edge", "return")

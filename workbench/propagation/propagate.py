@@ -10,19 +10,19 @@ from jax.extend.mlir import ir
 from workbench.core.selectors import operations_at
 from workbench.errors import PartitionError
 from workbench.plan.plan import Plan
-from workbench.propagation.backends.dot_reshards import insert_dot_reshards
+from workbench.propagation.backends.insert_dot_reshards import insert_dot_reshards
 from workbench.propagation.carried_results import reshard_carried_results
-from workbench.propagation.make_program import load_prepared
-from workbench.propagation.module.context import declare_mesh, main_function, run_passes
-from workbench.propagation.module.operations import operations_below
-from workbench.propagation.module.reshard_order import (
+from workbench.propagation.module.insert_statements import annotate_main, insert_statements, lift_barriers, result_shardings
+from workbench.propagation.module.mlir_context import declare_mesh, main_function, run_passes
+from workbench.propagation.module.operation_kinds import operations_below
+from workbench.propagation.module.reshard_barriers import (
     clear_unreduced_results,
     drop_reshard_rules,
     insert_barriers,
     reshard_elementwise_operands,
 )
 from workbench.propagation.module.source_meshes import verify_source_axes
-from workbench.propagation.module.statements import annotate_main, insert_statements, lift_barriers, result_shardings
+from workbench.propagation.prepared_program import load_prepared
 from workbench.propagation.shortened_program import shorten_program
 from workbench.propagation.structure.program_structure import Structure
 from workbench.propagation.variadic_reductions import has_variadic_reduces, reduce_variadic

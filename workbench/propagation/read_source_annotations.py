@@ -5,13 +5,13 @@ from collections import Counter
 
 from jax.extend.mlir import ir
 
+from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import Program
-from workbench.core.program_cache import cache_with_program
 from workbench.core.source_annotations import ManualRegion, SourceAnnotations, SourceConstraint, SourceType
-from workbench.propagation.make_program import load_prepared
-from workbench.propagation.module.attributes import read_annotation, read_annotations
-from workbench.propagation.module.context import declared_mesh, main_function
-from workbench.propagation.module.operations import axes_made_manual, operations_below
+from workbench.propagation.module.mlir_context import declared_mesh, main_function
+from workbench.propagation.module.operation_kinds import axes_made_manual, operations_below
+from workbench.propagation.module.shardy_attributes import read_annotation, read_annotations
+from workbench.propagation.prepared_program import load_prepared
 
 
 @cache_with_program(5)

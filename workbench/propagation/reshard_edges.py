@@ -1,7 +1,7 @@
 """Edges: where a value's sharding is not the one that its reader needs. Shardy inserts a chain of collectives and slices there.
 
 As planned, that chain is what is sent. XLA's partitioner may reshard in another way between the same two shardings; once it has answered,
-its collectives replace the chain's (`spmd.join_collectives`).
+its collectives replace the chain's (`spmd.replace_shardy_collectives`).
 """
 
 import math
@@ -12,8 +12,8 @@ from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
-from workbench.propagation.module.attributes import Dims
-from workbench.propagation.module.context import producer
+from workbench.propagation.module.mlir_context import producer
+from workbench.propagation.module.shardy_attributes import Dims
 from workbench.propagation.shardy_collectives import KINDS, InsertedCollective
 from workbench.reports.partitioned import GatheredWhole
 

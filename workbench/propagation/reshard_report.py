@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from workbench.core.sharding import Sharding, axis_size, base_axis
 from workbench.plan.plan import Plan
-from workbench.propagation.read_answer import Propagated
+from workbench.propagation.propagated_plan import Propagated
 from workbench.propagation.reshard_edges import Edge
 from workbench.propagation.reshard_ways import classify_edge
 from workbench.propagation.shardy_collectives import InsertedCollective, sent_bytes

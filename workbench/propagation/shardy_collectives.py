@@ -10,7 +10,7 @@ from jax.extend.mlir import ir
 from workbench.core.mesh import Mesh
 from workbench.core.program import Program
 from workbench.core.sharding import axis_size, base_axis
-from workbench.propagation.module.attributes import Dims, axis_names
+from workbench.propagation.module.shardy_attributes import Dims, axis_names
 from workbench.propagation.structure.program_structure import Structure
 from workbench.reports.collective import Collective
 

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from jax.extend.mlir import ir
 
+from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import Program
-from workbench.core.program_cache import cache_with_program
 from workbench.plan.plan import Plan
-from workbench.propagation.make_program import load_prepared
-from workbench.propagation.module.context import main_function, run_passes
-from workbench.propagation.module.operations import operations_below
-from workbench.propagation.module.prepare import ID
-from workbench.propagation.module.statements import result_shardings
+from workbench.propagation.module.insert_statements import result_shardings
+from workbench.propagation.module.mlir_context import main_function, run_passes
+from workbench.propagation.module.operation_kinds import operations_below
+from workbench.propagation.module.prepare_module import ID
+from workbench.propagation.prepared_program import load_prepared
 from workbench.propagation.repeated_layers import FEWEST_LAYERS, KEPT_LAYERS, Operands, RepeatedLayers, find_layers, find_stand_in
 from workbench.propagation.structure.program_structure import Structure
 

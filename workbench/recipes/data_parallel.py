@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
-from workbench.recipes.axes import choose_axis, verify_divides, verify_unused
-from workbench.recipes.dimension_purpose import batch_dim
-from workbench.recipes.placement_edits import place_dim
+from workbench.recipes.choose_axis import choose_axis, verify_divides, verify_unused
+from workbench.recipes.dims_by_purpose import batch_dim
 from workbench.recipes.recipe import Recipe, RecipeDraft
+from workbench.recipes.recipe_edits import place_dim
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
-from workbench.recipes.axes import choose_axis, verify_divides, verify_unused
+from workbench.recipes.choose_axis import choose_axis, verify_divides, verify_unused
 from workbench.recipes.data_parallel import batch_of
-from workbench.recipes.dimension_purpose import batch_dim, expert_dims
-from workbench.recipes.placement_edits import constrain, place_dim
-from workbench.recipes.products import TracedDot, find_weight_dots
+from workbench.recipes.dims_by_purpose import batch_dim, expert_dims
 from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redundant_edits
+from workbench.recipes.recipe_edits import constrain, place_dim
+from workbench.recipes.traced_dots import TracedDot, find_weight_dots
 from workbench.recipes.zero_common import place_examples
 
 DATA_MOVEMENT = ("transpose", "reshape", "convert", "reduce_precision", "broadcast_in_dim", "sharding_constraint")

@@ -8,7 +8,7 @@ from typing import ClassVar
 from workbench.core.layout import Layout
 from workbench.errors import RecipeError
 from workbench.plan.edits import Constrain, Edit, EditGroup, Override, ShardDim
-from workbench.plan.legality import verify_layout
+from workbench.plan.layout_legality import verify_layout
 from workbench.plan.plan import Plan
 
 
@@ -25,7 +25,7 @@ class RecipeDraft:
 class Recipe(ABC):
     """A known way to shard a program. `edits` of a plan are ordinary edits: nothing records that a recipe made them.
 
-    `axes` are the mesh axes to use, where a recipe shall not find them by their names (see `purpose_by_name.AXES`).
+    `axes` are the mesh axes to use, where a recipe shall not find them by their names (see `naming_conventions.AXES`).
 
     **Invariants**
 

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
-from workbench.recipes.axes import choose_axis, verify_divides
-from workbench.recipes.dimension_purpose import batch_dim, hidden_dims, sequence_dims, width_dims
-from workbench.recipes.megatron import tensor_parallel
-from workbench.recipes.placement_edits import constrain
-from workbench.recipes.products import find_weight_dots, with_floats
+from workbench.recipes.choose_axis import choose_axis, verify_divides
+from workbench.recipes.dims_by_purpose import batch_dim, hidden_dims, sequence_dims, width_dims
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
+from workbench.recipes.recipe_edits import constrain
+from workbench.recipes.tensor_parallel import tensor_parallel
+from workbench.recipes.traced_dots import find_weight_dots, with_floats
 
 AFTER_THE_DOTS = 1
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
-from workbench.recipes.axes import choose_axis, find_remainder, verify_divides, verify_unused
-from workbench.recipes.dimension_purpose import space_dims
-from workbench.recipes.placement_edits import place_dim
+from workbench.recipes.choose_axis import choose_axis, find_remainder, verify_divides, verify_unused
+from workbench.recipes.dims_by_purpose import space_dims
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
+from workbench.recipes.recipe_edits import place_dim
 
 
 @dataclass(frozen=True, slots=True)

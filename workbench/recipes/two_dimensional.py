@@ -20,12 +20,12 @@ from workbench.core.sharding import Sharding
 from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.recipes.axes import choose_axis, verify_divides
-from workbench.recipes.dimension_purpose import stacked_dims, width_dims
-from workbench.recipes.megatron import tensor_parallel
-from workbench.recipes.placement_edits import constrain, is_parameter, is_state, override_arguments
+from workbench.recipes.choose_axis import choose_axis, verify_divides
+from workbench.recipes.dims_by_purpose import stacked_dims, width_dims
 from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redundant_edits
+from workbench.recipes.recipe_edits import constrain, is_parameter, is_state, override_arguments
 from workbench.recipes.sequence_parallel import AFTER_THE_DOTS, residual_sums
+from workbench.recipes.tensor_parallel import tensor_parallel
 from workbench.recipes.zero_common import SHARD_PRIORITY, place_examples
 
 

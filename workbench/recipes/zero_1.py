@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
-from workbench.recipes.placement_edits import is_state
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
+from workbench.recipes.recipe_edits import is_state
 from workbench.recipes.zero_common import choose_shard_axis, override_shards, place_examples, shard_state, whole_tensors_note
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
-from workbench.recipes.placement_edits import is_parameter
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
+from workbench.recipes.recipe_edits import is_parameter
 from workbench.recipes.zero_common import (
     choose_shard_axis,
     constrain_gradients,

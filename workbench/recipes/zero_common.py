@@ -6,11 +6,11 @@ from workbench.core.sharding import Sharding
 from workbench.core.tensor import Tensor
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.recipes.axes import choose_axis, verify_divides
+from workbench.recipes.choose_axis import choose_axis, verify_divides
 from workbench.recipes.data_parallel import batch_of
-from workbench.recipes.dimension_purpose import batch_dim, stacked_dims
-from workbench.recipes.placement_edits import constrain, is_parameter, is_state, override_arguments, place_dim
-from workbench.recipes.products import UNNAMED
+from workbench.recipes.dims_by_purpose import batch_dim, stacked_dims
+from workbench.recipes.recipe_edits import constrain, is_parameter, is_state, override_arguments, place_dim
+from workbench.recipes.traced_dots import UNNAMED
 from workbench.recipes.zero_sharded_dim import shard_tensors
 from workbench.units import format_bytes
 

@@ -168,7 +168,7 @@ class Scheduled:
     and packed. Only code generation would add the compiler's own estimate of each kernel's time.
 
     - `target` and `compiler` as in `Compiled`; `kernels` a step; `kernel_seconds`: of those that the compiler would give an estimate of, as
-      predicted by `cost.scheduled_cycles`;
+      predicted by `cost.tpu_kernel_cycles`;
     - `out_of_memory`: the compiler's message where the device has too little memory for it; else empty.
     """
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import PipelineShape, schedule_named
-from workbench.core.schedules.costs import Payload, StageCost, sum_payloads
+from workbench.core.schedules.stage_cost import Payload, StageCost, sum_payloads
 from workbench.reports.simulated_pipeline import SimulatedPipeline
 
 NOMINAL_NOTE = "Without hardware a second stands for 10¹² operations: stages compare, and no more than that."

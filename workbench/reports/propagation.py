@@ -2,7 +2,7 @@
 
     argument x: [data, -]   --step 1, forward over dot_general-->   h: [data, ?]   --step 4, backward over add-->   ...
 
-Its records (origins, axis propagations, rejected axes) are those of `axis_propagation`.
+Its records (origins, axis propagations, rejected axes) are those of `propagation_records`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from workbench.core.selectors import is_line, selects, unknown_line
 from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import WorkbenchError, unknown_name
-from workbench.reports.axis_propagation import (
+from workbench.reports.propagation_records import (
     AxisOnDim,
     AxisPropagation,
     Conflict,

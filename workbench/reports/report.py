@@ -12,7 +12,6 @@ from workbench.plan.plan import Plan
 from workbench.reports.collective import Collective, payload_by_axis_and_kind
 from workbench.reports.compiled import Compiled, Scheduled
 from workbench.reports.diagnostic import Diagnostic
-from workbench.reports.graph import Graph
 from workbench.reports.kernel import Kernel
 from workbench.reports.memory import Alive, Memory, MemoryCurve
 from workbench.reports.padding import Padding
@@ -21,12 +20,13 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.placement import Placement, Value
 from workbench.reports.propagation import EMPTY, Propagation
 from workbench.reports.reshard import Reshard
+from workbench.reports.step_graph import Graph
 from workbench.reports.step_time import DotCost, Flops, StepTime
 from workbench.reports.timeline import Timeline
 
 
 class Details:
-    """The parts of a report that are made on first use, so that a report is quick to get. None here; `analysis.lists_on_demand` has a
+    """The parts of a report that are made on first use, so that a report is quick to get. None here; `analysis.report_details` has a
     plan's.
 
     `reshards` and `notes` are of the whole report: what they suggest is tried against it.

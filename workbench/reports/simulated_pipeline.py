@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from workbench.core.schedules.costs import StageCost, receives
-from workbench.core.schedules.dispatch import dispatch_order
+from workbench.core.schedules.dispatch_order import dispatch_order
+from workbench.core.schedules.stage_cost import StageCost, receives
 from workbench.core.schedules.tasks import Kind, Task
 
 

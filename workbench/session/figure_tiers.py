@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from workbench.core.error_text import describe_error
+from workbench.core.public_error_text import describe_error
 from workbench.errors import PartitionError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan

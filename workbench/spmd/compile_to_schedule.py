@@ -17,7 +17,7 @@ from typing import Any
 
 from jaxlib import xla_client
 
-from workbench.propagation.module.context import parse_module
+from workbench.propagation.module.mlir_context import parse_module
 from workbench.spmd.run_partitioner import compile_options
 
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of a name of its own is made in it

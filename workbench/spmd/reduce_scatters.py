@@ -13,7 +13,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
 from workbench.reports.partitioned import PartitionedCollective
 from workbench.spmd.hlo_instruction import HloInstruction
-from workbench.spmd.xla_collectives import LocatedCollective, Users
+from workbench.spmd.locate_xla_collectives import LocatedCollective, Users
 
 _PASS_THROUGH = ("bitcast", "copy", "reshape", "transpose")
 

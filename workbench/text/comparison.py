@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
+from workbench.analysis.collective_causes import ALL_CAUSES, Cause
 from workbench.analysis.collective_differences import Difference
-from workbench.analysis.comparison import ComparedFigure, Comparison
-from workbench.analysis.difference_causes import ALL_CAUSES, Cause
 from workbench.analysis.kernel_differences import KERNEL_CAUSES, KernelDifference
 from workbench.analysis.memory_differences import MEMORY_CAUSES, MemoryDifference
+from workbench.analysis.tier_comparison import ComparedFigure, Comparison
 from workbench.text.tables import axes_text, group_items, table_text, tail_text, wrap_text
 from workbench.units import format_bytes, format_figure, format_seconds
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from workbench.analysis.conflict_resolution import resolving_edits
-from workbench.core.paths import template
+from workbench.analysis.conflict_remedies import resolving_edits
+from workbench.core.path_patterns import template
 from workbench.core.selectors import is_line
 from workbench.core.sharding import base_axis
 from workbench.errors import unknown_name
-from workbench.reports.axis_propagation import (
+from workbench.reports.propagation import Propagation, PropagationError
+from workbench.reports.propagation_records import (
     BLOCKED_BY_OTHER_TENSOR,
     CLOSED,
     CONTESTED,
@@ -24,7 +25,6 @@ from workbench.reports.axis_propagation import (
     RejectedAxis,
     ShardedValue,
 )
-from workbench.reports.propagation import Propagation, PropagationError
 from workbench.reports.report import Report
 from workbench.text.tables import wrap_text
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from workbench.analysis.prediction_intervals import MEMORY, SENT, STEP, Range, ranges_of
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
 from workbench.reports.collective import Collective

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.reports.padding import Padding
 from workbench.reports.reshard import Reshard
 from workbench.text.tables import axes_text, group_items, table_text, tail_text

@@ -2,7 +2,7 @@
 
 from jax.ad_checkpoint import checkpoint_name as checkpoint_name
 
-from workbench.core.paths import template as template
+from workbench.core.path_patterns import template as template
 from workbench.tracing.constrain import constrain as constrain
 from workbench.tracing.fused_kernel_scope import fused_kernel as fused_kernel
 from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_weight as micro_batch_weight

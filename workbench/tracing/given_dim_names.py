@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from workbench.core.paths import match_patterns
+from workbench.core.path_patterns import match_patterns
 from workbench.core.tensor import verify_dim_name
 from workbench.errors import DimensionError, unknown_name, wrong_type
 
@@ -13,8 +13,8 @@ Names = tuple[str | None, ...]  # None: to be inferred
 def user_names(dims: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Names]:
     """The names given to each leaf, by path; the most specific (longest) pattern that matches wins.
 
-    `dims` maps patterns (`paths.matches`) to strings such as `"batch seq"`, where `_` is a dimension to infer and `...` any number of
-    them; mappings may nest, `{"params": {"w1": "d_model d_ff"}}`.
+    `dims` maps patterns (`path_patterns.matches`) to strings such as `"batch seq"`, where `_` is a dimension to infer and `...` any number
+    of them; mappings may nest, `{"params": {"w1": "d_model d_ff"}}`.
 
     Raises `DimensionError` for a pattern that matches nothing and for a string whose rank is wrong.
 

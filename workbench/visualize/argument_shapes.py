@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.core.tensor import Role, itemsize
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.reports.placement import Placement

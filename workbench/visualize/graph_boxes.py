@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.core.sharding import Sharding
-from workbench.reports.graph import GraphNode, GraphSend
+from workbench.reports.step_graph import GraphNode, GraphSend
 from workbench.text.tables import axes_text
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.draw.collapse_scopes import Collapsed, DrawnNode

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.core.tensor import Role
 from workbench.reports.memory import Alive
 from workbench.reports.report import Report

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding
-from workbench.reports.axis_propagation import ACROSS, BACKWARD, FORWARD
 from workbench.reports.propagation import Propagation
+from workbench.reports.propagation_records import ACROSS, BACKWARD, FORWARD
 from workbench.reports.report import Report
 from workbench.text.propagation import count_text, value_name
 from workbench.text.tables import table_text

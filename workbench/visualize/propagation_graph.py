@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from workbench.core.mesh import Mesh
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
-from workbench.reports.axis_propagation import AxisPropagation, ShardedValue
 from workbench.reports.propagation import Propagation
+from workbench.reports.propagation_records import AxisPropagation, ShardedValue
 from workbench.reports.report import Report
 from workbench.text.tables import table_text
 from workbench.visualize.draw.collapse_scopes import Collapsed, collapse

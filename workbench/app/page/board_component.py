@@ -11,8 +11,8 @@ from workbench.widgets.front_end import module_text
 class BoardComponent(AnyWidgetComponent):  # type: ignore[misc]
     """One visitor's view of a board, in that visitor's document.
 
-    Its parts are JSON texts (`window_state.part_text`), which the module reads: Bokeh would visit each value of a dictionary, on the event
-    loop that all visitors share, and that takes as long as many an edit.
+    Its parts are JSON texts (`window_channel.part_text`), which the module reads: Bokeh would visit each value of a dictionary, on the
+    event loop that all visitors share, and that takes as long as many an edit.
     """
 
     _debounce = 1  # milliseconds; Panel's 50 would be felt in every drop

@@ -9,7 +9,7 @@ from workbench.app.page.offer_earlier_boards import Unsaved, offer_boards, parse
 from workbench.app.page.served_board_history import BoardHistory
 from workbench.app.page.watched_plan_file import PlanFile
 from workbench.app.page.window_channel import VisitorWindow, part_text
-from workbench.core.error_text import describe_error, strip_folders
+from workbench.core.public_error_text import describe_error, strip_folders
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import OpenPlan

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from workbench.core.schedules.costs import StageCost
+from workbench.core.schedules.stage_cost import StageCost
 from workbench.core.schedules.tasks import Orders, Task
 from workbench.errors import PipelineError
 
@@ -36,7 +36,7 @@ class Schedule:
     - `loops`: a device may hold several chunks; else `chunks` is 1.
     - `whole_rounds`: with chunks, the micro-batches go in rounds of one for each device, so m is a multiple of p.
     - `splits_backward`: the gradients of inputs and of weights are tasks of their own.
-    - `spmd`: all devices can run it in lockstep, as one program (the shifting buffer of `pipeline.spmd_program`).
+    - `spmd`: all devices can run it in lockstep, as one program (the shifting buffer of `pipeline.spmd_pipeline_plan`).
     - `idle(shape, cost)`: the closed form of the seconds each device idles where all virtual stages cost `cost` and transfers nothing;
       `None` where there is none.
     - `in_flight(device, shape)`: how many pairs of micro-batch and chunk a device holds anything of at its worst moment.

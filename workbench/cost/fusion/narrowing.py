@@ -1,9 +1,9 @@
 """Values that are stored in two bytes although the program computes them in four: those that only dots of default precision read, which
 round them to bfloat16 themselves. XLA:TPU rounds them where they are made (`float_type_correction_info` in its modules)."""
 
-from workbench.propagation.module.operations import DOTS
+from workbench.propagation.module.operation_kinds import DOTS
+from workbench.propagation.structure.aliased_values import VIEWING
 from workbench.propagation.structure.program_structure import Structure
-from workbench.propagation.structure.views import VIEWING
 
 NARROW, _WIDE = "bfloat16", "float32"
 _MOVING = VIEWING | {"stablehlo.slice", "stablehlo.pad", "stablehlo.concatenate", "stablehlo.reverse"}

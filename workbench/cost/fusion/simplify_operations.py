@@ -3,8 +3,8 @@
 import math
 from dataclasses import replace
 
+from workbench.propagation.structure.aliased_values import DYNAMIC_SLICE, VIEWING
 from workbench.propagation.structure.program_structure import Op, Structure
-from workbench.propagation.structure.views import DYNAMIC_SLICE, VIEWING
 
 _SELECT, _REDUCE, _MULTIPLY, _RESHAPE = "stablehlo.select", "stablehlo.reduce", "stablehlo.multiply", "stablehlo.reshape"
 _DOT, _CONVOLUTION, _REVERSE = "stablehlo.dot_general", "stablehlo.convolution", "stablehlo.reverse"

@@ -1,7 +1,7 @@
 """A plan as a short JAX script: the mesh, a `PartitionSpec` per argument, `jit` with them, a few steps.
 
-Layers that are sharded alike are one line of the script, `*` for the layer number (`paths.template`); a tensor that no line names is
-replicated.
+Layers that are sharded alike are one line of the script, `*` for the layer number (`path_patterns.template`); a tensor that no line names
+is replicated.
 """
 
 import textwrap

@@ -4,7 +4,7 @@ import json
 
 from workbench.core.layout import Layout
 from workbench.core.layout_text import axes_text
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.core.sharding import Sharding
 from workbench.plan.plan import Plan
 from workbench.propagation import argument_placements

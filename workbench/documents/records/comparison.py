@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.analysis.comparison import Comparison
+from workbench.analysis.tier_comparison import Comparison
 
 
 def comparison_record(comparison: Comparison) -> Mapping[str, Any]:

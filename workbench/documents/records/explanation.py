@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
-from workbench.reports.axis_propagation import AxisPropagation, Conflict, Origin, RejectedAxis
 from workbench.reports.propagation import Propagation
+from workbench.reports.propagation_records import AxisPropagation, Conflict, Origin, RejectedAxis
 from workbench.reports.report import Report
 from workbench.text.propagation import MOST_VALUES, group_alike, rejection_text
 

@@ -22,7 +22,7 @@ from workbench.reports.compiled import CompiledCollective
 from workbench.spmd.device_groups import Groups, axes_of, read_groups
 from workbench.spmd.hlo_instruction import Computation, HloInstruction
 from workbench.spmd.hlo_module import HloModule, InstructionVisit
-from workbench.spmd.xla_collectives import kind_of
+from workbench.spmd.locate_xla_collectives import kind_of
 
 ReadAxes = Callable[[Groups, Mesh], tuple[str, ...]]
 

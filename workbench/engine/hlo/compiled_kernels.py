@@ -10,7 +10,7 @@ from workbench.spmd.hlo_flops import flops_of, is_dot
 from workbench.spmd.hlo_instruction import Computation, HloInstruction, parameter_of, root_of
 from workbench.spmd.hlo_module import HloModule, InstructionVisit
 from workbench.spmd.hlo_shapes import DEVICE_MEMORY, Array
-from workbench.spmd.xla_collectives import kind_of
+from workbench.spmd.locate_xla_collectives import kind_of
 
 _UNTIMED_OPCODES = (  # these name, hold or order values; control flow takes the time of what it runs
     *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "after-all", "add-dependency"),

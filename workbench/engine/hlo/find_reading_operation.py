@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from workbench.spmd.hlo_instruction import Computation, HloInstruction, parameter_of
 from workbench.spmd.hlo_module import HloModule
-from workbench.spmd.xla_collectives import Users, users_of
+from workbench.spmd.locate_xla_collectives import Users, users_of
 
 _GENERATED = "is_spmd_generated"
 _FORWARDING_OPCODES = (  # these forward a value, whatever they are named after

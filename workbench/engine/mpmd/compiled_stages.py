@@ -19,7 +19,7 @@ from workbench.engine.mpmd.stage_programs import CompiledTask, Compiler, StageDe
 from workbench.engine.spmd.device_mesh import device_mesh
 from workbench.engine.spmd.jax_shardings import put_sharded
 from workbench.pipeline.data_parallel_groups import find_data_parallel_groups
-from workbench.pipeline.stage_costs import plan_starts
+from workbench.pipeline.estimate_stage_costs import plan_starts
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.tracing.grad_accumulation.accumulating_tasks import partial_sums_spec

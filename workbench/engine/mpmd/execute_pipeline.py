@@ -19,8 +19,8 @@ from workbench.engine.spmd.calibrate import calibrate
 from workbench.engine.spmd.jax_shardings import real_shard_shape
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
-from workbench.pipeline.simulate_step import simulate
-from workbench.pipeline.stage_costs import partition_costs
+from workbench.pipeline.estimate_stage_costs import partition_costs
+from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind

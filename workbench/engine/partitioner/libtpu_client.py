@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from workbench.core.error_text import process_end_text
+from workbench.core.public_error_text import process_end_text
 from workbench.engine.compile.targets import ABSENT_TPU, CLOCKS, has_compiler
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan

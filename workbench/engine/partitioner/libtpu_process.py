@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from workbench.core.error_text import process_end_text
+from workbench.core.public_error_text import process_end_text
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 
@@ -141,7 +141,7 @@ def _compile(plan: Plan, hardware: Hardware, folder: Path) -> None:
 def _compile_until_code(plan: Plan, hardware: Hardware, folder: Path) -> None:
     from workbench.engine.compile.targets import open_target
     from workbench.propagation import module_of
-    from workbench.propagation.module.statements import result_shardings
+    from workbench.propagation.module.insert_statements import result_shardings
     from workbench.spmd.compile_to_schedule import compile_until_code
 
     given = result_shardings(plan)

@@ -10,14 +10,14 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from typing import NamedTuple
 
-from workbench.core.error_text import process_end_text
+from workbench.core.public_error_text import process_end_text
 from workbench.engine.partitioner.libtpu_client import OF_LIBTPU, OF_PARTITIONER
 from workbench.engine.partitioner.partitioner_connection import WarmProcess, WarmProcessEnded
 from workbench.errors import PartitionError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned
-from workbench.spmd.partition import without_functions
+from workbench.spmd.ask_partitioner import without_functions
 
 TIME_LIMIT = 120.0  # seconds for one answer
 IDLE_LIMIT = 600.0  # seconds without a question after which the process is ended
@@ -65,7 +65,7 @@ class WarmWorker:
         return self._waiting > 0
 
     def ask(self, plan: Plan, target: Hardware | str = "") -> Future[Partitioned]:
-        """Ask XLA's partitioner (`spmd.partition.ask_partitioner`), or the compiler of this hardware (`libtpu_client`), about a plan;
+        """Ask XLA's partitioner (`spmd.ask_partitioner.ask_partitioner`), or the compiler of this hardware (`libtpu_client`), about a plan;
         the future raises `PartitionError`."""
         return self.ask_packed(pack_question(plan, target), plan.name)
 

@@ -37,7 +37,7 @@ def _warm_up() -> None:
     """Do what the first question would wait for: imports, a client, and one compilation, which initialises XLA's own tables."""
     import jax
 
-    from workbench.spmd.partition import ask_partitioner
+    from workbench.spmd.ask_partitioner import ask_partitioner
     from workbench.spmd.run_partitioner import ask
 
     assert callable(ask_partitioner)
@@ -68,7 +68,7 @@ def _answer(question: bytes, libtpu: "Libtpu") -> bytes:
 
 def _partition(question: bytes) -> tuple[Any, ...]:
     from workbench.errors import WorkbenchError
-    from workbench.spmd.partition import ask_partitioner
+    from workbench.spmd.ask_partitioner import ask_partitioner
 
     try:
         plan, target = pickle.loads(question)  # noqa: S301 - our own parent wrote it

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from workbench.cost.scheduled_cycles import rates_for
+from workbench.cost.tpu_kernel_cycles import rates_for
 from workbench.engine.compile.compile_cache import cache_folder, hash_key
 from workbench.engine.compile.targets import CLOCKS, compiler_flags, versions
 from workbench.engine.partitioner.libtpu_client import asks_libtpu
@@ -21,7 +21,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import CompiledMemory, Scheduled
 from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
-from workbench.spmd.partition import COMPILER
+from workbench.spmd.ask_partitioner import COMPILER
 
 
 class PartitionService(Protocol):

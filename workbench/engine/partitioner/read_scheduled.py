@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 from workbench.core.sharding import axis_size
-from workbench.cost.scheduled_cycles import estimated_cycles, rates_for
+from workbench.cost.tpu_kernel_cycles import estimated_cycles, rates_for
 from workbench.engine.compile.targets import CLOCKS, compiler_of
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.hlo.compiled_kernels import visit_kernels
@@ -13,12 +13,12 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import CompiledCollective, CompiledMemory, Scheduled
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
+from workbench.spmd.ask_partitioner import gathered_whole
 from workbench.spmd.buffer_assignment import PackedMemory, read_program
 from workbench.spmd.device_groups import sub_axes_of
 from workbench.spmd.hlo_instruction import Computation
 from workbench.spmd.hlo_module import HloModule
-from workbench.spmd.partition import gathered_whole
-from workbench.spmd.xla_collectives import Users, maker_of, operations_named, reader_of, users_of
+from workbench.spmd.locate_xla_collectives import Users, maker_of, operations_named, reader_of, users_of
 
 _SUMS = ("all-reduce", "reduce-scatter")
 

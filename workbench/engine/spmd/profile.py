@@ -28,7 +28,7 @@ from workbench.spmd.executable import module_of
 from workbench.spmd.hlo_flops import is_dot
 from workbench.spmd.hlo_instruction import Computation, HloInstruction
 from workbench.spmd.hlo_module import HloModule
-from workbench.spmd.xla_collectives import kind_of
+from workbench.spmd.locate_xla_collectives import kind_of
 
 _DEVICE_PLANE = re.compile(r"/device:(?:GPU|TPU):(\d+)")
 _INSTRUCTION_NAME = re.compile(r"%?([\w.\-]+)")

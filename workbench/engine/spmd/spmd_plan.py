@@ -1,10 +1,10 @@
-"""The SPMD pipeline engine: a pipelined plan as one program for all devices (`workbench.pipeline.spmd_program`), on one host or on several.
-The ordinary engine compiles and runs it."""
+"""The SPMD pipeline engine: a pipelined plan as one program for all devices (`workbench.pipeline.spmd_pipeline_plan`), on one host or on
+several. The ordinary engine compiles and runs it."""
 
 import jax
 
 from workbench.engine.spmd.device_mesh import device_mesh
-from workbench.pipeline.spmd_program import as_spmd_program
+from workbench.pipeline.spmd_pipeline_plan import as_spmd_program
 from workbench.plan.plan import Plan
 
 

@@ -4,8 +4,8 @@ import re
 import signal
 import traceback
 
-from workbench.core.error_text import process_end_text
 from workbench.core.program import Program
+from workbench.core.public_error_text import process_end_text
 from workbench.engine.worker.job_payload import WorkerJob
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet import Fleet

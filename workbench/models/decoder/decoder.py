@@ -142,7 +142,7 @@ def build(
 
 
 def training_step(config: DecoderConfig, *, scan: bool = True, name: str = "decoder") -> Program:
-    """A training step with AdamW; nothing is allocated. Live runs train on the bytes of `models.text`."""
+    """A training step with AdamW; nothing is allocated. Live runs train on the bytes of `models.data.text`."""
     start = partial(init, config=config, scan=scan)
     tokens, words = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32), text.batches(config.batch, config.seq)
 

@@ -253,7 +253,7 @@ def build(
     layers: int | None = None,
     seq: int | None = None,
 ) -> Program:
-    """A training step of a preset, some of its sizes changed; text for live runs are the bytes of `models.text`, in every vocabulary.
+    """A training step of a preset, some of its sizes changed; text for live runs are the bytes of `models.data.text`, in every vocabulary.
 
     Nothing is allocated, so that the largest preset plans on a laptop. Raises `DocumentError` for an unknown preset.
     """

@@ -206,7 +206,7 @@ def make_loss(config: T5Config) -> Loss:
 
 
 def continuations(config: T5Config) -> Callable[[int], dict[str, Any]]:
-    """Of `models.text`: a passage to read, and what follows it to write."""
+    """Of `models.data.text`: a passage to read, and what follows it to write."""
     words = text.batches(config.batch, config.seq + config.target_seq)
 
     def data(step: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ ALL_POLICIES: tuple[Policy, ...] = (ShardedLrtf(), RandomOrder(), FirstInList(),
 """The policies that decide at run time."""
 
 MENU: tuple[Policy, ...] = (*ALL_POLICIES, ExactOrder())
-"""All policies, with the one that must know all units in advance (`exact_schedule.prepare_policy`)."""
+"""All policies, with the one that must know all units in advance (`optimal_schedule.prepare_policy`)."""
 
 
 def policy_named(name: str) -> Policy:

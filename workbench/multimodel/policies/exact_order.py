@@ -6,7 +6,7 @@ from workbench.multimodel.policies.policy import Candidate
 
 @dataclass(frozen=True)
 class ExactOrder:
-    """The order of the shortest schedule, as a solver found it for small fleets (`exact_schedule.prepare_policy`).
+    """The order of the shortest schedule, as a solver found it for small fleets (`optimal_schedule.prepare_policy`).
 
         devices = 2, models of 4, 4 and 8 units  0 | c c c c c c c c      `starts` of each (model, unit) are the solver's;
                                                  1 | a a a a b b b b      makespan 8 = the lower bound 16 / 2

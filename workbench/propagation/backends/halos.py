@@ -18,9 +18,9 @@ from jax.extend.mlir import ir
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
 from workbench.core.tensor import itemsize
-from workbench.propagation.backends.backend import TWO_BYTE_FLOATS, Backend
-from workbench.propagation.module.attributes import Dims, local_shape
-from workbench.propagation.module_lookup import PropagationAnswer
+from workbench.propagation.backends.xla_backends import TWO_BYTE_FLOATS, Backend
+from workbench.propagation.module.shardy_attributes import Dims, local_shape
+from workbench.propagation.propagated_module import PropagationAnswer
 from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.propagation.structure.program_structure import Structure
 from workbench.propagation.structure.windows import DimWindow, OperandAccess

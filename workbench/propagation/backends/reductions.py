@@ -7,13 +7,13 @@ from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size, base_axis
-from workbench.propagation.backends.backend import Backend
-from workbench.propagation.backends.loop_sums import find_sole_addition, is_added_up
-from workbench.propagation.module.attributes import Dims, axis_names
-from workbench.propagation.module.context import producer
-from workbench.propagation.module.factors import rule_of
-from workbench.propagation.module.operations import adds_updates
-from workbench.propagation.module_lookup import PropagationAnswer
+from workbench.propagation.backends.accumulated_sums import find_sole_addition, is_added_up
+from workbench.propagation.backends.xla_backends import Backend
+from workbench.propagation.module.mlir_context import producer
+from workbench.propagation.module.operation_kinds import adds_updates
+from workbench.propagation.module.sharding_rules import rule_of
+from workbench.propagation.module.shardy_attributes import Dims, axis_names
+from workbench.propagation.propagated_module import PropagationAnswer
 from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.propagation.structure.operation_work import dimension_numbers
 

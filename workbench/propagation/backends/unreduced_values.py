@@ -12,12 +12,12 @@ from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import LayoutError
 from workbench.plan.plan import Plan
-from workbench.propagation.module.attributes import read_annotation, read_annotations
-from workbench.propagation.module.context import main_function, producer
-from workbench.propagation.module.factors import rule_of
-from workbench.propagation.module.operations import operations_below
-from workbench.propagation.module.prepare import ID
-from workbench.propagation.module_lookup import PropagationAnswer
+from workbench.propagation.module.mlir_context import main_function, producer
+from workbench.propagation.module.operation_kinds import operations_below
+from workbench.propagation.module.prepare_module import ID
+from workbench.propagation.module.sharding_rules import rule_of
+from workbench.propagation.module.shardy_attributes import read_annotation, read_annotations
+from workbench.propagation.propagated_module import PropagationAnswer
 
 _ADDITIVE = frozenset(
     f"stablehlo.{name}"

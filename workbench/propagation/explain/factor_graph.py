@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 from jax.extend.mlir import ir
 
+from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.mesh import Mesh
 from workbench.core.program import Program
-from workbench.core.program_cache import cache_with_program
 from workbench.core.sharding import SubAxis, axis_size, parse_sub_axis
 from workbench.propagation.explain.recorded_propagation import RecordedPropagation, Slot
-from workbench.propagation.make_program import Prepared, load_prepared
-from workbench.propagation.module.attributes import Dims
-from workbench.propagation.module.context import main_function
-from workbench.propagation.module.factors import parse_rule
-from workbench.propagation.module.operations import operations_below
+from workbench.propagation.module.mlir_context import main_function
+from workbench.propagation.module.operation_kinds import operations_below
+from workbench.propagation.module.sharding_rules import parse_rule
+from workbench.propagation.module.shardy_attributes import Dims
+from workbench.propagation.prepared_program import Prepared, load_prepared
 from workbench.propagation.structure.program_structure import Structure
 
 Factors = tuple[tuple[str, ...], ...]  # the factors of each dimension of one tensor, major to minor

@@ -17,11 +17,11 @@ from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import sdy
 
 from workbench.plan.plan import Plan
-from workbench.propagation.explain.recording_process import RefusedError, recorder
-from workbench.propagation.explain.recording_program import INSERTED, NONE, RecordedOp, Recording, read_recording
-from workbench.propagation.make_program import load_prepared
-from workbench.propagation.module.attributes import Dims, axis_names, read_shardings
-from workbench.propagation.module.context import context, module_bytes
+from workbench.propagation.explain.recorder_client import RefusedError, recorder
+from workbench.propagation.explain.recorder_process import INSERTED, NONE, RecordedOp, Recording, read_recording
+from workbench.propagation.module.mlir_context import context, module_bytes
+from workbench.propagation.module.shardy_attributes import Dims, axis_names, read_shardings
+from workbench.propagation.prepared_program import load_prepared
 from workbench.propagation.propagate import annotated_module, propagating_passes, refusal_error
 from workbench.propagation.structure.program_structure import Structure
 

@@ -16,7 +16,8 @@ from workbench.plan.plan import Plan
 from workbench.propagation.explain.factor_graph import FactorGraph, OperationFactors, project_axes
 from workbench.propagation.explain.recorded_propagation import FinalSharding, RecordedPropagation
 from workbench.propagation.explain.stated_origins import OriginResolver
-from workbench.reports.axis_propagation import (
+from workbench.reports.propagation import Propagation
+from workbench.reports.propagation_records import (
     BLOCKED_BY_OTHER_TENSOR,
     CLOSED,
     CONTESTED,
@@ -31,7 +32,6 @@ from workbench.reports.axis_propagation import (
     Origin,
     RejectedAxis,
 )
-from workbench.reports.propagation import Propagation
 
 Projection = list[dict[str, tuple[str, ...]]]  # for each tensor of an operation: the axes of each factor
 

@@ -1,14 +1,14 @@
 """The origin of an axis that was present before the first step: the user's statement, or a line of the function."""
 
-from workbench.core.paths import matches
+from workbench.core.path_patterns import matches
 from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Tensor
 from workbench.plan.plan import Plan
 from workbench.propagation.explain.factor_graph import FactorGraph
 from workbench.propagation.explain.recorded_propagation import RecordedPropagation
-from workbench.propagation.module.statements import result_shardings
-from workbench.reports.axis_propagation import AxisOnDim, Origin
+from workbench.propagation.module.insert_statements import result_shardings
+from workbench.reports.propagation_records import AxisOnDim, Origin
 
 _CONSTRAINT = "sdy.sharding_constraint"
 _MANUAL = "sdy.manual_computation"

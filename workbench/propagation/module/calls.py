@@ -1,17 +1,17 @@
 """The functions of a lowered module and the calls between them, seen as one list of operations, as if inlined.
 
 XLA partitions a program with its functions as JAX lowered them. Shardy propagates through calls, and the result is not always the same as
-with inlined calls (`inline`). So the compilers are given functions, and the planner, which needs one list of operations, inlined ones. An
-operation has the same place in that list in both.
+with inlined calls (`inline_mlir_calls`). So the compilers are given functions, and the planner, which needs one list of operations, inlined
+ones. An operation has the same place in that list in both.
 """
 
 from collections.abc import Iterator
 
 from jax.extend.mlir import ir
 
-from workbench.propagation.module.context import main_function, run_passes
 from workbench.propagation.module.location import scope_of
-from workbench.propagation.module.operations import CONTROL_FLOW, operations_below
+from workbench.propagation.module.mlir_context import main_function, run_passes
+from workbench.propagation.module.operation_kinds import CONTROL_FLOW, operations_below
 
 CALLER = "wb_caller"  # the named scope of the call that an operation was inlined from
 CALL = "func.call"

@@ -11,12 +11,12 @@ from itertools import count
 
 from jax.extend.mlir import ir
 
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.core.tensor import Role, Tensor
-from workbench.propagation.module.context import main_function
-from workbench.propagation.module.factors import rule_of
-from workbench.propagation.module.loops import max_trip_count, scanned_dimensions, trip_count
-from workbench.propagation.module.operations import CONTROL_FLOW
+from workbench.propagation.module.loop_trip_counts import max_trip_count, scanned_dimensions, trip_count
+from workbench.propagation.module.mlir_context import main_function
+from workbench.propagation.module.operation_kinds import CONTROL_FLOW
+from workbench.propagation.module.sharding_rules import rule_of
 
 Node = tuple[int, int]  # (value, dimension)
 Names = tuple[str | None, ...]

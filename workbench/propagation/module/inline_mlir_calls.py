@@ -7,7 +7,7 @@ for `func` in jaxlib and leaves the calls.)
 from jax.extend.mlir import ir
 
 from workbench.propagation.module.calls import CALL, CALLER, callee_of, functions_of, scope_in_call
-from workbench.propagation.module.context import main_function
+from workbench.propagation.module.mlir_context import main_function
 
 
 def inline_calls(module: ir.Operation) -> None:

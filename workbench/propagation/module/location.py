@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 from jax.extend.mlir import ir
 
-from workbench.propagation.module.kernel_scopes import without_marks
+from workbench.propagation.module.kernel_scope_names import without_marks
 
 # What JAX's own machinery adds to a name stack, as opposed to the user's named scopes.
 _MACHINERY = re.compile(

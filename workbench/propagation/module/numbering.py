@@ -2,7 +2,7 @@
 
 from jax.extend.mlir import ir
 
-from workbench.propagation.module.operations import operations_below
+from workbench.propagation.module.operation_kinds import operations_below
 
 
 def number_operations(parent: ir.Operation, attribute: str) -> None:

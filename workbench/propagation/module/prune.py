@@ -10,9 +10,9 @@ Three things can be dropped without changing any sharding or what is sent:
 
 from jax.extend.mlir import ir
 
-from workbench.propagation.module.context import producer
 from workbench.propagation.module.location import readable_path, scope_of
-from workbench.propagation.module.operations import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
+from workbench.propagation.module.mlir_context import producer
+from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
 
 
 def prune(main: ir.Operation) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from jax.extend.mlir import ir
 
-from workbench.propagation.module.attributes import Dims, read_shardings
-from workbench.propagation.module.context import producer
+from workbench.propagation.module.mlir_context import producer
+from workbench.propagation.module.shardy_attributes import Dims, read_shardings
 
 _SHARDING = "sdy.sharding"
 

@@ -10,7 +10,7 @@ from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
-from workbench.propagation.module.context import declare_mesh, declared_mesh
+from workbench.propagation.module.mlir_context import declare_mesh, declared_mesh
 
 _SYMBOL = re.compile(r"(<@|<mesh = @)([\w.]+)")
 _MESH_WORDS = ("sdy", "replica_group_mesh_axes")  # in the text of attributes that name a mesh; the latter from JAX 0.11.1 on

@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass, field
 
-from workbench.propagation.structure.dot_shardings import DotFacts
+from workbench.propagation.structure.choose_dot_shardings import DotFacts
 from workbench.propagation.structure.operation_work import OperationWork
 from workbench.propagation.structure.windows import OperandAccess
 
@@ -47,7 +47,7 @@ class Op:
     trips_known: bool = True
     is_recomputed: bool = False  # a dot that rematerialisation computes again
     placement: str = ""  # the memory it moves its operand to (see `host_values`)
-    custom_kernel: str = ""  # the hand-written kernel it is a part of (see `kernels`)
+    custom_kernel: str = ""  # the hand-written kernel it is a part of (see `kernel_scope_names`)
     keeps_operand_precision: bool = False  # a dot that keeps its operands' precision (see `operation_work.is_exact`)
     lowers_to_select: bool = False  # a scatter that is a selection (see `operation_work.selects`)
     runs_row_by_row: bool = False  # a scatter that runs a row at a time (see `operation_work.is_serial`)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from jax.extend.mlir import ir
 
-from workbench.propagation.module.context import producer
+from workbench.propagation.module.mlir_context import producer
 from workbench.propagation.structure.operation_work import dimension_numbers
 
 

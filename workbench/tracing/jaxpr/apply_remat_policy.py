@@ -1,6 +1,6 @@
 """A remat policy applied to a function that is unaware of it: its jaxpr with layers wrapped anew, before it is differentiated.
 
-Layers are what `layers.layer` marks; where a function marks nothing, its outermost `jax.checkpoint`s (but a hand-written kernel's);
+Layers are what `layer_marks.layer` marks; where a function marks nothing, its outermost `jax.checkpoint`s (but a hand-written kernel's);
 where it has none, the bodies of its outermost scans. Equations are moved, never evaluated again: named scopes and source lines stay.
 """
 
@@ -15,7 +15,7 @@ from jax.extend.core import primitives
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.errors import RematError, unknown_name
 from workbench.propagation import readable_path
-from workbench.propagation.module.kernel_scopes import marked_kernel
+from workbench.propagation.module.kernel_scope_names import marked_kernel
 from workbench.tracing.jaxpr.checkpoint_scopes import checkpoint_equation, is_in_scope, outline
 from workbench.tracing.jaxpr.equations import CALLS
 from workbench.tracing.layer_marks import keep_everything, policy_of

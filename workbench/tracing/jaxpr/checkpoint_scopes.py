@@ -10,7 +10,7 @@ from typing import Any
 from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
-from workbench.propagation.module.kernel_scopes import without_marks
+from workbench.propagation.module.kernel_scope_names import without_marks
 from workbench.tracing.jaxpr.equations import variables
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from workbench.core.program_cache import cache_with_owner
+from workbench.core.derived_value_cache import cache_with_owner
 from workbench.errors import PipelineError
 from workbench.tracing.stage_partition.block_programs import block_tasks
 from workbench.tracing.stage_partition.network_blocks import Network

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
+from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.mesh import Mesh
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
-from workbench.core.program_cache import cache_with_program
 from workbench.tracing.spmd_pipeline.spmd_loss import spmd_loss
 from workbench.tracing.trace_training_step import with_loss, with_traced_loss
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from workbench.core.micro_batches import BATCH as BATCH_DIM
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.errors import PipelineError
 from workbench.tracing.jaxpr.equation_costs import flops_of, size_of, traffic_of
 from workbench.tracing.jaxpr.equations import BATCH, BOTH, PARAMETERS, classify_equations, scope_of, variables

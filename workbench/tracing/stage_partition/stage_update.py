@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jax.extend import core as jax_core
 
-from workbench.core.paths import find_parameter
+from workbench.core.path_patterns import find_parameter
 from workbench.core.program import Program, Training
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
@@ -35,9 +35,9 @@ class StageUpdate:
     - `state`: for each leaf of the stage's optimiser state its number among the program's arguments, and the layer of it if it is stacked;
     - `call(param_slices, state, gradients, total) -> (param_slices, state)`; gradients are sums over micro-batches, `total` the sum of the
       micro-batches' weights;
-    - `sums`: how many sums over all parameters it needs (`shared_sums`). Then `terms(param_slices, state, gradients, total)` are the
-      stage's own terms of each, and `finish(param_slices, state, gradients, total, sums)` is the step once they are added up; `call` uses
-      its own terms alone.
+    - `sums`: how many sums over all parameters it needs (`optimizer_global_sums`). Then `terms(param_slices, state, gradients, total)` are
+      the stage's own terms of each, and `finish(param_slices, state, gradients, total, sums)` is the step once they are added up; `call`
+      uses its own terms alone.
     """
 
     owned: tuple[int, ...]
@@ -166,7 +166,7 @@ def verify_separable(program: Program) -> None:
 
 
 def common_sums(program: Program) -> SharedSums:
-    """The sums over all parameters that the optimiser takes, and that stages can add up (`shared_sums`).
+    """The sums over all parameters that the optimiser takes, and that stages can add up (`optimizer_global_sums`).
 
     Raises `PipelineError` for one that mixes elements in any other way.
     """

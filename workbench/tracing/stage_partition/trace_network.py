@@ -6,9 +6,9 @@ from typing import Any
 
 import jax
 
+from workbench.core.derived_value_cache import CACHE
 from workbench.core.micro_batches import batch_dim, plan_input_splits
 from workbench.core.program import Program
-from workbench.core.program_cache import CACHE
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
 from workbench.tracing.grad_accumulation.split_batch import micro_batch_spec

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from workbench.core.layout_text import group_text
-from workbench.core.paths import matches
+from workbench.core.path_patterns import matches
 from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.plan.statement_edits import GroupValues, SetBarrier, UngroupValues
+from workbench.plan.propagation_edits import GroupValues, SetBarrier, UngroupValues
 from workbench.reports.report import Report
 from workbench.widgets.board.annotation_marks import is_at
 from workbench.widgets.board.gesture_target import GestureTarget, resolve_target

@@ -4,7 +4,7 @@ from typing import Any
 
 from workbench.core.layout import Layout
 from workbench.core.layout_text import barrier_text, group_text
-from workbench.core.paths import matches
+from workbench.core.path_patterns import matches
 from workbench.core.selectors import selects
 from workbench.core.sharding import Sharding
 from workbench.widgets.gestures.annotation import UnbarGesture, UngroupGesture

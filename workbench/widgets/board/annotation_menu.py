@@ -6,7 +6,7 @@ Each item is a gesture, and is checked by trying its edit: so the mark before an
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from workbench.core.paths import matches
+from workbench.core.path_patterns import matches
 from workbench.core.sharding import base_axis
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit

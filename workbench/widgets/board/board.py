@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from workbench.core.error_text import describe_error
+from workbench.core.public_error_text import describe_error
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan

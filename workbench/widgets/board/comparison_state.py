@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from workbench.analysis.comparison import Comparison
+from workbench.analysis.tier_comparison import Comparison
 from workbench.hardware.catalogue import default_catalogue
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from workbench.core.program import Program
 from workbench.core.tensor import Tensor
-from workbench.plan.legality import first_fault
+from workbench.plan.layout_legality import first_fault
 from workbench.plan.plan import Plan
-from workbench.plan.sharding_faults import brief_fault
+from workbench.plan.sharding_legality import brief_fault
 
 WHOLE = "*"
 """The source zone of a chip of the tables: the dimension with all its axes, where a chip of the board is one of them."""

@@ -8,7 +8,7 @@ from workbench.hardware.axis_assignment import parse_axis_assignment
 from workbench.plan.edits import Constrain, Edit, Override, RenameDim, SetAxisAssignment, SetHardware, SetPipeline, ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.plan.plan import Plan
-from workbench.plan.statement_edits import Prioritize
+from workbench.plan.propagation_edits import Prioritize
 from workbench.reports.report import Report
 from workbench.widgets.board.annotation_edits import ANNOTATION_EDITS
 from workbench.widgets.board.drop_legality import dropped_axes

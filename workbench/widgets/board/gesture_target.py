@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.core.paths import matches
+from workbench.core.path_patterns import matches
 from workbench.core.selectors import operations_at, selects
 from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import LayoutError, unknown_name
 from workbench.plan.edits import Constrain, Edit, Override
 from workbench.plan.plan import Plan
-from workbench.plan.sharding_faults import AxisTwice, Spec, sharding_faults
+from workbench.plan.sharding_legality import AxisTwice, Spec, sharding_faults
 from workbench.reports.placement import Placement, Value
 from workbench.reports.report import Report
 from workbench.widgets.board.layer_folding import is_named, pattern_of, template

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from workbench.core.paths import matches
-from workbench.core.paths import template as _template
+from workbench.core.derived_value_cache import cache_with_program
+from workbench.core.path_patterns import matches
+from workbench.core.path_patterns import template as _template
 from workbench.core.program import Program
-from workbench.core.program_cache import cache_with_program
 
 template = lru_cache(maxsize=1 << 16)(_template)
 
 
 class Folded(NamedTuple):
-    """Folded paths. `subject` names all of them, as `paths.matches` reads it; `label` is the text shown."""
+    """Folded paths. `subject` names all of them, as `path_patterns.matches` reads it; `label` is the text shown."""
 
     subject: str
     label: str

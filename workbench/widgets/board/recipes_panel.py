@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from workbench.core.error_text import describe_error
+from workbench.core.public_error_text import describe_error
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan

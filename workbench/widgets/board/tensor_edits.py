@@ -6,7 +6,7 @@ from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.plan.sharding_faults import AxisTwice, Fault, sharding_faults
+from workbench.plan.sharding_legality import AxisTwice, Fault, sharding_faults
 from workbench.reports.report import Report
 from workbench.widgets.board.drop_legality import dropped_axes
 from workbench.widgets.board.gesture_target import GestureTarget, resolve_target

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from workbench.core.error_text import describe_error
+from workbench.core.public_error_text import describe_error
 from workbench.documents import resolve_fleet
 from workbench.errors import FleetError, WorkbenchError
 from workbench.multimodel import policy_named

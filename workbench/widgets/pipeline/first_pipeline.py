@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from math import prod
 
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.pipeline.choose_boundaries import micro_batch_counts, network_blocks

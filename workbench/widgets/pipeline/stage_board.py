@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.core.pipeline_spec import ENGINES, REMAT, PipelineSpec
 from workbench.core.schedules import ALL_SCHEDULES, schedule_named
 from workbench.errors import PipelineError, WorkbenchError

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workbench.analysis.comparison import Comparison
+from workbench.analysis.tier_comparison import Comparison
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.units import format_bytes, format_seconds

@@ -3,7 +3,7 @@
 from math import isfinite
 from typing import Any
 
-from workbench.analysis.comparison import Comparison
+from workbench.analysis.tier_comparison import Comparison
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report

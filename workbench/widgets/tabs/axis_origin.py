@@ -4,12 +4,12 @@ reverse that."""
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from workbench.analysis.conflict_resolution import resolving_edits
+from workbench.analysis.conflict_remedies import resolving_edits
 from workbench.core.sharding import base_axis
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
-from workbench.reports.axis_propagation import AxisPropagation, Conflict, Explanation, Origin, RejectedAxis, ShardedValue
 from workbench.reports.propagation import Propagation, PropagationError
+from workbench.reports.propagation_records import AxisPropagation, Conflict, Explanation, Origin, RejectedAxis, ShardedValue
 from workbench.reports.report import Report
 from workbench.text.propagation import axis_propagation_text, count_text, rejection_text
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from workbench.analysis.comparison import CollectiveRow, Comparison
+from workbench.analysis.tier_comparison import CollectiveRow, Comparison
 from workbench.core.sharding import base_axis
 from workbench.reports.collective import KINDS, Collective
 from workbench.reports.report import Report

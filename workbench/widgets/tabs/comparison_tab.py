@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
+from workbench.analysis.collective_causes import ALL_CAUSES, Cause
 from workbench.analysis.collective_differences import Difference
-from workbench.analysis.comparison import ComparedFigure, Comparison
-from workbench.analysis.difference_causes import ALL_CAUSES, Cause
 from workbench.analysis.kernel_differences import KERNEL_CAUSES
 from workbench.analysis.memory_differences import MEMORY_CAUSES
+from workbench.analysis.tier_comparison import ComparedFigure, Comparison
 from workbench.text.tables import group_items
 from workbench.units import format_figure
 from workbench.widgets.board.comparison_state import ComparisonState

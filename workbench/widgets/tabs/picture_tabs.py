@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from workbench.analysis.comparison import Comparison
-from workbench.core.paths import template
+from workbench.analysis.tier_comparison import Comparison
+from workbench.core.path_patterns import template
 from workbench.core.tensor import Role
 from workbench.errors import WorkbenchError
 from workbench.reports.kernel import Kernel

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
-from workbench.analysis.fewest_statements import MinimalLayout, minimal_annotations
+from workbench.analysis.minimal_layout import MinimalLayout, minimal_annotations
 from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError, WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
-from workbench.reports.axis_propagation import AxisPropagation, Conflict, ShardedValue
 from workbench.reports.propagation import Propagation
+from workbench.reports.propagation_records import AxisPropagation, Conflict, ShardedValue
 from workbench.reports.report import Report
 from workbench.text.propagation import count_text, rejection_text
 from workbench.visualize.propagation_graph import lay_out_rows, propagation_graph

@@ -5,7 +5,7 @@ Edits are tried on request, because each needs a report; the result is kept with
 
 from collections.abc import Iterator
 
-from workbench.core.paths import template
+from workbench.core.path_patterns import template
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.reports.report import Report

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from workbench.core.layout import Layout
-from workbench.core.paths import matches
+from workbench.core.path_patterns import matches
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.units import format_bytes

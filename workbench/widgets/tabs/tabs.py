@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.core.error_text import describe_error
+from workbench.core.public_error_text import describe_error
 from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import TaskTime
 from workbench.reports.pipeline import PipelineReport

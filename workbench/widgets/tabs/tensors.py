@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.core.layout import Layout
-from workbench.core.paths import matches
+from workbench.core.path_patterns import matches
 from workbench.core.program import STATE
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role, Tensor

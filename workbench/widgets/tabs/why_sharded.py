@@ -1,7 +1,7 @@
 """Why a tensor is sharded as it is: which rule, override or constraint gave each axis, as far as the plan itself says."""
 
 from workbench.core.layout import Layout
-from workbench.core.paths import matches
+from workbench.core.path_patterns import matches
 from workbench.core.sharding import base_axis
 from workbench.plan.plan import Plan
 from workbench.reports.placement import Placement

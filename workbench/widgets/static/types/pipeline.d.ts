@@ -1,4 +1,4 @@
-/** The tab Pipeline as Python tells it: `stage_board.py` and `timeline.py`. */
+/** The tab Pipeline as Python tells it: `stage_board.py` and `pipeline_timeline.py`. */
 
 import type { Problem } from "./states.d.ts";
 

@@ -1,0 +1,210 @@
+"""Diagnostics of a pipeline: a stage that does not fit, uneven stages, too large a bubble, what its engine does differently; with edits."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from workbench.core.micro_batches import plan_input_splits
+from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec
+from workbench.errors import WorkbenchError
+from workbench.pipeline.choose_boundaries import program_blocks, verify_partition
+from workbench.pipeline.pipeline_report import pipeline_report, transfer_of
+from workbench.pipeline.simulate_pipeline import simulate
+from workbench.pipeline.staged_program import spec_of
+from workbench.plan.edits import Edit, SetPipeline
+from workbench.plan.mesh_edits import ResizeAxis
+from workbench.plan.plan import Plan
+from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
+from workbench.reports.pipeline import PipelineReport
+from workbench.reports.report import Report
+from workbench.tracing.spmd_pipeline.spmd_loss import find_layers
+from workbench.units import format_bytes, format_seconds
+
+MIN_BALANCE = 0.9  # balance below which stages count as uneven
+MAX_BUBBLE, TARGET_BUBBLE = 0.2, 0.1  # a bubble to report, and one to reduce it to
+
+
+def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
+    """The report with the diagnostics of its pipeline, whose stages must fit the memory each; or why it cannot be partitioned."""
+    try:
+        planned = report.pipeline
+    except WorkbenchError as error:
+        return (_diagnose_no_partition(report.plan, spec_of(report.plan), error), *report.diagnostics)
+    if planned is None:
+        return report.diagnostics
+    plan = report.plan
+    others = tuple(each for each in report.diagnostics if each.kind != DOES_NOT_FIT)
+    found = (
+        *_diagnose_unequal_layers(plan, planned.spec),
+        *_diagnose_memory(plan, planned),
+        *_diagnose_one_chunk(plan, planned.spec),
+        *_diagnose_uneven_stages(plan, planned),
+        *_diagnose_bubble(plan, planned),
+    )
+    return (*found, *_diagnose_recomputation(planned.spec), *others)
+
+
+def _diagnose_no_partition(plan: Plan, spec: PipelineSpec, error: WorkbenchError) -> Diagnostic:
+    """Why the program cannot be partitioned as its pipeline says, with the partitions that are possible."""
+    edits: list[Edit] = [SetPipeline(replace(spec, boundaries=()), "boundaries by balance")] if spec.boundaries else []
+    try:
+        most = len(program_blocks(plan.program, spec.micro_batches)) // spec.chunks
+        edits += [ResizeAxis(spec.axis, most)] if 1 <= most < spec.stages else []
+    except WorkbenchError:
+        pass  # it cannot be traced, so no edit of its pipeline helps
+    edits = [*(edit for edit in edits if _can_be_partitioned(plan, edit)), SetPipeline(None, "no pipeline")]
+    return Diagnostic("cannot be cut", "pipeline", error.message, tuple(edits))
+
+
+def _diagnose_unequal_layers(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
+    """Why the plan cannot be run as one SPMD program, reported before it is run."""
+    try:
+        if spec.engine == "spmd":
+            find_layers(plan.program, spec)
+    except WorkbenchError as error:
+        yield Diagnostic("not in step", "pipeline", error.message, (SetPipeline(replace(spec, engine="mpmd"), "a program for each stage"),))
+
+
+def _can_be_partitioned(plan: Plan, edit: Edit) -> bool:
+    try:
+        after = plan.apply(edit)
+        verify_partition(after.program, spec_of(after))
+    except WorkbenchError:
+        return False
+    return True
+
+
+def _diagnose_memory(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
+    """Each stage whose devices would hold more than their memory."""
+    step, room = planned.simulated, planned.capacity
+    for device, peak in enumerate(step.peaks):
+        if not room or peak <= room:
+            continue
+        held = sum(step.costs[stage].resident for stage in step.stages_of(device))
+        message = (
+            f"A device of stage {device} would hold {format_bytes(peak)} at the peak ({format_bytes(held)} of parameters, gradients and "
+            f"optimiser state, {format_bytes(peak - held)} for {step.in_flight(device)} micro-batches in flight) and has "
+            f"{format_bytes(room)}: {peak / room:.2f} times as much."
+        )
+        yield Diagnostic(DOES_NOT_FIT, f"stage {device}", message, tuple(_suggest_less_memory(plan, planned, device)))
+
+
+def _suggest_less_memory(plan: Plan, planned: PipelineReport, device: int) -> Iterator[SetPipeline]:
+    """Other schedules of the same virtual stages in which this stage holds less, and more and smaller micro-batches."""
+    spec, costs = planned.spec, planned.simulated.costs
+    changes = [("recompute all micro-batches", {"remat": "always"}), ("schedule 1f1b", {"schedule": "1f1b", "engine": "mpmd"})]
+    for about, change in changes:
+        other = _try_replace(spec, **change)
+        if other and other != spec and simulate(other, costs, transfer_of(plan)).peaks[device] < planned.simulated.peaks[device]:
+            yield SetPipeline(other, about)
+    if more := _with_micro_batches(plan, spec, spec.micro_batches + 1):
+        yield SetPipeline(more, f"{more.micro_batches} micro-batches")
+
+
+_ONE_CHUNK_EQUIVALENTS = {"interleaved": "1f1b", "circular": "gpipe"}  # and with one chunk breadth-first is the same schedule, too
+
+
+def _diagnose_one_chunk(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnostic]:
+    """An interleaved schedule with a single chunk, which has no effect."""
+    alike = _ONE_CHUNK_EQUIVALENTS.get(spec.schedule)
+    if alike is None or spec.chunks > 1 or spec.stages == 1:
+        return
+    message = f"With `chunks:1` schedule `{spec.schedule}` is `{alike}`: it is better only with several virtual stages on each device."
+    two = _try_replace(spec, chunks=2, boundaries=())
+    edits = [SetPipeline(each, "2 chunks a stage") for each in (two,) if each is not None]
+    edits = [edit for edit in edits if _can_be_partitioned(plan, edit)]
+    if not edits:
+        most = len(program_blocks(plan.program, spec.micro_batches))
+        why = f"make micro_batches a multiple of {spec.stages}" if two is None else f"there are {most} blocks, and two chunks need "
+        message += f" Two chunks are impossible: {why}" + ("." if two is None else f"{2 * spec.stages}.")
+    yield Diagnostic("one chunk", "pipeline", message, (*edits, SetPipeline(replace(spec, schedule=alike), f"schedule {alike}")))
+
+
+def _diagnose_uneven_stages(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
+    """Stages that work longer than the others, and a more even partition if there is one."""
+    if planned.balance >= MIN_BALANCE:
+        return
+    busy = planned.simulated.busy
+    most = max(range(len(busy)), key=lambda device: busy[device])
+    mean = sum(busy) / len(busy)
+    longer = f"{busy[most] / mean:.2f} times as long as the mean stage"
+    if not planned.nominal:
+        longer = f"{format_seconds(busy[most])} a step and the mean stage {format_seconds(mean)}"
+    message = f"Stage {most} works {longer}: the others wait for it, and the balance is {planned.balance:.0%}."
+    better = _balance_stages(plan, planned)
+    if better is None:
+        message += " Its blocks cannot be cut more evenly: fewer stages or smaller blocks can."
+    edits = () if better is None else (SetPipeline(better.spec, "balance the stages"),)
+    message += "" if better is None else f" Cut where they are most even it is {better.balance:.0%}."
+    yield Diagnostic("uneven stages", f"stage {most}", message, edits)
+
+
+def _balance_stages(plan: Plan, planned: PipelineReport) -> PipelineReport | None:
+    """The pipeline with its boundaries left to balancing, if that is more even."""
+    if not planned.spec.boundaries:
+        return None
+    found = pipeline_report(plan.updated(pipeline=replace(planned.spec, boundaries=())))
+    return found if found.balance > planned.balance else None
+
+
+def _diagnose_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
+    """A bubble that more micro-batches make smaller: the idle time stays, and the work it is measured against grows."""
+    bubble, least, spec = planned.simulated.bubble, planned.least_bubble, planned.spec
+    if bubble <= MAX_BUBBLE:
+        return
+    filling = bubble if least is None else min(least, bubble)
+    sentence = f"The stages do nothing for {bubble:.0%} of the step's time"
+    if filling <= TARGET_BUBBLE:
+        why = (
+            f"{sentence}; equal stages and free transfers would leave {filling:.0%}: it is their balance and what they send, "
+            "not the filling."
+        )
+        yield Diagnostic("bubble", "pipeline", why)
+        return
+    need = int(-(-spec.micro_batches * filling * (1 - TARGET_BUBBLE) // ((1 - filling) * TARGET_BUBBLE)))
+    more = _with_micro_batches(plan, spec, need)
+    message = (
+        f"{sentence} with {spec.micro_batches} micro-batches, {filling:.0%} while the pipeline fills and drains; {need} would bring that "
+        f"to {TARGET_BUBBLE:.0%}."
+    )
+    if more is None:
+        message += " The batch does not divide into more: make it larger, or take fewer stages."
+    elif more.micro_batches != need:
+        message += f" The batch divides into {more.micro_batches}."
+    yield Diagnostic("bubble", "pipeline", message, () if more is None else (SetPipeline(more, f"{more.micro_batches} micro-batches"),))
+
+
+def _with_micro_batches(plan: Plan, spec: PipelineSpec, count_wanted: int) -> PipelineSpec | None:
+    """The pipeline with so many micro-batches, or as few more as divide the batch and suit the schedule, or else as many as do."""
+    for count in (
+        *range(count_wanted, min(4 * count_wanted, MOST_OF_EACH) + 1),
+        *range(min(count_wanted, MOST_OF_EACH) - 1, spec.micro_batches, -1),
+    ):
+        other = _try_replace(spec, micro_batches=count)
+        try:
+            plan_input_splits(plan.program, count)
+        except WorkbenchError:
+            continue
+        if other is not None:
+            return other
+    return None
+
+
+def _try_replace(spec: PipelineSpec, **changes: object) -> PipelineSpec | None:
+    """The changed pipeline; `None` where it is illegal."""
+    try:
+        return replace(spec, **changes)  # type: ignore[arg-type]
+    except WorkbenchError:
+        return None
+
+
+def _diagnose_recomputation(spec: PipelineSpec) -> Iterator[Diagnostic]:
+    if spec.engine == "spmd" and spec.remat == "except_last":
+        message = (
+            "Engine `spmd` runs the same code in every iteration, so recomputation cannot be left out for the last micro-batch: "
+            "`remat:except_last` computes the forward pass of all of them again, and is planned so."
+        )
+        edits = (
+            SetPipeline(replace(spec, remat="always"), "recompute all micro-batches"),
+            SetPipeline(replace(spec, remat="never"), "recompute none"),
+        )
+        yield Diagnostic("recomputation", "pipeline", message, edits)

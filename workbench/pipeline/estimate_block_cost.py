@@ -1,0 +1,211 @@
+"""The cost of one block, or of one whole stage, estimated as a program of its own over the devices of a stage.
+
+What is traced belongs to the network and is cached with it. The cost depends on the devices of one stage, and on nothing else of the plan:
+`StageContext` says what on, so that it is found in the cache for another schedule, another boundary, or another number of stages with the
+same devices per stage.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple
+
+from workbench.core.layout import Layout
+from workbench.core.mesh import Mesh
+from workbench.core.micro_batches import batch_dim
+from workbench.core.path_patterns import matches
+from workbench.core.program import Program
+from workbench.core.schedules.stage_cost import Payload
+from workbench.core.sharding import Sharding, axes_overlap, axis_size
+from workbench.core.tensor import Role, Tensor
+from workbench.cost.communication import closest_spans
+from workbench.cost.estimate import Estimate, estimate
+from workbench.cost.tiled_bytes import tiled_bytes
+from workbench.errors import WorkbenchError
+from workbench.hardware.axis_placement import PhysicalSpan
+from workbench.hardware.hardware import Hardware
+from workbench.pipeline.data_parallel_groups import find_batch_axes, find_data_parallel_groups
+from workbench.pipeline.staged_program import StagedProgram
+from workbench.plan.plan import Plan
+from workbench.reports.collective import payload_by_axis_and_kind
+from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
+from workbench.tracing.stage_partition.block_programs import TOTAL, BlockTasks
+
+NOMINAL = 1e12  # operations per second where no hardware is chosen
+
+
+@dataclass(frozen=True, slots=True)
+class StageContext:
+    """A plan as one stage of it sees it; with equal contexts, blocks cost the same.
+
+    - `mesh`: the plan's without the axis of the stages; `physical_spans`: where each of its axes runs on the hardware, beside that axis;
+    - `parts`: how the stage's devices share a micro-batch;
+    - `plan`: one of the plans with this context, without its pipeline.
+    """
+
+    program: Program
+    layout: Layout
+    hardware: Hardware | None
+    mesh: Mesh
+    physical_spans: tuple[tuple[PhysicalSpan, ...], ...]
+    parts: DataParallelGroups
+    plan: Plan = field(compare=False, repr=False)
+
+    @property
+    def adds_separately(self) -> bool:
+        """Whether a gradient is made before it is added to the sum: XLA:CPU has no dots that accumulate into an existing array."""
+        return self.hardware is None or self.hardware.chip.platform not in ("tpu", "cuda")
+
+
+def make_stage_context(staged: StagedProgram) -> StageContext:
+    """The plan as each of its stages sees it."""
+    plan = staged.plan
+    mesh = Mesh({name: size for name, size in plan.mesh.axes if name != staged.spec.axis})
+    known = closest_spans(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else {}
+    runs = tuple(known.get(name, ()) for name in mesh.names)
+    return StageContext(
+        plan.program, plan.layout, plan.hardware, mesh, runs, find_data_parallel_groups(staged), plan.updated(pipeline=None, name="")
+    )
+
+
+class TaskBytes(NamedTuple):
+    """Bytes of one task on one device, beyond parameters, accumulated gradients and the optimiser's state: what it reads, what it returns
+    (`made`), and what it has besides at its worst moment (`working`).
+
+    `staying` is what it reads that a micro-batch leaves on the device between its tasks: batch data, input activations of the stage,
+    residuals of the forward pass; `arriving` are gradients of the stage's outputs, `pending` what the first half of a backward task made
+    for the second. `read` lists all of these by path.
+    """
+
+    staying: int
+    arriving: int
+    pending: int
+    made: int
+    working: int
+    read: tuple[tuple[str, int], ...]
+
+    @property
+    def reads(self) -> int:
+        return self.staying + self.arriving + self.pending
+
+    @property
+    def beside(self) -> int:
+        """All bytes but `staying`."""
+        return self.arriving + self.pending + self.made + self.working
+
+    @property
+    def whole(self) -> int:
+        return self.staying + self.beside
+
+
+class BlockCost(NamedTuple):
+    """The cost of one block, for one micro-batch on one device of its stage: seconds; bytes of its forward pass and of its backward pass
+    without recomputation; and the payload of the collectives in a forward pass, and in forward and backward together."""
+
+    path: str
+    forward: float
+    backward_input: float
+    backward_weight: float
+    at_forward: TaskBytes
+    at_backward: TaskBytes
+    sent_forward: Payload
+    sent_both: Payload
+
+    @property
+    def work(self) -> float:
+        """Seconds of forward and backward, without recomputation."""
+        return self.forward + self.backward_input + self.backward_weight
+
+
+def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
+    """Estimate a block: its backward pass costs what forward and backward together cost beyond the forward pass alone."""
+    forward, both = (estimate(_plan_alone(program, stage)) for program in (block.forward_program, block.both_program(stage.parts)))
+    one, two = _estimate_seconds(forward, both)
+    backward = max(two - one, 0.0)
+    weight = backward * block.weight_share
+    sent_forward, sent_both = (tuple(payload_by_axis_and_kind(each.collectives).items()) for each in (forward, both))
+    at_backward = task_bytes(block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately), stage)
+    return BlockCost(
+        block.stage.virtual_stage.blocks[0],
+        one,
+        backward - weight,
+        weight,
+        _count_task_bytes(forward),
+        at_backward,
+        sent_forward,
+        sent_both,
+    )
+
+
+def task_bytes(program: Program, stage: StageContext) -> TaskBytes:
+    """Bytes of a task's program alone on the devices of a stage."""
+    return _count_task_bytes(estimate(_plan_alone(program, stage)))
+
+
+def _count_task_bytes(found: Estimate) -> TaskBytes:
+    hardware = found.hardware
+    tile = hardware.chip.array_tile if hardware else ()
+    sizes = [(each.tensor, tiled_bytes(each.local_shape, each.tensor.dtype, tile)) for each in found.arguments]
+    read = tuple((tensor.path, size) for tensor, size in sizes if tensor.role is Role.INPUT)
+    state_bytes = sum(size for tensor, size in sizes if tensor.role is not Role.INPUT)
+    sums = {group: sum(size for path, size in read if path.startswith(f"{group}/")) for group in ("arriving", "pending")}
+    staying = sum(size for _, size in read) - sum(sums.values())
+    made = found.memory.by_role.get(Role.OUTPUT, 0)
+    working = found.memory.peak - state_bytes - sum(size for _, size in read) - made
+    return TaskBytes(staying, sums["arriving"], sums["pending"], made, working, read)
+
+
+def _estimate_seconds(*found: Estimate) -> tuple[float, ...]:
+    """Seconds of each estimate; without hardware one for each `NOMINAL` operations or, if none has any, for as many bytes of traffic."""
+    if all(each.step_time is not None for each in found):
+        return tuple(each.step_time.total for each in found if each.step_time is not None)
+    counts = [each.flops.per_device for each in found]
+    return tuple(count / NOMINAL for count in (counts if any(counts) else [each.traffic for each in found]))
+
+
+def _plan_alone(program: Program, stage: StageContext) -> Plan:
+    """A plan for a block's program alone over the stage's devices: parameters and batch data sharded as in the whole plan, other inputs by
+    the rules of the layout."""
+    plan, layout = stage.plan, stage.layout
+    by_path = {tensor.path: (tensor, each) for tensor, each in zip(plan.program.arguments, plan.argument_shardings, strict=True)}
+    overrides, rules = [], _find_dim_rules(plan)
+    for tensor in program.arguments:
+        if tensor.role in (Role.PARAMETER, Role.GRADIENT):
+            path = tensor.path.removeprefix(f"{TOTAL}/")
+            whole, sharding = by_path.get(path) or by_path[path.rpartition("/")[0]]
+            first = (stage.parts.axes,) if len(tensor.shape) > len(whole.shape) else ()
+            dims = [dim or () for dim in sharding.dims]
+            param_dims = dims if whole.shape == tensor.shape[len(first) :] else ((), *dims[1:])
+            overrides.append((f"/{tensor.path}", Sharding((*first, *param_dims))))
+        else:
+            at_rest = by_path[tensor.path][1].dims if tensor.path in by_path else [rules.get(dim, ()) for dim in tensor.dims]
+            if (sharding := _divide_value(tensor, at_rest, plan)).axes:
+                overrides.append((f"/{tensor.path}", sharding))
+    alone = Plan(program, plan.mesh, Layout((), tuple(overrides)), hardware=plan.hardware, axis_assignment=plan.axis_assignment)
+    return _add_constraints(alone, layout.constraints)
+
+
+def _add_constraints(plan: Plan, constraints: Sequence[tuple[str, Sharding]]) -> Plan:
+    """The plan with those constraints that name one of its values, and that divide what a micro-batch has of a dimension."""
+    for pattern, sharding in constraints:
+        if any(matches(pattern, operation.path) for operation in plan.program.operations):
+            with suppress(WorkbenchError):
+                plan = plan.updated(layout=plan.layout.updated(constraints=(*plan.layout.constraints, (pattern, sharding))))
+    return plan
+
+
+def _find_dim_rules(plan: Plan) -> Mapping[str, tuple[str, ...]]:
+    """The mesh axes of each dimension name; the batch dimension is split as the batch's own leaves are, whatever the rule says."""
+    inputs = [plan.program.arguments[i] for i in plan.program.inputs]
+    return {**dict(plan.layout.rules), batch_dim(inputs, plan.program.name): find_batch_axes(plan)}
+
+
+def _divide_value(tensor: Tensor, at_rest: Sequence[tuple[str, ...] | None], plan: Plan) -> Sharding:
+    """The sharding of an activation, the first dimension first; an axis is left out where it does not divide what a micro-batch has of a
+    dimension, or already splits an earlier one."""
+    found: list[tuple[str, ...]] = []
+    for axes, size in zip((each or () for each in at_rest), tensor.shape, strict=True):
+        is_taken = any(axes_overlap(axis, other) for axis in axes for each in found for other in each)
+        found.append(() if is_taken or size % prod(axis_size(axis, plan.mesh) for axis in axes) else axes)
+    return Sharding(tuple(found))

@@ -1,0 +1,273 @@
+"""The cost of each virtual stage of a pipelined plan, from the planner's own model of its blocks.
+
+Each block is estimated as a program of its own, over the devices of one stage: forward, and forward with backward; the difference is the
+backward pass. A virtual stage is the sum of its blocks, so that moving a boundary needs no new estimate. Without hardware a second stands
+for 10^12 operations: good to compare virtual stages, and for no more than that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+from workbench.core.derived_value_cache import cache_with_owner, cache_with_program
+from workbench.core.path_patterns import find_parameter
+from workbench.core.schedules.stage_cost import AtWork, Halves, Payload, StageCost, sum_payloads
+from workbench.core.sharding import Sharding
+from workbench.core.tensor import Role, Tensor
+from workbench.cost.communication import collective_seconds
+from workbench.cost.tiled_bytes import tiled_bytes
+from workbench.pipeline.choose_boundaries import find_starts
+from workbench.pipeline.data_parallel_groups import count_batch_shards
+from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, estimate_block, make_stage_context
+from workbench.pipeline.stage_memory import with_exact_memory
+from workbench.pipeline.staged_program import StagedProgram
+from workbench.plan.plan import Plan
+from workbench.propagation import gc_paused
+from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
+from workbench.tracing.jaxpr.equation_costs import size_of
+from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
+from workbench.tracing.stage_partition.network_blocks import Network
+from workbench.tracing.stage_partition.partition_network import StagePartition
+from workbench.tracing.stage_partition.stage_update import accumulator_type
+
+
+def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
+    """The cost of every block. Cached for the last few plans whose stages are alike (`StageContext`)."""
+    return _block_costs(make_stage_context(staged), staged.network)
+
+
+@cache_with_program(5)
+def _block_costs(stage: StageContext, network: Network) -> tuple[BlockCost, ...]:
+    known: dict[int, BlockCost] = {}
+    found = []
+    with gc_paused():  # tracing leaves many live objects and little garbage
+        for block in _tasks_of(network):
+            exemplar_id = id(block.exemplar)
+            if exemplar_id not in known:
+                known[exemplar_id] = estimate_block(block.exemplar, stage)
+            found.append(known[exemplar_id]._replace(path=block.stage.virtual_stage.blocks[0]))
+    return tuple(found)
+
+
+def stage_costs(staged: StagedProgram, *, exact_memory: bool = False) -> tuple[StageCost, ...]:
+    """The cost of each virtual stage, partitioned as the pipeline's boundaries and the balance of these costs say.
+
+    `exact_memory` takes memory from each whole virtual stage as one program, not from its blocks (`stage_memory`).
+    """
+    starts = plan_starts(staged)
+    costs = partition_costs(staged, starts)
+    return with_exact_memory(staged, starts, costs) if exact_memory else costs
+
+
+def plan_starts(staged: StagedProgram) -> tuple[int, ...]:
+    """The number of the block each virtual stage but the first begins with; if boundaries name all of them, nothing is estimated."""
+    spec = staged.spec
+    if len(spec.boundaries) == spec.virtual_stages - 1:
+        return find_starts(staged.network, spec)
+    return find_starts(staged.network, spec, [block.work for block in block_costs(staged)])
+
+
+def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[StageCost, ...]:
+    """The costs of the virtual stages that begin with these blocks."""
+    plan, network = staged.plan, staged.network
+    costs, tasks = block_costs(staged), _tasks_of(network)
+    bounds = (0, *starts, len(costs))
+    stage_of = {block: stage for stage, (a, b) in enumerate(pairwise(bounds)) for block in range(a, b)}
+    context = make_stage_context(staged)
+    param_slices = tuple(
+        frozenset(param_slice for task in tasks[a:b] for param_slice in task.stage.virtual_stage.param_slices) for a, b in pairwise(bounds)
+    )
+    ledger = _Ledger(plan, network, tasks, stage_of, param_slices, context.parts, _weigh_params(context, network), count_batch_shards(plan))
+    found = []
+    for stage, (a, b) in enumerate(pairwise(bounds)):
+        stage_blocks, reduced_grads = costs[a:b], ledger.reduced_grads(a, b)
+        sent = ledger.sent_update(reduced_grads)
+        cost = StageCost(
+            forward=sum(each.forward for each in stage_blocks),
+            backward_input=sum(each.backward_input for each in stage_blocks),
+            backward_weight=sum(each.backward_weight for each in stage_blocks),
+            resident=ledger.resident(stage),
+            residuals=ledger.residuals(a, b) + ledger.batch_inputs(stage),
+            input_activations=ledger.input_activations(stage) + ledger.batch_inputs(stage),
+            sends=ledger.sends(stage),
+            update=ledger.update(stage, sent),
+            batch_inputs=ledger.batch_inputs(stage),
+            borrowed_grads=ledger.borrowed_grads(stage) + reduced_grads,
+            sent_update=sent,
+            sent_forward=sum_payloads(each.sent_forward for each in stage_blocks),
+            sent_both=sum_payloads(each.sent_both for each in stage_blocks),
+        )
+        at_work = ledger.at_work(cost, stage_blocks)
+        found.append(replace(cost, at_work=at_work, halves=ledger.halves(stage, a, b, replace(cost, at_work=at_work))))
+    return tuple(found)
+
+
+@cache_with_owner
+def _tasks_of(network: Network) -> tuple[BlockTasks, ...]:
+    return block_tasks(network)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """Bytes of the virtual stages, on one device.
+
+    - `stage_of` says where each block is, `param_slices` which parameter slices each stage uses, `weights` what each slice takes;
+    - `batch_shards`: over how many devices of a stage a micro-batch is sharded.
+    """
+
+    plan: Plan
+    network: Network
+    tasks: tuple[BlockTasks, ...]
+    stage_of: dict[int, int]
+    param_slices: tuple[frozenset[int], ...]
+    parts: DataParallelGroups
+    weights: "tuple[_Weight, ...]"
+    batch_shards: int
+
+    @property
+    def partition(self) -> StagePartition:
+        """The partition with a boundary at every block."""
+        return self.tasks[0].stage.partition
+
+    def resident(self, stage: int) -> int:
+        """Parameters and their accumulated gradients, and the optimiser's state of those that no earlier stage uses."""
+        states = sum(self.weights[param_slice].state for param_slice in self._find_owned(stage))
+        return states + sum(self.weights[param_slice].resident for param_slice in self.param_slices[stage])
+
+    def _find_owned(self, stage: int) -> frozenset[int]:
+        """The parameter slices that the stage updates: those it is the first to use."""
+        return self.param_slices[stage].difference(*self.param_slices[:stage])
+
+    def borrowed_grads(self, stage: int) -> int:
+        """Accumulated gradients, in later stages, of parameter slices that this stage updates."""
+        owned = self._find_owned(stage)
+        return sum(self.weights[param_slice].sums for later in self.param_slices[stage + 1 :] for param_slice in later & owned)
+
+    def reduced_grads(self, a: int, b: int) -> int:
+        """Bytes of gradients that the devices of these blocks sum over data-parallel groups at the end of the step."""
+        split = [(task, {*task.list_partial_sums(self.parts)}) for task in self.tasks[a:b]]
+        partial = {param_slice for _, param_slices in split for param_slice in param_slices}
+        at_once = {param_slice for task, param_slices in split for param_slice in {*task.stage.virtual_stage.param_slices} - param_slices}
+        return sum(self.weights[param_slice].sums for param_slice in partial - at_once)
+
+    def sent_update(self, reduced_grads: int) -> Payload:
+        return (((self.parts.axes, "all-reduce"), reduced_grads),) if reduced_grads else ()
+
+    def residuals(self, a: int, b: int) -> int:
+        values = {value for task in self.tasks[a:b] for value in task.residuals.values}
+        inside = sum(task.residuals.inside for task in self.tasks[a:b])
+        return (inside + sum(self.partition.values[value].bytes for value in values)) // self.batch_shards
+
+    @staticmethod
+    def at_work(cost: StageCost, stage_blocks: Sequence[BlockCost]) -> tuple[AtWork, AtWork]:
+        """Bytes at work, from the sum of the blocks. Where the forward pass is recomputed, a compiler, which fuses, need not hold all
+        residuals and all transient values at once."""
+        output_activations = sum(size for _, size in cost.sends[:1])
+        passing = max(each.at_backward.beside for each in stage_blocks)
+        forward = max(each.at_forward.whole for each in stage_blocks[1:]) if len(stage_blocks) > 1 else 0
+        first = cost.input_activations + stage_blocks[0].at_forward.made + stage_blocks[0].at_forward.working
+        kept = [each.at_backward.staying for each in stage_blocks]
+        again = max(sum(kept), passing)
+        extra = max(max(each.at_forward.working - size, 0) for each, size in zip(stage_blocks, kept, strict=True))
+        keeping = AtWork(cost.residuals + output_activations + extra, cost.residuals + passing)
+        return keeping, AtWork(
+            max(first, cost.input_activations + forward), cost.input_activations + max(again, first - cost.input_activations, forward)
+        )
+
+    def halves(self, stage: int, a: int, b: int, cost: StageCost) -> tuple[Halves, Halves]:
+        """Bytes of the two halves of a backward task, from the sum of the blocks: what the halves of each block hand over, and their worst
+        moments. Recomputed values turn into waiting ones block after block, the worst moment is at the start; residuals stay until the
+        first half is done."""
+        if not any(
+            self.partition.values[v].flows_back and self.stage_of[self.partition.values[v].maker] != stage for v in self._values_read(stage)
+        ):
+            first, second = cost.residuals, cost.input_activations  # the whole backward task is its second half
+            (_, keeping), (_, recomputing) = cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)
+            return Halves(first, first, keeping), Halves(second, second, recomputing)
+        between = [task.half_handover for task in self.tasks[a:b]]
+        made = sum(each.made for each in between) // self.batch_shards
+        waiting = min(sum(each.kept for each in between) // self.batch_shards, cost.residuals) + made
+        kept, again = (cost.at_work_of(recomputed=each).backward for each in (False, True))
+        second = waiting + kept - cost.residuals
+        return Halves(kept + made, waiting, second), Halves(max(again, waiting), waiting, second)
+
+    def _values_read(self, stage: int) -> set[int]:
+        """The values that a stage's blocks read."""
+        return {v for block, each in self.stage_of.items() if each == stage for v in self.partition.virtual_stages[block].input_activations}
+
+    def input_activations(self, stage: int) -> int:
+        values = {v for v in self._values_read(stage) if self.stage_of[self.partition.values[v].maker] != stage}
+        return sum(self.partition.values[v].bytes for v in values) // self.batch_shards
+
+    def batch_inputs(self, stage: int) -> int:
+        """Batch data of a micro-batch that the stage reads."""
+        leaves = {leaf for block, each in self.stage_of.items() if each == stage for leaf in self.partition.virtual_stages[block].batch}
+        return sum(size_of(self.network.flat.batch[leaf].aval) for leaf in leaves) // self.batch_shards
+
+    def sends(self, stage: int) -> tuple[tuple[int, int], ...]:
+        found: dict[int, int] = {}
+        for value in self.partition.values:
+            if self.stage_of[value.maker] == stage:
+                for reader in {self.stage_of[each] for each in value.readers} - {stage}:
+                    found[reader] = found.get(reader, 0) + value.bytes // self.batch_shards
+        return tuple(sorted(found.items()))
+
+    def update(self, stage: int, sent: Payload) -> float:
+        """Seconds of the update: the optimiser reads and writes parameters, gradients and state once, which memory bandwidth bounds; before
+        that, gradients are summed over devices."""
+        plan, hardware = self.plan, self.plan.hardware
+        if hardware is None:
+            return 0.0
+        sums = sum(collective_seconds(kind, axes, count, plan.mesh, hardware, plan.axis_assignment) for (axes, kind), count in sent)
+        return 2 * self.resident(stage) / hardware.chip.memory_bandwidth + sums
+
+
+class _Weight(NamedTuple):
+    """Bytes on one device of a parameter slice, of its accumulated gradient, and of the optimiser's state for it."""
+
+    param: int
+    sums: int
+    state: int
+
+    @property
+    def resident(self) -> int:
+        return self.param + self.sums
+
+
+@cache_with_program(5)
+def _weigh_params(stage: StageContext, network: Network) -> tuple[_Weight, ...]:
+    """The bytes of each parameter slice. They do not depend on boundaries, and stay cached while one is dragged."""
+    plan = stage.plan
+    arguments = zip(plan.program.arguments, plan.argument_shardings, strict=True)
+    leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]
+    states = _find_states(plan, [path.partition("/")[2] for path in network.parameter_paths])
+    found: dict[tuple[int, bool], _Weight] = {}  # layers of a stack are alike
+    for (leaf, layer), _ in network.flat.param_slices:
+        if (leaf, layer is None) not in found:
+            tensor, sharding = leaves[leaf]
+            types = tensor.dtype, str(accumulator_type(tensor.dtype))
+            param_bytes, sum_bytes = (_local_bytes(tensor.shape, dtype, layer, sharding, plan) for dtype in types)
+            state = sum(_local_bytes(each.shape, each.dtype, layer, placement, plan) for each, placement in states[leaf])
+            found[leaf, layer is None] = _Weight(param_bytes, sum_bytes, state)
+    return tuple(found[leaf, layer is None] for (leaf, layer), _ in network.flat.param_slices)
+
+
+def _find_states(plan: Plan, parameters: Sequence[str]) -> list[list[tuple[Tensor, Sharding]]]:
+    """The tensors of the optimiser's state for each parameter, with their shardings."""
+    number = {path: index for index, path in enumerate(parameters)}
+    found: list[list[tuple[Tensor, Sharding]]] = [[] for _ in parameters]
+    for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
+        owner = find_parameter(tensor.path, number) if tensor.role is Role.OPTIMIZER_STATE else None
+        if owner is not None:
+            found[number[owner]].append((tensor, sharding))
+    return found
+
+
+def _local_bytes(shape: tuple[int, ...], dtype: str, layer: int | None, sharding: Sharding, plan: Plan) -> int:
+    """Bytes on one device; of a stacked tensor those of one layer."""
+    dims = tuple(dim or () for dim in sharding.dims)
+    if layer is not None:
+        shape, dims = (1, *shape[1:]), ((), *dims[1:])
+    tile = plan.hardware.chip.array_tile if plan.hardware else ()
+    return tiled_bytes(tuple(Sharding(dims).local_shape(shape, plan.mesh)), dtype, tile)

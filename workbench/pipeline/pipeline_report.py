@@ -1,0 +1,58 @@
+"""The planned pipeline of a plan: its virtual stages with their costs, and the step simulated over them."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from workbench.core.schedules.stage_cost import StageCost
+from workbench.cost.communication import collective_seconds
+from workbench.pipeline.estimate_stage_costs import block_costs, partition_costs, plan_starts
+from workbench.pipeline.simulate_pipeline import simulate
+from workbench.pipeline.stage_memory import with_exact_memory
+from workbench.pipeline.stage_transfer import FREE_TRANSFER, Transfer
+from workbench.pipeline.staged_program import StagedProgram, staged_program
+from workbench.plan.plan import Plan
+from workbench.reports.pipeline import PipelineReport, PlannedBlock, VirtualStage
+from workbench.reports.simulated_pipeline import SimulatedPipeline
+
+
+def pipeline_report(plan: Plan) -> PipelineReport:
+    """The pipeline report of a plan with a pipeline. Raises `PipelineError` where its program cannot be partitioned so.
+
+    Without hardware seconds are nominal (`estimate_block_cost.NOMINAL`) and transfers take none: they serve to compare virtual stages only.
+    """
+    staged = staged_program(plan)
+    return _report_of_partition(staged, plan_starts(staged))
+
+
+def _report_of_partition(staged: StagedProgram, starts: Sequence[int]) -> PipelineReport:
+    plan, spec, paths = staged.plan, staged.spec, staged.network.paths
+    costs = partition_costs(staged, starts)
+    bounds = (0, *starts, len(paths))
+    pieces = tuple(
+        VirtualStage(number, number % spec.stages, tuple(paths[a:b]), cost)
+        for number, (a, b, cost) in enumerate(zip(bounds[:-1], bounds[1:], costs, strict=True))
+    )
+    capacity = plan.hardware.chip.memory if plan.hardware else 0
+    blocks = tuple(_list_blocks(staged))
+    step = simulate(spec, costs, transfer_of(plan))
+    exact_memory = partial(_simulate_exact_memory, staged, tuple(starts), costs)
+    return PipelineReport(
+        spec, pieces, step, capacity, blocks, partial(_report_of_partition, staged), partial(partition_costs, staged), exact_memory
+    )
+
+
+def _simulate_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> SimulatedPipeline:
+    return simulate(staged.spec, with_exact_memory(staged, starts, costs), transfer_of(staged.plan))
+
+
+def _list_blocks(staged: StagedProgram) -> Iterator[PlannedBlock]:
+    for cost, block in zip(block_costs(staged), staged.network.blocks, strict=True):
+        yield PlannedBlock(block.path, cost.forward, cost.backward_input + cost.backward_weight, block.parameter_bytes, block.crossing)
+
+
+def transfer_of(plan: Plan) -> Transfer:
+    """The transfer from one stage to the next over the links that the pipeline's axis runs over, overlapped with computation."""
+    hardware, spec = plan.hardware, plan.pipeline
+    if hardware is None or spec is None:
+        return FREE_TRANSFER
+    return Transfer(lambda count: collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.axis_assignment))

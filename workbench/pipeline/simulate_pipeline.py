@@ -1,0 +1,183 @@
+"""Simulation of a pipelined step, task by task: when each starts, what it waited for, what every device holds meanwhile.
+
+Each device does its tasks in the order of the schedule, each as soon as the device is free and what it waits for has arrived:
+
+    forward           the forward passes of the stages that send to this one
+    backward          its own forward pass, the backward passes of the stages it sends to
+    backward_input    the same
+    backward_weight   its own backward_input
+
+so a schedule gives an order, never a time. Recomputation is the first part of a backward task; it needs no gradient and may start before
+that arrives (GPipe, section 2.3).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.schedules import schedule_named
+from workbench.core.schedules.stage_cost import StageCost, receives
+from workbench.core.schedules.tasks import Kind, Orders, Task
+from workbench.errors import PipelineError
+from workbench.pipeline.stage_transfer import FREE_TRANSFER, Transfer
+from workbench.reports.simulated_pipeline import Arrival, SimulatedPipeline, TaskSpan
+
+
+def simulate(
+    spec: PipelineSpec, costs: Sequence[StageCost], transfer: Transfer = FREE_TRANSFER, *, recompute_ahead: bool = False
+) -> SimulatedPipeline:
+    """A step of `spec`, whose virtual stages cost `costs`; with `recompute_ahead` recomputation does not wait for the gradient.
+
+    Raises `PipelineError` if there are not as many costs as virtual stages.
+    """
+    if len(costs) != spec.virtual_stages:
+        raise PipelineError(
+            f"The pipeline has {spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages} virtual stages, "
+            f"and {len(costs)} have a cost.",
+            ["partition the network again"],
+        )
+    orders = schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks)
+    return simulate_orders(orders, costs, transfer, spec.recomputes, recompute_ahead=recompute_ahead)
+
+
+def simulate_orders(
+    orders: Orders,
+    costs: Sequence[StageCost],
+    transfer: Transfer = FREE_TRANSFER,
+    recomputes: Callable[[int], bool] = lambda _: False,
+    *,
+    recompute_ahead: bool = False,
+) -> SimulatedPipeline:
+    """Simulate any orders of tasks, a schedule's or one's own. Raises `PipelineError` if the devices would wait for each other for ever."""
+    walk = _DeviceWalk(orders, costs, transfer, recomputes, recompute_ahead)
+    walk.run()
+    spans = tuple(tuple(walk.spans[task] for task in order) for order in orders)
+    return SimulatedPipeline(
+        spans, tuple(costs), tuple(recomputes(i) for i in range(_count_micro_batches(orders))), walk.causes, tuple(walk.arrivals)
+    )
+
+
+def _count_micro_batches(orders: Orders) -> int:
+    return 1 + max((task.micro_batch for order in orders for task in order), default=-1)
+
+
+@dataclass
+class _DeviceWalk:
+    """The simulation: each device runs as far as it can until it waits for another."""
+
+    orders: Orders
+    costs: Sequence[StageCost]
+    transfer: Transfer
+    recomputes: Callable[[int], bool]
+    recompute_ahead: bool
+    spans: dict[Task, TaskSpan] = field(default_factory=dict)
+    causes: dict[Task, Task | None] = field(default_factory=dict)
+    arrivals: list[Arrival] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        devices = len(self.orders)
+        self.next = [0] * devices
+        self.free = [0.0] * devices
+        self.receives = receives(self.costs)
+        self.sends = _invert_receives(self.receives)
+        self.gradient = {(task.stage, task.micro_batch): task for order in self.orders for task in order if task.kind in _GRADIENTS}
+        self.arrived: dict[tuple[Task, int], float] = {}  # when a task's result arrived, on each stage that reads it
+        self.links: dict[tuple[int, int], float] = {}  # the time at which each link is free again
+        self.waiting: dict[tuple[Task, int], int] = {}  # the device that continues once this has arrived
+
+    def run(self) -> None:
+        ready = list(range(len(self.orders)))
+        while ready:
+            device = ready.pop()
+            order = self.orders[device]
+            while self.next[device] < len(order):
+                task = order[self.next[device]]
+                needs = tuple(self._list_needs(task))
+                if missing := next((each for each in needs if each not in self.arrived), None):
+                    self.waiting[missing] = device
+                    break
+                self._run_task(task, device, needs)
+                self.next[device] += 1
+                ready += [self.waiting.pop(each) for each in self._list_arrivals(task) if each in self.waiting]
+        self._verify_done()
+
+    def _list_needs(self, task: Task) -> Iterator[tuple[Task, int]]:
+        """The results that must have arrived at the task's stage: the task that made each, and the stage."""
+        kind, stage, i = task
+        if kind is Kind.FORWARD:
+            for source, _ in self.receives[stage]:
+                yield Task(Kind.FORWARD, source, i), stage
+        elif kind is Kind.BACKWARD_WEIGHT:
+            yield Task(Kind.BACKWARD_INPUT, stage, i), stage
+        else:
+            yield Task(Kind.FORWARD, stage, i), stage
+            for target, _ in self.sends[stage]:
+                yield self.gradient[target, i], stage
+
+    def _list_arrivals(self, task: Task) -> Iterator[tuple[Task, int]]:
+        yield task, task.stage
+        for stage, _ in self._list_receivers(task):
+            yield task, stage
+
+    def _list_receivers(self, task: Task) -> Sequence[tuple[int, int]]:
+        """The stages that read the task's result, and its bytes; a gradient is as large as the value it belongs to."""
+        if task.kind is Kind.FORWARD:
+            return self.sends[task.stage]
+        return () if task.kind is Kind.BACKWARD_WEIGHT else self.receives[task.stage]
+
+    def _run_task(self, task: Task, device: int, needs: tuple[tuple[Task, int], ...]) -> None:
+        seconds, recompute = self._task_seconds(task)
+        ahead = recompute if self.recompute_ahead else 0.0
+        start, cause = self.free[device], self.orders[device][self.next[device] - 1] if self.next[device] else None
+        for need in needs:
+            if (arrived := self.arrived[need] - ahead) > start:
+                start, cause = arrived, need[0]
+        self.spans[task] = TaskSpan(task, device, start, start + seconds, recompute)
+        self.causes[task] = cause
+        self.free[device] = start + seconds
+        self.arrived[task, task.stage] = start + seconds
+        for stage, count in self._list_receivers(task):
+            self._send(task, device, stage, count)
+
+    def _send(self, task: Task, device: int, stage: int, count: int) -> None:
+        """Send a task's result: from the end of the task, or from when the link is free."""
+        target, made = stage % len(self.orders), self.spans[task].end
+        if target == device:
+            self.arrived[task, stage] = made
+            return
+        seconds = self.transfer.seconds(count)
+        begins = max(made, self.links.get((device, target), 0.0)) if self.transfer.overlapped else self.free[device]
+        self.links[device, target] = self.arrived[task, stage] = begins + seconds
+        if self.transfer.overlapped:
+            self.arrivals.append(Arrival(task, stage, begins, begins + seconds, count))
+        else:
+            self.free[device] = begins + seconds
+
+    def _task_seconds(self, task: Task) -> tuple[float, float]:
+        """Seconds of a task in all, and of the recomputation it begins with."""
+        cost = self.costs[task.stage]
+        if task.kind is Kind.FORWARD:
+            return cost.forward, 0.0
+        if task.kind is Kind.BACKWARD_WEIGHT:
+            return cost.backward_weight, 0.0
+        recompute = cost.forward if self.recomputes(task.micro_batch) else 0.0
+        return recompute + (cost.backward if task.kind is Kind.BACKWARD else cost.backward_input), recompute
+
+    def _verify_done(self) -> None:
+        stuck = [order[done].label(len(self.orders)) for order, done in zip(self.orders, self.next, strict=True) if done < len(order)]
+        if stuck:
+            raise PipelineError(
+                f"In this order the devices wait for each other for ever, at {', '.join(stuck)}.", ["take a schedule of the workbench"]
+            )
+
+
+_GRADIENTS = (Kind.BACKWARD, Kind.BACKWARD_INPUT)
+
+
+def _invert_receives(received: Sequence[Sequence[tuple[int, int]]]) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """`receives` inverted: from sender to receivers."""
+    found: list[list[tuple[int, int]]] = [[] for _ in received]
+    for stage, sources in enumerate(received):
+        for source, count in sources:
+            found[source].append((stage, count))
+    return tuple(tuple(each) for each in found)

@@ -1,0 +1,141 @@
+"""The verbs of a plan: `plan.report()`, `plan.run()`, `plan.save(path)`.
+
+Each calls a package above this one, imported on first use, so that a plan needs none of them. This is the one file that may do so.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from workbench.errors import WorkbenchError, unknown_name, wrong_type
+from workbench.hardware.catalogue import read_hardware
+from workbench.hardware.hardware import Hardware
+
+if TYPE_CHECKING:
+    from workbench.analysis.plan_diff import PlanDiff
+    from workbench.analysis.tier_comparison import Comparison
+    from workbench.plan.edits import Edit
+    from workbench.plan.plan import Plan
+    from workbench.reports.compiled import Compiled
+    from workbench.reports.measurement import Measurement
+    from workbench.reports.partitioned import Partitioned
+    from workbench.reports.report import Report
+
+TIERS = ("planned", "partitioned", "compiled")  # of a report
+
+
+class PlanVerbs:
+    """What can be done with a plan; `Plan` inherits it."""
+
+    __slots__ = ()
+
+    def apply(self, edit: "Edit") -> "Plan":
+        """The plan after one edit; raises a `WorkbenchError` and leaves this plan as it is if the result would be illegal."""
+        before = _as_plan(self)
+        after = edit.apply(before)
+        if after.pipeline is not None:
+            from workbench.pipeline.choose_boundaries import verify_change
+
+            verify_change(before, after)
+        return after
+
+    def recipe(self, name: str, *axes: str) -> "Plan":
+        """Apply a known recipe: `plan.recipe("data_parallel").recipe("megatron", "model").recipe("zero_1")`.
+
+        `workbench.recipes` lists them; mesh axes are found by their names where none are given. Raises `RecipeError`, saying why, where
+        one does not apply.
+        """
+        from workbench.recipes import find_recipe
+
+        return self.apply(find_recipe(name, axes).edit(_as_plan(self)))
+
+    def report(self, tier: str = "planned") -> "Report":
+        """The report of what every device will hold, send and compute. `print` it.
+
+        `planned`, from Shardy in this process, is there at once; `partitioned` has the collectives that XLA's own partitioner makes, and
+        all that follows from them, within half a second as a rule; `compiled` has the memory and kernel times of the hardware's compiler
+        besides, or that of the attached devices, which takes seconds to minutes. Raises `PartitionError` where XLA refuses the plan, and
+        `EngineError` where it cannot be compiled.
+        """
+        from workbench.analysis.analyze import analyze
+        from workbench.analysis.compiled_report import with_compiled
+
+        if tier not in TIERS:
+            raise WorkbenchError(*unknown_name("tier", tier, TIERS))
+        report = analyze(_as_plan(self), answer=None if tier == "planned" else self.partition())
+        return with_compiled(report, self.compile()) if tier == "compiled" else report
+
+    def partition(self, hardware: Hardware | str | None = None) -> "Partitioned":
+        """What XLA's partitioner makes of the plan for this hardware or the plan's own, in a worker process. Nothing is compiled.
+
+        Raises `PartitionError` where XLA refuses the plan, or crashes on it.
+        """
+        from workbench.engine import partition_plan
+
+        return partition_plan(_as_plan(self), read_hardware(hardware))
+
+    def run(self, steps: int = 20, on_progress: "Callable[[Any], None] | None" = None, **options: Any) -> "Measurement":
+        """Run on the attached devices in a worker process and measure; options are those of `engine.run_plan`."""
+        from workbench.engine import run_plan
+
+        return run_plan(_as_plan(self), steps=steps, on_progress=on_progress, **options)
+
+    def compile(
+        self, hardware: Hardware | str | None = None, on_progress: "Callable[[Any], None] | None" = None, **options: Any
+    ) -> "Compiled":
+        """Compile in a worker process, for hardware that may be absent: this one, else the plan's own, else the attached devices.
+
+        Options are those of `engine.compile_plan`. `print` what comes back.
+        """
+        from workbench.engine import compile_plan
+
+        return compile_plan(_as_plan(self), read_hardware(hardware), on_progress=on_progress, **options)
+
+    def compare(self, hardware: Hardware | str | None = None, measurement: "Measurement | None" = None, **options: Any) -> "Comparison":
+        """The report beside what the compiler makes of the plan and, if `measurement` is given, beside what a run measured.
+
+        Options are those of `compile`. `print` what comes back.
+        """
+        from workbench.analysis.tier_comparison import Comparison
+        from workbench.plan.edits import SetHardware
+
+        plan = _as_plan(self) if hardware is None else SetHardware(read_hardware(hardware)).apply(_as_plan(self))
+        return Comparison(plan.report(), plan.compile(**options), measurement)
+
+    def diff(self, other: "Plan") -> "PlanDiff":
+        """What another plan decides differently, and what that costs or saves. `print` it."""
+        from workbench.analysis.plan_diff import PlanDiff
+
+        if not isinstance(other, PlanVerbs):
+            raise WorkbenchError(wrong_type("other", other, "a `Plan`"), ['write `plan.diff(plan.recipe("megatron"))`, say'])
+        return PlanDiff(self.report(), other.report())
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan document (`*.plan.json`); `workbench.load(path)` reads it."""
+        from workbench.documents import save_plan
+
+        save_plan(_as_plan(self), path)
+
+    def export(self) -> str:
+        """A short JAX script that shards the same program in the same way."""
+        from workbench.documents import export_script
+
+        return export_script(_as_plan(self))
+
+    def _repr_html_(self) -> str:
+        from workbench.text.tables import html_text, pairs_text
+
+        plan = _as_plan(self)
+        facts = [
+            ("program", plan.program.name, f"{plan.program.reference or 'traced here'}"),
+            ("mesh", str(plan.mesh), f"{plan.mesh.size:,} device{'s' * (plan.mesh.size != 1)}"),
+            ("layout", str(plan.layout) or "everything replicated", plan.program.traced_with),
+            *([("hardware", plan.hardware.name, "")] if plan.hardware else []),
+            *([("pipeline", str(plan.pipeline), "")] if plan.pipeline else []),
+        ]
+        return html_text(lambda: f"{plan.name}\n{pairs_text(facts)}")
+
+
+def _as_plan(verbs: PlanVerbs) -> "Plan":
+    """The plan itself: nothing else inherits the verbs."""
+    return cast("Plan", verbs)

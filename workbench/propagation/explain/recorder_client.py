@@ -1,0 +1,182 @@
+"""A warm process that runs Shardy's recording passes for this one, which survives its crashes; one process, started on first use."""
+
+import atexit
+import functools
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from typing import IO, Any
+
+from workbench.errors import PartitionError
+from workbench.propagation.explain.recorder_process import MOST_BYTES, receive, send
+from workbench.units import format_bytes
+
+SECONDS = 60
+"""How long one recording may take: a GPT-3 of 96 unrolled layers takes about three."""
+
+_REMEMBERED = 64  # plans that crashed the process
+_GRACE = 2  # seconds until the process, asked to end, is killed; its own alarm goes off as much later than ours
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # signals that a plan does not raise
+_STILL_VALID = "so they cannot be explained. The plan and all its other figures stand."
+_WAYS_OUT = ("change or remove the last constraint, group or barrier", "report it: this is a bug")
+
+
+class Recorder:
+    """Sends requests to a process of `command`, one at a time, from any thread.
+
+    A process that died is restarted for the next request; a request that crashed it is answered from memory after that. A fork of this
+    process has none, and starts its own. The process ends with this one: its standard input closes then.
+    """
+
+    def __init__(self, command: tuple[str, ...], seconds: float = SECONDS) -> None:
+        self._command, self._seconds = command, seconds
+        self.starts = 0  # of the process, so far
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+        self._stderr: IO[bytes] | None = None  # the standard error of the running process
+        self._fatal: dict[bytes, str] = {}  # by request: the message about the crash
+        os.register_at_fork(after_in_child=self._leave_to_parent)
+        atexit.register(self.close)
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process, if it runs."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def ask(self, passes: str, module: bytes) -> bytes:
+        """The recording of a module after the passes; raises `PartitionError` if the process dies or takes too long, `RefusedError` with
+        MLIR's message."""
+        question = hashlib.sha256(passes.encode() + b"\0" + module).digest()
+        with self._lock:
+            if question in self._fatal:
+                raise _recording_error(self._fatal[question])
+            found = self._exchange(question, passes.encode(), module) or self._exchange(question, passes.encode(), module)
+        if found is None:
+            raise _recording_error(_failure_message(0, "", None))
+        word, text = found
+        if word == b"error":
+            raise RefusedError(text.decode())
+        return text
+
+    def close(self) -> None:
+        """End the process, and wait for it."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(OSError):
+            _pipe(process.stdin).close()
+        try:
+            process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        _pipe(process.stdout).close()
+
+    def _exchange(self, question: bytes, *frames: bytes) -> tuple[bytes, bytes] | None:
+        """A word and a text; `None` if the process had ended by itself, idle for long, just before the request."""
+        process, overdue = self._ensure_process(), threading.Event()
+        timer = threading.Timer(self._seconds, _kill_overdue, (process, overdue))
+        timer.daemon = True
+        timer.start()
+        try:
+            with suppress(BrokenPipeError):  # it died before it read everything: its exit status says how
+                send(_pipe(process.stdin), *frames)
+            word, text = receive(_pipe(process.stdout)), receive(_pipe(process.stdout))
+        except BaseException:  # an interrupt: nobody would read the answer
+            process.kill()
+            self.close()
+            raise
+        finally:
+            timer.cancel()
+        if word is None or text is None:
+            if process.wait() == 0:
+                return None
+            raise self._death_error(question, process, is_overdue=overdue.is_set())
+        return word, text
+
+    def _ensure_process(self) -> "_Process":
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self.close()
+        if self._stderr:
+            self._stderr.close()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the process has died
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=_environment()
+        )
+        self.starts += 1
+        return self._process
+
+    def _death_error(self, question: bytes, process: "_Process", *, is_overdue: bool) -> PartitionError:
+        code = process.wait()
+        message = _failure_message(code, self._read_stderr(), self._seconds if is_overdue or code == -signal.SIGALRM else None)
+        self.close()
+        if is_overdue or -code not in _FROM_OUTSIDE:
+            self._fatal[question] = message
+            for each in list(self._fatal)[:-_REMEMBERED]:
+                del self._fatal[each]
+        return _recording_error(message)
+
+    def _read_stderr(self) -> str:
+        if self._stderr is None:
+            return ""
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace")
+
+    def _leave_to_parent(self) -> None:
+        """In a fork: the process and its pipes are the parent's, and another thread, absent here, may hold a lock."""
+        process, self._process, self._lock = self._process, None, threading.Lock()
+        if process:
+            process.returncode = 0  # not ours to wait for
+            for pipe in (process.stdin, process.stdout):
+                _pipe(pipe).raw.close()  # as it is: what is not sent yet is the parent's to send
+
+
+_Process = subprocess.Popen[bytes]
+
+
+def _kill_overdue(process: _Process, overdue: threading.Event) -> None:
+    overdue.set()
+    process.kill()
+
+
+class RefusedError(Exception):
+    """MLIR's message about a module that the passes refuse."""
+
+
+@functools.cache
+def recorder() -> Recorder:
+    """The recorder of this process."""
+    return Recorder((sys.executable, "-P", "-m", "workbench.propagation.explain.recorder_process", str(SECONDS + _GRACE)))
+
+
+def _environment() -> dict[str, str]:
+    """The environment of this process, with its module path; no accelerator is used."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "JAX_PLATFORMS": "cpu"}
+
+
+def _pipe(stream: IO[bytes] | None) -> Any:
+    assert stream is not None, "opened as a pipe"
+    return stream
+
+
+def _recording_error(message: str) -> PartitionError:
+    return PartitionError(message, _WAYS_OUT)
+
+
+def _failure_message(code: int, words: str, seconds: float | None) -> str:
+    """Why there is no answer, from how the process ended and its standard error; `seconds` if it took longer."""
+    if seconds is not None:
+        return f"Shardy took more than {seconds:g} s to record how this plan's shardings spread, {_STILL_VALID}"
+    if "bad_alloc" in words or "out of memory" in words.lower() or "MemoryError" in words:
+        return f"Shardy needs more than {format_bytes(MOST_BYTES)} to record how this plan's shardings spread, {_STILL_VALID}"
+    if code < 0:
+        how = signal.Signals(-code).name if -code in {*map(int, signal.Signals)} else f"signal {-code}"
+        return f"Shardy itself ended ({how}) while it recorded how this plan's shardings spread, {_STILL_VALID}"
+    last = next((line.strip() for line in reversed(words.splitlines()) if line.strip()), f"exit code {code}")[:200]
+    return f"The process that records how shardings spread ended: {last}. The plan and all its other figures stand."

@@ -1,0 +1,263 @@
+"""Reading Shardy's answer: the sharding of every value, and every collective with what it moves."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jax.extend.mlir import ir
+
+from workbench.core.sharding import axis_size
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.propagation.backends.halos import Halos
+from workbench.propagation.backends.reductions import Reductions
+from workbench.propagation.backends.sent_dtypes import adjust_sent_bytes
+from workbench.propagation.backends.unreduced_values import verify_partial_sums
+from workbench.propagation.backends.xla_backends import TWO_BYTE_FLOATS, Backend, backend_of
+from workbench.propagation.module.mlir_context import main_function, producer
+from workbench.propagation.module.operation_kinds import CONTROL_FLOW
+from workbench.propagation.module.prepare_module import ID
+from workbench.propagation.module.shardy_attributes import Dims, axis_names, dtype_name, local_bytes, local_shape
+from workbench.propagation.prepared_program import load_prepared
+from workbench.propagation.propagate import propagate
+from workbench.propagation.propagated_module import PropagationAnswer
+from workbench.propagation.reshard_edges import REDUCTIONS, Edge, group_chains, kinds_of, largest_move_bytes
+from workbench.propagation.shardy_collectives import KINDS, InsertedCollective, axes_of
+from workbench.propagation.structure.program_structure import Op, Structure
+from workbench.propagation.variadic_reductions import is_variadic_reduce
+
+_ORDER_SENSITIVE_KINDS = frozenset(KINDS) - {"sdy.all_gather", *REDUCTIONS}  # on the way to a sharding, others may lead there, too
+_UNARY = ("stablehlo.convert", "stablehlo.reshape")
+
+
+@dataclass(slots=True)
+class Propagated:
+    """Shardy's answer to a plan; values and operations are numbered as in the program's structure."""
+
+    structure: Structure
+    dims: list[Dims | None]  # of each value; None where an operation was dropped as dead
+    results: list[Dims]  # of each result of main
+    reshards: list[InsertedCollective]
+    edges: list[Edge]
+    local_flops: dict[int, int]  # of each dot, one execution
+    halo_operand_dims: dict[int, tuple[Dims, ...]]  # of operations that send by themselves: how they read operands
+
+
+def partition(plan: Plan, hardware: Hardware | None = None) -> Propagated:
+    """Propagate the plan, and read the answer as the compiler of `hardware` would execute it.
+
+    Raises `LayoutError` for a value that the plan wants as a partial sum and that is none.
+    """
+    structure = load_prepared(plan.program).structure
+    return _Collector(plan, structure, backend_of(hardware)).collect(propagate(plan))
+
+
+class _Collector:
+    def __init__(self, plan: Plan, structure: Structure, backend: Backend) -> None:
+        self._plan, self._structure, self._mesh, self._backend = plan, structure, plan.mesh, backend
+        self._dims: list[Dims | None] = [None] * len(structure.values)
+        self._answer = PropagationAnswer(structure, self._dims)
+        self._reshards: list[InsertedCollective] = []
+        self._edges: list[Edge] = []
+        self._manual: dict[int, tuple[str, ...]] = {}  # of a region: the mesh axes that are manual in it
+        self._first_by_key: dict[tuple[Any, ...], InsertedCollective] = {}
+        self._flops: dict[int, int] = {}
+        self._halos = Halos(structure, self._mesh, backend, self._answer)
+        self._reductions = Reductions(self._mesh, backend, self._answer)
+
+    def collect(self, module: ir.Operation) -> Propagated:
+        main = main_function(module)
+        attrs = ir.ArrayAttr(main.attributes["arg_attrs"])
+        for value, each in zip(self._structure.arguments, attrs, strict=True):
+            entries = ir.DictAttr(each)
+            self._dims[value] = self._answer.parse_shardings(entries["sdy.sharding"])[0]
+        self._collect_block(main.regions[0].blocks[0], 0)
+        verify_partial_sums(module, self._plan, self._answer)
+        results = self._result_dims(main)
+        return Propagated(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._halos.operand_dims)
+
+    def _result_dims(self, main: ir.Operation) -> list[Dims]:
+        ranks = [len(tensor.shape) for tensor in self._plan.program.results]
+        attrs = ir.ArrayAttr(main.attributes["res_attrs"])
+        found = []
+        for rank, each in zip(ranks, attrs, strict=True):
+            entries = ir.DictAttr(each)
+            found.append(self._answer.parse_shardings(entries["sdy.sharding"])[0][:rank] if "sdy.sharding" in entries else ((),) * rank)
+        return found
+
+    def _collect_block(self, block: ir.Block, region: int) -> None:
+        ops, values, dims = self._structure.ops, self._structure.values, self._dims
+        inserted: list[ir.Operation] = []
+        for each in block.operations:
+            op = each.operation
+            attributes = op.attributes
+            try:
+                index = attributes[ID].value
+            except KeyError:  # not of the program: Shardy inserted it
+                inserted.append(op)
+                continue
+            record = ops[index]
+            shardings = self._answer.parse_shardings(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ()
+            for i, result in enumerate(record.results):
+                dims[result] = shardings[i] if shardings else ((),) * len(values[result].shape)
+            if inserted:
+                self._collect_inserted(inserted, index, region)
+                inserted = []
+            if record.windows is not None and self._is_sharded_along_windows(record):
+                self._reshards += self._halos.reshards(op, index, region, record.windows)
+            if record.work.flops:
+                self._flops[index] = self._local_flops(op, index)
+            elif op.name in CONTROL_FLOW:
+                self._collect_regions(op, index, shardings)
+        self._collect_inserted(inserted, len(ops) - 1, region)
+
+    def _is_sharded_along_windows(self, record: Op) -> bool:
+        """Whether an operation may read across a shard boundary, quickly: most dimensions with windows are not sharded."""
+        return any(any(self._dims[value] or ()) for value in (*record.operands[:2], record.results[0]))
+
+    def _collect_regions(self, op: ir.Operation, index: int, shardings: tuple[Dims, ...]) -> None:
+        """Loop bodies: their arguments have the shardings of the loop's results."""
+        number = next(i for i, region in enumerate(self._structure.regions) if region.parent == index)
+        manual = self._manual.get(self._structure.ops[index].region, ())
+        if op.name == "sdy.manual_computation":
+            manual += axis_names(str(op.attributes["manual_axes"]))
+        for offset, region in enumerate(op.regions):
+            self._manual[number + offset] = manual
+            for value in self._structure.regions[number + offset].values:
+                record = self._structure.values[value]
+                if record.maker < 0:
+                    self._dims[value] = (
+                        shardings[record.result] if shardings and op.name == "stablehlo.while" else ((),) * len(record.shape)
+                    )
+            for block in region.blocks:
+                self._collect_block(block, number + offset)
+
+    def _collect_inserted(self, inserted: list[ir.Operation], before: int, region: int) -> None:
+        """Record what Shardy inserted. XLA computes the same collective of the same value once, and keeps it for the second use."""
+        for chain in group_chains(inserted):
+            moves, is_new, origin = list(self._list_collectives(chain, before, region)), False, self._value_key(chain[0].operands[0])
+            for op, name, reshard in moves:
+                if not self._is_repeated((origin, *name, region), reshard):
+                    is_new = True
+                    self._add_reshards(op, reshard)
+            if chain[0].name not in REDUCTIONS and (is_new or not moves):
+                self._edges.append(self._make_edge(chain, [reshard for *_, reshard in moves], before, region))
+
+    def _add_reshards(self, op: ir.Operation, reshard: InsertedCollective) -> None:
+        if not self._reductions.is_added_first(op, reshard):
+            self._reshards += self._reductions.split_reduction(op, self._hoist_out_of_loop(op, reshard))
+
+    def _hoist_out_of_loop(self, op: ir.Operation, reshard: InsertedCollective) -> InsertedCollective:
+        loop = self._structure.regions[reshard.region].parent
+        return replace(reshard, region=self._structure.ops[loop].region) if self._reductions.is_reduced_behind_loop(op) else reshard
+
+    def _is_repeated(self, key: tuple[Any, ...], reshard: InsertedCollective) -> bool:
+        first = self._first_by_key.setdefault(key, reshard)
+        if first is reshard or not self._is_reusable(first, reshard):
+            return False
+        first.last_use = max(first.last_use, reshard.last_use)
+        return True
+
+    def _value_key(self, value: ir.Value) -> Any:
+        value = self._answer.skip_trivial_reverses(value)
+        return _unary_chain_key(value) if self._backend.merges_equal_values else value
+
+    def _make_edge(self, chain: list[ir.Operation], moves: list[InsertedCollective], before: int, region: int) -> Edge:
+        """The resharding that a chain of inserted operations performs."""
+        source, last = chain[0].operands[0], chain[-1]
+        ranked = ir.RankedTensorType(source.type)
+        readers = tuple(dict.fromkeys(reader for use in last.results[0].uses if (reader := self._answer.reader_of(use.owner)) is not None))
+        return Edge(
+            tuple(ranked.shape),
+            dtype_name(str(ranked.element_type)),
+            self._answer.dims_of(source),
+            self._answer.parse_shardings(last.attributes["out_sharding"])[0],
+            kinds_of(chain),
+            region,
+            self._answer.producer_of(source),
+            self._answer.argument_of(source),
+            readers or (before,),
+            tuple(moves),
+            largest_move_bytes(moves, self._mesh),
+            bool(self._manual.get(region, ())),
+        )
+
+    def _is_reusable(self, first: InsertedCollective, again: InsertedCollective) -> bool:
+        """Whether a gathered value is still in memory when it is needed again; values that dots read may have been freed."""
+        reader = self._structure.ops[again.before]
+        if first.kind != "all-gather" or reader.kind != "stablehlo.dot_general":
+            return True
+        if self._backend.regathers_for_widening_dots and self._is_widening_dot(reader):
+            return False
+        span = self._backend.gather_reuse_distance
+        return span is None or min(first.user_heights) <= max(again.user_heights) + 1 + span
+
+    def _is_widening_dot(self, dot: Op) -> bool:
+        """Whether it is a dot of two-byte floats that sums into four-byte ones."""
+        values = self._structure.values
+        return values[dot.results[0]].dtype == "float32" and any(values[each].dtype in TWO_BYTE_FLOATS for each in dot.operands)
+
+    def _list_collectives(
+        self, chain: Sequence[ir.Operation], before: int, region: int
+    ) -> Iterator[tuple[ir.Operation, tuple[Any, ...], InsertedCollective]]:
+        """The collectives of a chain, each with a key that equal ones of one value share. Results that only feed the next collective, or
+        are sliced, live for a moment only."""
+        collectives = [op for op in chain if op.name in KINDS]
+        for number, op in enumerate(collectives):
+            after = self._answer.parse_shardings(op.attributes["out_sharding"])[0]
+            if op.name == "sdy.all_gather":
+                found = list(self._list_gathers(op, after, before, region))
+            else:
+                found = [(after, self._make_reshard(op, after, before, region))]
+            kind = (op.name, number) if op.name in _ORDER_SENSITIVE_KINDS else (op.name,)
+            for lies, each in found:
+                is_last = op == chain[-1] and each is found[-1][1]
+                yield op, (*kind, lies), each if is_last else replace(each, last_use=each.first_use)
+
+    def _list_gathers(self, op: ir.Operation, after: Dims, before: int, region: int) -> Iterator[tuple[Dims, InsertedCollective]]:
+        """One all-gather for each dimension, the last one first, as in XLA's partitioner; with the value's sharding after it."""
+        source = op.operands[0]
+        lies = list(self._answer.dims_of(source))
+        plain = self._answer.locate_collective(source, op, before, region)
+        for dim in range(len(lies) - 1, -1, -1):
+            if axes := lies[dim][len(after[dim]) :]:
+                lies[dim] = after[dim]
+                size = local_bytes(source.type, tuple(lies), self._mesh)
+                local, payload = adjust_sent_bytes(self._backend, op, "all-gather", size, size)
+                yield tuple(lies), replace(plain, kind="all-gather", axes=axes, local_bytes=local, payload=payload)
+
+    def _make_reshard(self, op: ir.Operation, after: Dims, before: int, region: int) -> InsertedCollective:
+        kind = KINDS[op.name][0]
+        source = op.operands[0]
+        inside = self._answer.dims_of(source)
+        axes = axes_of(op, inside, after)
+        local = payload = local_bytes(source.type, after, self._mesh)
+        if kind == "reduce-scatter":
+            payload = local * math.prod(axis_size(axis, self._mesh) for axis in axes)
+        if kind == "all-reduce" and is_variadic_reduce(producer(source)):
+            kind, payload = "all-gather", local * math.prod(axis_size(axis, self._mesh) for axis in axes)
+        local, payload = adjust_sent_bytes(self._backend, op, kind, local, payload)
+        return replace(self._answer.locate_collective(source, op, before, region), kind=kind, axes=axes, local_bytes=local, payload=payload)
+
+    def _local_flops(self, op: ir.Operation, index: int) -> int:
+        """FLOP of a dot on one device: its part of the result times its part of the contraction."""
+        record = self._structure.ops[index]
+        result = self._structure.values[record.results[0]]
+        out = math.prod(local_shape(result.shape, self._dims[record.results[0]] or (), self._mesh))
+        whole = math.prod(result.shape) or 1
+        inside = self._answer.dims_of(op.operands[record.work.contracted_of])
+        parts = math.prod(axis_size(axis, self._mesh) for dim in record.work.contracted for axis in inside[dim])
+        return record.work.flops * out // whole // parts
+
+
+def _unary_chain_key(value: ir.Value) -> tuple[Any, ...]:
+    """A key that equal values share: what a value is cast and reshaped from, and how."""
+    steps = []
+    owner = producer(value)
+    while owner is not None and owner.name in _UNARY:
+        sharding = [owner.attributes[name] for name in ("sdy.sharding",) if name in owner.attributes]
+        steps.append((owner.name, owner.results[0].type, *sharding))
+        value = owner.operands[0]
+        owner = producer(value)
+    return (value, *steps)

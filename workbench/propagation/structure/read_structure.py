@@ -1,0 +1,166 @@
+"""Walking a prepared module, once per program: every operation by its id, every value, every loop."""
+
+from jax.extend.mlir import ir
+
+from workbench.core.tensor import itemsize
+from workbench.propagation.module.calls import scope_in_call
+from workbench.propagation.module.capture_loop_invariants import is_open
+from workbench.propagation.module.hlo_form import ORDER
+from workbench.propagation.module.kernel_scope_names import marked_kernel
+from workbench.propagation.module.location import readable_path, scope_of
+from workbench.propagation.module.loop_trip_counts import max_trip_count, trip_count
+from workbench.propagation.module.mlir_context import main_function
+from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW
+from workbench.propagation.module.shardy_attributes import dtype_name
+from workbench.propagation.structure.choose_dot_shardings import DotFacts
+from workbench.propagation.structure.dot_dims import read_dot_dims
+from workbench.propagation.structure.host_values import mark_host_values, placement_of
+from workbench.propagation.structure.operation_work import OperationWork, is_exact, is_serial, selects, shifted_dims, work_of
+from workbench.propagation.structure.program_structure import Op, Region, Structure, TracedValue
+from workbench.propagation.structure.stored_values import count_kernels, mark_stored
+from workbench.propagation.structure.windows import windows_of
+
+_NEED_NO_RULE = frozenset({*CONTROL_FLOW, *CONSTANTS, "stablehlo.iota", "stablehlo.return", "func.return"})  # and those of Shardy itself
+
+
+def read_structure(module: ir.Module) -> Structure:
+    """Walk a prepared module once, and note its structure."""
+    reader = _StructureReader()
+    main = main_function(module.operation)
+    block = main.regions[0].blocks[0]
+    reader.structure.regions.append(Region(-1, 1))
+    reader.structure.arguments = tuple(reader.new_value(value, -1, i, 0) for i, value in enumerate(block.arguments))
+    reader.read_block(block, 0)
+    reader.structure.returned = reader.returned
+    mark_host_values(reader.structure)
+    mark_stored(reader.structure)
+    reader.structure.reshapes = [number for number, op in enumerate(reader.structure.ops) if op.kind == "stablehlo.reshape"]
+    reader.structure.first_results = [op.results[0] for op in reader.structure.ops if op.results]
+    reader.structure.first_result_shapes = [reader.structure.values[value].shape for value in reader.structure.first_results]
+    reader.structure.kinds = frozenset(op.kind for op in reader.structure.ops)
+    reader.structure.heights = _measure_heights(reader.structure)
+    reader.structure.kernel_count = count_kernels(reader.structure)
+    return reader.structure
+
+
+class _StructureReader:
+    def __init__(self) -> None:
+        self.structure = Structure()
+        self.returned: tuple[int, ...] = ()
+        self._position = 0
+        self._ids: dict[ir.Value, int] = {}
+        self._dots_outside_kernels = 0
+        self._kernel_reads: set[tuple[int, str]] = set()  # a value, and a kernel that reads it
+        self._types: dict[ir.Type, tuple[tuple[int, ...], str]] = {}
+
+    def new_value(self, value: ir.Value, born: int, result: int, region: int) -> int:
+        index = self._ids[value] = len(self.structure.values)
+        shape, dtype = self._shape_and_dtype(value.type)
+        self.structure.values.append(TracedValue(shape, dtype, born, result, region))
+        self.structure.regions[region].values.append(index)
+        return index
+
+    def _shape_and_dtype(self, kind: ir.Type) -> tuple[tuple[int, ...], str]:
+        if kind not in self._types:
+            ranked = isinstance(kind, ir.RankedTensorType)
+            self._types[kind] = (
+                (tuple(ir.RankedTensorType(kind).shape), dtype_name(str(ir.RankedTensorType(kind).element_type)))
+                if ranked
+                else ((), "bool")
+            )
+        return self._types[kind]
+
+    def read_block(self, block: ir.Block, region: int) -> None:
+        for each in block.operations:
+            op = each.operation
+            index = len(self.structure.ops)
+            operands = tuple(self._ids[value] for value in op.operands)
+            self.returned = operands
+            if ORDER in op.attributes:  # else it was made beside the operation before it
+                self._position = ir.IntegerAttr(op.attributes[ORDER]).value
+            work, kernel = self._work_in_kernel(op)
+            record = Op(op.name, region, self._position, operands, (), work, shifted_dims(op), custom_kernel=kernel)
+            record.placement, record.windows = placement_of(op), windows_of(op)
+            record.lowers_to_select, record.runs_row_by_row, record.keeps_operand_precision = (
+                selects(op),
+                is_serial(op),
+                work.flops > 0 and is_exact(op),
+            )
+            record.is_recomputed = work.flops > 0 and "rematted_computation" in scope_of(op.location)
+            self.structure.ops.append(record)
+            if op.name == "stablehlo.add" and readable_path(scope_of(op.location)).startswith("optimizer/"):
+                self.structure.optimizer_additions.add(index)
+            for operand in set(operands):
+                self._note_use(operand, index)
+            if work.flops:
+                self._read_dot(op, index, operands)
+            record.results = tuple(self.new_value(value, index, i, region) for i, value in enumerate(op.results))
+            if record.crossing_dims:
+                self.structure.crossing_ops.append(index)
+            if op.name == "sdy.sharding_constraint" and not is_open(op):
+                self.structure.has_constraints = True
+            if "sdy.sharding_rule" not in op.attributes and op.name not in _NEED_NO_RULE and not op.name.startswith("sdy."):
+                self.structure.ops_without_rule.append(index)
+            if op.name in CONTROL_FLOW:
+                self.structure.control_flow.append(index)
+                self._read_regions(op, index, record)
+
+    def _read_dot(self, op: ir.Operation, index: int, operands: tuple[int, ...]) -> None:
+        if (mapping := read_dot_dims(op)) is not None:
+            values = [self.structure.values[each] for each in operands]
+            shapes, dtypes = zip(*((each.shape, each.dtype) for each in values), self._shape_and_dtype(op.result.type), strict=True)
+            self.structure.dots[index] = DotFacts(mapping, shapes, tuple(map(itemsize, dtypes)))
+
+    def _read_regions(self, op: ir.Operation, index: int, record: Op) -> None:
+        trips = trip_count(op) if op.name == "stablehlo.while" else 1
+        record.trips_known = trips is not None
+        trips = max_trip_count(op) if trips is None else trips
+        outer = self.structure.regions[record.region].runs_per_step
+        for i, region in enumerate(op.regions):
+            number = len(self.structure.regions)
+            self.structure.regions.append(Region(index, outer * (1 if trips is None else trips)))
+            if op.name == "stablehlo.while" and i == 1:
+                self.structure.body_of[index] = number
+            for block in region.blocks:
+                for k, value in enumerate(block.arguments):
+                    self.new_value(value, -1, k, number)
+                self.read_block(block, number)
+
+    def _note_use(self, value: int, user: int) -> None:
+        """A use inside a loop is a use by the loop, where the value was made outside it."""
+        record = self.structure.values[value]
+        region = self.structure.ops[user].region
+        while region != record.region and region > 0:
+            user = self.structure.regions[region].parent
+            region = self.structure.ops[user].region
+        record.last_use = max(record.last_use, self.structure.ops[user].position)
+        kernel = self.structure.ops[user].custom_kernel
+        if not kernel or (value, kernel) not in self._kernel_reads:  # a kernel reads what it needs once
+            self._kernel_reads.add((value, kernel))
+            record.reads += 1
+
+    def _work_in_kernel(self, op: ir.Operation) -> tuple[OperationWork, str]:
+        """The work of an operation, and the hand-written kernel it is a part of, which may do less of it. A dot outside ends a kernel: the
+        same scope afterwards is another one."""
+        path = scope_in_call(op)
+        found, work = marked_kernel(path), work_of(op)
+        if found is None:
+            self._dots_outside_kernels += work.flops > 0
+            return work, ""
+        name, share = found
+        scope = readable_path(path).partition(f"{name}/")[0] + name
+        return work._replace(flops=int(work.flops * share)), f"{scope}#{self._dots_outside_kernels}"
+
+
+def _measure_heights(structure: Structure) -> list[int]:
+    """For each operation the length of the longest chain of uses behind it; a use inside a loop is one by the loop."""
+    heights = [0] * len(structure.ops)
+    made_by = {result: index for index, op in enumerate(structure.ops) for result in op.results}
+    for index in range(len(structure.ops) - 1, -1, -1):
+        op = structure.ops[index]
+        for source in {made_by[operand] for operand in op.operands if operand in made_by}:
+            user = index
+            while structure.ops[user].region != structure.ops[source].region:
+                user = structure.regions[structure.ops[user].region].parent
+            heights[source] = max(heights[source], heights[user] + 1)
+    return heights

@@ -1,0 +1,183 @@
+"""Which values take memory, and until when.
+
+Fusion is modelled as the compilers do it, to first order: an elementwise value with one use, a broadcast and an iota are computed inside
+their user and never stored; what they read then lives until that user. So are, in each of their users, slices, and what is quickly computed
+from slices of one value: the maximum over a window, say, of which only the windows' operand is kept.
+"""
+
+import math
+from collections.abc import Sequence
+
+from workbench.propagation.module.operation_kinds import CONSTANTS, ELEMENTWISE
+from workbench.propagation.structure.program_structure import Op, Structure, TracedValue
+
+_CHEAP = frozenset(
+    {"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "sdy.constant", "stablehlo.reshape", "sdy.data_flow_edge"}
+)
+_FUSIBLE = ELEMENTWISE | {
+    "stablehlo.broadcast_in_dim",
+    "stablehlo.iota",
+    "stablehlo.transpose",
+    "stablehlo.reshape",
+    "stablehlo.slice",
+    "stablehlo.pad",
+}
+_FUSING = _FUSIBLE | {"stablehlo.reduce", "stablehlo.dynamic_update_slice", "stablehlo.concatenate"}
+_ALIASING = frozenset({"stablehlo.optimization_barrier", "stablehlo.reduce_precision", "sdy.data_flow_edge", "sdy.sharding_constraint"})
+_DOT = "stablehlo.dot_general"
+_QUICK = frozenset({"stablehlo.add", "stablehlo.maximum", "stablehlo.minimum", "stablehlo.compare", "stablehlo.select"})
+_SLICING = frozenset({"stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.slice"})
+_SCALARS = 256  # a constant of more elements is an array the function closed over, and takes memory
+
+
+Users = dict[int, list[int]]  # of each value: the ids of the operations that read it
+
+
+def mark_stored(structure: Structure) -> None:
+    """Mark the values that are never stored, and extend the lives of what they read; from the last operation to the first."""
+    users: Users = {}
+    for index, op in enumerate(structure.ops):
+        for operand in set(op.operands):
+            users.setdefault(operand, []).append(index)
+    windows = _find_slices(structure)
+    for index in range(len(structure.ops) - 1, -1, -1):
+        op = structure.ops[index]
+        if op.kind == "stablehlo.reduce_precision":  # a mark: its readers read what it marks
+            users[op.operands[0]].remove(index)
+            users[op.operands[0]] += users.get(op.results[0], [])
+        for slot, result in enumerate(op.results):
+            _alias_operand(structure, op, slot)
+            if _is_made_in_its_users(structure, op, result, users) or (
+                result in windows and _is_fused_by_all(structure, op, result, users)
+            ):
+                _mark_unstored(structure, op, result)
+            if op.kind in _SLICING:
+                structure.values[op.operands[0]].reads -= 1  # reads only what it returns
+    for body in structure.body_of.values():
+        for index in structure.regions[body].values:
+            if structure.values[index].maker < 0:
+                structure.values[index].stored = False  # lives in the loop's own buffers
+    _reuse_operands(structure)
+
+
+def _alias_operand(structure: Structure, op: Op, slot: int) -> None:
+    """Mark a result that shares an operand's memory."""
+    value = structure.values[op.results[slot]]
+    if op.kind in _ALIASING or (op.kind == "stablehlo.pad" and not op.crossing_dims):  # a pad by nothing
+        value.alias = op.operands[slot]
+        source = structure.values[op.operands[slot]]
+        source.last_use = max(source.last_use, value.last_use)
+    elif op.kind == "stablehlo.dynamic_update_slice":
+        value.alias = op.operands[0]
+        if value.shape == structure.values[op.operands[1]].shape:
+            _make_in_place(structure, op)
+    elif op.kind == "stablehlo.dynamic_slice" and value.shape == structure.values[op.operands[0]].shape:
+        value.alias = op.operands[0]  # all of a stack of one: a loop of a single iteration, which compilers unroll
+        structure.values[op.operands[0]].last_use = max(structure.values[op.operands[0]].last_use, value.last_use)
+
+
+def _make_in_place(structure: Structure, op: Op) -> None:
+    """A value that overwrites all of a stack of one is made in the stack's memory."""
+    update = op.operands[1]
+    while (born := structure.values[update].maker) >= 0 and structure.ops[born].kind == "stablehlo.reshape":
+        update = structure.ops[born].operands[0]
+    made = structure.values[update]
+    if made.maker >= 0 and made.region == op.region and made.alias is None:
+        made.alias = op.operands[0]
+
+
+def _is_made_in_its_users(structure: Structure, op: Op, result: int, users: Users) -> bool:
+    using = [structure.ops[user] for user in users.get(result, [])]
+    if any(user.region != op.region for user in using):
+        return False
+    inside = bool(op.custom_kernel) and bool(using) and all(user.custom_kernel == op.custom_kernel for user in using)
+    return inside or _is_fused(structure, op, result, using) or (op.kind == _DOT and _adds_to_argument(structure, result, users))
+
+
+def _is_fused(structure: Structure, op: Op, result: int, using: Sequence[Op]) -> bool:
+    is_array = op.kind in CONSTANTS and math.prod(structure.values[result].shape) > _SCALARS
+    into_one = len(using) == 1 and using[0].kind in _FUSING
+    into_dots = op.kind == "stablehlo.transpose" and bool(using) and all(user.kind == _DOT for user in using)
+    return (op.kind in _CHEAP and not is_array) or (op.kind in _FUSIBLE and (into_one or into_dots))
+
+
+def _find_slices(structure: Structure) -> dict[int, int]:
+    """Values that are slices of one other value, or quickly computed from such alone: which other."""
+    found: dict[int, int] = {}
+    for op in structure.ops:
+        if op.kind == "stablehlo.slice":
+            found[op.results[0]] = found.get(op.operands[0], op.operands[0])
+        elif op.kind in _QUICK:
+            read = {found.get(operand, -1) for operand in op.operands}
+            if len(read) == 1 and -1 not in read:
+                found[op.results[0]] = read.pop()
+    return found
+
+
+def _is_fused_by_all(structure: Structure, op: Op, result: int, users: Users) -> bool:
+    using = [structure.ops[user] for user in users.get(result, [])]
+    return bool(using) and all(user.region == op.region and user.kind in _FUSING for user in using)
+
+
+def _mark_unstored(structure: Structure, op: Op, result: int) -> None:
+    """Mark a value as not stored; what it is made of lives until it is read."""
+    value = structure.values[result]
+    value.stored = False
+    for operand in op.operands:
+        source = structure.values[operand]
+        if source.region == op.region:
+            source.last_use = max(source.last_use, value.last_use)
+
+
+def _adds_to_argument(structure: Structure, value: int, users: Users) -> bool:
+    """Whether a dot is only transposed, converted and added to an argument of main: a sum over micro-batches, made in the dot's own kernel,
+    in the argument's memory."""
+    while len(using := users.get(value, [])) == 1:
+        op = structure.ops[using[0]]
+        if op.kind == "stablehlo.add" and using[0] not in structure.optimizer_additions:
+            left, right = op.operands
+            other = structure.values[right if left == value else left]
+            return other.maker < 0 and other.region == 0
+        if op.kind not in ("stablehlo.transpose", "stablehlo.convert", "stablehlo.reshape"):
+            return False
+        value = op.results[0]
+    return False
+
+
+def _reuse_operands(structure: Structure) -> None:
+    """A hand-written kernel's result reuses the memory of an operand of its shape and type that no one reads afterwards: the gradient of a
+    fused loss that of the logits."""
+    read: dict[tuple[str, int], dict[int, None]] = {}
+    values = structure.values
+    for op in structure.ops:
+        if not op.custom_kernel:
+            continue
+        mine = read.setdefault((op.custom_kernel, op.region), {})
+        mine.update(dict.fromkeys(_buffer_of(values, operand) for operand in op.operands))
+        for value in (values[result] for result in op.results):
+            if not value.stored or value.alias is not None:
+                continue
+            free = (operand for operand in mine if _can_be_overwritten(structure, operand, op))
+            alike = (operand for operand in free if (values[operand].shape, values[operand].dtype) == (value.shape, value.dtype))
+            if (place := next(alike, None)) is not None:
+                value.alias = place
+                values[place].last_use = max(values[place].last_use, value.last_use)
+
+
+def _buffer_of(values: list[TracedValue], index: int) -> int:
+    while (alias := values[index].alias) is not None:
+        index = alias
+    return index
+
+
+def _can_be_overwritten(structure: Structure, operand: int, op: Op) -> bool:
+    """Whether a kernel's operand is a buffer that another kernel made and that is not read later."""
+    value = structure.values[operand]
+    is_buffer = value.maker >= 0 and value.stored and value.region == op.region
+    return is_buffer and value.last_use <= op.position and structure.ops[value.maker].custom_kernel != op.custom_kernel
+
+
+def count_kernels(structure: Structure) -> int:
+    values = structure.values
+    stored = (op for op in structure.ops if any(values[result].stored and values[result].alias is None for result in op.results))
+    return sum(structure.regions[op.region].runs_per_step for op in stored)

@@ -1,0 +1,151 @@
+"""The purpose of a program's dimensions: by name where the name is a common one, else by how the program uses them."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from workbench.core.derived_value_cache import cache_with_program
+from workbench.core.program import Program
+from workbench.core.tensor import Role, Tensor
+from workbench.recipes.naming_conventions import DIMS, DimUse, is_named, strip_affixes
+from workbench.recipes.traced_dots import UNNAMED, find_dots, find_weight_dots
+
+
+@cache_with_program(1)
+def batch_dim(program: Program) -> str | None:
+    """The dimension of the examples: by name, else the one that leads the inputs and that no weight has."""
+    inputs = [program.arguments[i] for i in program.inputs if program.arguments[i].dims]
+    named = [dim for each in inputs for dim in each.dims if is_named(dim, DimUse.BATCH)]
+    if named:
+        return named[0]
+    state_dims = {dim for i in program.state for dim in program.arguments[i].dims}
+    leads = Counter(each.dims[0] for each in inputs if each.dims[0] not in state_dims)
+    return leads.most_common(1)[0][0] if leads else None
+
+
+@cache_with_program(1)
+def sequence_dims(program: Program) -> tuple[str, ...]:
+    """The dimensions of the tokens, an encoder's and a decoder's, say: those of inputs with such a name; else those of inputs that
+    attention scores have twice, for queries and for keys."""
+    batch = batch_dim(program)
+    inputs = dict.fromkeys(dim for i in program.inputs for dim in program.arguments[i].dims if dim != batch)
+    named = tuple(dim for dim in inputs if is_named(dim, DimUse.SEQUENCE))
+    twice = {dim for each in find_dots(program) for dim in each.dims if each.dims.count(dim) > 1}
+    return named or tuple(dim for dim in inputs if dim in twice)
+
+
+@cache_with_program(1)
+def find_token_mixes(program: Program) -> tuple[int, ...]:
+    """The ids of the forward dots that mix tokens, softmax(q k) v: of two activations, with a sum over tokens whose result still has
+    tokens."""
+    batch, tokens = batch_dim(program), set(sequence_dims(program))
+    return tuple(
+        each.operation_id
+        for each in find_dots(program)
+        if each.is_forward and batch in each.left and batch in each.right and tokens & set(each.shared) and tokens & set(each.dims)
+    )
+
+
+@cache_with_program(1)
+def expert_dims(program: Program) -> tuple[str, ...]:
+    """The dimensions of experts: both operands of a dot and its result have them, because each expert's weights are applied to its own
+    tokens."""
+    batch = batch_dim(program)
+    used = dict.fromkeys(
+        dim
+        for each in find_weight_dots(program, batch)
+        for dim in each.weight(batch)
+        if not each.is_convolution
+        and dim in each.activation(batch)
+        and dim in each.dims
+        and dim != UNNAMED
+        and not is_named(dim, DimUse.HEADS)
+    )
+    named = tuple(dim for dim in used if is_named(dim, DimUse.EXPERTS))
+    return named or tuple(used)
+
+
+@cache_with_program(1)
+def space_dims(program: Program) -> tuple[str, ...]:
+    """The dimensions of inputs that convolutions run along, or that are named for space, the largest first."""
+    from workbench.propagation import structure_of
+
+    structure, batch = structure_of(program), batch_dim(program)
+    inputs = {dim: size for i in program.inputs for dim, size in zip(*_sizes(program.arguments[i]), strict=True) if dim != batch}
+    along = {
+        program.operations[each.operation_id].dims[at]
+        for each in find_dots(program)
+        for at in structure.ops[each.operation_id].crossing_dims
+    }
+    found = [dim for dim in inputs if dim in along or (is_named(dim, DimUse.SPACE) and not is_named(dim, DimUse.SEQUENCE))]
+    return tuple(sorted(found, key=lambda dim: -inputs[dim]))
+
+
+def _sizes(tensor: Tensor) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    return tensor.dims, tensor.shape
+
+
+@cache_with_program(1)
+def width_dims(program: Program) -> tuple[str, ...]:
+    """The dimensions of the residual stream (`d_model`), the most used first: results of a dot with a weight that others sum over, and not
+    hidden units."""
+    hidden, batch = set(hidden_dims(program)), batch_dim(program)
+    read = Counter(dim for each in find_weight_dots(program, batch) for dim in set(each.shared))
+    made = {dim for each in find_weight_dots(program, batch) for dim in each.weight(batch) if dim in each.dims}
+    return tuple(dim for dim, _ in read.most_common() if dim in made and dim not in hidden)
+
+
+@cache_with_program(1)
+def hidden_dims(program: Program) -> tuple[str, ...]:
+    """The dimensions that tensor parallelism splits: heads, hidden units, vocabulary; at most one of them in a tensor.
+
+    By name; where none of a block's dimensions has such a name, those that one dot with a weight makes and another sums over, without the
+    one that most dots sum over, which is the width of the residual stream.
+    """
+    chosen: list[str] = []
+    for dim in _candidate_dims(program):
+        beside = {other for each in program.arguments if dim in each.dims for other in each.dims if other != dim}
+        if dim not in chosen and not beside & set(chosen):
+            chosen.append(dim)
+    return tuple(chosen)
+
+
+def _candidate_dims(program: Program) -> Iterator[str]:
+    batch = batch_dim(program)
+    weights = [each for each in program.arguments if each.role is Role.PARAMETER or (each.role is Role.INPUT and batch not in each.dims)]
+    dims = dict.fromkeys(dim for each in weights for dim in each.dims)
+    inside = [dim for use in (DimUse.HEADS, DimUse.HIDDEN) for dim in sorted(dims, key=lambda dim: _rank(dim, use)) if is_named(dim, use)]
+    yield from inside or _find_by_use(program, batch)
+    yield from (dim for dim in dims if is_named(dim, DimUse.VOCABULARY))
+
+
+def _rank(dim: str, use: DimUse) -> int:
+    """Specific names first: `hidden_size` is the width in some libraries, and ranks below `intermediate_size`."""
+    return (
+        -1
+        if strip_affixes(dim) == "intermediate"
+        else DIMS[use].index(strip_affixes(dim))
+        if strip_affixes(dim) in DIMS[use]
+        else len(DIMS[use])
+    )
+
+
+def _find_by_use(program: Program, batch: str | None) -> Iterator[str]:
+    """Those of most weights first: queries, keys and values all have the heads, and each its own head size. Where no dimension is summed
+    over more often than the others there is no width: layers are a plain sequence, and every other one is split."""
+    dots = find_weight_dots(program, batch)
+    made = {dim for each in dots for dim in each.weight(batch) if dim in each.dims}
+    read = Counter(dim for each in dots for dim in each.shared if dim in made)
+    inputs = {dim for i in program.inputs if batch in program.arguments[i].dims for dim in program.arguments[i].dims}
+    ranked = [(dim, count) for dim, count in read.most_common() if dim not in inputs]
+    width = ranked[0][0] if len(ranked) > 1 and ranked[0][1] > ranked[1][1] else None
+    param_dims = Counter(dim for each in program.arguments if each.role is Role.PARAMETER for dim in set(each.dims))
+    inside = [dim for dim in read if dim not in inputs and dim != width]
+    yield from sorted(inside, key=lambda dim: -param_dims[dim])
+
+
+@cache_with_program(1)
+def stacked_dims(program: Program) -> frozenset[str]:
+    """The dimensions along which the weights of scanned layers are stacked: weights have them, and no dot."""
+    used = {dim for each in find_dots(program) for side in (each.left, each.right, each.dims) for dim in side}
+    state_dims = {dim for i in program.state for dim in program.arguments[i].dims if len(program.arguments[i].dims) > 1}
+    return frozenset(state_dims - used)

@@ -1,0 +1,75 @@
+"""All recipes for a plan: whether each applies, its edits, or why not. A menu draws these rows as they are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from workbench.errors import DocumentError, RecipeError, WorkbenchError, unknown_name, wrong_type
+from workbench.plan.plan import Plan
+from workbench.recipes.context_parallel import ContextParallel
+from workbench.recipes.data_parallel import DataParallel
+from workbench.recipes.expert_parallel import ExpertParallel
+from workbench.recipes.recipe import Recipe
+from workbench.recipes.sequence_parallel import SequenceParallel
+from workbench.recipes.spatial import Spatial
+from workbench.recipes.tensor_parallel import Megatron
+from workbench.recipes.two_dimensional import TwoDimensional
+from workbench.recipes.zero_1 import Zero1
+from workbench.recipes.zero_2 import Zero2
+from workbench.recipes.zero_3 import Zero3
+
+ALL_RECIPES: tuple[type[Recipe], ...] = (
+    *(DataParallel, Megatron, SequenceParallel, Zero1, Zero2, Zero3),
+    *(TwoDimensional, ExpertParallel, ContextParallel, Spatial),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeRow:
+    """One recipe for a plan.
+
+    - `edits`: the text of each edit it would make; empty where it does not apply;
+    - `reason`: why it does not apply, with `ways_out`; or what it would not shard;
+    - `holds`: it does not apply because the plan is sharded so already;
+    - `axes`: the mesh axes it takes, as given or found; empty where none can be chosen. It uses at most `most_axes`.
+    """
+
+    name: str
+    title: str
+    about: str
+    applies: bool
+    edits: tuple[str, ...] = ()
+    reason: str = ""
+    ways_out: tuple[str, ...] = ()
+    holds: bool = False
+    axes: tuple[str, ...] = ()
+    most_axes: int = 1
+
+
+def find_recipe(name: str, axes: tuple[str, ...] = ()) -> Recipe:
+    """The recipe of that name, over these axes if any are given. Raises `DocumentError` for an unknown name."""
+    if not isinstance(name, str):
+        raise RecipeError(wrong_type("name", name, "the name of a recipe"), ['write `plan.recipe("data_parallel")`'])
+    if wrong := [each for each in axes if not isinstance(each, str)]:
+        raise RecipeError(wrong_type("axes", wrong[0], "names of mesh axes"), ['write `plan.recipe("megatron", "model")`'])
+    for each in ALL_RECIPES:
+        if each.name == name.replace("-", "_").lower():
+            return each(axes)
+    raise DocumentError(*unknown_name("recipe", name, (each.name for each in ALL_RECIPES)))
+
+
+def list_recipes(plan: Plan, axes: Mapping[str, tuple[str, ...]] | None = None) -> tuple[RecipeRow, ...]:
+    """A row for every recipe, in order, over the axes given for its name if any are; nothing is planned."""
+    return tuple(_make_row(each((axes or {}).get(each.name, ())), plan) for each in ALL_RECIPES)
+
+
+def _make_row(recipe: Recipe, plan: Plan) -> RecipeRow:
+    row = RecipeRow(recipe.name, recipe.title, recipe.about, applies=False, axes=recipe.axes, most_axes=recipe.most_axes)
+    try:
+        draft = recipe.draft_within_axes(plan)
+    except WorkbenchError as error:
+        return replace(row, reason=error.message, ways_out=error.ways_out)
+    row = replace(row, axes=draft.axes)
+    if not draft.edits:
+        already = recipe.already_error()
+        return replace(row, holds=True, reason=already.message, ways_out=already.ways_out)
+    return replace(row, applies=True, edits=tuple(map(str, draft.edits)), reason="; ".join(draft.notes))
