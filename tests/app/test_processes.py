@@ -13,7 +13,8 @@ import optax
 import pytest
 
 from workbench import layer, trace_training
-from workbench.app.page.requested_visit import ServeOptions, live_plan
+from workbench.app.page.requested_visit import ServeOptions
+from workbench.app.page.serve import live_plan
 from workbench.app.processes.board_process_pool import Boards
 from workbench.app.processes.fork_server_client import ForkServer
 from workbench.app.runners.job_queue import JobQueue

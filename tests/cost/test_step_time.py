@@ -6,7 +6,7 @@ from tests.support.machines import flat
 from workbench.analysis.analyze import analyze
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.propagation.shardy_collectives import sent_bytes
+from workbench.reports.collective import sent_bytes
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34, launch=1e-7)
 

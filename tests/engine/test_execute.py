@@ -7,11 +7,12 @@ import pytest
 
 from tests.support.run_programs import LAYOUT, MESH, batch_of, mlp, plan, weights
 from workbench.core.mesh import Mesh
-from workbench.documents.records.report import measurement_record
+from workbench.documents.records.measurement import measurement_record
 from workbench.engine import execute
 from workbench.engine.spmd import against_unsharded
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.jax_shardings import attach, real_shard_shape
+from workbench.engine.spmd.device_mesh import attach
+from workbench.engine.spmd.jax_shardings import real_shard_shape
 from workbench.errors import EngineError
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Progress, StepDone

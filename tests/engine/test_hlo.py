@@ -8,7 +8,8 @@ from tests.support.hlo_text import instruction_from, module_from
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding
 from workbench.engine.hlo.compiled_collectives import collectives_of
-from workbench.engine.spmd.jax_shardings import attach, named_sharding
+from workbench.engine.spmd.device_mesh import attach
+from workbench.engine.spmd.jax_shardings import named_sharding
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd import hlo_pb2
 from workbench.spmd.device_groups import axes_of, read_groups

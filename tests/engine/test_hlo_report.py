@@ -15,7 +15,7 @@ from workbench.engine.hlo.compiled_kernels import kernels_of
 from workbench.engine.hlo.peak_memory import timeline_of
 from workbench.engine.hlo.read_compiled import read_compiled
 from workbench.engine.spmd.compiled_step import argument_specs, compile_step, jit_step
-from workbench.engine.spmd.jax_shardings import attach
+from workbench.engine.spmd.device_mesh import attach
 from workbench.spmd.device_groups import axes_of, sub_axes_of
 from workbench.spmd.executable import module_of
 from workbench.spmd.hlo_flops import ConvWindow, flops_of

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workbench.engine.compile.targets import topology_name
 from workbench.errors import HardwareError
 from workbench.hardware.catalogue import (
     HARDWARE_FILE_VARIABLE,
@@ -14,7 +15,6 @@ from workbench.hardware.catalogue import (
     list_example_hardware,
     load_catalogue,
     parse_hardware,
-    topology_name,
 )
 from workbench.hardware.hardware import AxisTopology
 from workbench.text.hardware import catalogue_text, hardware_text

@@ -14,7 +14,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 from tests.support.placements import image_batch, placed, placements
 from tests.support.strategies import meshes
 from workbench.reports.placement import Placement
-from workbench.visualize.draw.device_shards import DeviceShard, UnitRect, choose_shown, count_parts, grid, part_of, projection, stack_bars
+from workbench.visualize.draw.bars import stack_bars
+from workbench.visualize.draw.device_shards import DeviceShard, UnitRect, choose_shown, count_parts, grid, part_of, projection
 
 SPLITS = [  # shape, sharding, mesh; all even, on eight devices
     ((16, 8), "[-, -]", "data:8"),

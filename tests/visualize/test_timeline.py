@@ -12,7 +12,8 @@ from workbench.reports.timeline import COMPUTE, Event
 from workbench.text.report import WIDTH
 from workbench.visualize import timeline, timeline_text
 from workbench.visualize.draw import palette
-from workbench.visualize.draw.timeline_spans import DrawnSpan, merge_spans, rows_of, shares, ticks, unroll_loops
+from workbench.visualize.draw.time_ticks import ticks
+from workbench.visualize.draw.timeline_spans import DrawnSpan, merge_spans, rows_of, shares, unroll_loops
 
 BOTH = timeline(timed_report(), measured_trace())
 

@@ -12,10 +12,10 @@ from workbench.plan.edits import ShardDim
 from workbench.plan.layout_legality import illegality_text
 from workbench.plan.plan import Plan
 from workbench.propagation import Propagated
+from workbench.propagation.structure.program_structure import operations_at_places
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
-from workbench.spmd.replace_shardy_collectives import operations_at_places
 
 
 def operator_notes(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:

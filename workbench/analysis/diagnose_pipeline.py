@@ -7,8 +7,9 @@ from workbench.core.micro_batches import plan_input_splits
 from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec
 from workbench.errors import WorkbenchError
 from workbench.pipeline.choose_boundaries import program_blocks, verify_partition
-from workbench.pipeline.pipeline_report import pipeline_report, transfer_of
+from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.pipeline.simulate_pipeline import simulate
+from workbench.pipeline.stage_transfer import transfer_of
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis

@@ -7,11 +7,11 @@ from functools import partial
 from workbench.analysis.remedies import avoid_rematerialisation
 from workbench.propagation import Propagated, reshard_list
 from workbench.propagation.reshard_edges import Edge
+from workbench.propagation.structure.program_structure import operations_at_places
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.partitioned import GatheredWhole
 from workbench.reports.report import Report
 from workbench.reports.reshard import REMATERIALISATION, Reshard
-from workbench.spmd.replace_shardy_collectives import operations_at_places
 from workbench.units import format_bytes
 
 _MOST_NAMED = 3  # things named in a message

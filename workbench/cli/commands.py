@@ -11,7 +11,7 @@ from pathlib import Path
 
 from workbench.analysis.compiled_report import with_compiled
 from workbench.cli import fleet_command
-from workbench.cli.page_access import reach_of
+from workbench.cli.page_access import listening, reach_of
 from workbench.cli.plan_arguments import allowed_modules, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.documents import hardware_entry
 from workbench.documents.durable_files import explain_write_errors, replace_file
@@ -55,19 +55,6 @@ def serve(options: argparse.Namespace) -> None:
     opened["tour"] = not options.plan and not options.model  # on the example, not on the user's own plan
     with listening(options):
         serve(make, port=options.port, jobs=options.jobs, time_limit=options.time_limit, **opened, **reach)
-
-
-@contextmanager
-def listening(options: argparse.Namespace) -> Iterator[None]:
-    """What prevents a server from using its port or socket, in words."""
-    try:
-        yield
-    except OSError as error:
-        if options.unix_socket:
-            reason = f"`{options.unix_socket}` cannot be listened at: {error.strerror or error}."
-            raise WorkbenchError(reason, ["give another path"]) from None
-        ways_out = [f"give another one, --port {options.port + 1}", "open the page that is already served there"]
-        raise WorkbenchError(f"Port {options.port} cannot be used: {error.strerror or error}.", ways_out) from None
 
 
 def report(options: argparse.Namespace) -> None:

@@ -4,6 +4,8 @@ import argparse
 import ipaddress
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from workbench.errors import WorkbenchError
@@ -41,3 +43,16 @@ def warning(address: str, port: int, origins: tuple[str, ...]) -> str:
 
 def _is_loopback(address: str) -> bool:
     return all(ipaddress.ip_address(each[4][0]).is_loopback for each in socket.getaddrinfo(address, None))
+
+
+@contextmanager
+def listening(options: argparse.Namespace) -> Iterator[None]:
+    """What prevents a server from using its port or socket, in words."""
+    try:
+        yield
+    except OSError as error:
+        if options.unix_socket:
+            reason = f"`{options.unix_socket}` cannot be listened at: {error.strerror or error}."
+            raise WorkbenchError(reason, ["give another path"]) from None
+        ways_out = [f"give another one, --port {options.port + 1}", "open the page that is already served there"]
+        raise WorkbenchError(f"Port {options.port} cannot be used: {error.strerror or error}.", ways_out) from None

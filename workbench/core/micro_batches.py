@@ -5,8 +5,10 @@ without a batch dimension is folded with i; anything else is given to each micro
 """
 
 from collections.abc import Sequence
+from math import gcd
 from typing import NamedTuple
 
+from workbench.core.pipeline_spec import MOST_OF_EACH
 from workbench.core.program import Program
 from workbench.core.tensor import Tensor
 from workbench.errors import PipelineError
@@ -58,3 +60,11 @@ def _is_key(tensor: Tensor) -> bool:
     """A typed random key, or a raw one (two words) under the name of a key."""
     raw = tensor.dtype == "uint32" and tensor.shape[-1:] == (2,) and tensor.path.rpartition("/")[2].lower() in _KEYS
     return tensor.dtype.startswith("key<") or raw
+
+
+def micro_batch_counts(program: Program) -> tuple[int, ...]:
+    """The numbers of micro-batches that divide the batch. Raises `PipelineError` where nothing of the inputs can be divided."""
+    inputs = [program.arguments[i] for i in program.inputs]
+    name = batch_dim(inputs, program.name)
+    size = gcd(*(tensor.shape[tensor.dims.index(name)] for tensor in inputs if name in tensor.dims))
+    return tuple(count for count in divisors(size) if count <= MOST_OF_EACH)

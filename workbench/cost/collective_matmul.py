@@ -148,3 +148,8 @@ def _add_windowed_einsum(
         collective_matmul.add(kernel, n - 1 + 1, 2 * (n - 1) * size + 2 * size, n * elements)
     else:
         collective_matmul.add(kernel, n - 1 + 2 * n + 2, 3 * size + 2 * size)
+
+
+def is_windowable(kind: str, chip: Chip) -> bool:
+    """Whether XLA may make a windowed einsum of such a collective and its dot: on a TPU."""
+    return kind in ("all-gather", "reduce-scatter") and chip.platform == "tpu"

@@ -13,7 +13,8 @@ from workbench.core.tensor import Role
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.simulate_overlap import SimulatedStep
 from workbench.propagation import Propagated, value_names
-from workbench.propagation.shardy_collectives import InsertedCollective, sent_bytes
+from workbench.propagation.shardy_collectives import InsertedCollective
+from workbench.reports.collective import sent_bytes
 from workbench.reports.step_graph import Graph, GraphNode, GraphSend
 
 

@@ -62,11 +62,6 @@ class SimulatedTurn:
         return sum(self.waits)
 
 
-def is_windowable(kind: str, chip: Chip) -> bool:
-    """Whether XLA may make a windowed einsum of such a collective and its dot: on a TPU."""
-    return kind in ("all-gather", "reduce-scatter") and chip.platform == "tpu"
-
-
 def overlaps(kind: str, chip: Chip) -> bool:
     """Whether a device of this kind computes while such a collective is under way."""
     return kind in OVERLAPPING.get(chip.platform, ())

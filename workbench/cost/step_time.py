@@ -6,10 +6,11 @@ import numpy as np
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size, base_axis
+from workbench.cost.collective_matmul import is_windowable
 from workbench.cost.communication import collective_seconds
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.kernel_times import KernelTimes
-from workbench.cost.simulate_overlap import Cost, SimulatedStep, is_windowable, overlaps
+from workbench.cost.simulate_overlap import Cost, SimulatedStep, overlaps
 from workbench.cost.step_flops import DotFlops, utilisation
 from workbench.errors import HardwareError
 from workbench.hardware.axis_placement import physical_spans

@@ -25,7 +25,7 @@ from workbench.documents.records.explanation import conflict_record as conflict_
 from workbench.documents.records.explanation import explanation_record as explanation_record
 from workbench.documents.records.fleet import fleet_record as fleet_record
 from workbench.documents.records.fleet import simulation_record as simulation_record
+from workbench.documents.records.measurement import measurement_record as measurement_record
 from workbench.documents.records.plan_diff import plan_diff_record as plan_diff_record
-from workbench.documents.records.report import measurement_record as measurement_record
 from workbench.documents.records.report import report_record as report_record
 from workbench.documents.write_hardware_entry import hardware_entry as hardware_entry

@@ -14,10 +14,3 @@ def choose_preset(presets: Mapping[str, Config], preset: str, **changes: Any) ->
     if preset not in presets:
         raise DocumentError(*unknown_name("preset", preset, presets))
     return replace(presets[preset], **{name: value for name, value in changes.items() if value is not None})  # type: ignore[type-var]
-
-
-def verify_divides(name: str, value: int, parts: int, why: str) -> None:
-    """Raises `DocumentError`, with the nearest values that do, for a choice that `parts` does not divide."""
-    if value % parts:
-        near = (value // parts * parts, -(-value // parts) * parts)
-        raise DocumentError(f"`{name}` is {value}; {why}.", [f"take {each}" for each in near if each])

@@ -64,3 +64,10 @@ def verify_pieces(whose: str, model: str, pieces: int, most: int) -> None:
             f"{most:,} unless it is allowed more.",
             [*scanned, f"if you want to wait, add `--allow {model}` to the command", f'or load it with `allow="{model}"`'],
         )
+
+
+def verify_divides(name: str, value: int, parts: int, why: str) -> None:
+    """Raises `DocumentError`, with the nearest values that do, for a choice that `parts` does not divide."""
+    if value % parts:
+        near = (value // parts * parts, -(-value // parts) * parts)
+        raise DocumentError(f"`{name}` is {value}; {why}.", [f"take {each}" for each in near if each])

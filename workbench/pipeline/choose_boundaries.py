@@ -1,10 +1,8 @@
 """Where a pipeline partitions a network: at the boundaries it names, and for the rest by balance."""
 
 from collections.abc import Sequence
-from math import gcd
 
-from workbench.core.micro_batches import batch_dim
-from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec
+from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.errors import PipelineError
 from workbench.pipeline.balance import balance
@@ -12,7 +10,6 @@ from workbench.plan.plan import Plan
 from workbench.tracing.stage_partition.network_blocks import Block, Network
 from workbench.tracing.stage_partition.partition_network import starts_at
 from workbench.tracing.stage_partition.trace_network import known_network, network_of
-from workbench.units import divisors
 
 
 def find_starts(network: Network, spec: PipelineSpec, costs: Sequence[float] | None = None) -> tuple[int, ...]:
@@ -55,14 +52,6 @@ def program_blocks(program: Program, micro_batches: int) -> tuple[str, ...]:
 def network_blocks(program: Program, micro_batches: int = 1) -> tuple[Block, ...]:
     """The blocks that a boundary may separate, each with its cost for one micro-batch."""
     return network_of(program, micro_batches).blocks
-
-
-def micro_batch_counts(program: Program) -> tuple[int, ...]:
-    """The numbers of micro-batches that divide the batch. Raises `PipelineError` where nothing of the inputs can be divided."""
-    inputs = [program.arguments[i] for i in program.inputs]
-    name = batch_dim(inputs, program.name)
-    size = gcd(*(tensor.shape[tensor.dims.index(name)] for tensor in inputs if name in tensor.dims))
-    return tuple(count for count in divisors(size) if count <= MOST_OF_EACH)
 
 
 def verify_partition(program: Program, spec: PipelineSpec) -> None:

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from workbench.core.schedules.stage_cost import StageCost
-from workbench.cost.communication import collective_seconds
 from workbench.pipeline.estimate_stage_costs import block_costs, partition_costs, plan_starts
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.stage_memory import with_exact_memory
-from workbench.pipeline.stage_transfer import FREE_TRANSFER, Transfer
+from workbench.pipeline.stage_transfer import transfer_of
 from workbench.pipeline.staged_program import StagedProgram, staged_program
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport, PlannedBlock, VirtualStage
@@ -48,11 +47,3 @@ def _simulate_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs
 def _list_blocks(staged: StagedProgram) -> Iterator[PlannedBlock]:
     for cost, block in zip(block_costs(staged), staged.network.blocks, strict=True):
         yield PlannedBlock(block.path, cost.forward, cost.backward_input + cost.backward_weight, block.parameter_bytes, block.crossing)
-
-
-def transfer_of(plan: Plan) -> Transfer:
-    """The transfer from one stage to the next over the links that the pipeline's axis runs over, overlapped with computation."""
-    hardware, spec = plan.hardware, plan.pipeline
-    if hardware is None or spec is None:
-        return FREE_TRANSFER
-    return Transfer(lambda count: collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.axis_assignment))

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from workbench.cost.communication import collective_seconds
+from workbench.plan.plan import Plan
+
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
@@ -26,3 +29,11 @@ class Transfer:
 
 
 FREE_TRANSFER = Transfer(lambda _: 0.0)
+
+
+def transfer_of(plan: Plan) -> Transfer:
+    """The transfer from one stage to the next over the links that the pipeline's axis runs over, overlapped with computation."""
+    hardware, spec = plan.hardware, plan.pipeline
+    if hardware is None or spec is None:
+        return FREE_TRANSFER
+    return Transfer(lambda count: collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.axis_assignment))

@@ -7,12 +7,16 @@ among them; local shapes follow from the shardings.
 
 from jax.extend.mlir import ir
 
-from workbench.core.selectors import operations_at
 from workbench.errors import PartitionError
 from workbench.plan.plan import Plan
 from workbench.propagation.backends.insert_dot_reshards import insert_dot_reshards
 from workbench.propagation.carried_results import reshard_carried_results
-from workbench.propagation.module.insert_statements import annotate_main, insert_statements, lift_barriers, result_shardings
+from workbench.propagation.module.insert_statements import (
+    annotate_main,
+    insert_constraints,
+    lift_barriers,
+    result_shardings,
+)
 from workbench.propagation.module.mlir_context import declare_mesh, main_function, run_passes
 from workbench.propagation.module.operation_kinds import operations_below
 from workbench.propagation.module.reshard_barriers import (
@@ -162,10 +166,3 @@ def _select_passes(plan: Plan, structure: Structure) -> tuple[str, ...]:
     """The passes that have anything to do: the others would walk the whole program to find nothing."""
     constrained = plan.layout.constraints or plan.layout.barriers or "sdy.sharding_constraint" in structure.kinds
     return _PASSES if constrained else tuple(each for each in _PASSES if "constraint" not in each)
-
-
-def insert_constraints(main: ir.Operation, plan: Plan) -> None:
-    """The plan's constraints, groups and barriers behind the values of the prepared module that they name."""
-    if plan.layout.constraints or plan.layout.groups or plan.layout.barriers:
-        program = plan.program
-        insert_statements(main, list(operations_below(main)), plan, lambda pattern, rank: operations_at(program, pattern, rank))

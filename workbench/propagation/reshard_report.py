@@ -9,7 +9,8 @@ from workbench.plan.plan import Plan
 from workbench.propagation.propagated_plan import Propagated
 from workbench.propagation.reshard_edges import Edge
 from workbench.propagation.reshard_ways import classify_edge
-from workbench.propagation.shardy_collectives import InsertedCollective, sent_bytes
+from workbench.propagation.shardy_collectives import InsertedCollective
+from workbench.reports.collective import sent_bytes
 from workbench.reports.reshard import Reshard, ReshardCollective
 
 Seconds = Callable[[list[InsertedCollective]], list[float]]

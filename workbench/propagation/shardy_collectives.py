@@ -12,7 +12,7 @@ from workbench.core.program import Program
 from workbench.core.sharding import axis_size, base_axis
 from workbench.propagation.module.shardy_attributes import Dims, axis_names
 from workbench.propagation.structure.program_structure import Structure
-from workbench.reports.collective import Collective
+from workbench.reports.collective import Collective, sent_bytes
 
 KINDS = {  # Shardy's operation: the report's name for it, and the attribute that lists the axes
     "sdy.all_reduce": ("all-reduce", "reduction_axes"),
@@ -83,11 +83,3 @@ def collectives(
         for (kind, axes, payload, path, source), count in counts.items()
     ]
     return tuple(sorted(found, key=lambda each: (-each.total_payload, each.path, each.kind)))
-
-
-def sent_bytes(kind: str, payload: int, devices: int) -> int:
-    """Bytes that leave each device on a ring of `devices`, for one execution (scaling-book, "Sharded matrices")."""
-    if kind == "collective-permute":
-        return payload
-    share = payload * (devices - 1) / devices
-    return round(2 * share if kind == "all-reduce" else share)

@@ -13,16 +13,15 @@ loop over layers too, and whatever reads it on its way to the optimiser (a norm 
 
 from dataclasses import dataclass
 
-from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
-from workbench.recipes.recipe_edits import is_parameter
 from workbench.recipes.zero_common import (
     choose_shard_axis,
     constrain_gradients,
     override_shards,
     place_examples,
     shard_state,
+    verify_trained,
     whole_tensors_note,
 )
 
@@ -42,11 +41,3 @@ class Zero2(Recipe):
         wanted, whole = shard_state(plan, axis, states=True, parameters=False)
         edits = (*place_examples(plan, axis, self.title), *override_shards(plan, wanted), *constrain_gradients(plan, axis))
         return RecipeDraft(drop_redundant_edits(plan, edits), whole_tensors_note(whole, axis, plan.mesh[axis]), (axis,))
-
-
-def verify_trained(plan: Plan, title: str) -> None:
-    """Raises `RecipeError` for a program without parameters."""
-    if not any(is_parameter(each) for each in plan.program.arguments):
-        raise RecipeError(
-            f"{title} splits what a training step keeps, and `{plan.program.name}` has no parameters.", ["trace it with `trace_training`"]
-        )

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 from workbench.plan.plan import Plan
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
-from workbench.recipes.zero_2 import verify_trained
 from workbench.recipes.zero_common import (
     choose_shard_axis,
     constrain_gradients,
     override_shards,
     place_examples,
     shard_state,
+    verify_trained,
     whole_tensors_note,
 )
 

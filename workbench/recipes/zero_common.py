@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Tensor
+from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, verify_divides
@@ -77,3 +78,11 @@ def whole_tensors_note(tensors: Iterable[Tensor], axis: str, parts: int) -> tupl
     if len(found) == 1:
         return (f"`{found[0].path}` ({size}) stays whole: `{axis}` ({parts}) divides none of its dimensions",)
     return (f"`{found[0].path}` and {len(found) - 1} more ({size}) stay whole: `{axis}` ({parts}) divides none of their dimensions",)
+
+
+def verify_trained(plan: Plan, title: str) -> None:
+    """Raises `RecipeError` for a program without parameters."""
+    if not any(is_parameter(each) for each in plan.program.arguments):
+        raise RecipeError(
+            f"{title} splits what a training step keeps, and `{plan.program.name}` has no parameters.", ["trace it with `trace_training`"]
+        )

@@ -50,3 +50,11 @@ def payload_by_axis_and_kind(collectives: Iterable[Collective]) -> Mapping[tuple
         key = (each.axes, each.kind)
         totals[key] = totals.get(key, 0) + each.total_payload
     return totals
+
+
+def sent_bytes(kind: str, payload: int, devices: int) -> int:
+    """Bytes that leave each device on a ring of `devices`, for one execution (scaling-book, "Sharded matrices")."""
+    if kind == "collective-permute":
+        return payload
+    share = payload * (devices - 1) / devices
+    return round(2 * share if kind == "all-reduce" else share)

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size
 from workbench.propagation import Propagated
 from workbench.propagation.shardy_collectives import InsertedCollective
-from workbench.propagation.structure.program_structure import Structure
+from workbench.propagation.structure.program_structure import Structure, operations_at_places
 from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.spmd.match_xla_reshards import JoinedCollective, attach_warnings, replace_edge_collectives
 
@@ -40,16 +39,6 @@ def merge_all_to_alls(collectives: Sequence[PartitionedCollective], mesh: Mesh) 
 
 def _locate_warnings(structure: Structure, warned: Sequence[GatheredWhole]) -> list[tuple[int | None, GatheredWhole]]:
     return list(zip(operations_at_places(structure, [each.operation for each in warned]), warned, strict=True))
-
-
-def operations_at_places(structure: Structure, places: Sequence[int]) -> list[int | None]:
-    """The operations at places of the program as traced; `None` for a place that is not known (-1).
-
-    Where the planner dropped an operation, that is the one before it.
-    """
-    by_position = sorted((op.position, number) for number, op in enumerate(structure.ops))
-    positions = [position for position, _ in by_position]
-    return [by_position[max(bisect_right(positions, place) - 1, 0)][1] if place >= 0 else None for place in places]
 
 
 class _Joiner:

@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from workbench.core.selectors import is_line, selects
 from workbench.core.sharding import Sharding
-from workbench.tracing.jaxpr.removed_values import path_of_equation, source_line
+from workbench.tracing.jaxpr.equations import path_of_equation, source_line
 
 Constraints = Sequence[tuple[str, Sharding]]
 

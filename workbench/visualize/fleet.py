@@ -10,7 +10,7 @@ from workbench.units import format_seconds
 from workbench.visualize.draw.drawing import Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import AXES, NEUTRAL, WARNING
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.timeline_spans import ticks
+from workbench.visualize.draw.time_ticks import ticks
 
 _LENGTH = 760  # pixels of the longest schedule
 _HIGH, _MOVING, _GAP, _LINE = 18, 3, 4, 16  # of a row of units, of the transfers below it, between rows, of text

@@ -12,7 +12,7 @@ from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing import Area, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, TASKS
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.timeline_spans import ticks
+from workbench.visualize.draw.time_ticks import ticks
 
 _LENGTH, _HIGH, _GAP, _TALL = 760, 20, 4, 34  # pixels
 _RECOMPUTE_ALPHA = 0.55  # opacity of recomputation

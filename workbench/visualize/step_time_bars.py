@@ -8,7 +8,7 @@ from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 from workbench.text.tables import table_text
 from workbench.units import format_seconds
-from workbench.visualize.draw.device_shards import stack_bars
+from workbench.visualize.draw.bars import stack_bars
 from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, STEP
 from workbench.visualize.draw.picture import Picture

@@ -13,7 +13,8 @@ from workbench.units import format_seconds
 from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, axes_colour
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.timeline_spans import DrawnSpan, MergedSpan, merge_spans, rows_of, shares, ticks, unroll_loops
+from workbench.visualize.draw.time_ticks import ticks
+from workbench.visualize.draw.timeline_spans import DrawnSpan, MergedSpan, merge_spans, rows_of, shares, unroll_loops
 
 _LENGTH, _CHARACTERS = 760, 64  # of the longer timeline: pixels, and characters
 _HIGH, _GAP, _LINE = 18, 6, 16  # pixels

@@ -1,10 +1,9 @@
 """Earlier boards, offered on a newly opened page; and whether leaving a board would lose unsaved work."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from time import time
 from typing import Any
 
-from workbench.plan.plan import Plan
 from workbench.session.journal import JournalEntry, is_board_id
 
 MOST_OFFERED = 3
@@ -56,22 +55,3 @@ def _ago_text(seconds: float) -> str:
     """
     name, count = next(((name, int(seconds // span)) for name, span in _SPANS if seconds >= span), ("", 0))
     return f"{count} {name}{'s' * (count != 1)} ago" if count else "just now"
-
-
-class Unsaved:
-    """Whether the plan of a board without a file was changed since the visitor last opened, saved or downloaded it.
-
-    The journal still has it, and offers it; but the visitor should know that no file has it.
-    """
-
-    def __init__(self, plan: Plan, tell: Callable[[bool], None]) -> None:
-        self._saved_plan, self._tell = plan, tell
-
-    def note_change(self, plan: Plan) -> None:
-        """For `Host.changed`."""
-        self._tell(plan != self._saved_plan)
-
-    def note_kept(self, plan: Plan) -> None:
-        """For `Host.downloaded`."""
-        self._saved_plan = plan
-        self._tell(False)

@@ -1,10 +1,8 @@
 """Which plan a page shows: the served one, or one that its URL asks for; and the resulting visit."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from workbench.app.page.served_board_history import BoardHistory
 from workbench.app.page.visit import FileVisit, LabVisit, Settling, Visit, VisitContext
@@ -32,15 +30,6 @@ class ServeOptions:
     tour: bool = False
     time_limit: float = RUN_LIMIT
     allow: tuple[str, ...] = ()
-
-
-def live_plan(plan: Plan) -> Callable[[], Plan]:
-    """A function that returns a plan of this process, in another one too: with the functions by which its program can be traced again."""
-    return partial(_with_functions, plan, plan.program.retrace, plan.program.list_removed)
-
-
-def _with_functions(plan: Plan, retrace: Any, list_removed: Any) -> Plan:
-    return plan.updated(program=replace(plan.program, retrace=retrace, list_removed=list_removed))
 
 
 def open_visit(

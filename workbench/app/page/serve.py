@@ -6,6 +6,8 @@ import secrets
 import socket
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import panel as pn
 
 from workbench.app.page.guarded_server import guarded_server, serve_in_thread
 from workbench.app.page.request_policy import Hosts, allowed_hosts
-from workbench.app.page.requested_visit import ServeOptions, live_plan, open_visit
+from workbench.app.page.requested_visit import ServeOptions, open_visit
 from workbench.app.page.shutdown import serve_until_signal
 from workbench.app.page.visit import WATCHED, Settling
 from workbench.app.page.visitor_screen import Screen, on_document
@@ -210,3 +212,12 @@ def _open_in_own_processes(boards: Boards) -> Opening:
 def _query_arguments() -> dict[str, str]:
     """The arguments of the URL, the last of each name."""
     return {name: values[-1].decode("utf-8", "replace") for name, values in (pn.state.session_args or {}).items()}
+
+
+def live_plan(plan: Plan) -> Callable[[], Plan]:
+    """A function that returns a plan of this process, in another one too: with the functions by which its program can be traced again."""
+    return partial(_with_functions, plan, plan.program.retrace, plan.program.list_removed)
+
+
+def _with_functions(plan: Plan, retrace: Any, list_removed: Any) -> Plan:
+    return plan.updated(program=replace(plan.program, retrace=retrace, list_removed=list_removed))

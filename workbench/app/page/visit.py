@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from workbench.app.page.offer_earlier_boards import Unsaved, offer_boards, parse_board_ids
+from workbench.app.page.offer_earlier_boards import offer_boards, parse_board_ids
 from workbench.app.page.served_board_history import BoardHistory
 from workbench.app.page.watched_plan_file import PlanFile
 from workbench.app.page.window_channel import VisitorWindow, part_text
@@ -249,3 +249,22 @@ def failure_text(error: Exception) -> str:
         return strip_folders(str(error))
     _log.error("The page could not be made", exc_info=error)
     return describe_error(error)
+
+
+class Unsaved:
+    """Whether the plan of a board without a file was changed since the visitor last opened, saved or downloaded it.
+
+    The journal still has it, and offers it; but the visitor should know that no file has it.
+    """
+
+    def __init__(self, plan: Plan, tell: Callable[[bool], None]) -> None:
+        self._saved_plan, self._tell = plan, tell
+
+    def note_change(self, plan: Plan) -> None:
+        """For `Host.changed`."""
+        self._tell(plan != self._saved_plan)
+
+    def note_kept(self, plan: Plan) -> None:
+        """For `Host.downloaded`."""
+        self._saved_plan = plan
+        self._tell(False)

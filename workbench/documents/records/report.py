@@ -1,14 +1,11 @@
 """Reports and measurements as plain JSON values, for `--json` and for scripts that read it. Bytes and seconds, unrounded."""
 
 from dataclasses import asdict
-from math import isnan
 from typing import Any
 
 from workbench.analysis.prediction_intervals import ranges_of
 from workbench.errors import PipelineError
 from workbench.hardware.axis_placement import axis_assignment_error, default_axis_assignment
-from workbench.reports.device_trace import Trace
-from workbench.reports.measurement import Measurement
 from workbench.reports.padding import Padding
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
@@ -90,42 +87,6 @@ def _pipeline_step_record(report: Report) -> dict[str, Any] | None:
         "fits": planned.fits,
         "sent": sum(planned.traffic.values()),
         "stages": [{"stage": each.device, "blocks": list(each.blocks)} for each in planned.virtual_stages],
-    }
-
-
-def measurement_record(measurement: Measurement) -> dict[str, Any]:
-    """All figures of a run; `compiled` is the payload of the compiled program's collectives, per device and step."""
-    first, last = measurement.spread_seconds
-    return {
-        "device_kind": measurement.device_kind,
-        "devices": measurement.devices,
-        "processes": measurement.processes,
-        "compile_seconds": measurement.compile_seconds,
-        "median_seconds": measurement.median_seconds,
-        "decile_seconds": [first, last],
-        "predicted_seconds": measurement.predicted_seconds,
-        "step_seconds": list(measurement.step_seconds),
-        "losses": list(measurement.losses),
-        "shards": [{**each._asdict(), "agrees": each.agrees} for each in measurement.shards],
-        "shards_agree": measurement.shards_agree,
-        "compiled": [{"axes": list(axes), "kind": kind, "payload": payload} for (axes, kind), payload in measurement.compiled.items()],
-        "compiled_peak": measurement.compiled_peak,
-        "device_peak": measurement.device_peak,
-        "max_error": None if measurement.max_error is None or isnan(measurement.max_error) else measurement.max_error,
-        "trace": measurement.trace and _trace_record(measurement.trace),
-        "why_untraced": measurement.why_untraced,
-        "tasks": [task._asdict() for task in measurement.tasks],
-        "task_overhead": measurement.task_overhead,
-    }
-
-
-def _trace_record(trace: Trace) -> dict[str, Any]:
-    """Sums by device and by instruction; single events are left out."""
-    return {
-        "seconds": trace.seconds,
-        "devices": [asdict(each) for each in trace.devices],
-        "operations": [asdict(each) for each in trace.operations],
-        "events": len(trace.events) + trace.events_left_out,
     }
 
 

@@ -6,10 +6,12 @@ import jax
 import numpy as np
 from jax.sharding import AxisType
 
-from workbench.engine.spmd.jax_shardings import attach
+from workbench.core.mesh import Mesh
+from workbench.errors import EngineError
 from workbench.hardware.axis_placement import device_order
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
+from workbench.units import divisors, format_count
 
 _PLATFORMS = {"cuda": "gpu"}  # ours to JAX's, where they differ
 
@@ -45,3 +47,39 @@ def row_major(devices: list[Any]) -> "np.ndarray[Any, Any]":
 def _is_hardware(hardware: Hardware, devices: list[Any]) -> bool:
     platform = hardware.chip.platform
     return len(devices) == hardware.size and devices[0].platform == _PLATFORMS.get(platform, platform)
+
+
+def attach(mesh: Mesh) -> jax.sharding.Mesh:
+    """The plan's mesh over the attached devices, axes left to the partitioner (`AxisType.Auto`).
+
+    Raises `EngineError` if it needs more devices than there are.
+    """
+    devices = jax.devices()
+    if mesh.size > len(devices):
+        raise too_few_devices(mesh, len(devices), devices[0].platform)
+    return jax.make_mesh(mesh.sizes, mesh.names, axis_types=(AxisType.Auto,) * len(mesh.sizes), devices=devices[: mesh.size])
+
+
+def too_few_devices(mesh: Mesh, attached: int, platform: str) -> EngineError:
+    product = " x ".join(f"{name} {size}" for name, size in mesh.axes)
+    sum_text = f"{product} = {mesh.size:,} devices" if len(mesh.axes) > 1 else f"{product} needs {mesh.size:,} devices"
+    attached_text = f"{attached} {platform} device{' is' if attached == 1 else 's are'}"
+    smaller = [
+        f"make `{name}` {fits}"
+        for name, size in mesh.axes
+        if size > 1 and 1 <= (fits := _largest_fit(mesh.size // size, size, attached)) < size
+    ]
+    imitate = (
+        f"imitate them with XLA_FLAGS=--xla_force_host_platform_device_count={mesh.size}"
+        if platform == "cpu"
+        else f"imitate them on the CPU with JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES={mesh.size}"
+    )
+    return EngineError(
+        f"The mesh {mesh} cannot be run here: {sum_text}, and {attached_text} attached. Planning needs none of them.",
+        [*smaller[:2], imitate, f"run on a machine or a cluster with {format_count(mesh.size)} devices"],
+    )
+
+
+def _largest_fit(others: int, size: int, attached: int) -> int:
+    """The largest divisor of an axis that, times the `others`, is no more than the attached devices; 0 if none is."""
+    return max((n for n in divisors(size)[:-1] if others * n <= attached), default=0)

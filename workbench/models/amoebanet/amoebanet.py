@@ -31,11 +31,12 @@ from workbench.core.program import Program
 from workbench.models.amoebanet.config import JOINED, PRESETS, AmoebaNetConfig
 from workbench.models.amoebanet.weights import Cell, dims, init
 from workbench.models.amoebanet.weights import cells as cells_of
-from workbench.models.choose_preset import choose_preset, verify_divides
+from workbench.models.choose_preset import choose_preset
 from workbench.models.data import synthetic_images
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import batch_norm
 from workbench.models.layers.weights import Params
+from workbench.models.size_limits import verify_divides
 from workbench.tracing import checkpoint_name, layer, trace_training
 
 LAYOUTS = (

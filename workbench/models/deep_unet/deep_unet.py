@@ -26,11 +26,12 @@ import optax
 
 from workbench.core.program import Program
 from workbench.errors import DocumentError
-from workbench.models.choose_preset import choose_preset, verify_divides
+from workbench.models.choose_preset import choose_preset
 from workbench.models.data import synthetic_images
 from workbench.models.deep_unet.config import PRESETS, DeepUNetConfig
 from workbench.models.layers.normalization import instance_norm
 from workbench.models.layers.weights import Params, count_parameters, draw, name_dims
+from workbench.models.size_limits import verify_divides
 from workbench.tracing import checkpoint_name, layer, trace_training
 
 LAYOUTS = (

@@ -23,11 +23,12 @@ import jax.numpy as jnp
 import optax
 
 from workbench.core.program import Program
-from workbench.models.choose_preset import choose_preset, verify_divides
+from workbench.models.choose_preset import choose_preset
 from workbench.models.data import synthetic_scans
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import batch_norm, instance_norm
 from workbench.models.layers.weights import Params, count_parameters, draw, name_dims
+from workbench.models.size_limits import verify_divides
 from workbench.models.unet.config import PRESETS, UNetConfig
 from workbench.tracing import checkpoint_name, layer, trace_training
 

@@ -11,8 +11,8 @@ from jax.extend.mlir import ir
 from workbench.core.mesh import Mesh
 from workbench.propagation.module.operation_kinds import DOTS, manual_axes
 from workbench.propagation.module.prepare_module import ID
-from workbench.propagation.module.sharding_reader import ShardingReader, sharding_text
-from workbench.propagation.module.shardy_attributes import Dims
+from workbench.propagation.module.sharding_reader import ShardingReader
+from workbench.propagation.module.shardy_attributes import Dims, sharding_text
 from workbench.propagation.structure.choose_dot_shardings import choose_dot_shardings
 from workbench.propagation.structure.program_structure import Structure
 

@@ -13,6 +13,7 @@ from jax.extend.mlir.dialects import sdy
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
 from workbench.core.path_patterns import matches
+from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, axis_size
 from workbench.plan.plan import Plan
 from workbench.propagation.module.mlir_context import int64
@@ -157,3 +158,10 @@ def lift_barriers(main: ir.Operation) -> None:
         new = ir.Operation.create("sdy.reshard", [op.results[0].type], [op.operands[0]], {"sharding": sharding}, loc=op.location, ip=place)
         op.results[0].replace_all_uses_with(new.result)
         op.erase()
+
+
+def insert_constraints(main: ir.Operation, plan: Plan) -> None:
+    """The plan's constraints, groups and barriers behind the values of the prepared module that they name."""
+    if plan.layout.constraints or plan.layout.groups or plan.layout.barriers:
+        program = plan.program
+        insert_statements(main, list(operations_below(main)), plan, lambda pattern, rank: operations_at(program, pattern, rank))

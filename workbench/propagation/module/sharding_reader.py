@@ -1,7 +1,5 @@
 """The shardings of values after propagation, read before communication is explicit; and shardings as text for new attributes."""
 
-from collections.abc import Iterable
-
 from jax.extend.mlir import ir
 
 from workbench.propagation.module.mlir_context import producer
@@ -36,17 +34,3 @@ class ShardingReader:
             return self.read_attribute(entries[_SHARDING])[0] if _SHARDING in entries else ()
         is_given = parent.name == "stablehlo.while" and _SHARDING in parent.attributes
         return self.read_attribute(parent.attributes[_SHARDING])[number] if is_given else ()
-
-
-def sharding_text(dims: Dims) -> str:
-    """A sharding as Shardy writes it.
-
-    >>> sharding_text((("x:(2)4", "y"), ()))
-    '<@mesh, [{"x":(2)4, "y"}, {}]>'
-    """
-    return f"<@mesh, [{', '.join('{' + axes_text(axes) + '}' for axes in dims)}]>"
-
-
-def axes_text(axes: Iterable[str]) -> str:
-    """Axes and sub-axes as Shardy writes them: `x:(2)4` is `"x":(2)4`."""
-    return ", ".join(f'"{axis}"' if ":" not in axis else '"{}":{}'.format(*axis.split(":")) for axis in axes)

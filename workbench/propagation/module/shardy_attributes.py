@@ -3,6 +3,7 @@
 import functools
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from jax.extend.mlir import ir
@@ -103,3 +104,17 @@ def axis_names(text: str) -> tuple[str, ...]:
     ('x', 'y:(1)2')
     """
     return tuple(dict.fromkeys(name + part for name, part in re.findall(r'"([^"]+)"(:\(\d+\)\d+)?', text)))
+
+
+def sharding_text(dims: Dims) -> str:
+    """A sharding as Shardy writes it.
+
+    >>> sharding_text((("x:(2)4", "y"), ()))
+    '<@mesh, [{"x":(2)4, "y"}, {}]>'
+    """
+    return f"<@mesh, [{', '.join('{' + axes_text(axes) + '}' for axes in dims)}]>"
+
+
+def axes_text(axes: Iterable[str]) -> str:
+    """Axes and sub-axes as Shardy writes them: `x:(2)4` is `"x":(2)4`."""
+    return ", ".join(f'"{axis}"' if ":" not in axis else '"{}":{}'.format(*axis.split(":")) for axis in axes)

@@ -1,6 +1,8 @@
 """The structure that the partitioner's answer is read against: a prepared program's values, their lifetimes, its loops (see
 `module_walk`)."""
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from workbench.propagation.structure.choose_dot_shardings import DotFacts
@@ -76,3 +78,13 @@ class Structure:
     heights: list[int] = field(default_factory=list)  # of each operation: the longest chain of users after it in its region
     dots: dict[int, DotFacts] = field(default_factory=dict)  # by id
     kernel_count: int = 0  # operations that store their results, in a step: the others are fused into them
+
+
+def operations_at_places(structure: Structure, places: Sequence[int]) -> list[int | None]:
+    """The operations at places of the program as traced; `None` for a place that is not known (-1).
+
+    Where the planner dropped an operation, that is the one before it.
+    """
+    by_position = sorted((op.position, number) for number, op in enumerate(structure.ops))
+    positions = [position for position, _ in by_position]
+    return [by_position[max(bisect_right(positions, place) - 1, 0)][1] if place >= 0 else None for place in places]

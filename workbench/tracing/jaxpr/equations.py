@@ -6,6 +6,7 @@ from typing import Any
 from jax.extend import core as jex_core
 
 from workbench.propagation import readable_path
+from workbench.propagation.module.location import is_library, short_line
 
 CALLS = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr")
 """Primitives that only call another jaxpr; from JAX 0.11 on `closed_call` is `eval_jaxpr`."""
@@ -71,3 +72,20 @@ def closed_jaxpr(base: Any, constants: Mapping[Any, Any], invars: Sequence[Any],
         debug_info=base.debug_info.with_unknown_names(),
     )
     return jex_core.ClosedJaxpr(jaxpr, list(constants.values()))
+
+
+def source_line(eqn: Any) -> str:
+    """The innermost line of an equation that is the user's, `gpt.py:42`; empty if there is none."""
+    traceback = eqn.source_info.traceback
+    frames = traceback.frames if traceback is not None else ()
+    return next((short_line(frame.file_name, frame.line_num) for frame in frames if not is_library(frame.file_name)), "")
+
+
+def path_of_equation(eqn: Any, scope: str) -> tuple[str, str]:
+    """The path of an equation as a report shows it, and the raw scope of the jaxprs inside it."""
+    stack = "/".join(word for word in (scope, str(eqn.source_info.name_stack)) if word)
+    path = readable_path("/".join(word for word in ("jit(step)", stack, eqn.primitive.name) if word))
+    if eqn.primitive.name == "shard_map":  # JAX lowers what is inside with scopes of its own
+        return path, ""
+    name = eqn.params.get("name") if eqn.primitive.name in ("jit", "pjit") else ""
+    return path, "/".join(word for word in (stack, f"jit({name})" if name else "") if word)

@@ -9,10 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from jax.extend import core as jex_core
 
+from workbench.core.program import Program
+from workbench.core.tensor import Role
 from workbench.errors import PipelineError
+from workbench.tracing.cast import cast
 from workbench.tracing.jaxpr.equations import variables
+from workbench.tracing.jaxpr.inline_jaxpr import inline
 
 _MIXING = (
     *("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "sort", "rev", "transpose", "dot_general", "scan", "while", "fft", "gather"),
@@ -133,3 +139,34 @@ def verify_common(found: SharedSums, leaves: Leaves) -> None:
         "some of the parameters. Stages, which may hold some layers of a parameter each, add up a norm of all of them and none of one.",
         ["take an optimiser such as adam, adamw or sgd", "clip by the global norm (`optax.clip_by_global_norm`), or each element"],
     )
+
+
+def verify_separable(program: Program) -> None:
+    """Raises `PipelineError` for an optimiser that is not elementwise."""
+    if common_sums(program).sums:
+        raise PipelineError(
+            f"The optimiser of {program.name} does not treat each element for itself: it takes a norm of all parameters together, and a "
+            "part of them alone does not know the others'.",
+            ["take an optimiser such as adam, adamw or sgd", "clip each element (`optax.clip`), not their common norm"],
+        )
+
+
+def common_sums(program: Program) -> SharedSums:
+    """The sums over all parameters that the optimiser takes, and that stages can add up (`optimizer_global_sums`).
+
+    Raises `PipelineError` for one that mixes elements in any other way.
+    """
+    training = program.step.training
+    assert training is not None, "asked of training steps"
+    params = [each for each in program.arguments if each.role is Role.PARAMETER]
+    specs = cast([jax.ShapeDtypeStruct(each.shape, each.dtype) for each in params], training.moments)
+    tree = jax.tree.unflatten(training.params, specs)
+    state = jax.eval_shape(training.optimizer.init, tree)
+    closed = jax.make_jaxpr(training.optimizer.update)(tree, state, tree)
+    count, width = len(specs), len(jax.tree.leaves(state))
+    invars = closed.jaxpr.invars
+    eqns, _, outvars = inline(closed)
+    of = {var: frozenset((i % (count + width),)) for i, var in enumerate(invars) if i < count or i >= count + width}
+    found = SharedSums(program.name, of).read(eqns, outvars)
+    verify_common(found, frozenset(i for i, each in enumerate(specs) if jnp.issubdtype(each.dtype, jnp.inexact)))
+    return found

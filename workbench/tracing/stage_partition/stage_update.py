@@ -23,7 +23,7 @@ from workbench.tracing.grad_accumulation.mean_gradient import mean_gradient
 from workbench.tracing.jaxpr.equations import closed_jaxpr, select_needed
 from workbench.tracing.jaxpr.inline_jaxpr import inline
 from workbench.tracing.leaves import named_leaves
-from workbench.tracing.stage_partition.optimizer_global_sums import SharedSums, verify_common
+from workbench.tracing.stage_partition.optimizer_global_sums import SharedSums
 from workbench.tracing.stage_partition.partition_network import StagePartition
 
 
@@ -153,37 +153,6 @@ def _locate_state(program: Program, partition: StagePartition, owned: Sequence[i
             assert leaf_path is not None, "a slice is of a parameter that is here"
             places.append((known[stacked], layers[leaf_path][int(number)]))
     return tuple(places)
-
-
-def verify_separable(program: Program) -> None:
-    """Raises `PipelineError` for an optimiser that is not elementwise."""
-    if common_sums(program).sums:
-        raise PipelineError(
-            f"The optimiser of {program.name} does not treat each element for itself: it takes a norm of all parameters together, and a "
-            "part of them alone does not know the others'.",
-            ["take an optimiser such as adam, adamw or sgd", "clip each element (`optax.clip`), not their common norm"],
-        )
-
-
-def common_sums(program: Program) -> SharedSums:
-    """The sums over all parameters that the optimiser takes, and that stages can add up (`optimizer_global_sums`).
-
-    Raises `PipelineError` for one that mixes elements in any other way.
-    """
-    training = program.step.training
-    assert training is not None, "asked of training steps"
-    params = [each for each in program.arguments if each.role is Role.PARAMETER]
-    specs = cast([jax.ShapeDtypeStruct(each.shape, each.dtype) for each in params], training.moments)
-    tree = jax.tree.unflatten(training.params, specs)
-    state = jax.eval_shape(training.optimizer.init, tree)
-    closed = jax.make_jaxpr(training.optimizer.update)(tree, state, tree)
-    count, width = len(specs), len(jax.tree.leaves(state))
-    invars = closed.jaxpr.invars
-    eqns, _, outvars = inline(closed)
-    of = {var: frozenset((i % (count + width),)) for i, var in enumerate(invars) if i < count or i >= count + width}
-    found = SharedSums(program.name, of).read(eqns, outvars)
-    verify_common(found, frozenset(i for i, each in enumerate(specs) if jnp.issubdtype(each.dtype, jnp.inexact)))
-    return found
 
 
 def accumulator(spec: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:

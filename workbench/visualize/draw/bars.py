@@ -1,11 +1,11 @@
 """Rows of stacked horizontal bars, as a picture and as text."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workbench.text.report import table_text
 from workbench.units import format_bytes
-from workbench.visualize.draw.device_shards import stack_bars
 from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.picture import Picture
 
@@ -71,3 +71,13 @@ def _bar(bar: Bar, longest: int, head: float, y: float) -> Iterator[Mark]:
     yield Label(head + max(spans[-1][1], 1) + 8, y + 13, format_bytes(bar.total))
     if bar.parts:
         yield Label(head, y + _HIGH + 12, bar.parts)
+
+
+def stack_bars(values: Sequence[float], whole: float, length: float) -> tuple[tuple[float, float], ...]:
+    """Start and end of each value on a bar where `whole` is `length` long, one after the other.
+
+    >>> stack_bars((1, 3), whole=8, length=80)
+    ((0.0, 10.0), (10.0, 40.0))
+    """
+    ends = [length * sum(values[:count]) / (whole or 1) for count in range(len(values) + 1)]
+    return tuple(itertools.pairwise(ends))

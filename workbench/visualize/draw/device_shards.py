@@ -1,9 +1,7 @@
 """Geometry: the part of a tensor each device holds, which devices of a large mesh are shown, the lengths of bars. Numbers only."""
 
-import itertools
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.core.mesh import Mesh
@@ -160,16 +158,6 @@ def choose_shown(count: int, most: int) -> tuple[int | None, ...]:
     """
     most = max(most, 3)
     return tuple(range(count)) if count <= most else (*range(most - 2), None, count - 1)
-
-
-def stack_bars(values: Sequence[float], whole: float, length: float) -> tuple[tuple[float, float], ...]:
-    """Start and end of each value on a bar where `whole` is `length` long, one after the other.
-
-    >>> stack_bars((1, 3), whole=8, length=80)
-    ((0.0, 10.0), (10.0, 40.0))
-    """
-    ends = [length * sum(values[:count]) / (whole or 1) for count in range(len(values) + 1)]
-    return tuple(itertools.pairwise(ends))
 
 
 def _nested_interval(part: DeviceShard, dims: tuple[int, ...]) -> tuple[float, float]:

@@ -4,10 +4,11 @@ from collections import Counter
 from dataclasses import dataclass
 from math import prod
 
+from workbench.core.micro_batches import micro_batch_counts
 from workbench.core.path_patterns import template
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.errors import PipelineError, WorkbenchError
-from workbench.pipeline.choose_boundaries import micro_batch_counts, network_blocks
+from workbench.pipeline.choose_boundaries import network_blocks
 from workbench.plan.edits import Edit, EditGroup, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan

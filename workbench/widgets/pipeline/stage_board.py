@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.core.micro_batches import micro_batch_counts
 from workbench.core.path_patterns import template
 from workbench.core.pipeline_spec import ENGINES, REMAT, PipelineSpec
 from workbench.core.schedules import ALL_SCHEDULES, schedule_named
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.pipeline.balance import Balance, evaluate_starts
-from workbench.pipeline.choose_boundaries import micro_batch_counts
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import TaskTime

@@ -1,23 +1,19 @@
 """The origin of an axis, in words: its statement, its propagation steps, which axis it displaced there and why, and which edit would
 reverse that."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from workbench.analysis.conflict_remedies import resolving_edits
 from workbench.core.sharding import base_axis
 from workbench.errors import WorkbenchError
-from workbench.plan.edits import Edit
 from workbench.reports.propagation import Propagation, PropagationError
 from workbench.reports.propagation_records import AxisPropagation, Conflict, Explanation, Origin, RejectedAxis, ShardedValue
 from workbench.reports.report import Report
 from workbench.text.propagation import axis_propagation_text, count_text, rejection_text
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.board.layer_folding import is_named
-from workbench.widgets.gestures.gesture import TABLES, Gesture
-from workbench.widgets.gestures.suggestions import DecideGesture
 from workbench.widgets.gestures.view_changes import WhyGesture
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, note_block, row
+from workbench.widgets.tabs.edit_buttons import act, edits_cell
 
 MOST_MOVES = 24
 MOST_REJECTIONS = 8
@@ -185,44 +181,6 @@ def resolving_cell(report: Report, rejected: RejectedAxis, background: Backgroun
     """Buttons for the edits after which a rejected axis is accepted; they are tried first, which takes a moment."""
     conflict = Conflict(rejected.rival_origin or rejected.origin, rejected.origin, rejected.reason, (rejected,))
     return edits_cell(report, conflict, background)
-
-
-def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries | None) -> Cell:
-    """Like `resolving_cell`, for a conflict."""
-    name = f"decide {conflict.first.wanted} {conflict.first.giver}"
-    edits = compute_in_background(background, report, name, lambda: resolving_edits(report, conflict), patience=0.0)
-    if edits is None:
-        return {"text": "trying…", "tone": "muted"}
-    return (
-        buttons_cell(*(edit_button(edit) for edit in edits))
-        if edits
-        else {"text": "only another program or mesh", "tone": "muted", "wrap": True}
-    )
-
-
-def edit_button(edit: Edit, label: str = "") -> dict[str, Any]:
-    """A button for an edit that was found for the present plan."""
-    return act(label or str(edit), DecideGesture(str(edit), zone=TABLES))
-
-
-def act(label: str, gesture: Gesture, **more: str) -> dict[str, Any]:
-    """A button for a gesture."""
-    return {"label": label, "gesture": gesture.as_message(), **more}
-
-
-def buttons_cell(*each: dict[str, Any]) -> Cell:
-    """Buttons, each with its own gesture."""
-    return {"acts": list(each)}
-
-
-def find_edit(text: str, report: Report, known: Callable[[Report], dict[str, Any]]) -> Edit | None:
-    """The edit of that text among those found for a report."""
-    for found in known(report).values():
-        edits = found if isinstance(found, tuple) else [getattr(found, "edit", None)]
-        for edit in edits:
-            if edit is not None and str(edit) == text:
-                return edit
-    return None
 
 
 def move_line(replay: Propagation, move: AxisPropagation) -> str:
