@@ -11,7 +11,7 @@ import pytest
 from tests.support import pipelines
 from workbench.core.schedules.tasks import Kind
 from workbench.engine import execute
-from workbench.engine.mpmd.against_sequential import largest_error, run_reference_step, state_registers
+from workbench.engine.mpmd.against_sequential import largest_error, run_reference_step, state_slots
 from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
 from workbench.engine.mpmd.measured_timeline import measure_tasks
 from workbench.engine.mpmd.mpmd_step import MpmdStep, compile_mpmd
@@ -76,7 +76,7 @@ def test_a_running_mean_takes_one_step_a_mini_batch_towards_the_mean_of_all_of_i
     values = step.begin()
     step.feed(values, 0)
     step.advance(values)
-    names = {program.arguments[argument].path: name for name, argument, _ in state_registers(step)}
+    names = {program.arguments[argument].path: name for name, argument, _ in state_slots(step)}
     found = np.asarray(step.results(values)[names["params/statistics/0/mean"]])
     weights = program.step.given[0:2]
     whole = np.tanh(program.step.feed(0)[0] @ np.asarray(weights[1]) + np.asarray(weights[0])).mean(0)

@@ -44,7 +44,7 @@ def largest_error(step: MpmdStep) -> float:
     found = step.results(values)
     gaps: dict[Role, float] = {Role.OUTPUT: _largest(np.asarray(loss) - np.asarray(expected_loss))}
     scales: dict[Role, float] = {Role.OUTPUT: _largest(np.asarray(expected_loss))}
-    for name, argument, layer in state_registers(step):
+    for name, argument, layer in state_slots(step):
         role, whole = program.arguments[argument].role, np.asarray(by_argument[argument]).astype(np.float64)
         theirs = whole if layer is None else whole[layer : layer + 1]
         gaps[role] = worst(gaps.get(role, 0.0), _largest(np.asarray(found[name]).astype(np.float64) - theirs))
@@ -69,7 +69,7 @@ def largest_error_of(step: CompiledStep, program: Program, micro_batches: int) -
     return relative(gaps, scales)
 
 
-def state_registers(step: MpmdStep) -> list[tuple[tuple[str, int, int], int, int | None]]:
+def state_slots(step: MpmdStep) -> list[tuple[tuple[str, int, int], int, int | None]]:
     """For each parameter and each leaf of optimiser state its buffer slot, its argument of the program, and its layer if it is stacked."""
     program, flat = step.plan.program, step.stages.partition.network.flat
     parameters = [i for i in program.state if program.arguments[i].role is Role.PARAMETER]

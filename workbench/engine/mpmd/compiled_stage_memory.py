@@ -17,7 +17,7 @@ _INITIAL = ("piece", "state", "total", "batch")
 def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
     """Peak bytes on one device of each stage's group, by pipeline position."""
     devices = step.stages.spec.stages
-    sizes, home, alive = _sizes(step), _locate_registers(step), _initial_bytes(step)
+    sizes, home, alive = _sizes(step), _locate_slots(step), _initial_bytes(step)
     peaks = [sum(each.values()) for each in alive]
     on_tpu = step.stages.devices(0).mesh.devices.flat[0].platform == "tpu"
     for each in step.instructions:
@@ -31,8 +31,8 @@ def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
         for device in range(devices):
             peaks[device] = max(peaks[device], sum(alive[device].values()))
         for number in each.drops:
-            for registers in alive:
-                registers.pop(number, None)
+            for slots in alive:
+                slots.pop(number, None)
     return tuple(peaks)
 
 
@@ -43,7 +43,7 @@ def resting_bytes(step: MpmdStep) -> tuple[int, ...]:
 
 def _initial_bytes(step: MpmdStep) -> list[dict[int, int]]:
     """For each device the bytes of its slots that hold something initially."""
-    sizes, home = _sizes(step), _locate_registers(step)
+    sizes, home = _sizes(step), _locate_slots(step)
     alive: list[dict[int, int]] = [{} for _ in range(step.stages.spec.stages)]
     for name, number in step.buffer_slots.numbers.items():
         if isinstance(name, tuple) and name[0] in _INITIAL:
@@ -51,7 +51,7 @@ def _initial_bytes(step: MpmdStep) -> list[dict[int, int]]:
     return alive
 
 
-def _locate_registers(step: MpmdStep) -> Mapping[int, int]:
+def _locate_slots(step: MpmdStep) -> Mapping[int, int]:
     """The device that each slot's array is placed on."""
     devices = step.stages.spec.stages
     found = {}

@@ -60,7 +60,7 @@ class _InstructionBuilder:
         virtual_stage, i = self.stages.partition.virtual_stages[task.stage], task.micro_batch
         totals: list[Name] = [("total", task.stage, virtual_stage.param_slices[place]) for place in found.totals]
         reads = [*totals, *(name for group, place in found.task.reads for name in self._list_reads(group, place, task))]
-        results = [self._result_register(group, place, task) for group, place in found.task.gives if group != "gradient"]
+        results = [self._result_slot(group, place, task) for group, place in found.task.gives if group != "gradient"]
         token = ("token", *task)
         compute = Instruction(found.compiled, self.buffer_slots.of(reads), self.buffer_slots.of([token, *totals, *results]), (), task)
         sends = self._value_sends(task.stage, i) if task.kind is Kind.FORWARD else self._gradient_sends(task.stage, i)
@@ -81,7 +81,7 @@ class _InstructionBuilder:
                 return [("back", value, reader, stage, i) for reader in self.stages.partition.values[value].readers]
         return [(group, stage, place, i)]
 
-    def _result_register(self, group: str, place: int, task: Task) -> Name:
+    def _result_slot(self, group: str, place: int, task: Task) -> Name:
         virtual_stage, stage, i = self.stages.partition.virtual_stages[task.stage], task.stage, task.micro_batch
         match group:
             case "output_activations":
@@ -148,7 +148,7 @@ class _InstructionBuilder:
         writes: list[Name] = [("token", "sums", stage), *(("whole", stage, param_slice) for param_slice in split)]
         return Instruction(self.stages.compiled_sums[stage], self.buffer_slots.of(reads), self.buffer_slots.of(writes), (), ("sums", stage))
 
-    def _gradient_register(self, stage: int, param_slice: int) -> Name:
+    def _gradient_slot(self, stage: int, param_slice: int) -> Name:
         """The slot of the sum of a step's gradients."""
         return ("whole" if param_slice in self.stages.partial_sum_params(stage) else "total", stage, param_slice)
 
@@ -159,7 +159,7 @@ class _InstructionBuilder:
                 param_slice = update.owned[place]
                 sends.append(
                     (
-                        self._gradient_register(user, param_slice),
+                        self._gradient_slot(user, param_slice),
                         ("lent", stage, param_slice, user),
                         self._param_sharding(stage, param_slice),
                     )
@@ -187,7 +187,7 @@ class _InstructionBuilder:
         count = max(update.sums for update in stages.updates)
         for stage, call in stages.compiled_terms.items():
             terms: list[Name] = [("term", stage, place) for place in range(count)]
-            param_slices, state, totals, borrowed_grads = self._update_registers(stage)
+            param_slices, state, totals, borrowed_grads = self._update_slots(stage)
             reads = [*param_slices, *state, *totals, *borrowed_grads, *([("total weight", stage)] if weighs else [])]
             found.append(Instruction(call, self.buffer_slots.of(reads), self.buffer_slots.of(terms), ()))
             ends += [(name, ("added", 0, stage, place), stages.devices(0).whole) for place, name in enumerate(terms)]
@@ -200,19 +200,19 @@ class _InstructionBuilder:
             backs += [(name, ("sum", stage, place, "here"), stages.devices(stage).whole) for place, name in enumerate(sums)]
         return [*found, *self._transfer(ends), added, *self._transfer(backs)]
 
-    def _update_registers(self, stage: int) -> tuple[list[Name], list[Name], list[Name], list[Name]]:
+    def _update_slots(self, stage: int) -> tuple[list[Name], list[Name], list[Name], list[Name]]:
         """Slots of what a stage updates: its parameter slices, its state, the sums of their gradients, and other stages' gradients of
         those."""
         update = self.stages.updates[stage]
         return (
             [("piece", stage, param_slice) for param_slice in update.owned],
             [("state", stage, place) for place in range(len(update.state))],
-            [self._gradient_register(stage, param_slice) for param_slice in update.owned],
+            [self._gradient_slot(stage, param_slice) for param_slice in update.owned],
             [("lent", stage, update.owned[place], user) for place, user in self.stages.borrowed_grads(stage)],
         )
 
     def _update(self, stage: int, *, weighs: bool) -> Instruction:
-        param_slices, state, totals, borrowed_grads = self._update_registers(stage)
+        param_slices, state, totals, borrowed_grads = self._update_slots(stage)
         sums: list[Name] = [("sum", stage, place, "here") for place in range(self.stages.updates[stage].sums)]
         reads = [*param_slices, *state, *totals, *borrowed_grads, *([("total weight", stage)] if weighs else []), *sums]
         writes: list[Name] = [("token", "update", stage), *param_slices, *state]
