@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.run_programs import plan
 from workbench.engine.spmd.device_mesh import device_mesh, row_major
-from workbench.hardware.axis_assignment import parse_axis_assignment
+from workbench.hardware.axis_assignment_text import parse_axis_assignment
 from workbench.hardware.catalogue import parse_hardware
 
 TWO_NODES = parse_hardware("2 nodes of 4 CPU")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware.axis_assignment import AxisAssignment, Route, parse_axis_assignment
+from workbench.hardware.axis_assignment_text import AxisAssignment, Route, parse_axis_assignment
 from workbench.hardware.axis_placement import axis_assignment_error, default_axis_assignment, device_order, physical_spans
 from workbench.hardware.catalogue import list_example_hardware, load_catalogue, parse_hardware
 from workbench.hardware.hardware import Hardware

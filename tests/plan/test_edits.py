@@ -8,7 +8,7 @@ from workbench.core.precision import Precision
 from workbench.core.remat import Remat
 from workbench.core.sharding import Sharding
 from workbench.errors import DimensionError, HardwareError, LayoutError, MeshError, TraceError, WorkbenchError
-from workbench.hardware.axis_assignment import parse_axis_assignment
+from workbench.hardware.axis_assignment_text import parse_axis_assignment
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import (
     ALL_EDITS,

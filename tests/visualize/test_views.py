@@ -14,7 +14,7 @@ from tests.support.steps import ALIVE, CURVE, KERNELS, step_report
 from workbench.analysis.tier_comparison import Comparison
 from workbench.core.tensor import Role
 from workbench.errors import WorkbenchError
-from workbench.hardware.axis_assignment import parse_axis_assignment
+from workbench.hardware.axis_assignment_text import parse_axis_assignment
 from workbench.hardware.axis_placement import device_order
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build

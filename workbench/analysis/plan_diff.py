@@ -13,7 +13,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.precision import Precision
 from workbench.core.remat import Remat
 from workbench.core.sharding import Sharding, base_axis
-from workbench.hardware.axis_assignment import AxisAssignment
+from workbench.hardware.axis_assignment_text import AxisAssignment
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report

@@ -30,7 +30,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     from workbench.core.precision import Precision
     from workbench.core.remat import Remat
     from workbench.documents import load_plan, program_from_reference
-    from workbench.hardware.axis_assignment import parse_axis_assignment
+    from workbench.hardware.axis_assignment_text import parse_axis_assignment
     from workbench.hardware.catalogue import parse_hardware
     from workbench.plan.edits import SetAxisAssignment, SetHardware, SetLayout, SetPrecision, SetRemat
     from workbench.plan.mesh_edits import SetMesh

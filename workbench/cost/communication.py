@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware.axis_assignment import AxisAssignment
+from workbench.hardware.axis_assignment_text import AxisAssignment
 from workbench.hardware.axis_placement import PhysicalSpan, PhysicalSpans, physical_spans
 from workbench.hardware.hardware import AxisTopology, Hardware, Link
 

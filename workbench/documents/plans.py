@@ -21,7 +21,7 @@ from workbench.documents.program_by_fingerprint import is_known_reference, known
 from workbench.documents.program_references import program_from_reference, verify_reference
 from workbench.documents.schema import schema_problem
 from workbench.errors import DocumentError, HardwareError, wrong_type
-from workbench.hardware.axis_assignment import AxisAssignment, parse_axis_assignment
+from workbench.hardware.axis_assignment_text import AxisAssignment, parse_axis_assignment
 from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan

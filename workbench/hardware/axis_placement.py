@@ -13,7 +13,7 @@ import numpy as np
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError, unknown_name
-from workbench.hardware.axis_assignment import AxisAssignment, Route
+from workbench.hardware.axis_assignment_text import AxisAssignment, Route
 from workbench.hardware.hardware import AxisTopology, Hardware, PhysicalAxis
 from workbench.units import divisors
 
@@ -83,7 +83,7 @@ def device_order(
     nodes the order of `jax.devices()`. So `Mesh(devices.reshape(-1)[device_order(...)], mesh.names)` is the mesh as its axes are assigned.
 
     >>> from workbench.hardware.catalogue import parse_hardware
-    >>> from workbench.hardware.axis_assignment import parse_axis_assignment
+    >>> from workbench.hardware.axis_assignment_text import parse_axis_assignment
     >>> device_order(Mesh("data:2 model:2"), parse_hardware("TPU v5e 2x2"), parse_axis_assignment("data:y; model:x")).tolist()
     [[0, 2], [1, 3]]
     """

@@ -10,7 +10,7 @@ from workbench.core.precision import Precision
 from workbench.core.remat import Remat
 from workbench.core.sharding import Sharding
 from workbench.errors import HardwareError, LayoutError, unknown_name
-from workbench.hardware.axis_assignment import AxisAssignment
+from workbench.hardware.axis_assignment_text import AxisAssignment
 from workbench.hardware.axis_placement import axis_assignment_error
 from workbench.hardware.hardware import Hardware
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh

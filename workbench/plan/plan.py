@@ -12,7 +12,7 @@ from workbench.core.pipeline_spec import PipelineSpec, read_pipeline
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.errors import WorkbenchError, wrong_type
-from workbench.hardware.axis_assignment import AxisAssignment, read_axis_assignment
+from workbench.hardware.axis_assignment_text import AxisAssignment, read_axis_assignment
 from workbench.hardware.axis_placement import verify_links
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware

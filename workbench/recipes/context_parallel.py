@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, verify_divides, verify_unused
-from workbench.recipes.dims_by_purpose import find_token_mixes
+from workbench.recipes.choose_dims import find_token_mixes
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain, place_dim
 from workbench.recipes.sequence_parallel import sequences_of

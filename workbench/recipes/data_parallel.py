@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, verify_divides, verify_unused
-from workbench.recipes.dims_by_purpose import batch_dim
+from workbench.recipes.choose_dims import batch_dim
 from workbench.recipes.recipe import Recipe, RecipeDraft
 from workbench.recipes.recipe_edits import place_dim
 

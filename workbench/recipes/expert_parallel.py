@@ -22,8 +22,8 @@ from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 from workbench.recipes.choose_axis import choose_axis, verify_divides, verify_unused
+from workbench.recipes.choose_dims import batch_dim, expert_dims
 from workbench.recipes.data_parallel import batch_of
-from workbench.recipes.dims_by_purpose import batch_dim, expert_dims
 from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain, place_dim
 from workbench.recipes.traced_dots import TracedDot, find_weight_dots

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, verify_divides
-from workbench.recipes.dims_by_purpose import batch_dim, hidden_dims, sequence_dims, width_dims
+from workbench.recipes.choose_dims import batch_dim, hidden_dims, sequence_dims, width_dims
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain
 from workbench.recipes.tensor_parallel import tensor_parallel

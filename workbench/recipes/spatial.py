@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, find_remainder, verify_divides, verify_unused
-from workbench.recipes.dims_by_purpose import space_dims
+from workbench.recipes.choose_dims import space_dims
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import place_dim
 

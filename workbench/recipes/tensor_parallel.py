@@ -19,7 +19,7 @@ from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, find_remainder, verify_divides, verify_unused
-from workbench.recipes.dims_by_purpose import hidden_dims
+from workbench.recipes.choose_dims import hidden_dims
 from workbench.recipes.naming_conventions import DimUse, is_named
 from workbench.recipes.recipe import Recipe, RecipeDraft
 from workbench.recipes.recipe_edits import place_dim

@@ -21,7 +21,7 @@ from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, verify_divides
-from workbench.recipes.dims_by_purpose import stacked_dims, width_dims
+from workbench.recipes.choose_dims import stacked_dims, width_dims
 from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain, is_parameter, is_state, override_arguments
 from workbench.recipes.sequence_parallel import AFTER_THE_DOTS, residual_sums

@@ -8,8 +8,8 @@ from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, verify_divides
+from workbench.recipes.choose_dims import batch_dim, stacked_dims
 from workbench.recipes.data_parallel import batch_of
-from workbench.recipes.dims_by_purpose import batch_dim, stacked_dims
 from workbench.recipes.recipe_edits import constrain, is_parameter, is_state, override_arguments, place_dim
 from workbench.recipes.traced_dots import UNNAMED
 from workbench.recipes.zero_sharded_dim import shard_tensors

@@ -5,7 +5,7 @@ from math import isfinite
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware.axis_assignment import AxisAssignment
+from workbench.hardware.axis_assignment_text import AxisAssignment
 from workbench.hardware.axis_placement import PhysicalSpan, axis_assignment_error, physical_spans
 from workbench.hardware.catalogue import Catalogue, CatalogueEntry, parse_hardware
 from workbench.hardware.hardware import AxisTopology, Hardware

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from workbench.core.sharding import axis_size
-from workbench.hardware.axis_assignment import AxisAssignment
+from workbench.hardware.axis_assignment_text import AxisAssignment
 from workbench.hardware.hardware import Hardware
 from workbench.reports.placement import Placement
 from workbench.text.report import WIDTH, shape_text

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
-from workbench.hardware.axis_assignment import AxisAssignment
+from workbench.hardware.axis_assignment_text import AxisAssignment
 from workbench.hardware.axis_placement import device_order
 from workbench.hardware.hardware import Hardware
 

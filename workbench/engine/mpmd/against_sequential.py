@@ -15,7 +15,7 @@ from workbench.engine.mpmd.mpmd_step import MpmdStep
 from workbench.engine.spmd.against_unsharded import free_bytes, relative, worst
 from workbench.engine.spmd.compiled_step import CompiledStep
 from workbench.tracing.grad_accumulation.grad_accumulation_step import grad_accumulation_step
-from workbench.tracing.grad_accumulation.split_batch import micro_batch_leaves
+from workbench.tracing.grad_accumulation.micro_batch_leaves import micro_batch_leaves
 from workbench.units import format_bytes
 
 

@@ -20,7 +20,7 @@ from workbench.engine.mpmd.instruction_list import BufferSlots, Instruction, run
 from workbench.engine.mpmd.lower_schedule import Compilation, instructions_of
 from workbench.engine.spmd.jax_shardings import put_sharded
 from workbench.plan.plan import Plan
-from workbench.tracing.grad_accumulation.split_batch import micro_batch_leaves
+from workbench.tracing.grad_accumulation.micro_batch_leaves import micro_batch_leaves
 
 Watch = Callable[[Any, Any], None]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from workbench.core.mesh import Mesh
-from workbench.hardware.axis_assignment import AxisAssignment, Route
+from workbench.hardware.axis_assignment_text import AxisAssignment, Route
 from workbench.hardware.axis_placement import PhysicalSpan, axis_assignment_error, default_axis_assignment, physical_spans
 from workbench.hardware.hardware import AxisTopology, Hardware
 from workbench.plan.plan import Plan

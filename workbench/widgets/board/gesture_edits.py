@@ -4,7 +4,7 @@ import re
 from itertools import chain
 
 from workbench.errors import DimensionError, LayoutError, MeshError, unknown_name
-from workbench.hardware.axis_assignment import parse_axis_assignment
+from workbench.hardware.axis_assignment_text import parse_axis_assignment
 from workbench.plan.edits import Constrain, Edit, Override, RenameDim, SetAxisAssignment, SetHardware, SetPipeline, ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.plan.plan import Plan
