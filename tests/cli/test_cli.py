@@ -151,7 +151,8 @@ def test_hardware_lists_the_catalogue_and_tells_all_of_one_kind(capsys):
 
 
 def test_a_file_of_ones_own_hardware_counts(plan_file, tmp_path, capsys, monkeypatch):
-    from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, SHIPPED_FILE
+    from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE
+    from workbench.hardware.catalogue_file import SHIPPED_FILE
 
     monkeypatch.setenv(HARDWARE_FILE_VARIABLE, "")  # so that what the command sets is taken back
     own = tmp_path / "own.toml"

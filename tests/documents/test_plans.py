@@ -15,7 +15,8 @@ from workbench.core.remat import Remat
 from workbench.documents import dump_plan, load_plan, parse_plan, program_from_reference, save_plan
 from workbench.documents.plans import layout_record, parse_layout
 from workbench.errors import DocumentError
-from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, SHIPPED_FILE, list_example_hardware
+from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, list_example_hardware
+from workbench.hardware.catalogue_file import SHIPPED_FILE
 from workbench.models import build
 from workbench.plan.edits import RenameDim, SetPrecision, SetRemat
 from workbench.plan.plan import Plan

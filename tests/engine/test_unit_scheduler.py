@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.support.fleet_models import programs
-from workbench.engine.fleet.devices import CompiledUnit, FleetDevice
+from workbench.engine.fleet.compile_unit import CompiledUnit
+from workbench.engine.fleet.devices import FleetDevice
 from workbench.engine.fleet.executor import FleetExecutor
 from workbench.engine.fleet.host_store import HostStore
 from workbench.engine.fleet.model_run import ModelRun

@@ -8,15 +8,15 @@ from workbench.engine.compile.targets import topology_name
 from workbench.errors import HardwareError
 from workbench.hardware.catalogue import (
     HARDWARE_FILE_VARIABLE,
-    SHIPPED_FILE,
     Catalogue,
-    Torus,
     default_catalogue,
     list_example_hardware,
     load_catalogue,
     parse_hardware,
 )
+from workbench.hardware.catalogue_file import SHIPPED_FILE
 from workbench.hardware.hardware import AxisTopology
+from workbench.hardware.interconnect import Torus
 from workbench.text.hardware import catalogue_text, hardware_text
 
 ENTRIES = tuple(load_catalogue().entries.values())

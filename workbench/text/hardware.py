@@ -7,7 +7,8 @@ from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment_text import AxisAssignment
 from workbench.hardware.axis_placement import PhysicalSpan, axis_assignment_error, physical_spans
-from workbench.hardware.catalogue import Catalogue, CatalogueEntry, parse_hardware
+from workbench.hardware.catalogue import Catalogue, parse_hardware
+from workbench.hardware.catalogue_entry import CatalogueEntry
 from workbench.hardware.hardware import AxisTopology, Hardware
 from workbench.text.tables import pairs_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds

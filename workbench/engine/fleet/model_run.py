@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.engine.fleet.devices import CompiledUnit
+from workbench.engine.fleet.compile_unit import CompiledUnit
 from workbench.engine.fleet.host_store import HostStore
 from workbench.engine.worker.failure_messages import in_user_terms
 from workbench.errors import FleetError, WorkbenchError, unknown_name

@@ -10,7 +10,8 @@ from typing import Any
 import jax
 
 from workbench.core.program import Program
-from workbench.engine.fleet.devices import CompiledUnit, FleetDevice, compile_unit
+from workbench.engine.fleet.compile_unit import CompiledUnit, compile_unit
+from workbench.engine.fleet.devices import FleetDevice
 from workbench.engine.fleet.shard_units import ModelUnits
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.greedy_partition import Room, greedy_shards, verify_shards

@@ -5,7 +5,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workbench.engine.fleet.devices import Arrays, CompiledUnit, FleetDevice
+from workbench.engine.fleet.compile_unit import CompiledUnit
+from workbench.engine.fleet.devices import Arrays, FleetDevice
 from workbench.engine.fleet.model_run import ModelRun
 from workbench.multimodel import Candidate, Policy, ScheduledUnit
 

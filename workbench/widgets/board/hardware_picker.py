@@ -12,8 +12,10 @@ from typing import Any
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
 from workbench.hardware.axis_placement import axis_assignment_error
-from workbench.hardware.catalogue import CatalogueEntry, Node, default_catalogue, parse_hardware
+from workbench.hardware.catalogue import default_catalogue, parse_hardware
+from workbench.hardware.catalogue_entry import CatalogueEntry
 from workbench.hardware.hardware import Hardware
+from workbench.hardware.interconnect import Node
 from workbench.plan.plan import Plan
 from workbench.units import divisors, format_bytes, format_count, format_seconds
 from workbench.widgets.board.axis_assignment_picker import axis_assignment_menu, axis_assignment_state

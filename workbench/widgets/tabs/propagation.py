@@ -20,9 +20,9 @@ from workbench.widgets.board.background_queries import BackgroundQueries, comput
 from workbench.widgets.board.layer_folding import fold_paths, template
 from workbench.widgets.gestures.suggestions import DecideGesture
 from workbench.widgets.gestures.view_changes import ExpandGesture, FewestGesture, WeighGesture
-from workbench.widgets.tabs.axis_origin import move_line, place_cell, replay_of
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row
 from workbench.widgets.tabs.edit_buttons import act, buttons_cell, edit_button, edits_cell, find_edit
+from workbench.widgets.tabs.why_axis import move_line, place_cell, replay_of
 
 MOST_ROWS = 120
 MOST_CONFLICTS = 40

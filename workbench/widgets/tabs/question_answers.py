@@ -11,12 +11,12 @@ from workbench.units import format_bytes, format_count, format_seconds
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.key_figures import ROLES
 from workbench.widgets.board.layer_folding import is_named
-from workbench.widgets.tabs.axis_origin import axis_answer
 from workbench.widgets.tabs.blocks import Block, Column, Paint, block, row
 from workbench.widgets.tabs.communication import exposed_seconds
 from workbench.widgets.tabs.number_breakdown import MOST_ROWS, Contribution, parts_table
+from workbench.widgets.tabs.stated_sharding import placed_answer, value_answer
 from workbench.widgets.tabs.tensors import shape_text
-from workbench.widgets.tabs.why_sharded import placed_answer, value_answer
+from workbench.widgets.tabs.why_axis import axis_answer
 
 _ARITHMETIC, _MEMORY, _LAUNCH, _EXPOSED = range(4)  # the shades of the step's bar
 _WHY_SENT = {

@@ -1,0 +1,103 @@
+"""An entry of the catalogue: a kind of device, and the hardware that so many of them make."""
+
+import math
+from dataclasses import dataclass
+
+from workbench.errors import HardwareError
+from workbench.hardware.hardware import AxisTopology, Chip, Hardware, Link, PhysicalAxis
+from workbench.hardware.interconnect import Node, Torus
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """One kind of device and how such devices are joined. `chip` is what JAX calls a device: a physical chip has `devices` of them."""
+
+    name: str
+    chip: Chip
+    network: Torus | Node
+    devices: int = 1
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The links that join its devices, the fastest first."""
+        if isinstance(self.network, Node):
+            return (self.network.link, self.network.network)
+        on_chip = (self.network.on_chip,) if self.network.on_chip else ()
+        return (*on_chip, self.network.link, self.network.slices)
+
+    @property
+    def example(self) -> str:
+        """Hardware of this kind, as a person writes it."""
+        if isinstance(self.network, Node):
+            return f"{min(self.network.size, 8)} {self.name}"
+        return f"{self.name} {'x'.join(['4'] * self.network.rank)}"
+
+    def slices(self, sides: tuple[int, ...], count: int = 1) -> Hardware:
+        """`count` slices of these sides, in chips; raises `HardwareError` if there are no such slices."""
+        torus = self.network
+        if not isinstance(torus, Torus):
+            raise HardwareError(
+                f"{self.name} comes in nodes and has no torus.", [f'write "{self.example}"', f'"4 nodes of {self.example}"']
+            )
+        text = f"{self.name} {'x'.join(map(str, sides))}"
+        _verify_sides(self, torus, sides, text)
+        axes = [PhysicalAxis(name, side, torus.link, torus.shape(side, sides)) for name, side in zip("xyz", sides, strict=False)]
+        if torus.on_chip:
+            axes.append(PhysicalAxis("core", self.devices, torus.on_chip, AxisTopology.LINE))
+        if count > 1:
+            axes.insert(0, PhysicalAxis("slice", count, torus.slices, AxisTopology.SWITCH))
+        return Hardware(self.chip, tuple(axes), f"{count} slices of {text}" if count > 1 else text)
+
+    def nodes(self, devices: int, count: int = 1) -> Hardware:
+        """`count` nodes of `devices` devices each; raises `HardwareError` if a node is not that large."""
+        node = self.network
+        if not isinstance(node, Node):
+            shape = "x".join(map(str, _near_square_sides(min(devices * count, node.chips), node.rank)))
+            raise HardwareError(f"{self.name} comes as a torus; give its sides in chips.", [f'write "{self.name} {shape}"'])
+        if not 1 <= devices <= node.size or count < 1:
+            full = f"{math.ceil(devices / node.size)} nodes of {node.size} {self.name}"
+            raise HardwareError(
+                f"A node has 1 to {node.size} {self.name}; {devices} is not among these." if count else "There must be one node at least.",
+                [f'write "{full}"'] if count and devices else [f'write "{self.example}"'],
+            )
+        axes = [PhysicalAxis("device", devices, node.link, AxisTopology.SWITCH)]
+        if count > 1:
+            axes.insert(0, PhysicalAxis("node", count, node.network, AxisTopology.SWITCH))
+        return Hardware(self.chip, tuple(axes), f"{count} nodes of {devices} {self.name}" if count > 1 else f"{devices} {self.name}")
+
+
+def _verify_sides(entry: CatalogueEntry, torus: Torus, sides: tuple[int, ...], text: str) -> None:
+    chips = math.prod(sides)
+    if len(sides) != torus.rank:
+        shape = "x".join(["4"] * torus.rank)
+        raise HardwareError(
+            f"`{text}` has {len(sides)} side{'s' * (len(sides) != 1)}; a slice of {entry.name} is a torus of {torus.rank} dimensions.",
+            [f'write "{entry.name} {shape}" for {4**torus.rank} chips'],
+        )
+    if min(sides) < 1:
+        raise HardwareError(f"`{text}` has a side of 0 chips.", ["each side is 1 chip at least"])
+    if max(sides) > torus.side or chips > torus.chips:
+        product = " x ".join(map(str, sides))
+        pod = "x".join([str(torus.side)] * torus.rank) if torus.side**torus.rank == torus.chips else f"{torus.chips:,} chips"
+        raise HardwareError(
+            f"`{text}` is {product} = {chips:,} chips; a pod of {entry.name} is {pod} at most.", _suggest_smaller(entry, torus, sides)
+        )
+
+
+def _near_square_sides(chips: int, rank: int) -> tuple[int, ...]:
+    """Sides of about equal length, the longest last, whose product is `chips`."""
+    if rank == 1:
+        return (max(chips, 1),)
+    side = max((each for each in range(1, round(max(chips, 1) ** (1 / rank)) + 1) if chips % each == 0), default=1)
+    return (side, *_near_square_sides(chips // side, rank - 1))
+
+
+def _suggest_smaller(entry: CatalogueEntry, torus: Torus, sides: tuple[int, ...]) -> list[str]:
+    """Several slices that together have as many chips, where the sides divide; else the largest slice."""
+    smaller, count = list(sides), 1
+    while (max(smaller) > torus.side or math.prod(smaller) > torus.chips) and max(smaller) % 2 == 0:
+        smaller[smaller.index(max(smaller))] //= 2
+        count *= 2
+    fits = max(smaller) <= torus.side and math.prod(smaller) <= torus.chips
+    return [f'write "{count} slices of {entry.name} {"x".join(map(str, smaller))}"' if fits else "make a side smaller"]

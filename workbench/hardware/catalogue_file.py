@@ -1,0 +1,70 @@
+"""Read the entries of a catalogue from its TOML file: `hardware.toml`, or one of the user's."""
+
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import HardwareError, WorkbenchError
+from workbench.hardware.catalogue_entry import CatalogueEntry
+from workbench.hardware.hardware import Chip, Link
+from workbench.hardware.interconnect import Node, Torus
+
+SHIPPED_FILE = Path(__file__).with_name("hardware.toml")
+
+
+def load_entries(path: Path) -> dict[str, CatalogueEntry]:
+    """The entries of a file by name; raises `HardwareError` if it cannot be used."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise HardwareError(f"The hardware file `{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise HardwareError(f"The hardware file `{path}` is not TOML: {error}.", ["mend that line"]) from None
+    return {name: _load_entry(name, table, path) for name, table in tables.items()}
+
+
+def _load_entry(name: str, table: Any, path: Path) -> CatalogueEntry:
+    try:
+        return _read_entry(name, dict(table))
+    except WorkbenchError as error:
+        reason = error.message
+    except KeyError as error:
+        reason = f"it has no `{error.args[0]}`"
+    except (TypeError, ValueError, AttributeError) as error:
+        reason = str(error)
+    raise HardwareError(
+        f"`{name}` in the hardware file `{path}` cannot be used: {reason}", [f"write it as the entries of {SHIPPED_FILE.name}"]
+    )
+
+
+def _read_entry(name: str, table: dict[str, Any]) -> CatalogueEntry:
+    """An entry of the catalogue; what the devices of a chip share is divided among them."""
+    share = 1 / table.get("devices", 1)
+    links = {each: Link(each, values["bandwidth"], values["latency"]) for each, values in table["links"].items()}
+    shared = {each: Link(each, link.bandwidth * share, link.latency) for each, link in links.items()}
+    if "torus" in table:
+        on_chip = table["torus"].get("on_chip")
+        joined = {"link": shared[table["torus"]["link"]], "slices": shared[table["torus"]["slices"]]}
+        network: Torus | Node = Torus(**{**table["torus"], **joined, "on_chip": links[on_chip] if on_chip else None})
+    else:
+        node = table["node"]
+        network = Node(node["size"], shared[node["link"]], shared[node["network"]])
+    chip = Chip(
+        name=name,
+        flops={dtype: rate * share for dtype, rate in table["flops"].items()},
+        memory=int(table["memory"] * share),
+        memory_bandwidth=table["memory_bandwidth"] * share,
+        vector_flops=table.get("vector", math.inf) * share,
+        launch=table.get("launch", 0.0),
+        sweep=table.get("sweep", math.inf) * share,
+        host_memory=int(table.get("host_memory", 0) * share),
+        host_bandwidth=table.get("host_bandwidth", math.inf) * share,
+        matmul_tile=tuple(table.get("matmul_tile", ())),
+        array_tile=tuple(table.get("array_tile", ())),
+        on_chip=int(table.get("on_chip", 0) * share),
+        efficiency=table.get("efficiency", {}),
+        target=table.get("target", ""),
+        sources=table.get("sources", {}),
+    )
+    return CatalogueEntry(name, chip, network, table.get("devices", 1), tuple(table.get("aliases", ())))
