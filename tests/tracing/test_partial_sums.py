@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import pipelines
 from workbench.models import build
-from workbench.tracing.grad_accumulation.accumulating_tasks import split_task
+from workbench.tracing.grad_accumulation.accumulate_gradients import split_task
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups, split_gradients
 from workbench.tracing.stage_partition.partition_network import partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks

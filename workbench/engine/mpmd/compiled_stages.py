@@ -22,7 +22,7 @@ from workbench.pipeline.data_parallel_groups import find_data_parallel_groups
 from workbench.pipeline.estimate_stage_costs import plan_starts
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
-from workbench.tracing.grad_accumulation.accumulating_tasks import partial_sums_spec
+from workbench.tracing.grad_accumulation.accumulate_gradients import partial_sums_spec
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.optimizer_global_sums import common_sums
 from workbench.tracing.stage_partition.partition_network import StagePartition, partition_network

@@ -13,7 +13,7 @@ from workbench.core.sharding import Sharding
 from workbench.engine.spmd.jax_shardings import named_sharding
 from workbench.plan.plan import Plan
 from workbench.tracing.constrain import constrain
-from workbench.tracing.grad_accumulation.accumulating_tasks import accumulate_grads
+from workbench.tracing.grad_accumulation.accumulate_gradients import accumulate_grads
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator

@@ -15,7 +15,7 @@ from jax.extend import core as jex_core
 
 from workbench.core.program import Program, Step
 from workbench.core.tensor import Role
-from workbench.tracing.grad_accumulation.accumulating_tasks import accumulate_grads, split_task
+from workbench.tracing.grad_accumulation.accumulate_gradients import accumulate_grads, split_task
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.jaxpr.equation_costs import flops_of, size_of
 from workbench.tracing.jaxpr.equations import variables
