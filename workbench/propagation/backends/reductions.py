@@ -7,7 +7,7 @@ from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size, base_axis
-from workbench.propagation.backends.accumulated_sums import find_sole_addition, is_added_up
+from workbench.propagation.backends.deferred_sums import find_sole_addition, is_added_up
 from workbench.propagation.backends.xla_backends import Backend
 from workbench.propagation.module.mlir_context import producer
 from workbench.propagation.module.operation_kinds import adds_updates
