@@ -17,7 +17,7 @@ from workbench.engine.fleet.lock import hold_folder
 from workbench.errors import DocumentError, EngineError, FleetError, WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.visualize.draw.drawing import Drawing
+from workbench.visualize.draw.drawing_marks import Drawing
 from workbench.visualize.draw.picture import Picture
 
 PLAN = Plan(build("two_layer", batch=16, io=64, hidden=32), "data:4 model:2")

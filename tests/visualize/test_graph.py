@@ -15,7 +15,7 @@ from workbench.reports.step_graph import Graph
 from workbench.visualize import graph, graph_dot, graph_text
 from workbench.visualize.draw import graphviz_layout, palette
 from workbench.visualize.draw.collapse_scopes import MOST_BOXES, choose_open_scopes, collapse, scopes_of
-from workbench.visualize.draw.drawing import text_width
+from workbench.visualize.draw.drawing_marks import text_width
 from workbench.visualize.graph import heat_colour
 
 

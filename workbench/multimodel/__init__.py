@@ -1,14 +1,14 @@
 """Train many models at once, as shard units on shared devices (Hydra): jobs, policies, bounds, simulation. Nothing here executes."""
 
+from workbench.multimodel.other_strategies import Strategy as Strategy
+from workbench.multimodel.other_strategies import strategies as strategies
 from workbench.multimodel.policies import ALL_POLICIES as ALL_POLICIES
 from workbench.multimodel.policies import MENU as MENU
 from workbench.multimodel.policies import Candidate as Candidate
 from workbench.multimodel.policies import Policy as Policy
 from workbench.multimodel.policies import policy_named as policy_named
-from workbench.multimodel.schedule_bounds import Strategy as Strategy
 from workbench.multimodel.schedule_bounds import list_bound as list_bound
 from workbench.multimodel.schedule_bounds import lower_bound as lower_bound
-from workbench.multimodel.schedule_bounds import strategies as strategies
 from workbench.multimodel.simulate_fleet import FleetEvent as FleetEvent
 from workbench.multimodel.simulate_fleet import simulate as simulate
 from workbench.multimodel.unit_chains import Job as Job

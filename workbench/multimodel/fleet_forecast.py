@@ -12,8 +12,9 @@ from workbench.errors import FleetError
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_measurement import FleetTimes, ModelTimes
 from workbench.multimodel.greedy_partition import Layer, Room, greedy_shards, shard_bytes, verify_shards
+from workbench.multimodel.other_strategies import Strategy, strategies
 from workbench.multimodel.policies import Policy, policy_named
-from workbench.multimodel.schedule_bounds import Strategy, lower_bound, strategies
+from workbench.multimodel.schedule_bounds import lower_bound
 from workbench.multimodel.simulate_fleet import simulate
 from workbench.multimodel.unit_chains import Job
 from workbench.multimodel.unit_estimates import estimated_job, layers_of, scale_job

@@ -12,7 +12,7 @@ from workbench.text.report import axes_text
 from workbench.text.tables import table_text
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.bars import Bar, bars_drawing, bars_text
-from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import axes_colour
 from workbench.visualize.draw.picture import Picture
 

@@ -10,7 +10,7 @@ from workbench.text.report import WIDTH, shape_text
 from workbench.units import format_bytes
 from workbench.visualize.device_location import DeviceLocation, locate_devices
 from workbench.visualize.draw.device_shards import DeviceShard, Grid, Projection, UnitRect, count_parts, grid, part_of, projection
-from workbench.visualize.draw.drawing import Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, axis_colour
 from workbench.visualize.draw.picture import Picture
 

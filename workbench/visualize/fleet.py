@@ -7,7 +7,7 @@ from workbench.multimodel import FleetSchedule, Job, ScheduledUnit, lower_bound
 from workbench.multimodel.fleet_measurement import FleetMeasurement
 from workbench.text.fleet import schedules_text
 from workbench.units import format_seconds
-from workbench.visualize.draw.drawing import Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import AXES, NEUTRAL, WARNING
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.time_ticks import ticks

@@ -8,7 +8,7 @@ from workbench.reports.step_graph import GraphNode, GraphSend
 from workbench.text.tables import axes_text, dims_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.draw.collapse_scopes import Collapsed, DrawnNode, collapse
-from workbench.visualize.draw.drawing import Area, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Area, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.graphviz_layout import GraphLayout, PixelRect, Point, dot_text, lay_out_dot
 from workbench.visualize.draw.palette import HEAT, NEUTRAL, TEXT, axes_colour, axis_colour
 from workbench.visualize.draw.picture import Picture

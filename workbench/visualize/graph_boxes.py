@@ -8,7 +8,7 @@ from workbench.reports.step_graph import GraphNode, GraphSend
 from workbench.text.tables import axes_text
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.draw.collapse_scopes import Collapsed, DrawnNode
-from workbench.visualize.draw.drawing import text_width
+from workbench.visualize.draw.drawing_marks import text_width
 
 LINE, PAD, STRIP = 15, 9, 4  # pixels
 _LEAST, _WIDEST = 96, 290

@@ -9,7 +9,7 @@ from workbench.reports.memory import Alive
 from workbench.reports.report import Report
 from workbench.text.tables import table_text, tail_text
 from workbench.units import format_bytes
-from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, ON_ROLES, ROLES, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.treemap import Tile, squarify

@@ -10,7 +10,7 @@ from workbench.reports.compiled import Compiled
 from workbench.reports.report import Report
 from workbench.text.tables import table_text, tail_text
 from workbench.units import format_bytes
-from workbench.visualize.draw.drawing import Area, Drawing, Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Area, Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import AXES, NEUTRAL, ROLES, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.stacked_area import Column, outlines, reduce_columns

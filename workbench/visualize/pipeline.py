@@ -9,7 +9,7 @@ from workbench.reports.measurement import TaskTime, bubble_share
 from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
 from workbench.text.pipeline import gantt_text
 from workbench.units import format_bytes, format_seconds
-from workbench.visualize.draw.drawing import Area, Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Area, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, TASKS
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.time_ticks import ticks

@@ -17,7 +17,7 @@ from workbench.reports.propagation_records import AxisPropagation, ShardedValue
 from workbench.reports.report import Report
 from workbench.text.tables import table_text
 from workbench.visualize.draw.collapse_scopes import Collapsed, collapse
-from workbench.visualize.draw.drawing import Area, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Area, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, axis_colour
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.graph import dim_labels

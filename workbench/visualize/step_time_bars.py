@@ -9,7 +9,7 @@ from workbench.reports.step_time import StepTime
 from workbench.text.tables import table_text
 from workbench.units import format_seconds
 from workbench.visualize.draw.bars import stack_bars
-from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, STEP
 from workbench.visualize.draw.picture import Picture
 

@@ -10,7 +10,7 @@ from workbench.reports.report import Report
 from workbench.reports.timeline import COMPUTE
 from workbench.text.tables import table_text
 from workbench.units import format_seconds
-from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, axes_colour
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.time_ticks import ticks

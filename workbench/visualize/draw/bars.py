@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from workbench.text.report import table_text
 from workbench.units import format_bytes
-from workbench.visualize.draw.drawing import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.picture import Picture
 
 _LENGTH, _CHARACTERS = 360, 30  # of the longest bar: pixels, and characters

@@ -7,7 +7,7 @@ from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.plotting import figure
 
-from workbench.visualize.draw.drawing import FONT, Area, Disc, Drawing, Label, Polyline, Rectangle
+from workbench.visualize.draw.drawing_marks import FONT, Area, Disc, Drawing, Label, Polyline, Rectangle
 from workbench.visualize.draw.palette import TEXT
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import WorkbenchError
-from workbench.visualize.draw.drawing import Drawing
+from workbench.visualize.draw.drawing_marks import Drawing
 from workbench.visualize.draw.svg import svg_text
 
 

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from workbench.visualize.draw.drawing import FONT, Area, Disc, Drawing, Label, Mark, Polyline, Rectangle
+from workbench.visualize.draw.drawing_marks import FONT, Area, Disc, Drawing, Label, Mark, Polyline, Rectangle
 from workbench.visualize.draw.palette import TEXT
 
 _FONTS = "ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,monospace"
