@@ -12,7 +12,7 @@ from workbench.core.tensor import Role, Tensor, verify_dim_name
 from workbench.errors import DimensionError, TraceError, unknown_name
 
 STATE = (Role.PARAMETER, Role.OPTIMIZER_STATE)
-CACHE_ATTRIBUTE = "_kept"  # what `program_cache` keeps with a program, in its `__dict__`; it is never sent anywhere
+CACHE_ATTRIBUTE = "_kept"  # what `derived_value_cache` keeps with a program, in its `__dict__`; it is never sent anywhere
 
 
 @dataclass(frozen=True, slots=True)

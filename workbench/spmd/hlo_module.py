@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from workbench.spmd import hlo_pb2
 from workbench.spmd.hlo_instruction import Computation, HloInstruction, root_of
-from workbench.spmd.hlo_trip_counts import trip_count
+from workbench.spmd.hlo_trip_counts import known_trip_count, max_trip_count
 
 _CALLERS = ("call", "fusion", "async-start", "custom-call")
 
@@ -74,8 +74,9 @@ class HloModule:
         return root.opcode + instruction.opcode.removeprefix("async") if root else instruction.opcode
 
     def trip_count(self, loop: HloInstruction) -> int:
-        """How often a `while` runs (`hlo_trip_counts`)."""
-        return trip_count(self.computations, self.home_of(loop), loop)
+        """How often a `while` runs: as XLA proved, else at most what its condition and its counter's step amount to, else 1."""
+        known = known_trip_count(loop)  # first: finding a loop's home takes a pass over all instructions
+        return max_trip_count(self.computations, self.home_of(loop), loop) if known is None else known
 
     def home_of(self, instruction: HloInstruction) -> Computation:
         """The computation that contains an instruction."""

@@ -16,12 +16,14 @@ def condition_of(loop: HloInstruction) -> str:
     return loop.called[1]
 
 
-def trip_count(computations: Mapping[str, Computation], home: Computation, loop: HloInstruction) -> int:
-    """How often a `while` in the computation `home` runs: as XLA proved, else at most what its condition and its counter's step amount to,
-    else 1."""
+def known_trip_count(loop: HloInstruction) -> int | None:
+    """How often a `while` runs, as XLA proved; `None` if it did not."""
     known = loop.backend_config.get("known_trip_count", {}).get("n")
-    if known is not None:
-        return int(known)
+    return None if known is None else int(known)
+
+
+def max_trip_count(computations: Mapping[str, Computation], home: Computation, loop: HloInstruction) -> int:
+    """How often a `while` in the computation `home` runs at most: what its condition and its counter's step amount to, else 1."""
     condition = computations[condition_of(loop)]
     numbers = (each.whole_number for each in condition.values())
     limits = set(_limits(condition, root_of(condition))) or {each for each in numbers if each is not None}

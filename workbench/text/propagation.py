@@ -26,7 +26,7 @@ from workbench.reports.propagation_records import (
     ShardedValue,
 )
 from workbench.reports.report import Report
-from workbench.text.tables import wrap_text
+from workbench.text.tables import count_text, wrap_text
 
 MOST_VALUES = 4  # of one pattern
 _FIRST, _LAST = 3, 2  # steps of a long path that are listed
@@ -259,11 +259,3 @@ def conflicts_text(report: Report) -> str:
             "\n".join([wrap_text(conflict_text(replay, conflict)), wrap_text(f"to decide it the other way: {ways}", "    ", "  ")])
         )
     return "\n\n".join(explanation)
-
-
-def count_text(count: int, one: str, many: str = "") -> str:
-    """
-    >>> count_text(1, "place"), count_text(1200, "place"), count_text(2, "more wish", "more wishes")
-    ('1 place', '1,200 places', '2 more wishes')
-    """
-    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -149,3 +149,11 @@ def _render_text(renderable: object) -> str:
     with console.capture() as capture:
         console.print(renderable)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+def count_text(count: int, one: str, many: str = "") -> str:
+    """
+    >>> count_text(1, "place"), count_text(1200, "place"), count_text(2, "more wish", "more wishes")
+    ('1 place', '1,200 places', '2 more wishes')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -1,4 +1,4 @@
-"""Earlier boards, offered on a newly opened page; and whether leaving a board would lose unsaved work."""
+"""Earlier boards, offered on a newly opened page."""
 
 from collections.abc import Iterable, Mapping
 from time import time

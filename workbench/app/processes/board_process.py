@@ -4,7 +4,7 @@ Incoming: `{"prepare": {...}}` with a pickle of what is served, answered by `{"p
 a visitor has come; then `{"gesture": {...}}`, `{"heard": {...}}` and `{"again": true}`. Outgoing: `{"ready": pid}`, `{"show": target,
 "parameters": {...}}` and, when a message was handled, `{"done": its number}`. Its runs wait in the server's queue: `{"enter": kind,
 "ticket": n}` and `{"leave": n}` go out, and `{"ticket": n, "ahead": jobs}` comes in. It asks the server's partitioner
-(`processes.partitioning`). It ends when the connection does.
+(`processes.warm_partitioner_proxy`). It ends when the connection does.
 """
 
 import base64

@@ -1,4 +1,4 @@
-r"""A measurement as plain values, for \`--json\`."""
+"""A measurement as plain values, for `--json`."""
 
 from dataclasses import asdict
 from math import isnan

@@ -1,4 +1,4 @@
-"""Reports and measurements as plain JSON values, for `--json` and for scripts that read it. Bytes and seconds, unrounded."""
+"""Reports as plain JSON values, for `--json` and for scripts that read it. Bytes and seconds, unrounded."""
 
 from dataclasses import asdict
 from typing import Any

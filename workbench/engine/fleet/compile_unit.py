@@ -19,7 +19,7 @@ class CompiledUnit:
     @property
     def input_bytes(self) -> int:
         """Bytes that must be copied to the device for it."""
-        return sum(each.size * each.dtype.itemsize for each in self.unit.specs)
+        return self.unit.input_bytes
 
 
 def compile_unit(unit: UnitFunction, device: jax.Device, name: str) -> CompiledUnit:
@@ -33,10 +33,9 @@ def compile_unit(unit: UnitFunction, device: jax.Device, name: str) -> CompiledU
     jitted = jax.jit(call, in_shardings=sharding, out_shardings=sharding, donate_argnums=unit.donated, keep_unused=True)
     compiled = jitted.lower(*unit.specs).compile()
     stats = compiled.memory_analysis()
-    input_bytes = sum(each.size * each.dtype.itemsize for each in unit.specs)
     peak_bytes = (
-        input_bytes
+        unit.input_bytes
         if stats is None
         else (stats.argument_size_in_bytes + stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes)
     )
-    return CompiledUnit(unit, compiled, max(input_bytes, peak_bytes))
+    return CompiledUnit(unit, compiled, max(unit.input_bytes, peak_bytes))

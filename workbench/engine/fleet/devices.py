@@ -1,4 +1,4 @@
-"""One device of a fleet: the arrays placed on it, its memory budget, and the units compiled for it."""
+"""One device of a fleet: its memory budget, and the arrays copied to it and back."""
 
 import time
 from collections.abc import Mapping

@@ -49,6 +49,11 @@ class UnitFunction:
     call: Callable[..., tuple[Any, ...]]
 
     @property
+    def input_bytes(self) -> int:
+        """Bytes of the arrays that it reads."""
+        return sum(each.size * each.dtype.itemsize for each in self.specs)
+
+    @property
     def donated(self) -> tuple[int, ...]:
         """Argument numbers of the arrays that are updated in place."""
         return tuple(place for place, key in enumerate(self.reads) if key in self.writes)

@@ -18,6 +18,7 @@ from workbench.core.sharding import Sharding, axis_size
 from workbench.plan.plan import Plan
 from workbench.propagation.module.mlir_context import int64
 from workbench.propagation.module.operation_kinds import operations_below
+from workbench.propagation.module.shardy_attributes import axes_text
 
 Find = Callable[[str, int | None], Iterable[int]]  # the places, in a list of operations, that a pattern selects; of one rank or of any
 
@@ -29,7 +30,7 @@ def sharding_attribute(sharding: Sharding, mesh: Mesh, rank: int) -> ir.Attribut
     """`#sdy.sharding`, without axes of size one, which split nothing; dimensions beyond the sharding's are whole (a random key's words)."""
     dims = [_dim_text(sharding, place, mesh) for place in range(len(sharding.dims))] + ["{}"] * (rank - len(sharding.dims))
     kinds = (("replicated", sharding.replicated), ("unreduced", sharding.unreduced))
-    axis_lists = "".join(f", {kind}={_axes_text(axes, mesh)}" for kind, axes in kinds if any(axis_size(axis, mesh) > 1 for axis in axes))
+    axis_lists = "".join(f", {kind}={_axis_list(axes, mesh)}" for kind, axes in kinds if any(axis_size(axis, mesh) > 1 for axis in axes))
     return ir.Attribute.parse(f"#sdy.sharding<@mesh, [{', '.join(dims)}]{axis_lists}>")
 
 
@@ -40,9 +41,9 @@ def _dim_text(sharding: Sharding, place: int, mesh: Mesh) -> str:
     return "{" + ", ".join(words) + "}" + priority
 
 
-def _axes_text(axes: Iterable[str], mesh: Mesh) -> str:
+def _axis_list(axes: Iterable[str], mesh: Mesh) -> str:
     """Axes in the order of the mesh, as Shardy requires."""
-    return "{" + ", ".join(f'"{axis}"' for axis in mesh.names if axis in axes and mesh[axis] > 1) + "}"
+    return "{" + axes_text(axis for axis in mesh.names if axis in axes and mesh[axis] > 1) + "}"
 
 
 def annotate_main(main: ir.Operation, plan: Plan, *, keep: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The shardings of values after propagation, read before communication is explicit; and shardings as text for new attributes."""
+"""The shardings of values after propagation, read before communication is explicit."""
 
 from jax.extend.mlir import ir
 

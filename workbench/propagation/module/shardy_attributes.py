@@ -1,4 +1,7 @@
-"""Shardy's and MLIR's attributes as plain Python: shardings as mesh axes per dimension, element types as dtype names, local sizes."""
+"""Shardy's and MLIR's attributes as plain Python: shardings as mesh axes per dimension, element types as dtype names, local sizes.
+
+And back: shardings as Shardy writes them.
+"""
 
 import functools
 import math

@@ -1,5 +1,5 @@
 """The structure that the partitioner's answer is read against: a prepared program's values, their lifetimes, its loops (see
-`module_walk`)."""
+`read_structure`)."""
 
 from bisect import bisect_right
 from collections.abc import Sequence

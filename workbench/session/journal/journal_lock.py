@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from workbench.documents.durable_files import try_lock
+
 
 def open_locked(path: Path, *, create: bool = False) -> int | None:
     """The file, open to append and locked for this process; `None` if another one holds it. Raises `OSError`.
@@ -12,26 +14,13 @@ def open_locked(path: Path, *, create: bool = False) -> int | None:
     """
     file = os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
     try:
-        if _try_lock(file) and _is_same_file(file, path):
+        if try_lock(file) and _is_same_file(file, path):
             return file
     except BaseException:
         os.close(file)
         raise
     os.close(file)
     return None
-
-
-def _try_lock(file: int) -> bool:
-    """Lock the file; `False` if another process holds it."""
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):
-        return True
-    return True
 
 
 def _is_same_file(file: int, path: Path) -> bool:

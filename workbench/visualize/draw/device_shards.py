@@ -1,4 +1,4 @@
-"""Geometry: the part of a tensor each device holds, which devices of a large mesh are shown, the lengths of bars. Numbers only."""
+"""Geometry: the part of a tensor each device holds, which devices of a large mesh are shown. Numbers only."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Time spans in rows: which can be seen at a number of pixels, and the ticks of the scale. Numbers only."""
+"""Time spans in rows: which can be seen at a number of pixels. Numbers only."""
 
 import math
 from collections.abc import Iterable, Sequence

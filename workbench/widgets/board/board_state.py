@@ -15,6 +15,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
 from workbench.reports.report import Report
 from workbench.session.figure_tiers import SettlingState
+from workbench.text.tables import count_text
 from workbench.widgets.board.annotation_marks import priority_mark
 from workbench.widgets.board.annotation_menu import rule_items
 from workbench.widgets.board.comparison_state import ComparisonState
@@ -86,7 +87,7 @@ def board_state(
     return {
         "name": plan.name,
         "mesh": " × ".join(f"{name}:{size}" for name, size in plan.mesh.axes) or "no mesh axes",
-        "devices": _count_text(plan.mesh.size, "device"),
+        "devices": count_text(plan.mesh.size, "device"),
         "count": device_count(plan),
         "layout": str(plan.layout) or "everything replicated",
         "undo": f"Undo {session.edits[-1]}" if session.can_undo else None,
@@ -112,8 +113,8 @@ def device_count(plan: Plan) -> dict[str, str]:
     size, room = plan.mesh.size, plan.hardware.size if plan.hardware else 0
     product = f"{' × '.join(map(str, plan.mesh.sizes))} = " if len(plan.mesh.sizes) > 1 else ""
     if not room:
-        return {"text": f"{product}{_count_text(size, 'device')}", "tone": "", "title": "Choose hardware to see how many there are."}
-    text = f"{product}{size:,} of {_count_text(room, 'device')}"
+        return {"text": f"{product}{count_text(size, 'device')}", "tone": "", "title": "Choose hardware to see how many there are."}
+    text = f"{product}{size:,} of {count_text(room, 'device')}"
     if size > room:
         return {"text": f"{text}: {size - room:,} too many for {plan.hardware}", "tone": "bad", "title": "Make an axis smaller."}
     if size < room:
@@ -166,7 +167,7 @@ def _chip(plan: Plan, judge: Program, dim: str, source: str) -> dict[str, Any]:
         "size": shown if parts == 1 else f"{shown} → {_sizes(tuple(-(-size // parts) for size in sizes))}",
         "order": f"{axes.index(source) + 1}" if len(axes) > 1 else "",
         "carried": str(carried),
-        "title": f"{dim}: {', '.join(map(str, sizes))} · in {_count_text(carried, 'tensor')}"
+        "title": f"{dim}: {', '.join(map(str, sizes))} · in {count_text(carried, 'tensor')}"
         + (f" · on {' then '.join(axes)}" if axes else ""),
         "illegal": dict(illegal_drops(plan, judge, dim, source)),
         "marks": [priority_mark(plan.layout.priority(dim))] if plan.layout.priority(dim) else [],
@@ -195,7 +196,3 @@ def _badge(tab: str, report: Report, comparison_state: ComparisonState | None) -
 
 def _sizes(sizes: tuple[int, ...]) -> str:
     return str(sizes[0]) if len(sizes) == 1 else f"{min(sizes)}…{max(sizes)}"
-
-
-def _count_text(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -14,7 +14,7 @@ from workbench.widgets.tabs.blocks import Cell
 
 
 def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries | None) -> Cell:
-    """Like `resolving_cell`, for a conflict."""
+    """Buttons for the edits that resolve a conflict, once they are found; `why_axis.resolving_cell` does so for a rejected axis."""
     name = f"decide {conflict.first.wanted} {conflict.first.giver}"
     edits = compute_in_background(background, report, name, lambda: resolving_edits(report, conflict), patience=0.0)
     if edits is None:
