@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from workbench.core.mesh import Mesh
+from workbench.cost.nccl_algorithms import Line, SwitchedGroup, gather_lines, reduce_lines
 from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment_text import AxisAssignment
 from workbench.hardware.axis_placement import PhysicalSpan, PhysicalSpans, physical_spans
@@ -37,35 +38,53 @@ def collective_seconds(
     assignment does not, the default counts, and where the mesh is larger, hardware with enough of the outermost links; a diagnostic says
     so.
     """
-    alpha, beta = _rates(kind, axes, mesh, hardware, axis_assignment, devices)
-    return alpha + beta * payload
+    return min(alpha + beta * payload for alpha, beta in _lines(kind, axes, mesh, hardware, axis_assignment, devices))
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _rates(
+def _lines(
     kind: str, axes: tuple[str, ...], mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None, devices: int | None
-) -> tuple[float, float]:
-    """Seconds that do not depend on the payload, and seconds a byte of it: every formula here is a line."""
+) -> tuple[Line, ...]:
+    """Seconds that do not depend on the payload, and seconds a byte of it: a line for each algorithm there is a choice of."""
     group = group_of(axes, mesh, hardware, axis_assignment, devices)
     if not group:
-        return 0.0, 0.0
+        return (Line(0.0, 0.0),)
+    if hardware.chip.platform == "cuda" and kind in ("all-reduce", "all-gather", "reduce-scatter"):
+        switched = _switched_group(group)
+        return reduce_lines(switched) if kind == "all-reduce" else gather_lines(switched)
     if kind == "all-reduce":
         alpha, beta = _gather_rates(group)
-        return 2 * alpha, 2 * beta
+        return (Line(2 * alpha, 2 * beta),)
     if kind in ("all-gather", "reduce-scatter"):
-        return _gather_rates(group)
-    return _exchange_rates(group) if kind == "all-to-all" else _permute_rates(group)
+        return (_gather_rates(group),)
+    return (_exchange_rates(group) if kind == "all-to-all" else _permute_rates(group),)
+
+
+def _switched_group(group: "Group") -> SwitchedGroup:
+    """A group of GPUs, as NCCL sees it: the innermost level is that of a node, the others lie between nodes."""
+    inside = next((each for level in group for each in level if each.is_inside), None)
+    outer = [each for level in group for each in level if not each.is_inside]
+    return SwitchedGroup(
+        inside.n if inside else 1,
+        math.prod(each.n for each in outer),
+        inside.link if inside else None,
+        outer[0].link if outer else None,
+        inside.bandwidth if inside else math.inf,
+        outer[0].bandwidth if outer else math.inf,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """The devices of a group along one physical axis: `n` of them, each `stride` from the next. `bandwidth` is what a link achieves."""
+    """The devices of a group along one physical axis: `n` of them, each `stride` from the next. `bandwidth` is what a link achieves;
+    `is_inside`: the axis is the innermost one, that of a node."""
 
     n: int
     stride: int
     shape: AxisTopology
     link: Link
     bandwidth: float
+    is_inside: bool = False
 
     @property
     def latency(self) -> float:
@@ -155,7 +174,7 @@ def _dimension(axis_spans: Sequence[PhysicalSpan], hardware: Hardware) -> Dimens
     shape = axis.shape if closed or axis.shape is AxisTopology.SWITCH else AxisTopology.LINE
     chip = hardware.chip
     reached = chip.efficiency_of(axis.link.name) if axis.link.name in chip.efficiency else chip.efficiency_of("link")
-    return Dimension(n, max(span // n, 1), shape, axis.link, axis.link.bandwidth * reached)
+    return Dimension(n, max(span // n, 1), shape, axis.link, axis.link.bandwidth * reached, axis == hardware.axes[-1])
 
 
 def _shrink_group(group: Group, devices: int) -> Group:
@@ -177,7 +196,7 @@ def _part_shape(shape: AxisTopology) -> AxisTopology:
     return AxisTopology.LINE if shape is AxisTopology.RING else shape
 
 
-def _gather_rates(group: Group) -> tuple[float, float]:
+def _gather_rates(group: Group) -> Line:
     """All-gather, and reduce-scatter backwards: outer levels move what is not yet gathered inside, `V` divided by the devices inside.
 
     Levels that are switched pipeline, as in NCCL, and the slowest counts (part 12); over a torus inside slices, one follows the other.
@@ -190,19 +209,19 @@ def _gather_rates(group: Group) -> tuple[float, float]:
         received = (n - 1) / n / sum(each.ports for each in level)
         betas.append(max(at_once, received) / inside)
         inside *= n
-    return _latency(group), _combine_levels(group, betas)
+    return Line(_latency(group), _combine_levels(group, betas))
 
 
-def _exchange_rates(group: Group) -> tuple[float, float]:
+def _exchange_rates(group: Group) -> Line:
     """All-to-all: every byte crosses each dimension on its way, all dimensions of a torus at once; the busiest counts."""
-    return _latency(group), _combine_levels(group, [max(each.exchange for each in level) for level in group])
+    return Line(_latency(group), _combine_levels(group, [max(each.exchange for each in level) for level in group]))
 
 
-def _permute_rates(group: Group) -> tuple[float, float]:
+def _permute_rates(group: Group) -> Line:
     """Each device sends its payload to the next one; the slowest link of the group counts."""
     each = max((dimension for level in group for dimension in level), key=lambda dimension: dimension.stride / dimension.bandwidth)
     hops = 1 if each.shape is AxisTopology.SWITCH else each.stride
-    return max(dimension.link.latency for level in group for dimension in level) * hops, hops / each.bandwidth
+    return Line(max(dimension.link.latency for level in group for dimension in level) * hops, hops / each.bandwidth)
 
 
 def _latency(group: Group) -> float:

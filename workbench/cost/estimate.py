@@ -12,6 +12,7 @@ from typing import NamedTuple
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
+from workbench.cost.fusion.eager_kernels import eager_kernels_of
 from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.fusion.narrowing import NARROW, narrowed_values
@@ -109,6 +110,7 @@ def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None)
         recomputes=_recomputes(hardware),
         copies_transposed=backend.copies_transposed_operands,
         narrows=backend.narrows_dot_operands,
+        fuses=hardware is None or hardware.runtime.fuses,
     )
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
     local_bytes, padded_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_two_byte_floats)
@@ -118,7 +120,8 @@ def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None)
     costs = tuple(collective_costs(partitioned.reshards, plan, hardware)) if hardware else ()
     simulated = seconds = None
     if hardware and times:
-        simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, (times.busy + times.launch).tolist(), costs)
+        busy = (times.busy + times.launch).tolist()
+        simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, busy, costs, hardware.runtime)
         seconds = with_transfers(step_time(hardware, fixed.kernels, times, simulated, dot_flops, mesh.size), host_moved, hardware.chip)
     return Estimate(
         plan=plan,
@@ -149,14 +152,14 @@ class _Fixed(NamedTuple):
 
 
 @cache_with_program(220)
-def _build_fixed(program: Program, *, recomputes: bool, copies_transposed: bool, narrows: bool) -> _Fixed:
+def _build_fixed(program: Program, *, recomputes: bool, copies_transposed: bool, narrows: bool, fuses: bool) -> _Fixed:
     structure = structure_of(program)
     narrow = narrowed_values(structure) if narrows else frozenset[int]()
     dtypes = tuple(NARROW if number in narrow else value.dtype for number, value in enumerate(structure.values))
-    kernels = kernels_of(structure, dtypes, recomputes=recomputes)
+    kernels = kernels_of(structure, dtypes, recomputes=recomputes) if fuses else eager_kernels_of(program, structure, dtypes)
     numbers: dict[tuple[tuple[int, ...], str], int] = {}
     types = tuple(numbers.setdefault((value.shape, dtype), len(numbers)) for value, dtype in zip(structure.values, dtypes, strict=True))
-    lifetimes = lifetimes_of(program, structure, kernels, recomputes=recomputes, copies_transposed=copies_transposed)
+    lifetimes = lifetimes_of(program, structure, kernels, recomputes=recomputes, copies_transposed=copies_transposed, fuses=fuses)
     return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types, dtypes)
 
 

@@ -82,7 +82,8 @@ def kernel_times(kernels: Kernels, partitioned: Propagated, local_bytes: Sequenc
     memory = _moving_seconds(moved, large, dots > 0, chip)
     elements = sizes[kernels.worked] / kernels.itemsizes[kernels.worked]
     steps = np.bincount(kernels.workers, elements * kernels.steps, kernels.count).astype(np.float64)
-    vector, launches = steps / (chip.vector_flops * chip.efficiency_of("vector")), np.ones(kernels.count)
+    vector = steps / (chip.vector_flops * chip.efficiency_of("vector"))
+    launches = ((moved > 0) | (dots > 0)).astype(np.float64)  # the others were dropped as dead
     unestimated = np.zeros(kernels.count, dtype=np.bool_)
     if isfinite(chip.sweep):
         swept = _swept_elements(kernels, stored, elements)

@@ -55,10 +55,12 @@ class Lifetimes:
     transposed: tuple[tuple[int, int, int], ...] = ()  # (operation, value, from where on): the value copied for it in another order
 
 
-def lifetimes_of(program: Program, structure: Structure, kernels: Kernels, *, recomputes: bool, copies_transposed: bool) -> Lifetimes:
+def lifetimes_of(
+    program: Program, structure: Structure, kernels: Kernels, *, recomputes: bool, copies_transposed: bool, fuses: bool = True
+) -> Lifetimes:
     """Computed once a program. `recomputes`: the back end fuses elementwise operations into whatever reads them; `copies_transposed`: it
-    copies what is read in another order than it is stored in."""
-    kept = kernels.last_reads if recomputes else None
+    copies what is read in another order than it is stored in; `fuses`: it fuses at all (else each kernel's results are stored)."""
+    kept = kernels.last_reads if recomputes or not fuses else None
     extents = _measure_extents(structure)
     last_use = {i: value.last_use for i, value in enumerate(structure.values) if _is_stored(value)} if kept is None else dict(kept)
     returned = [value if kept is None else _resolve_view(structure, value) for value in structure.returned]

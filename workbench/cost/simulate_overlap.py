@@ -1,13 +1,16 @@
-"""Simulation of one step: kernels one after the other in the program's order, collectives beside them where the compiler overlaps them.
+"""Simulation of one step: kernels one after the other in the program's order, collectives beside them where the runtime overlaps them.
 
 A collective starts when its operand is ready and the links of its mesh axes are free; what reads its result waits for it. That waiting is
 exposed communication, the rest is hidden. A loop is simulated for one iteration, which begins and ends with idle links: neither XLA:TPU nor
 XLA:GPU starts an iteration's collectives in the one before unless asked to.
+
+Where the host calls every kernel (`Runtime`), none starts before it is called: the host runs ahead of the device as far as it can, and over
+the iterations of a loop the slower of the two counts.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -15,6 +18,7 @@ import numpy as np
 
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.hardware.hardware import Chip
+from workbench.hardware.runtime import XLA, Runtime
 from workbench.propagation import Propagated
 from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.propagation.structure.program_structure import Structure
@@ -51,11 +55,12 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedTurn:
-    """One iteration: its seconds, and for each send when it starts and how long the device waits for it."""
+    """One iteration: its seconds, for each send when it starts and how long the device waits for it, and how long for the host."""
 
     seconds: float
     starts: tuple[float, ...]
     waits: tuple[float, ...]
+    host: float = 0.0
 
     @property
     def exposed(self) -> float:
@@ -67,31 +72,76 @@ def overlaps(kind: str, chip: Chip) -> bool:
     return kind in OVERLAPPING.get(chip.platform, ())
 
 
-def simulate(kernels: Sequence[float], sends: Sequence[Send]) -> SimulatedTurn:
-    """List scheduling of `sends` beside `kernels` (seconds, in order).
+class HostCalls(NamedTuple):
+    """When the host has called each item of a region and each of its sends: seconds from its beginning; `total` for all."""
+
+    items: tuple[float, ...]
+    sends: tuple[float, ...]
+    total: float
+    loops: frozenset[int] = frozenset()  # items that are loops: the host is done with them when their last iteration is called
+
+
+def simulate(kernels: Sequence[float], sends: Sequence[Send], calls: HostCalls | None = None) -> SimulatedTurn:
+    """List scheduling of `sends` beside `kernels` (seconds, in order), none of which starts before the host calls it.
 
         kernels   | k0 |   k1   |....wait....| k2 |
         links          |   send after=1, before=2  |
 
     >>> simulate([1.0, 2.0, 1.0], [Send(1, 2, 5.0, ("data",), overlaps=True)])
-    SimulatedTurn(seconds=7.0, starts=(1.0,), waits=(3.0,))
+    SimulatedTurn(seconds=7.0, starts=(1.0,), waits=(3.0,), host=0.0)
     >>> simulate([1.0, 2.0, 1.0], [Send(1, 2, 5.0, ("data",), overlaps=False)]).seconds
     9.0
+    >>> simulate([1.0, 1.0], [], HostCalls((0.5, 4.0), (), 4.0))
+    SimulatedTurn(seconds=5.0, starts=(), waits=(), host=3.0)
     """
-    done = [0.0, *accumulate(kernels)]
+    clock = _Device(kernels) if calls is None else _CalledDevice(kernels, calls)
     starts, waits, ends = [0.0] * len(sends), [0.0] * len(sends), [0.0] * len(sends)
     free: dict[str, float] = {}
-    waited = 0.0
     for place, _, number, is_wait in sorted(_moments(sends)):
-        send, now = sends[number], done[place] + waited
+        send, now = sends[number], clock.at(place)
         if is_wait:
             waits[number] = max(0.0, ends[number] - now)
-            waited += waits[number]
+            clock.wait(waits[number])
         else:
-            starts[number] = max([now, *(free.get(link, 0.0) for link in send.links)])
+            called = calls.sends[number] if calls else 0.0
+            starts[number] = max([now, called, *(free.get(link, 0.0) for link in send.links)])
             ends[number] = starts[number] + send.seconds
             free.update(dict.fromkeys(send.links, ends[number]))
-    return SimulatedTurn(done[-1] + waited, tuple(starts), tuple(waits))
+    seconds = clock.at(len(kernels))
+    return SimulatedTurn(seconds, tuple(starts), tuple(waits), max(seconds - sum(kernels) - sum(waits), 0.0) if calls else 0.0)
+
+
+class _Device:
+    """The time on a device when so many of its kernels are done."""
+
+    def __init__(self, kernels: Sequence[float]) -> None:
+        self._done, self._waited = [0.0, *accumulate(kernels)], 0.0
+
+    def at(self, place: int) -> float:
+        return self._done[place] + self._waited
+
+    def wait(self, seconds: float) -> None:
+        self._waited += seconds
+
+
+class _CalledDevice(_Device):
+    """The same where the host calls each kernel."""
+
+    def __init__(self, kernels: Sequence[float], calls: HostCalls) -> None:
+        self._kernels, self._calls, self._now, self._place = kernels, calls, 0.0, 0
+
+    def at(self, place: int) -> float:
+        for item in range(self._place, place):
+            called = self._calls.items[item]
+            if item in self._calls.loops:
+                self._now = max(self._now + self._kernels[item], called)
+            else:
+                self._now = max(self._now, called) + self._kernels[item]
+        self._place = max(self._place, place)
+        return self._now
+
+    def wait(self, seconds: float) -> None:
+        self._now += seconds
 
 
 def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, bool]]:
@@ -202,8 +252,13 @@ class SimulatedStep:
 
     @property
     def exposed(self) -> float:
-        """Seconds the device waits in a step."""
+        """Seconds the device waits for communication in a step."""
         return sum(turn.exposed * region.times for turn, region in zip(self.turns, self.regions, strict=True))
+
+    @property
+    def host(self) -> float:
+        """Seconds the device waits in a step for the host to call something."""
+        return sum(turn.host * region.times for turn, region in zip(self.turns, self.regions, strict=True))
 
     @property
     def sent(self) -> float:
@@ -212,15 +267,22 @@ class SimulatedStep:
 
 
 def simulate_step(
-    partitioned: Propagated, kernels: Kernels, regions: tuple[TimelineRegion, ...], busy: Sequence[float], costs: Sequence[Cost]
+    partitioned: Propagated,
+    kernels: Kernels,
+    regions: tuple[TimelineRegion, ...],
+    busy: Sequence[float],
+    costs: Sequence[Cost],
+    runtime: Runtime = XLA,
 ) -> SimulatedStep:
-    """Simulate all regions, inner ones first; `busy` are the seconds of each kernel, `costs` those of each collective."""
+    """Simulate all regions, inner ones first; `busy` are the seconds of each kernel (0 if it was dropped), `costs` those of each
+    collective."""
     sends: list[list[Send]] = [[] for _ in regions]
     numbers: list[list[int]] = [[] for _ in regions]
     for number, (reshard, cost) in enumerate(zip(partitioned.reshards, costs, strict=True)):
         sends[reshard.region].append(_make_send(reshard, cost, partitioned.structure, kernels, regions[reshard.region]))
         numbers[reshard.region].append(number)
     seconds_of_loop: dict[int, float] = {}
+    calls_of_loop: dict[int, float] = {}
     turns: list[SimulatedTurn] = []
     work: list[tuple[float, ...]] = []
     for number in range(len(regions) - 1, -1, -1):
@@ -228,12 +290,44 @@ def simulate_step(
         items = [busy[kernel] if kernel >= 0 else 0.0 for kernel in region.kernels]
         for place, op in region.loops:
             items[place] = seconds_of_loop.get(op, 0.0)
-        turn = simulate(items, sends[number])
+        loop = partitioned.structure.regions[number].parent
+        if runtime.waits_for_host:
+            calls = _list_calls(region, items, sends[number], calls_of_loop, runtime)
+            turn = _simulate_called(items, sends[number], calls, is_loop=loop >= 0)
+            calls_of_loop[loop] = calls_of_loop.get(loop, 0.0) + calls.total * region.trips
+        else:
+            turn = simulate(items, sends[number])
         turns.append(turn)
         work.append(tuple(items))
-        loop = partitioned.structure.regions[number].parent
         seconds_of_loop[loop] = seconds_of_loop.get(loop, 0.0) + turn.seconds * region.trips
     return SimulatedStep(tuple(turns[::-1]), tuple(map(tuple, sends)), tuple(map(tuple, numbers)), tuple(work[::-1]), regions)
+
+
+def _list_calls(
+    region: TimelineRegion, items: Sequence[float], sends: Sequence[Send], of_loop: Mapping[int, float], runtime: Runtime
+) -> HostCalls:
+    """When the host has called each item and send of a region: one after the other, a send behind the items that it waits for."""
+    loops = dict(region.loops)
+    costs = [of_loop.get(loops[i], 0.0) if i in loops else runtime.dispatch * (busy > 0) for i, busy in enumerate(items)]
+    waiting = sorted(range(len(sends)), key=lambda number: sends[number].after)
+    now, called, called_sends = 0.0, [], [0.0] * len(sends)
+    for item in range(len(items) + 1):
+        while waiting and min(sends[waiting[0]].after, len(items)) <= item:
+            now += runtime.collective_dispatch
+            called_sends[waiting.pop(0)] = now
+        if item < len(items):
+            now += costs[item]
+            called.append(now)
+    return HostCalls(tuple(called), tuple(called_sends), now, frozenset(loops))
+
+
+def _simulate_called(items: Sequence[float], sends: Sequence[Send], calls: HostCalls, *, is_loop: bool) -> SimulatedTurn:
+    """One turn where the host calls everything. Over the iterations of a loop the host is ahead, or the device waits for it in each."""
+    if not is_loop:
+        return simulate(items, sends, calls)
+    turn = simulate(items, sends)
+    waited = max(calls.total - turn.seconds, 0.0)
+    return replace(turn, seconds=turn.seconds + waited, host=waited)
 
 
 def _make_send(reshard: InsertedCollective, cost: Cost, structure: Structure, kernels: Kernels, region: TimelineRegion) -> Send:

@@ -68,6 +68,7 @@ def step_time(
         launch=float((times.launch * kernels.times).sum()),
         exposed=simulated.exposed,
         hidden=max(simulated.sent - simulated.exposed, 0.0),
+        host=simulated.host,
         mfu=mfu,
         hfu=hfu,
         sustained=hardware.chip.efficiency_of("sustained"),

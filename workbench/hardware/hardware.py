@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from workbench.errors import WorkbenchError
+from workbench.hardware.runtime import XLA, Runtime
 
 
 class AxisTopology(StrEnum):
@@ -21,15 +22,37 @@ class Link:
     """One kind of connection of a device.
 
     - `bandwidth`: bytes a second that leave one device in one direction, over one link of a ring or line, or its port of a switch;
-    - `latency`: seconds a message takes to the next device (alpha), software included.
+    - `latency`: seconds a message takes to the next device (alpha), software included;
+    - `overhead`: of a network of GPUs, seconds that no step of a ring which uses it is quicker than (NCCL's proxy on the host);
+    - `protocols`: of NCCL, those that work over it;
+    - `reached`: (nodes, share) pairs as measured: the share of the bandwidth that an all-reduce over so many nodes reaches; else all.
     """
 
     name: str
     bandwidth: float
     latency: float
+    overhead: float = 0.0
+    protocols: tuple[str, ...] = ("simple", "ll128", "ll")
+    reached: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        _verify_rates(self, ("bandwidth",), ("latency",))
+        _verify_rates(self, ("bandwidth",), ("latency", "overhead"))
+
+    def reached_over(self, nodes: int) -> float:
+        """The share of its bandwidth that an all-reduce over `nodes` nodes reaches: between measured counts by their logarithm, beyond them
+        as at the last.
+
+        >>> Link("efa", 50e9, 1e-5, reached=((2, 0.9), (8, 0.3))).reached_over(4)
+        0.6
+        """
+        if not self.reached:
+            return 1.0
+        counts, shares = zip(*self.reached, strict=True)
+        after = next((i for i, count in enumerate(counts) if count >= nodes), len(counts))
+        if after in (0, len(counts)):
+            return float(shares[min(after, len(counts) - 1)])
+        part = math.log(nodes / counts[after - 1]) / math.log(counts[after] / counts[after - 1])
+        return float(shares[after - 1] + part * (shares[after] - shares[after - 1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +131,13 @@ class Hardware:
     **Invariants**
 
     - Physical axes have unique names; there is at least one.
+    - `runtime` runs its steps; a TPU has no other than XLA.
     """
 
     chip: Chip
     axes: tuple[PhysicalAxis, ...]
     name: str = ""  # as a person writes it, `TPU v5p 8x8x16`
+    runtime: Runtime = XLA
 
     def __post_init__(self) -> None:
         names = [axis.name for axis in self.axes]

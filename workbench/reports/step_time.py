@@ -49,6 +49,7 @@ class StepTime:
     - `mfu`: model FLOPs utilisation, `Flops.model` over what all devices could have done in `total`, each dot at the peak of its own
       type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, counts recomputed and duplicated work, too;
     - `sustained`: the share of the compiler's own estimate of kernels that such a device reaches in a run; included in all of the above;
+    - `host`: waiting for the host to call the next kernel, under a runtime that calls one after the other;
     - `unestimated`: seconds of kernels and launches that the compiler gives no estimate of: on XLA:TPU gathers, scatters and sorts.
     """
 
@@ -62,6 +63,7 @@ class StepTime:
     hfu: float = 0.0
     sustained: float = 1.0
     unestimated: float = 0.0
+    host: float = 0.0
 
     @property
     def compute(self) -> float:
@@ -74,13 +76,16 @@ class StepTime:
         return self.compute * self.sustained + self.launch - self.unestimated
 
     def scaled(self, factor: float) -> "StepTime":
-        """The step with `factor` times the time that the compiler estimates; the device waits for communication as long as before."""
+        """The step with `factor` times the time that the compiler estimates; the device waits for communication as long as before, and for
+        the host as much less as it computes longer."""
         whole = self.estimate + self.unestimated
         factor = (self.estimate * factor + self.unestimated) / whole if whole else factor
         arithmetic, memory, launch = (each * factor for each in (self.arithmetic, self.memory, self.launch))
-        total = arithmetic + memory + launch + self.exposed
+        kernels = arithmetic + memory + launch
+        host = max(self.host - (kernels - self.compute - self.launch), 0.0) if self.host else 0.0
+        total = kernels + self.exposed + host
         share = self.total / total if total else 1.0
-        return replace(self, arithmetic=arithmetic, memory=memory, launch=launch, mfu=self.mfu * share, hfu=self.hfu * share)
+        return replace(self, arithmetic=arithmetic, memory=memory, launch=launch, host=host, mfu=self.mfu * share, hfu=self.hfu * share)
 
     @property
     def communication(self) -> float:
@@ -89,4 +94,4 @@ class StepTime:
 
     @property
     def total(self) -> float:
-        return self.arithmetic + self.memory + self.launch + self.exposed
+        return self.arithmetic + self.memory + self.launch + self.exposed + self.host

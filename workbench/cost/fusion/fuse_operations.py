@@ -29,12 +29,12 @@ from workbench.propagation.structure.program_structure import Op, Structure
 _SLICE = "stablehlo.slice"
 _TAKING = frozenset({_SLICE, DYNAMIC_SLICE})
 _REPEATING = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.iota", *CONSTANTS})
-_FREE = VIEWING | _TAKING | _REPEATING
+FREE = VIEWING | _TAKING | _REPEATING
 _ENDS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 _LOOPED = ELEMENTWISE | {"stablehlo.pad", "stablehlo.concatenate"}
 _UPDATE, _REDUCE = "stablehlo.dynamic_update_slice", "stablehlo.reduce"
 _GATHER = "stablehlo.gather"
-_FUSING = _LOOPED | _FREE | DOTS | {_REDUCE, _UPDATE}  # what computes its operands itself if they are free
+_FUSING = _LOOPED | FREE | DOTS | {_REDUCE, _UPDATE}  # what computes its operands itself if they are free
 _FAR = int(tuned("farthest_join"))  # farther, an operation does not join a dot: it would wait, and hold all it reads till then
 _EXPANDING = int(tuned("expanding"))
 
@@ -51,10 +51,10 @@ def kernels_of(structure: Structure, dtypes: Sequence[str] = (), *, recomputes: 
 
     `dtypes` are those in which values are stored, their own if none are given.
     """
-    return _Grouping(structure, dtypes or [value.dtype for value in structure.values], recomputes=recomputes).kernels()
+    return KernelGrouping(structure, dtypes or [value.dtype for value in structure.values], recomputes=recomputes).kernels()
 
 
-class _Grouping:
+class KernelGrouping:
     def __init__(self, structure: Structure, dtypes: Sequence[str], *, recomputes: bool) -> None:
         self._structure, self._recomputes = structure, recomputes
         self._ops = simplify_operations(structure) if recomputes else structure.ops
@@ -99,7 +99,7 @@ class _Grouping:
             if op.custom_kernel
             else self._add_lone_kernel(op)
             if index in self._hoisted
-            else self._choose_kernel(op)
+            else self._choose_kernel(index, op)
         )
         self._of[index] = kernel
         for slot, operand in enumerate(op.operands):
@@ -143,7 +143,7 @@ class _Grouping:
             self._written[source.kernel, self._written_value(source.value)] = None
 
     def _is_free(self, index: int, op: Op) -> bool:
-        if op.custom_kernel or op.kind not in _FREE | ELEMENTWISE:
+        if op.custom_kernel or op.kind not in FREE | ELEMENTWISE:
             return False
         if self._recomputes and op.region in self._bodies and op.results[0] in self._repeated and self._uses[op.results[0]] > 1:
             return False
@@ -151,7 +151,7 @@ class _Grouping:
             return True
         if op.results[0] in self._read_whole:
             return False
-        if op.kind in _FREE:
+        if op.kind in FREE:
             return True
         read = sum(self._bytes[source.value] for source in self._all_sources(op)) / (self._bytes[op.results[0]] or 1)
         if not self._recomputes:
@@ -229,7 +229,7 @@ class _Grouping:
             self._kernels.append(KernelDraft(op.region, set(), op.position, is_plain=False))
         return self._marked[key]
 
-    def _choose_kernel(self, op: Op) -> int:
+    def _choose_kernel(self, index: int, op: Op) -> int:  # noqa: ARG002 -- an eager runtime asks where it was called
         if not op.results:  # a callback of `jax.debug`
             return self._add_lone_kernel(op)
         operands = op.operands[1:2] if op.kind == _UPDATE else op.operands
@@ -245,7 +245,7 @@ class _Grouping:
             self._kernels[found].sizes.add(self._sizes[op.results[0]])
             return found
         sizes = {size, self._sizes[op.results[0]]} if is_looped or op.kind in DOTS else set()
-        self._kernels.append(KernelDraft(op.region, sizes, op.position, op.kind in DOTS, op.kind in _LOOPED or op.kind in _FREE))
+        self._kernels.append(KernelDraft(op.region, sizes, op.position, op.kind in DOTS, op.kind in _LOOPED or op.kind in FREE))
         return len(self._kernels) - 1
 
     def _join_epilogue(self, op: Op, dot: int) -> int:

@@ -1,4 +1,4 @@
-"""How XLA's back ends differ: what each makes of the same shardings, as far as it changes what is sent."""
+"""How XLA's back ends, and runtimes without it, differ: what each makes of the same shardings, as far as it changes what is sent."""
 
 from typing import NamedTuple
 
@@ -44,6 +44,9 @@ class Backend(NamedTuple):
 NO_HARDWARE = Backend(copies_transposed_operands=True)
 CPU = Backend(regathers_for_widening_dots=True, widens_two_byte_floats=True, copies_transposed_operands=True)
 GPU = Backend(folds_reductions=True, adds_before_reducing=True, reduce_scatters_dots=True, regathers_for_widening_dots=True)
+EAGER = GPU._replace(adds_before_reducing=False, gather_reuse_distance=88)
+"""Autograd gathers again in the backward pass what it gathered in the forward pass (Korthikanti et al. 2022, section 4.2.2), and no pass
+rearranges sums."""
 TPU = Backend(
     folds_reductions=True,
     adds_before_reducing=True,
@@ -58,5 +61,7 @@ TPU = Backend(
 
 def backend_of(hardware: Hardware | None) -> Backend:
     """The back end that compiles for this hardware. Without hardware, the plan is reported as XLA:CPU would run it, in its own types."""
+    if hardware and not hardware.runtime.fuses:
+        return EAGER
     platform = hardware.chip.platform if hardware else ""
     return {"tpu": TPU, "cuda": GPU, "cpu": CPU}.get(platform, NO_HARDWARE)

@@ -1,0 +1,343 @@
+"""The Ultra-Scale Playbook's benchmark: nanotron, eager PyTorch, trains four Llamas on 1 to 64 nodes of 8 H100 in 1,772 ways, of which 952
+ran (`tests/published/ultrascale.csv`; nanotron/ultrascale-playbook, Apache-2.0, as packed by vinjn/nanotron-ultrascale-playbook@924e4d0).
+
+Each row is built as real programs of the zoo, eager: a micro-batch of two and of three layers in the first, a middle and the last stage, and
+the update of two and of three. What a stage of any number of layers takes follows, layers being alike.
+
+What nanotron does, from its source: sequence parallelism with tensor parallelism (`REDUCE_SCATTER`); gradients summed in float32 over
+micro-batches, and over replicas after the last; AdamW with float32 copies of the weights; ZeRO 1 splits these; blocks go to stages in order
+until a stage has its share of the work, the head's by its parameters (`build_model`); one-forward-one-backward.
+
+    python benchmarks/published_ultrascale.py [--quick] [--json] [--rows]
+"""
+
+import argparse
+import csv
+import json
+import math
+import multiprocessing
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from scipy.stats import spearmanr
+
+import workbench as wb
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.program import Program
+from workbench.core.schedules.stage_cost import StageCost
+from workbench.core.tensor import Role
+from workbench.cost.communication import collective_seconds
+from workbench.cost.residuals import count_residual_bytes
+from workbench.hardware.catalogue import parse_hardware
+from workbench.hardware.hardware import Hardware
+from workbench.hardware.runtime import find_runtime
+from workbench.models.decoder import decoder_stage
+from workbench.models.decoder.config import DecoderConfig
+from workbench.models.decoder.layouts import sequence_parallel
+from workbench.pipeline.simulate_pipeline import simulate
+from workbench.pipeline.stage_transfer import Transfer
+
+DATA = Path(__file__).parents[1] / "tests" / "published" / "ultrascale.csv"
+SEQUENCE = 4096
+# layers, d_model, d_ff, heads (nanotron's configurations; no grouped queries; a vocabulary of 131,072)
+MODELS = {"1B": (16, 2048, 8192, 32), "3B": (28, 3072, 8192, 32), "8B": (32, 4096, 14336, 32), "80B": (80, 8192, 28672, 64)}
+FITTED = frozenset({("1B", 1), ("3B", 4), ("8B", 16), ("80B", 4), ("1B", 16), ("3B", 1), ("8B", 4), ("80B", 64), ("1B", 64)})
+"""Model and nodes of the rows that constants are fitted on; fixed before anything was fitted. Half of the groups of each node count, and
+each model on both sides."""
+
+
+class Run(NamedTuple):
+    """One row: how it was run, and what was measured (tokens a second and GPU, bytes a GPU)."""
+
+    model: str
+    nodes: int
+    replicas: int
+    tensor: int
+    pipe: int
+    zero: int
+    micro_batch: int
+    micro_batches: int
+    tokens: float
+    memory: float
+
+    @property
+    def seconds(self) -> float:
+        """Of a step."""
+        sequences = self.replicas * self.micro_batch * self.micro_batches
+        return sequences * SEQUENCE / (self.tokens * self.nodes * 8)
+
+    @property
+    def group(self) -> tuple[str, int]:
+        return self.model, self.nodes
+
+    @property
+    def is_fitted(self) -> bool:
+        return self.group in FITTED
+
+
+@cache
+def runs() -> tuple[Run, ...]:
+    """The rows that ran, in the order of the file."""
+    with DATA.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["mfu_pct"] != "nan"]
+    names = ("dp", "tp", "pp", "zero", "mbs", "grad_acc")
+    return tuple(
+        Run(row["model"], int(row["nodes"]), *(int(row[name]) for name in names), float(row["tok_s_gpu"]), float(row["gpu_memory_gb"]) * 2**30)
+        for row in rows
+    )
+
+
+def config_of(model: str, micro_batch: int, layers: int) -> DecoderConfig:
+    """A part of a model: its kernels are those of flash-attn and Triton that nanotron calls."""
+    _, d_model, d_ff, heads = MODELS[model]
+    return DecoderConfig(
+        vocab=131072,
+        layers=layers,
+        d_model=d_model,
+        kv_heads=heads,
+        q_per_kv=1,
+        d_head=d_model // heads,
+        d_ff=d_ff,
+        seq=SEQUENCE,
+        batch=micro_batch,
+        gate_up=2,
+        fused="attention norm rotary activation",
+        recompute="kernels",
+        params="bfloat16",
+    )
+
+
+class Part(NamedTuple):
+    """Seconds of a micro-batch and of the update, and bytes, of a layer or of one end of the model."""
+
+    micro_batch: float
+    update: float
+    held: float
+    kept: float
+    passing: float
+
+    def plus(self, other: "Part", times: float = 1) -> "Part":
+        return Part(*(a + times * b for a, b in zip(self, other, strict=True)))
+
+
+NOTHING = Part(0, 0, 0, 0, 0)
+
+
+class Parts(NamedTuple):
+    """`passing` of the ends is the most that is alive while the backward pass works there."""
+
+    layer: Part
+    embedding: Part
+    head: Part
+
+
+@cache
+def _micro_batch(config: DecoderConfig, first: bool, last: bool) -> Program:
+    return decoder_stage.micro_batch(config, first=first, last=last, scan=True)
+
+
+@cache
+def _update(config: DecoderConfig, first: bool, last: bool, replicas: int) -> Program:
+    return decoder_stage.update(config, first=first, last=last, replicas=replicas, scan=True)
+
+
+def _rules(program: Program) -> str:
+    return "; ".join(f"{dim}:model" for dim in ("kv_heads", "d_ff", "vocab") if dim in program.dims)
+
+
+def _stage_part(run: Run, layers: int, *, first: bool, last: bool) -> Part:
+    """A stage of so many layers, whole."""
+    seconds, arguments, kept, peak = _micro_batch_figures(run.model, run.micro_batch, layers, run.tensor, first, last)
+    update, state = _update_figures(run.model, layers, run.replicas, run.tensor, run.zero, hardware_of(run), first, last)
+    return Part(seconds, update, arguments + state, kept, peak - arguments - kept)
+
+
+@cache
+def _micro_batch_figures(model: str, micro_batch: int, layers: int, tensor: int, first: bool, last: bool) -> tuple[float, int, int, int]:
+    """Seconds; bytes of parameters and gradients, of what is kept for the backward pass, and of all at the peak."""
+    program = _micro_batch(config_of(model, micro_batch, layers), first, last)
+    layout = _rules(program)
+    if tensor > 1:
+        layout += "; " + sequence_parallel(first=first, last=last)
+    plan = wb.Plan(program, f"model:{tensor}", layout, hardware=_hardware(math.ceil(tensor / 8)))
+    report = plan.report()
+    assert report.step_time
+    arguments = sum(each.local_bytes for each in report.arguments if each.tensor.role is not Role.INPUT)
+    return report.step_time.total, arguments, count_residual_bytes(plan), report.memory.peak
+
+
+@cache
+def _update_figures(
+    model: str, layers: int, replicas: int, tensor: int, zero: int, hardware: Hardware, first: bool, last: bool
+) -> tuple[float, int]:
+    program = _update(config_of(model, 1, layers), first, last, replicas)
+    layout = f"{_rules(program)}; replica:data"
+    if zero and replicas > 1:
+        layout += "; " + "; ".join(_split_states(program, replicas, tensor))
+    report = wb.Plan(program, f"data:{replicas} model:{tensor}", layout, hardware=hardware).report()
+    assert report.step_time
+    state = sum(each.local_bytes for each in report.arguments if each.tensor.role is Role.OPTIMIZER_STATE)
+    return report.step_time.total, state
+
+
+def _split_states(program: Program, replicas: int, tensor: int) -> Iterable[str]:
+    """The optimiser's state split over the replicas, along the first dimension that allows it."""
+    for each in program.arguments:
+        if each.role is not Role.PARAMETER:
+            continue
+        dims = ["model" if dim in ("kv_heads", "d_ff", "vocab") else "-" for dim in each.dims]
+        free = next((i for i, dim in enumerate(dims) if dim == "-" and each.shape[i] % replicas == 0), None)
+        if free is not None:
+            dims[free] = "data"
+            yield f"opt_state/**/{each.path.partition('/')[2]}=[{', '.join(dims)}]"
+
+
+def hardware_of(run: Run) -> Hardware:
+    return _hardware(run.nodes)
+
+
+@cache
+def _hardware(nodes: int) -> Hardware:
+    return replace(parse_hardware(f"{nodes} nodes of 8 H100 EFA" if nodes > 1 else "8 H100 EFA"), runtime=find_runtime("eager"))
+
+
+@cache
+def _parts(key: Run) -> Parts:
+    """`key` is a run by what its parts depend on (`_key`)."""
+    two, three = (_stage_part(key, layers, first=False, last=False) for layers in (2, 3))
+    layer = three.plus(two, -1)
+    first, last = (_stage_part(key, 2, first=end, last=not end) for end in (True, False))
+    return Parts(layer, first.plus(layer, -2), last.plus(layer, -2))
+
+
+def split_blocks(layers: int, layer: float, head: float, stages: int) -> list[tuple[int, bool]]:
+    """(layers, has the head) of each stage: blocks go to a stage until the work so far exceeds its share."""
+    total = layers * layer + head
+    found, stage, done = [[0, False] for _ in range(stages)], 0, 0.0
+    for block in range(layers + 1):
+        is_head = block == layers
+        found[stage] = [found[stage][0] + (not is_head), is_head]
+        done += head if is_head else layer
+        if done > total * (stage + 1) / stages and stage + 1 < stages:
+            stage += 1
+    return [(count, bool(head)) for count, head in found]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    run: Run
+    seconds: float
+    memory: float
+    parts: Mapping[str, float]
+
+    @property
+    def time_error(self) -> float:
+        return self.seconds / self.run.seconds - 1
+
+    @property
+    def memory_error(self) -> float:
+        return self.memory / self.run.memory - 1
+
+
+def predict(run: Run) -> Prediction:
+    hardware = hardware_of(run)
+    layer, embedding, head = _parts(_key(run))
+    layers, d_model, d_ff, _ = MODELS[run.model]
+    blocks = split_blocks(layers, 4 * d_model**2 + 3 * d_model * d_ff, 131072 * d_model, run.pipe)
+    stages = []
+    for number, (count, has_head) in enumerate(blocks):
+        stage = NOTHING.plus(layer, count)
+        stage = stage.plus(embedding) if number == 0 else stage
+        stages.append(stage.plus(head) if has_head else stage)
+    costs = [
+        StageCost(each.micro_batch / 3, each.micro_batch / 3, each.micro_batch / 3, int(each.held), int(each.kept), int(each.passing))
+        for each in stages
+    ]
+    sent = _transfer_seconds(run, hardware)
+    step = simulate(PipelineSpec(run.pipe, run.micro_batches, "1f1b", remat="never"), costs, Transfer(lambda _: sent, overlapped=False))
+    update = max(each.update for each in stages)
+    work = max(step.busy)
+    parts = {"work": work, "waiting": step.makespan - work, "update": update, "layer": layer.micro_batch, "head": head.micro_batch}
+    return Prediction(run, step.makespan + update, max(step.peaks) * hardware.runtime.reserved, parts)
+
+
+def _key(run: Run) -> Run:
+    """The run without what its parts do not depend on."""
+    return run._replace(pipe=1, micro_batches=1, tokens=1.0, memory=1.0)
+
+
+def _transfer_seconds(run: Run, hardware: Hardware) -> float:
+    if run.pipe == 1:
+        return 0.0
+    size = run.micro_batch * SEQUENCE * MODELS[run.model][1] * 2 // run.tensor
+    mesh = wb.Mesh(f"pipe:{run.pipe} data:{run.replicas} model:{run.tensor}")
+    return collective_seconds("collective-permute", ("pipe",), size, mesh, hardware)
+
+
+def predictions(chosen: Sequence[Run]) -> list[Prediction]:
+    """Rows whose programs are the same go to the same process."""
+    order = sorted(range(len(chosen)), key=lambda i: (chosen[i].model, chosen[i].micro_batch, chosen[i].tensor, chosen[i].replicas))
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(chosen)), multiprocessing.get_context("spawn")) as pool:
+        found = list(pool.map(predict, [chosen[i] for i in order], chunksize=max(len(chosen) // 16, 1)))
+    return [each for _, each in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
+
+
+def scores(found: Sequence[Prediction]) -> dict[str, float]:
+    """`mape` of time, `bias`, `memory` error; medians over (model, nodes) of rank correlation and of regret: how much slower than the best
+    measured row the row is that is predicted to be the best."""
+    groups: dict[tuple[str, int], list[Prediction]] = {}
+    for each in found:
+        groups.setdefault(each.run.group, []).append(each)
+    large = [group for group in groups.values() if len(group) > 3]
+    ranks = [spearmanr([each.seconds for each in group], [each.run.seconds for each in group]).statistic for group in large]
+    regrets = []
+    for group in large:
+        best, chosen = min(each.run.seconds for each in group), min(group, key=lambda each: each.seconds)
+        regrets.append(1 - best / chosen.run.seconds)
+    count = len(found)
+    return {
+        "rows": count,
+        "mape": round(sum(abs(each.time_error) for each in found) / count, 4),
+        "bias": round(sum(each.time_error for each in found) / count, 4),
+        "spearman": round(median(ranks), 4) if ranks else math.nan,
+        "regret": round(median(regrets), 4) if regrets else math.nan,
+        "memory": round(sum(abs(each.memory_error) for each in found) / count, 4),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="every twentieth row")
+    parser.add_argument("--rows", action="store_true", help="print each row")
+    parser.add_argument("--json", action="store_true", help="end with one line of JSON")
+    options = parser.parse_args()
+    found = predictions(runs()[::20] if options.quick else runs())
+    if options.rows:
+        for each in found:
+            print(_line(each))
+    tables = {
+        "ultrascale_fit": scores([each for each in found if each.run.is_fitted]),
+        "ultrascale_test": scores([each for each in found if not each.run.is_fitted]),
+    }
+    for name, table in tables.items():
+        print(name, table)
+    if options.json:
+        print(json.dumps(tables))
+
+
+def _line(each: Prediction) -> str:
+    run = each.run
+    parts = "  ".join(f"{name} {seconds:.3f}" for name, seconds in each.parts.items())
+    how = f"{run.model:3} {run.nodes:2} dp{run.replicas} tp{run.tensor} pp{run.pipe} z{run.zero} mbs{run.micro_batch} x{run.micro_batches}"
+    times = f"{run.seconds:8.3f} {each.seconds:8.3f} s {each.time_error:+6.1%}"
+    return f"{how:36} {times}  {run.memory / 2**30:6.1f} {each.memory / 2**30:6.1f} GiB {each.memory_error:+6.1%}  {parts}"
+
+
+if __name__ == "__main__":
+    main()

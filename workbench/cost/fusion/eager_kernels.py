@@ -1,0 +1,61 @@
+"""Kernels of a program that runs eagerly: each call of a library is a kernel, and nothing is fused with anything.
+
+What is a call? A dot; what a hand-written kernel computes; and what one line of the user's program computes elementwise in one named scope,
+in one direction: `jax.nn.softmax(scores)` is PyTorch's softmax, a kernel forward and one backward. Views, broadcasts, constants and marks are
+none, single integers, which count iterations, are the host's, and what a loop stacks stays where each iteration has made it.
+"""
+
+from collections.abc import Sequence
+
+from workbench.core.program import Program
+from workbench.cost.fusion.fuse_operations import FREE, KernelGrouping
+from workbench.cost.fusion.kernel_table import KernelDraft, Kernels
+from workbench.propagation.module.operation_kinds import DOTS, ELEMENTWISE
+from workbench.propagation.structure.aliased_values import VIEWING
+from workbench.propagation.structure.program_structure import Op, Structure
+
+_UPDATE = "stablehlo.dynamic_update_slice"
+_STACKING = "dynamic_update_index_in_dim"  # the scope in which `lax.scan` stacks its results
+_MARKS = frozenset({"stablehlo.reduce_precision", "stablehlo.optimization_barrier", "sdy.data_flow_edge", "sdy.sharding_constraint"})
+"""What only marks a value: in a traced program its precision, its sharding, or that it is computed again."""
+
+
+def eager_kernels_of(program: Program, structure: Structure, dtypes: Sequence[str] = ()) -> Kernels:
+    """The kernels of a program as an eager runtime calls them; `dtypes` as for `kernels_of`."""
+    calls = tuple((operation.path.rpartition("/")[0], operation.source) for operation in program.operations)
+    return _CallGrouping(structure, dtypes or [value.dtype for value in structure.values], calls).kernels()
+
+
+class _CallGrouping(KernelGrouping):
+    def __init__(self, structure: Structure, dtypes: Sequence[str], calls: Sequence[tuple[str, str]]) -> None:
+        self._calls = calls
+        self._called: dict[tuple[int, tuple[str, str]], int] = {}
+        super().__init__(structure, dtypes, recomputes=False)
+
+    def _group_operation(self, index: int, op: Op) -> None:
+        if op.kind == _UPDATE and self._calls[index][0].endswith(_STACKING):
+            for source in self._sources[op.operands[1]]:
+                self._note_read(source, -1)
+            self._sources[op.results[0]] = self._sources[op.operands[0]]
+        elif op.kind in _MARKS:
+            for slot, result in enumerate(op.results):
+                self._sources[result] = self._sources[op.operands[slot]]
+        else:
+            super()._group_operation(index, op)
+
+    def _is_free(self, index: int, op: Op) -> bool:
+        return not op.custom_kernel and (op.kind in VIEWING or op.kind in FREE or self._is_counted_by_host(op))
+
+    def _is_counted_by_host(self, op: Op) -> bool:
+        value = self._structure.values[op.results[0]] if op.results else None
+        return op.kind in ELEMENTWISE and value is not None and not value.shape and "float" not in value.dtype
+
+    def _choose_kernel(self, index: int, op: Op) -> int:
+        key = op.region, self._calls[index]
+        latest = max((source.kernel for source in self._all_sources(op)), default=-1)
+        if op.kind not in DOTS and (found := self._called.get(key, -1)) >= max(latest, 0):
+            return found
+        self._kernels.append(KernelDraft(op.region, set(), op.position, is_plain=False))
+        if op.kind not in DOTS:
+            self._called[key] = len(self._kernels) - 1
+        return len(self._kernels) - 1

@@ -1,0 +1,56 @@
+"""What starts the kernels of a step: a compiled program, a recorded graph of calls, or a host that calls one after the other.
+
+A plan is priced for a runtime, an option of the hardware: `8 H100, eager`. XLA's is the default, and is not written.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from workbench.errors import HardwareError, unknown_name
+
+RUNTIME_FILE = Path(__file__).with_name("runtimes.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """One way to run a step.
+
+    - `fuses`: elementwise operations are fused with others (XLA); otherwise each call of a library is a kernel of its own;
+    - `dispatch`, `collective_dispatch`: seconds the host needs to call a kernel, and a collective; 0 where a step is one launch. The host
+      runs ahead of the device: a device that is not faster than it does not notice;
+    - `reserved`: bytes that its allocator holds of the device for each byte that a step has allocated at its peak;
+    - `source`: where the numbers come from.
+    """
+
+    name: str
+    fuses: bool = True
+    dispatch: float = 0.0
+    collective_dispatch: float = 0.0
+    reserved: float = 1.0
+    source: str = ""
+
+    @property
+    def waits_for_host(self) -> bool:
+        """Whether the host calls each kernel."""
+        return self.dispatch > 0 or self.collective_dispatch > 0
+
+
+XLA = Runtime("XLA")
+
+
+@cache
+def load_runtimes() -> dict[str, Runtime]:
+    """All runtimes by name, XLA's first."""
+    tables = tomllib.loads(RUNTIME_FILE.read_text(encoding="utf-8"))
+    return {XLA.name: XLA, **{name: Runtime(name, **table) for name, table in tables.items()}}
+
+
+def find_runtime(name: str) -> Runtime:
+    """The runtime of this name, however its letters are cased; raises `HardwareError` with the nearest names."""
+    folded = " ".join(name.casefold().split())
+    for runtime in load_runtimes().values():
+        if runtime.name.casefold() == folded:
+            return runtime
+    raise HardwareError(*unknown_name("runtime", name, load_runtimes()))
