@@ -19,7 +19,7 @@ import multiprocessing
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -36,7 +36,6 @@ from workbench.cost.communication import collective_seconds
 from workbench.cost.residuals import count_residual_bytes
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.runtime import find_runtime
 from workbench.models.decoder import decoder_stage
 from workbench.models.decoder.config import DecoderConfig
 from workbench.models.decoder.layouts import sequence_parallel
@@ -204,7 +203,7 @@ def hardware_of(run: Run) -> Hardware:
 
 @cache
 def _hardware(nodes: int) -> Hardware:
-    return replace(parse_hardware(f"{nodes} nodes of 8 H100 EFA" if nodes > 1 else "8 H100 EFA"), runtime=find_runtime("eager"))
+    return parse_hardware(f"{nodes} nodes of 8 H100 EFA, eager" if nodes > 1 else "8 H100 EFA, eager")
 
 
 @cache

@@ -5,12 +5,14 @@ import math
 import operator
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from workbench.errors import WorkbenchError
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _TWO_DIGITS = 100  # from here on a whole number has them
+_NUMBER = r"\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?"
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 
 
@@ -44,6 +46,54 @@ def parse_bytes(text: str) -> int | None:
     if len(number) > 30:
         return None
     return round(float(number) * (1024 if binary else 1000) ** ("KMGTPE".index(prefix.upper()) + 1 if prefix else 0))
+
+
+def parse_rate(text: str) -> float | None:
+    """Bytes a second of what a person writes, in bits (`b`) or bytes (`B`); `None` for what is no rate.
+
+    >>> parse_rate("200 Gb/s"), parse_rate("25GB/s"), parse_rate("400 Gbps"), parse_rate("much")
+    (25000000000.0, 25000000000.0, 50000000000.0, None)
+    """
+    found = re.fullmatch(rf"\s*({_NUMBER})\s*([kKmMgGtTpP]?)(i?)(b|bit|bits|B|bytes?)(?:/s|ps)\s*", text)
+    if found is None:
+        return None
+    number, prefix, binary, unit = found.groups()
+    scale = Decimal(1024 if binary else 1000) ** ("KMGTP".index(prefix.upper()) + 1 if prefix else 0)
+    return float(Decimal(number) * scale / (8 if unit.startswith("b") and not unit.startswith("by") else 1))
+
+
+def rate_text(rate: float, bits: bool = False) -> str:
+    """Bytes a second in full, so that `parse_rate` reads exactly the same.
+
+    >>> rate_text(25e9, bits=True), rate_text(25e9)
+    ('200 Gb/s', '25 GB/s')
+    """
+    return f"{_plain_text(Decimal(repr(float(rate))) * (8 if bits else 1) / 10**9)} G{'b' if bits else 'B'}/s"
+
+
+def parse_time(text: str) -> float | None:
+    """Seconds of what a person writes: `5 us`, `0.1 ms`; `None` for what is no time.
+
+    >>> parse_time("5 us"), parse_time("0.1ms"), parse_time("800 ns"), parse_time("5")
+    (5e-06, 0.0001, 8e-07, None)
+    """
+    found = re.fullmatch(rf"\s*({_NUMBER})\s*([mnuµμ]?)s\s*", text)
+    return found and float(Decimal(found[1]).scaleb({"": 0, "m": -3, "n": -9}.get(found[2], -6)))
+
+
+def time_text(seconds: float) -> str:
+    """Seconds in full, so that `parse_time` reads exactly the same.
+
+    >>> time_text(5e-6)
+    '5 us'
+    """
+    return f"{_plain_text(Decimal(repr(float(seconds))).scaleb(6))} us"
+
+
+def _plain_text(number: Decimal) -> str:
+    """A number without zeros at its end, and without an exponent unless it is far from 1."""
+    text = f"{number:f}" if abs(number.adjusted()) < 12 else f"{number.normalize()}"
+    return text.rstrip("0").rstrip(".") if "." in text and "E" not in text else text
 
 
 def format_count(count: float, unit: str = "") -> str:

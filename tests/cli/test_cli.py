@@ -128,6 +128,25 @@ def test_a_report_is_for_the_hardware_and_the_wiring_that_are_given(plan_file, c
     assert "on TPU v5e 4x4" in printed
 
 
+def test_a_link_of_the_hardware_can_have_another_speed(plan_file, tmp_path, capsys):
+    nodes = ["--planned", "--hardware", "2 nodes of 4 H100", "--json"]
+    assert main(["report", plan_file, *nodes]) == 0
+    sold = json.loads(capsys.readouterr().out)
+    assert main(["report", plan_file, *nodes, "--link", "node=2 Gb/s", "--link", "nvlink=100 GB/s, 5 us"]) == 0
+    slow = json.loads(capsys.readouterr().out)
+    assert slow["hardware"] == "2 nodes of 4 H100, node=2 Gb/s, device=100 GB/s 5 us"
+    assert slow["step_time"]["total"] > sold["step_time"]["total"]
+    other = str(tmp_path / "other.plan.json")
+    load_plan(plan_file).updated(layout=Layout("batch:data; d_ff:model"), hardware=slow["hardware"]).save(other)
+    assert load_plan(other).hardware.axes[0].link.bandwidth == 2e9 / 8
+    assert main(["diff", plan_file, other, "--hardware", "2 nodes of 4 H100", "--link", "node=2 Gb/s"]) == 0
+    assert "waiting for communication" in capsys.readouterr().out
+    assert main(["report", plan_file, "--planned", "--link", "node=200 Gb/s"]) == 1
+    assert "changes a link of hardware; none is named" in capsys.readouterr().err
+    assert main(["report", plan_file, *nodes, "--link", "nod=200 Gb/s"]) == 1
+    assert "did you mean `node`?" in capsys.readouterr().err
+
+
 def test_a_former_option_is_read_with_a_note(plan_file, capsys):
     assert main(["report", plan_file, "--planned", "--hardware", "TPU v5e 4x4", "--wiring", "data:x; model:y"]) == 0
     found = capsys.readouterr()

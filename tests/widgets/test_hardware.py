@@ -6,6 +6,7 @@ from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
 from workbench.hardware.axis_placement import axis_assignment_error
 from workbench.hardware.catalogue import default_catalogue, parse_hardware
+from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.widgets.board.axis_assignment_picker import (
     MOST_AXIS_ASSIGNMENTS,
@@ -23,12 +24,17 @@ CHOICES = [
     ("H100", "4 nodes of 8", "4 nodes of 8 H100"),
     ("H100", "4x8", "4 nodes of 8 H100"),
     ("CPU", "1 node of 8", "8 CPU"),
+    ("H100", "4x8, node=200 Gb/s, 5 us", "4 nodes of 8 H100, node=200 Gb/s 5 us"),
+    ("", "4 nodes of 8 H100, node=200 Gb/s", "4 nodes of 8 H100, node=200 Gb/s"),
+    ("TPU v5e", "2x4, ici=40 GB/s", "TPU v5e 2x4, ici=40 GB/s"),
     ("TPU v5e", "TPU v5p 2x2x2", "TPU v5p 2x2x2"),
     ("", "32 nodes of 8 H100", "32 nodes of 8 H100"),
     ("TPU v5e", "", "TPU v5e 2x4"),
 ]
 REFUSALS = [
     ("TPU v5e", "4x4x4", "has 3 sides"),
+    ("H100", "8, fast", "There is no option `fast`"),
+    ("H100", "8, node=1 GB/s", "There is no link `node`"),
     ("TPU v5e", "big", "`big` is no shape of TPU v5e"),
     ("H100", "9", "9 is not among these"),
     ("", "TPU v9 4x4", "no hardware `TPU v9`"),
@@ -41,6 +47,14 @@ MESHES = ["data:4 model:2", "data:7", "data:16 model:4", "data:32 model:64", "x:
 @pytest.mark.parametrize(("chip", "shape", "name"), CHOICES)
 def test_a_chip_and_a_shape_name_hardware(chip, shape, name):
     assert str(hardware_of(chip, shape, EIGHT)) == name
+
+
+def test_shapes_that_are_offered_keep_the_options_that_they_can_have():
+    plan = Plan(build("two_layer"), "data:16", hardware=parse_hardware("4 nodes of 8 H100, node=200 Gb/s, nvlink=400 GB/s"))
+    names = [each["name"] for each in hardware_state(plan)["shapes"]]
+    assert names[0] == "2 nodes of 8 H100, node=200 Gb/s, device=400 GB/s"
+    one_node = plan.updated(mesh=Mesh("data:8"))
+    assert hardware_state(one_node)["shapes"][0]["name"] == "8 H100, device=400 GB/s"
 
 
 def test_nothing_chosen_is_no_hardware():

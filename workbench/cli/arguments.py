@@ -43,6 +43,7 @@ def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], 
     parser.add_argument("--remat", metavar="POLICY", help="what a layer keeps for its backward pass: none, full, dots, save:NAME+NAME, ...")
     parser.add_argument("--precision", metavar="TYPE", help="what the step is computed in: bfloat16, params=bfloat16,moments=float32, ...")
     parser.add_argument("--hardware", metavar="NAME", help='what it is planned for: "TPU v5p 8x8x16", "32 nodes of 8 H100"')
+    add_link(parser)
     parser.add_argument(
         "--axis-assignment",
         metavar="ROUTES",
@@ -87,6 +88,17 @@ def add_hardware_file(command: argparse.ArgumentParser) -> None:
     """Add the user's own hardware file, beside the catalogue."""
     command.add_argument(
         "--hardware-file", metavar="FILE", help="a file of your own hardware, in the form of workbench/hardware/hardware.toml"
+    )
+
+
+def add_link(command: argparse.ArgumentParser) -> None:
+    """Add the speed of a link, other than the catalogue's."""
+    command.add_argument(
+        "--link",
+        metavar="NAME=SPEED",
+        action="append",
+        help="another speed of a link of the hardware, by physical axis or by the link's name: "
+        '"node=200 Gb/s", "nvlink=400 GB/s, 3 us"; what a device sends in one direction, and the latency; may be repeated',
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from workbench.analysis.compiled_report import with_compiled
 from workbench.cli import fleet_command
 from workbench.cli.page_access import listening, reach_of
-from workbench.cli.plan_arguments import allowed_modules, plan_of, plan_on_the_cpu, use_hardware_file
+from workbench.cli.plan_arguments import allowed_modules, hardware_of, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.documents import hardware_entry
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError, WorkbenchError
@@ -28,6 +28,7 @@ CHANGES = (
     "remat",
     "precision",
     "hardware",
+    "link",
     "axis_assignment",
     "pipeline",
 )  # options that make another plan than the file's
@@ -155,15 +156,14 @@ def compare(options: argparse.Namespace) -> None:
 def diff(options: argparse.Namespace) -> None:
     from workbench.analysis.plan_diff import PlanDiff
     from workbench.documents import load_plan, plan_diff_record
-    from workbench.hardware.catalogue import parse_hardware
     from workbench.plan.edits import SetHardware
     from workbench.tracing.jax_backends import force_cpu_backend
 
     force_cpu_backend()
     use_hardware_file(options)
     plans = [load_plan(path, allowed_modules(options)) for path in (options.before, options.after)]
-    if options.hardware is not None:
-        plans = [plan.apply(SetHardware(parse_hardware(options.hardware))) for plan in plans]
+    if options.hardware is not None or options.link:
+        plans = [plan.apply(SetHardware(hardware_of(options, plan.hardware))) for plan in plans]
     found = PlanDiff(*(plan.report() for plan in plans))
     print(json.dumps(plan_diff_record(found), indent=1) if options.json else found)
 

@@ -10,6 +10,7 @@ from workbench.cli.arguments import (
     add_command,
     add_hardware_file,
     add_json,
+    add_link,
     add_parser,
     add_time_limit,
     duration,
@@ -161,6 +162,7 @@ def _diff(added: Any) -> None:
     command.add_argument("before", metavar="A.plan.json", help="a saved plan")
     command.add_argument("after", metavar="B.plan.json", help="another one")
     command.add_argument("--hardware", metavar="NAME", help="what both are planned for (default: what each of them says)")
+    add_link(command)
     add_hardware_file(command)
     add_allow(command)
     add_json(command)

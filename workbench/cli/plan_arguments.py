@@ -10,6 +10,7 @@ from workbench.plan.plan import Plan
 
 if TYPE_CHECKING:
     from workbench.core.pipeline_spec import PipelineSpec
+    from workbench.hardware.hardware import Hardware
 
 DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
 
@@ -31,7 +32,6 @@ def plan_of(options: argparse.Namespace) -> Plan:
     from workbench.core.remat import Remat
     from workbench.documents import load_plan, program_from_reference
     from workbench.hardware.axis_assignment_text import parse_axis_assignment
-    from workbench.hardware.catalogue import parse_hardware
     from workbench.plan.edits import SetAxisAssignment, SetHardware, SetLayout, SetPrecision, SetRemat
     from workbench.plan.mesh_edits import SetMesh
 
@@ -52,8 +52,23 @@ def plan_of(options: argparse.Namespace) -> Plan:
     plan = plan if mesh is None else plan.apply(SetMesh(Mesh(mesh)))
     plan = plan if options.pipeline is None else _set_pipeline(plan, PipelineSpec.parse(options.pipeline))
     plan = plan if layout is None else plan.apply(SetLayout(Layout(layout)))
-    plan = plan if options.hardware is None else plan.apply(SetHardware(parse_hardware(options.hardware)))
+    if options.hardware is not None or options.link:
+        plan = plan.apply(SetHardware(hardware_of(options, plan.hardware)))
     return plan if options.axis_assignment is None else plan.apply(SetAxisAssignment(parse_axis_assignment(options.axis_assignment)))
+
+
+def hardware_of(options: argparse.Namespace, now: "Hardware | None") -> "Hardware | None":
+    """The hardware of the command line, else what there is `now`, with the links that `--link` changes."""
+    from workbench.errors import HardwareError
+    from workbench.hardware.catalogue import parse_hardware
+    from workbench.hardware.hardware_options import set_link
+
+    hardware = now if options.hardware is None else parse_hardware(options.hardware)
+    for text in options.link or ():
+        if hardware is None:
+            raise HardwareError(f"`--link {text[:80]}` changes a link of hardware; none is named.", ['add --hardware "32 nodes of 8 H100"'])
+        hardware = set_link(hardware, text)
+    return hardware
 
 
 def _set_pipeline(plan: Plan, spec: "PipelineSpec") -> Plan:

@@ -145,7 +145,12 @@ def group_of(
             continue
         dimension = _dimension(axis_spans, hardware)
         beside = levels[-1][-1] if levels else None
-        if beside and beside.shape is not AxisTopology.SWITCH and axis.shape is not AxisTopology.SWITCH and beside.link == axis.link:
+        if (
+            beside
+            and beside.shape is not AxisTopology.SWITCH
+            and axis.shape is not AxisTopology.SWITCH
+            and beside.link.name == axis.link.name
+        ):
             levels[-1].append(dimension)
         else:
             levels.append([dimension])

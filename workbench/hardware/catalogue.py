@@ -4,6 +4,7 @@
     4 slices of TPU v5e 16x16       slices joined by the data-centre network
     8 H100                          one node
     32 nodes of 8 H100              nodes joined by their network
+    32 nodes of 8 H100, node=200 Gb/s       the same with another link; options stand after commas (`hardware_options`)
 
 The numbers are in `hardware.toml`, each with its source. `WORKBENCH_HARDWARE` may name a file of the same form, whose entries are added
 or replace those of the same name; `load_catalogue(path)` reads one.
@@ -20,7 +21,9 @@ from workbench.errors import HardwareError, unknown_name, wrong_type
 from workbench.hardware.catalogue_entry import CatalogueEntry
 from workbench.hardware.catalogue_file import SHIPPED_FILE, load_entries
 from workbench.hardware.hardware import Hardware
+from workbench.hardware.hardware_options import apply_option
 from workbench.hardware.interconnect import Node
+from workbench.hardware.link_change import split_options
 
 HARDWARE_FILE_VARIABLE = "WORKBENCH_HARDWARE"
 
@@ -50,9 +53,24 @@ def parse_hardware(text: str, catalogue: Catalogue | None = None) -> Hardware:
     >>> hardware.size, [axis.name for axis in hardware.axes], hardware.name
     (1024, ['slice', 'x', 'y'], '4 slices of TPU v5e 16x16')
 
-    Raises `HardwareError` for a kind that is not in the catalogue and for a shape that does not exist.
+    Raises `HardwareError` for a kind that is not in the catalogue, a shape that does not exist, and an option that it cannot have.
     """
     known = catalogue or default_catalogue()
+    devices, *options = _split_options(text, known)
+    return functools.reduce(apply_option, options, _parse_devices(devices, known))
+
+
+def _split_options(text: str, known: Catalogue) -> list[str]:
+    """The devices, then their options; a comma in the name of a kind of device begins none."""
+    for name in (each for entry in known.entries.values() for each in (entry.name, *entry.aliases) if "," in each):
+        before, found, after = text.partition(name)
+        if found:
+            first, *options = split_options(after)
+            return [before + found + first, *options]
+    return split_options(text)
+
+
+def _parse_devices(text: str, known: Catalogue) -> Hardware:
     text = " ".join(text.split())
     if match := _SLICES.fullmatch(text):
         count, name, sides = match.groups()

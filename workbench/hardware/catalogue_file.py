@@ -2,6 +2,7 @@
 
 import math
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,17 @@ def _load_entry(name: str, table: Any, path: Path) -> CatalogueEntry:
     )
 
 
+def _read_link(name: str, values: dict[str, Any]) -> Link:
+    reached = tuple(sorted((int(nodes), share) for nodes, share in values.get("reached", {}).items()))
+    given = {key: tuple(value) if key == "protocols" else value for key, value in values.items() if key != "reached"}
+    return Link(name, **given, reached=reached)
+
+
 def _read_entry(name: str, table: dict[str, Any]) -> CatalogueEntry:
     """An entry of the catalogue; what the devices of a chip share is divided among them."""
     share = 1 / table.get("devices", 1)
-    links = {each: Link(each, values["bandwidth"], values["latency"]) for each, values in table["links"].items()}
-    shared = {each: Link(each, link.bandwidth * share, link.latency) for each, link in links.items()}
+    links = {each: _read_link(each, values) for each, values in table["links"].items()}
+    shared = {each: replace(link, bandwidth=link.bandwidth * share) for each, link in links.items()}
     if "torus" in table:
         on_chip = table["torus"].get("on_chip")
         joined = {"link": shared[table["torus"]["link"]], "slices": shared[table["torus"]["slices"]]}

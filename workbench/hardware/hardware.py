@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from workbench.errors import WorkbenchError
-from workbench.hardware.runtime import XLA, Runtime
+from workbench.errors import HardwareError, WorkbenchError, unknown_name
+from workbench.hardware.link_change import LinkChange, add_link_change, split_options
+from workbench.hardware.runtime import XLA, Runtime, find_runtime, is_runtime
 
 
 class AxisTopology(StrEnum):
@@ -53,6 +54,11 @@ class Link:
             return float(shares[min(after, len(counts) - 1)])
         part = math.log(nodes / counts[after - 1]) / math.log(counts[after] / counts[after - 1])
         return float(shares[after - 1] + part * (shares[after] - shares[after - 1]))
+
+    def changed(self, change: LinkChange) -> "Link":
+        """This link at another speed, under its own name."""
+        bandwidth = self.bandwidth if change.bandwidth is None else change.bandwidth
+        return replace(self, bandwidth=bandwidth, latency=self.latency if change.latency is None else change.latency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +158,47 @@ class Hardware:
     def renamed(self, name: str) -> "Hardware":
         return replace(self, name=name)
 
+    def with_link(self, name: str, bandwidth: float | None = None, latency: float | None = None) -> "Hardware":
+        """The same devices with other links, by physical axis (`node`, `device`, `slice`, `x`) or by the link's name (`nvlink`, `ici`).
+
+        `bandwidth` is what a device sends over it in one direction, bytes a second, as `Link` has it: of a network, as it is sold; the
+        share of it that collectives reach (`Chip.efficiency`) stays. `latency` is in seconds. What is left out stays.
+        Raises `HardwareError` for a link that this hardware does not have.
+        """
+        axes = self._axes_named(name)
+        change = LinkChange(axes[0].name if len(axes) == 1 else axes[0].link.name, bandwidth, latency)
+        changed = tuple(replace(each, link=each.link.changed(change)) if each in axes else each for each in self.axes)
+        return replace(self, axes=changed, name=add_link_change(self.name, change))
+
+    def with_runtime(self, name: str) -> "Hardware":
+        """The same devices under another runtime: `XLA`, `eager` or `CUDA graphs`. Raises `HardwareError` for one they do not have."""
+        runtime = find_runtime(name)
+        if runtime != XLA and self.chip.platform != "cuda":
+            raise HardwareError(f"{self.chip.name} runs what XLA compiles; `{runtime.name}` is a runtime of GPUs.", ["leave it out"])
+        devices, *options = split_options(self.name) if self.name else [""]
+        kept = [each for each in options if not is_runtime(each)]
+        chosen = [] if runtime == XLA else [runtime.name]
+        return replace(self, runtime=runtime, name=", ".join([devices, *chosen, *kept]) if devices else "")
+
+    def _axes_named(self, name: str) -> tuple[PhysicalAxis, ...]:
+        """The physical axis of this name, or all whose links have it."""
+        folded = name.casefold()
+        for found in ([axis for axis in self.axes if each(axis).casefold() == folded] for each in (_axis_name, _link_name)):
+            if found:
+                return tuple(found)
+        known = dict.fromkeys((*map(_axis_name, self.axes), *map(_link_name, self.axes)))
+        raise HardwareError(*unknown_name("link", name, known, f" in {self}"))
+
     def __str__(self) -> str:
         return self.name or f"{self.size} x {self.chip.name}"
+
+
+def _axis_name(axis: PhysicalAxis) -> str:
+    return axis.name
+
+
+def _link_name(axis: PhysicalAxis) -> str:
+    return axis.link.name
 
 
 def _verify_rates(owner: "Chip | Link", rates: tuple[str, ...], amounts: tuple[str, ...]) -> None:

@@ -54,3 +54,8 @@ def find_runtime(name: str) -> Runtime:
         if runtime.name.casefold() == folded:
             return runtime
     raise HardwareError(*unknown_name("runtime", name, load_runtimes()))
+
+
+def is_runtime(text: str) -> bool:
+    """Whether a text names a runtime."""
+    return " ".join(text.casefold().split()) in map(str.casefold, load_runtimes())

@@ -1,11 +1,13 @@
 """The hardware picker: from the user's choice or text to `Hardware`, and the JSON of the control.
 
-A chip is chosen from the catalogue; the field beside it holds only the shape, `8x8x16` or `32 nodes of 8`, or the whole name.
+A chip is chosen from the catalogue; the field beside it holds only the shape, `8x8x16` or `32 nodes of 8`, or the whole name;
+options may follow, `32 nodes of 8, node=200 Gb/s`.
 """
 
 import functools
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -15,7 +17,9 @@ from workbench.hardware.axis_placement import axis_assignment_error
 from workbench.hardware.catalogue import default_catalogue, parse_hardware
 from workbench.hardware.catalogue_entry import CatalogueEntry
 from workbench.hardware.hardware import Hardware
+from workbench.hardware.hardware_options import apply_option
 from workbench.hardware.interconnect import Node
+from workbench.hardware.link_change import split_options
 from workbench.plan.plan import Plan
 from workbench.units import divisors, format_bytes, format_count, format_seconds
 from workbench.widgets.board.axis_assignment_picker import axis_assignment_menu, axis_assignment_state
@@ -62,9 +66,9 @@ def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str
         "example": "32 nodes of 8 H100" if not chip else "",
         "facts": _facts(hardware) if hardware else "Choose what it will run on, to see times and whether it fits.",
         "title": _title(hardware) if hardware else "",
-        "shapes": _shape_menu(shown[0], plan.mesh),
+        "shapes": _shape_menu(shown[0], plan.mesh, hardware),
         "problem": problem.message if problem else "",
-        "mends": _shape_menu(chip, plan.mesh)[:2] if problem else [],
+        "mends": _shape_menu(chip, plan.mesh, hardware)[:2] if problem else [],
         "wiring": axis_assignment_state(plan) if hardware and not problem else [],
         "wirings": axis_assignment_menu(plan) if hardware and not problem else [],
     }
@@ -73,10 +77,11 @@ def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str
 def shape_of(hardware: Hardware) -> str:
     """The text of the field beside the chip.
 
-    >>> shape_of(parse_hardware("4 slices of TPU v5e 16x16")), shape_of(parse_hardware("32 nodes of 8 H100"))
-    ('4 slices of 16x16', '32 nodes of 8')
+    >>> shape_of(parse_hardware("4 slices of TPU v5e 16x16")), shape_of(parse_hardware("32 nodes of 8 H100, node=200 Gb/s"))
+    ('4 slices of 16x16', '32 nodes of 8, node=200 Gb/s')
     """
-    return " ".join(str(hardware).replace(hardware.chip.name, " ").split()) or str(hardware)
+    text = " ".join(str(hardware).replace(hardware.chip.name, " ").split())
+    return text.replace(" ,", ",", 1) or str(hardware)
 
 
 @functools.lru_cache(maxsize=256)
@@ -117,7 +122,12 @@ def _sides(chips: int, rank: int, least: int = 1) -> Iterator[tuple[int, ...]]:
 
 
 def _whole(entry: CatalogueEntry, shape: str) -> str:
-    """The shape with the chip's name in it; what is no shape is taken as the whole name."""
+    """The shape with the chip's name in it, options kept; what is no shape is taken as the whole name."""
+    shape, comma, options = shape.partition(",")
+    return f"{_whole_devices(entry, shape.rstrip())}{comma}{options}"
+
+
+def _whole_devices(entry: CatalogueEntry, shape: str) -> str:
     if isinstance(entry.network, Node):
         if match := _NODES.fullmatch(shape):
             return _node_text(entry, int(match[2]), int(match[1]) if match[1] else 1)
@@ -137,15 +147,25 @@ def _node_text(entry: CatalogueEntry, devices: int, count: int) -> str:
     return f"{count} nodes of {devices} {entry.name}" if count > 1 else f"{devices} {entry.name}"
 
 
-def _shape_menu(chip: str, mesh: Mesh) -> list[dict[str, Any]]:
-    """Shapes that the mesh fills; without a chip, one of each kind."""
+def _shape_menu(chip: str, mesh: Mesh, hardware: Hardware | None) -> list[dict[str, Any]]:
+    """Shapes that the mesh fills, with the options of the hardware there is; without a chip, one of each kind."""
     entries = default_catalogue().entries
     if chip in entries:
-        texts = shapes_for(entries[chip], mesh)
+        texts = tuple(_with_options_of(hardware, text) for text in shapes_for(entries[chip], mesh))
     else:
         texts = tuple(found[0] for entry in entries.values() if (found := shapes_for(entry, mesh)))
     notes = (f"{parse_hardware(text).size:,} devices" for text in texts)
     return [{**item(text, HardwareGesture("", text)), "note": note} for text, note in zip(texts, notes, strict=True)]
+
+
+def _with_options_of(hardware: Hardware | None, text: str) -> str:
+    """Hardware with the options of other hardware of its kind, as far as it can have them: one node has no link between nodes."""
+    found = parse_hardware(text)
+    options = split_options(str(hardware))[1:] if hardware and hardware.chip.name == found.chip.name else []
+    for option in options:
+        with suppress(HardwareError):
+            found = apply_option(found, option)
+    return str(found)
 
 
 def _facts(hardware: Hardware) -> str:

@@ -1,0 +1,47 @@
+"""Options that stand behind hardware, after commas: `32 nodes of 8 H100, node=200 Gb/s`. Each is a row of `HARDWARE_OPTIONS`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workbench.errors import HardwareError
+from workbench.hardware.hardware import Hardware
+from workbench.hardware.link_change import is_link_change, parse_link_change
+from workbench.hardware.runtime import is_runtime
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareOption:
+    """One kind of option: how it is written, what it means, which texts are of this kind, and the hardware with it.
+
+    `apply` raises `HardwareError` for an option that this hardware cannot have. The name of what it returns says the option, so that
+    `parse_hardware` reads the same hardware back from it.
+    """
+
+    example: str
+    meaning: str
+    reads: Callable[[str], bool]
+    apply: Callable[[Hardware, str], Hardware]
+
+
+def set_link(hardware: Hardware, text: str) -> Hardware:
+    """The hardware with another speed of one link, `node=200 Gb/s 5 us`."""
+    change = parse_link_change(text)
+    return hardware.with_link(change.name, change.bandwidth, change.latency)
+
+
+HARDWARE_OPTIONS = (
+    HardwareOption("node=200 Gb/s", "the speed of a link", is_link_change, set_link),
+    HardwareOption("eager", "PyTorch calls each kernel; or `CUDA graphs`", is_runtime, Hardware.with_runtime),
+)
+
+
+def apply_option(hardware: Hardware, text: str) -> Hardware:
+    """The hardware with the option that a text names; raises `HardwareError` where there is no such option."""
+    for option in HARDWARE_OPTIONS:
+        if option.reads(text):
+            return option.apply(hardware, text)
+    known = ", ".join(f"`{option.example}` ({option.meaning})" for option in HARDWARE_OPTIONS)
+    raise HardwareError(
+        f"There is no option `{text[:80]}` of hardware; behind a comma there may be {known}.",
+        [f'write "{hardware}"'],
+    )
