@@ -17,9 +17,9 @@ import json
 import math
 import multiprocessing
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -33,6 +33,7 @@ from workbench.core.program import Program
 from workbench.core.schedules.stage_cost import StageCost
 from workbench.core.tensor import Role
 from workbench.cost.communication import collective_seconds
+from workbench.cost.estimate import Estimate, estimate, reprice
 from workbench.cost.residuals import count_residual_bytes
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
@@ -49,6 +50,10 @@ MODELS = {"1B": (16, 2048, 8192, 32), "3B": (28, 3072, 8192, 32), "8B": (32, 409
 FITTED = frozenset({("1B", 1), ("3B", 4), ("8B", 16), ("80B", 4), ("1B", 16), ("3B", 1), ("8B", 4), ("80B", 64), ("1B", 64)})
 """Model and nodes of the rows that constants are fitted on; fixed before anything was fitted. Half of the groups of each node count, and
 each model on both sides."""
+
+
+_KEEPS_GATHERED = "".join(f"; @{part}/normal/reduce_precision=[-, -, ?]" for part in ("attention", "mlp"))
+"""What a product of split columns reads is gathered once and kept for its backward pass (`tp_recompute_allgather: false`)."""
 
 
 class Run(NamedTuple):
@@ -79,6 +84,12 @@ class Run(NamedTuple):
     def is_fitted(self) -> bool:
         return self.group in FITTED
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether the source agrees with itself on such rows: of pairs that differ in ZeRO alone, those on 64 nodes and those whose pipeline
+        crosses nodes are 3 times apart (median; up to 60), all others 1 to 10 %. Only steady rows count for time."""
+        return self.nodes == 1 or (self.nodes < 64 and self.pipe == 1)
+
 
 @cache
 def runs() -> tuple[Run, ...]:
@@ -87,7 +98,13 @@ def runs() -> tuple[Run, ...]:
         rows = [row for row in csv.DictReader(file) if row["mfu_pct"] != "nan"]
     names = ("dp", "tp", "pp", "zero", "mbs", "grad_acc")
     return tuple(
-        Run(row["model"], int(row["nodes"]), *(int(row[name]) for name in names), float(row["tok_s_gpu"]), float(row["gpu_memory_gb"]) * 2**30)
+        Run(
+            row["model"],
+            int(row["nodes"]),
+            *(int(row[name]) for name in names),
+            float(row["tok_s_gpu"]),
+            float(row["gpu_memory_gb"]) * 2**30,
+        )
         for row in rows
     )
 
@@ -113,10 +130,12 @@ def config_of(model: str, micro_batch: int, layers: int) -> DecoderConfig:
 
 
 class Part(NamedTuple):
-    """Seconds of a micro-batch and of the update, and bytes, of a layer or of one end of the model."""
+    """Seconds of a micro-batch, of the update and of summing gradients over replicas before it, and bytes, of a layer or of one end of the
+    model."""
 
     micro_batch: float
     update: float
+    sums: float
     held: float
     kept: float
     passing: float
@@ -125,7 +144,7 @@ class Part(NamedTuple):
         return Part(*(a + times * b for a, b in zip(self, other, strict=True)))
 
 
-NOTHING = Part(0, 0, 0, 0, 0)
+NOTHING = Part(0, 0, 0, 0, 0, 0)
 
 
 class Parts(NamedTuple):
@@ -150,42 +169,47 @@ def _rules(program: Program) -> str:
     return "; ".join(f"{dim}:model" for dim in ("kv_heads", "d_ff", "vocab") if dim in program.dims)
 
 
-def _stage_part(run: Run, layers: int, *, first: bool, last: bool) -> Part:
+def _stage_part(run: Run, hardware: Hardware, layers: int, *, first: bool, last: bool) -> Part:
     """A stage of so many layers, whole."""
-    seconds, arguments, kept, peak = _micro_batch_figures(run.model, run.micro_batch, layers, run.tensor, first, last)
-    update, state = _update_figures(run.model, layers, run.replicas, run.tensor, run.zero, hardware_of(run), first, last)
-    return Part(seconds, update, arguments + state, kept, peak - arguments - kept)
+    inside = _around(hardware, math.ceil(run.tensor / 8))
+    one, kept = _micro_batch_estimate(run.model, run.micro_batch, layers, run.tensor, first, last, inside.size)
+    end = _update_estimate(run.model, layers, run.replicas, run.tensor, run.zero, first, last, hardware.size)
+    one, end = _repriced(one, inside), _repriced(end, hardware)
+    assert one.step_time
+    assert end.step_time
+    arguments = sum(each.local_bytes for each in one.arguments if each.tensor.role is not Role.INPUT)
+    state = sum(each.local_bytes for each in end.arguments if each.tensor.role is Role.OPTIMIZER_STATE)
+    update, sums = end.step_time.total - end.step_time.exposed, end.step_time.exposed
+    return Part(one.step_time.total, update, sums, arguments + state, kept, one.memory.peak - arguments - kept)
+
+
+def _repriced(found: Estimate, hardware: Hardware) -> Estimate:
+    return found if found.hardware == hardware else reprice(found, hardware)
 
 
 @cache
-def _micro_batch_figures(model: str, micro_batch: int, layers: int, tensor: int, first: bool, last: bool) -> tuple[float, int, int, int]:
-    """Seconds; bytes of parameters and gradients, of what is kept for the backward pass, and of all at the peak."""
+def _micro_batch_estimate(
+    model: str, micro_batch: int, layers: int, tensor: int, first: bool, last: bool, devices: int
+) -> tuple[Estimate, int]:
+    """And the bytes kept for the backward pass; on the catalogue's hardware."""
     program = _micro_batch(config_of(model, micro_batch, layers), first, last)
     layout = _rules(program)
     if tensor > 1:
-        layout += "; " + sequence_parallel(first=first, last=last)
-    plan = wb.Plan(program, f"model:{tensor}", layout, hardware=_hardware(math.ceil(tensor / 8)))
-    report = plan.report()
-    assert report.step_time
-    arguments = sum(each.local_bytes for each in report.arguments if each.tensor.role is not Role.INPUT)
-    return report.step_time.total, arguments, count_residual_bytes(plan), report.memory.peak
+        layout += "; " + sequence_parallel(first=first, last=last) + _KEEPS_GATHERED
+    plan = wb.Plan(program, f"model:{tensor}", layout, hardware=hardware_of(devices // 8))
+    return estimate(plan), count_residual_bytes(plan)
 
 
 @cache
-def _update_figures(
-    model: str, layers: int, replicas: int, tensor: int, zero: int, hardware: Hardware, first: bool, last: bool
-) -> tuple[float, int]:
+def _update_estimate(model: str, layers: int, replicas: int, tensor: int, zero: int, first: bool, last: bool, devices: int) -> Estimate:
     program = _update(config_of(model, 1, layers), first, last, replicas)
     layout = f"{_rules(program)}; replica:data"
     if zero and replicas > 1:
-        layout += "; " + "; ".join(_split_states(program, replicas, tensor))
-    report = wb.Plan(program, f"data:{replicas} model:{tensor}", layout, hardware=hardware).report()
-    assert report.step_time
-    state = sum(each.local_bytes for each in report.arguments if each.tensor.role is Role.OPTIMIZER_STATE)
-    return report.step_time.total, state
+        layout += "; " + "; ".join(_split_states(program, replicas))
+    return estimate(wb.Plan(program, f"data:{replicas} model:{tensor}", layout, hardware=hardware_of(devices // 8)))
 
 
-def _split_states(program: Program, replicas: int, tensor: int) -> Iterable[str]:
+def _split_states(program: Program, replicas: int) -> Iterable[str]:
     """The optimiser's state split over the replicas, along the first dimension that allows it."""
     for each in program.arguments:
         if each.role is not Role.PARAMETER:
@@ -197,21 +221,24 @@ def _split_states(program: Program, replicas: int, tensor: int) -> Iterable[str]
             yield f"opt_state/**/{each.path.partition('/')[2]}=[{', '.join(dims)}]"
 
 
-def hardware_of(run: Run) -> Hardware:
-    return _hardware(run.nodes)
-
-
 @cache
-def _hardware(nodes: int) -> Hardware:
+def hardware_of(nodes: int) -> Hardware:
     return parse_hardware(f"{nodes} nodes of 8 H100 EFA, eager" if nodes > 1 else "8 H100 EFA, eager")
 
 
+def _around(hardware: Hardware, nodes: int) -> Hardware:
+    """So many of its nodes."""
+    if nodes == 1:
+        return replace(hardware, axes=hardware.axes[-1:])
+    return replace(hardware, axes=(replace(hardware.axes[0], size=nodes), *hardware.axes[1:]))
+
+
 @cache
-def _parts(key: Run) -> Parts:
+def _parts(key: Run, hardware: Hardware) -> Parts:
     """`key` is a run by what its parts depend on (`_key`)."""
-    two, three = (_stage_part(key, layers, first=False, last=False) for layers in (2, 3))
+    two, three = (_stage_part(key, hardware, layers, first=False, last=False) for layers in (2, 3))
     layer = three.plus(two, -1)
-    first, last = (_stage_part(key, 2, first=end, last=not end) for end in (True, False))
+    first, last = (_stage_part(key, hardware, 2, first=end, last=not end) for end in (True, False))
     return Parts(layer, first.plus(layer, -2), last.plus(layer, -2))
 
 
@@ -244,9 +271,10 @@ class Prediction:
         return self.memory / self.run.memory - 1
 
 
-def predict(run: Run) -> Prediction:
-    hardware = hardware_of(run)
-    layer, embedding, head = _parts(_key(run))
+def predict(run: Run, change: Callable[[Hardware], Hardware] = lambda hardware: hardware) -> Prediction:
+    """Seconds of a step and bytes on the fullest device; `change` makes other hardware of the catalogue's."""
+    hardware = change(hardware_of(run.nodes))
+    layer, embedding, head = _parts(_key(run), hardware)
     layers, d_model, d_ff, _ = MODELS[run.model]
     blocks = split_blocks(layers, 4 * d_model**2 + 3 * d_model * d_ff, 131072 * d_model, run.pipe)
     stages = []
@@ -260,10 +288,16 @@ def predict(run: Run) -> Prediction:
     ]
     sent = _transfer_seconds(run, hardware)
     step = simulate(PipelineSpec(run.pipe, run.micro_batches, "1f1b", remat="never"), costs, Transfer(lambda _: sent, overlapped=False))
-    update = max(each.update for each in stages)
+    update = max(each.update + _waited_sums(run, each) for each in stages)
     work = max(step.busy)
     parts = {"work": work, "waiting": step.makespan - work, "update": update, "layer": layer.micro_batch, "head": head.micro_batch}
     return Prediction(run, step.makespan + update, max(step.peaks) * hardware.runtime.reserved, parts)
+
+
+def _waited_sums(run: Run, stage: Part) -> float:
+    """Seconds of summing gradients that are waited for. Without ZeRO they are summed in buckets while the last micro-batch's backward pass,
+    two thirds of it, makes the others (DistributedDataParallel); ZeRO 1 reduces and scatters them behind it."""
+    return stage.sums if run.zero else max(stage.sums - stage.micro_batch * 2 / 3, 0.0)
 
 
 def _key(run: Run) -> Run:

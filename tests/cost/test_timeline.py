@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.machines import flat
 from workbench.analysis.analyze import analyze
-from workbench.cost.simulate_overlap import Send, simulate
+from workbench.cost.simulate_turn import Send, simulate
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.reports.timeline import COMPUTE

@@ -38,7 +38,7 @@ def collective_seconds(
     assignment does not, the default counts, and where the mesh is larger, hardware with enough of the outermost links; a diagnostic says
     so.
     """
-    return min(alpha + beta * payload for alpha, beta in _lines(kind, axes, mesh, hardware, axis_assignment, devices))
+    return min(line.seconds(payload) for line in _lines(kind, axes, mesh, hardware, axis_assignment, devices))
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -53,8 +53,8 @@ def _lines(
         switched = _switched_group(group)
         return reduce_lines(switched) if kind == "all-reduce" else gather_lines(switched)
     if kind == "all-reduce":
-        alpha, beta = _gather_rates(group)
-        return (Line(2 * alpha, 2 * beta),)
+        once = _gather_rates(group)
+        return (Line(2 * once.alpha, 2 * once.beta),)
     if kind in ("all-gather", "reduce-scatter"):
         return (_gather_rates(group),)
     return (_exchange_rates(group) if kind == "all-to-all" else _permute_rates(group),)

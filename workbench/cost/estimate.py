@@ -101,9 +101,19 @@ def estimate(plan: Plan, hardware: Hardware | None = None, answer: Partitioned |
         return _estimate(plan, hardware or plan.hardware, answer)
 
 
+def reprice(found: Estimate, hardware: Hardware) -> Estimate:
+    """The same plan on other hardware; nothing is partitioned again where both have one back end."""
+    if backend_of(hardware) != backend_of(found.hardware):
+        return estimate(found.plan, hardware)
+    return _price(found.plan, hardware, found.planned, found.partitioned)
+
+
 def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) -> Estimate:
     planned = partition(plan, hardware)
-    partitioned = planned if answer is None else with_answer(planned, answer, plan.mesh)
+    return _price(plan, hardware, planned, planned if answer is None else with_answer(planned, answer, plan.mesh))
+
+
+def _price(plan: Plan, hardware: Hardware | None, planned: Propagated, partitioned: Propagated) -> Estimate:
     program, mesh, backend = plan.program, plan.mesh, backend_of(hardware)
     fixed = _build_fixed(
         program,
@@ -114,7 +124,7 @@ def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None)
     )
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
     local_bytes, padded_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_two_byte_floats)
-    times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip) if hardware else None
+    times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip, fixed.backward) if hardware else None
     over_step = MemoryOverStep(program, partitioned, fixed.lifetimes, padded_bytes, _on_chip(fixed, partitioned, times, hardware))
     dot_flops, (host_bytes, host_moved) = count_dot_flops(partitioned), host_memory(partitioned, local_bytes)
     costs = tuple(collective_costs(partitioned.reshards, plan, hardware)) if hardware else ()
@@ -149,6 +159,7 @@ class _Fixed(NamedTuple):
     regions: tuple[TimelineRegion, ...]
     types: tuple[int, ...]  # for each value: a number shared by all values of its shape and type
     dtypes: tuple[str, ...]  # of each value, as it is stored
+    backward: frozenset[int]  # dots of the backward pass
 
 
 @cache_with_program(220)
@@ -160,7 +171,8 @@ def _build_fixed(program: Program, *, recomputes: bool, copies_transposed: bool,
     numbers: dict[tuple[tuple[int, ...], str], int] = {}
     types = tuple(numbers.setdefault((value.shape, dtype), len(numbers)) for value, dtype in zip(structure.values, dtypes, strict=True))
     lifetimes = lifetimes_of(program, structure, kernels, recomputes=recomputes, copies_transposed=copies_transposed, fuses=fuses)
-    return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types, dtypes)
+    backward = frozenset(each.op for each in kernels.dots if program.operations[each.op].path.startswith("grad/"))
+    return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types, dtypes, backward)
 
 
 def _on_chip(fixed: _Fixed, partitioned: Propagated, times: KernelTimes | None, hardware: Hardware | None) -> OnChip | None:

@@ -29,6 +29,9 @@ _SIDES = 2
 _HALF = 2  # bytes
 DOT_LAUNCH = tuned("dot_launch")
 """Launches that a kernel with a dot takes besides its own."""
+SOFTMAX_DEPTH = tuned("softmax_depth")
+"""Multiply-adds that the softmax of a score takes as long as, in an attention kernel of a GPU."""
+_MATMUL = "matmul"
 ROUNDING = tuned("rounding")
 """Sweeps that rounding to two-byte floats takes."""
 ROW_LAUNCHES = int(tuned("row_launches"))
@@ -68,12 +71,20 @@ class KernelTimes:
         return np.maximum(self.arithmetic, self.memory)
 
 
-def kernel_times(kernels: Kernels, partitioned: Propagated, local_bytes: Sequence[int], mesh: Mesh, chip: Chip) -> KernelTimes:
-    """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure as laid out in memory."""
+def kernel_times(
+    kernels: Kernels,
+    partitioned: Propagated,
+    local_bytes: Sequence[int],
+    mesh: Mesh,
+    chip: Chip,
+    backward: frozenset[int] = frozenset(),
+) -> KernelTimes:
+    """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure as laid out in memory, `backward` the dots
+    of the backward pass."""
     sizes = np.asarray(local_bytes, dtype=np.float64)
     sizes[kernels.numbers] = kernels.itemsizes[kernels.numbers]  # handled by the scalar unit, which pads nothing
     collective_matmul = decompose_collective_matmuls(kernels, partitioned, local_bytes, mesh, chip)
-    dots = _sum_dot_seconds(kernels, partitioned, mesh, chip, collective_matmul.steps)
+    dots = _sum_dot_seconds(kernels, partitioned, mesh, chip, collective_matmul.steps, backward)
     stored = sizes.copy()
     stored[list(kernels.unfilled)] = 0.0
     moved = _count_moved_bytes(kernels, sizes, stored)
@@ -156,7 +167,9 @@ def moved_bytes(kernels: Kernels, local_bytes: Sequence[int]) -> int:
     return int(read + (sizes[kernels.written] * kernels.times[kernels.writers]).sum())
 
 
-def _sum_dot_seconds(kernels: Kernels, partitioned: Propagated, mesh: Mesh, chip: Chip, steps: Mapping[int, WindowedSteps]) -> Seconds:
+def _sum_dot_seconds(
+    kernels: Kernels, partitioned: Propagated, mesh: Mesh, chip: Chip, steps: Mapping[int, WindowedSteps], backward: frozenset[int]
+) -> Seconds:
     found = np.zeros(kernels.count)
     known: dict[tuple[object, ...], float] = {}
     values, ops = partitioned.structure.values, partitioned.structure.ops
@@ -169,12 +182,28 @@ def _sum_dot_seconds(kernels: Kernels, partitioned: Propagated, mesh: Mesh, chip
         value = values[op.results[0]]
         dtype = values[op.operands[0]].dtype
         dot_steps = steps.get(each.op, UNDECOMPOSED)
-        key = value.shape, each.batch, each.columns, dims, flops, dtype, op.custom_kernel, dot_steps, op.work.passes, op.work.zeros
+        work = _kind_of_work(op.custom_kernel, is_backward=each.op in backward)
+        key = value.shape, each.batch, each.columns, dims, flops, dtype, work, dot_steps, op.work.passes, op.work.zeros
         if key not in known:
             shape = local_shape(value.shape, dims, mesh)
-            known[key] = _dot_seconds(each, op.work, shape, flops, dtype, chip, dot_steps, is_inside=bool(op.custom_kernel))
+            known[key] = _dot_seconds(each, op.work, shape, flops, dtype, chip, dot_steps, work)
         found[each.kernel] += known[key]
     return found
+
+
+def _kind_of_work(custom_kernel: str, *, is_backward: bool) -> str:
+    """The class of work of a dot, by whose share of the peak it is priced."""
+    if not custom_kernel:
+        return _MATMUL
+    return "attention_backward" if is_backward else "attention"
+
+
+def _reached(work: str, summed: float, columns: int, chip: Chip) -> float:
+    """The share of the peak that a dot reaches. In an attention kernel every score is also scaled, exponentiated and summed, which takes as
+    long as `SOFTMAX_DEPTH` multiply-adds: the smaller a head, the less is left for products."""
+    if work not in chip.efficiency:
+        return chip.efficiency_of(_MATMUL)
+    return chip.efficiency[work] / (1 + SOFTMAX_DEPTH / max(min(summed, columns), 1)) if work != _MATMUL else chip.efficiency[work]
 
 
 def _dot_seconds(
@@ -185,15 +214,15 @@ def _dot_seconds(
     dtype: str,
     chip: Chip,
     steps: WindowedSteps,
-    *,
-    is_inside: bool,
+    kind: str,
 ) -> float:
     """Seconds of one dot; one inside a hand-written kernel has no kernel of its own to fill and to empty."""
     batch = prod(shape[dim] for dim in dot.batch)
     columns = prod(shape[dim] for dim in dot.columns)
     rows = prod(shape) // max(batch * columns, 1)
     summed = flops / (2 * max(prod(shape), 1))
-    if len(chip.matmul_tile) == _BLOCKS and not is_inside:
+    reached = _reached(kind, summed, columns, chip)
+    if len(chip.matmul_tile) == _BLOCKS and kind == _MATMUL:
         busy = 2 * blocks_volume(batch, rows, columns, summed, chip.matmul_tile)
     elif len(chip.matmul_tile) == _SIDES and work.passes > 1:
         busy = 2 * work.passes * passes_volume(rows, columns, summed * work.zeros / work.passes, chip.matmul_tile)
@@ -203,4 +232,4 @@ def _dot_seconds(
         elif steps.count > 1:  # the larger side: the weight's, whose pieces go around
             rows, columns = (rows, ceil(columns / steps.count)) if columns >= rows else (ceil(rows / steps.count), columns)
         busy = 2 * batch * steps.count * padded_volume(rows, columns, summed, chip.matmul_tile[:_BLOCK])
-    return busy / (chip.peak(dtype) * chip.efficiency_of("matmul"))
+    return busy / (chip.peak(dtype) * reached)

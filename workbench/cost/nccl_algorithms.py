@@ -1,23 +1,30 @@
 """Seconds of collectives between GPUs, by the algorithms and protocols that NCCL chooses from: rings, trees; Simple, LL128, LL.
 
 Letters as in `communication`; a group has `m` devices in each of `N` nodes, `n` in all. Each choice is a line, alpha + beta V, and for each
-size the quickest is taken, as NCCL does by its own table of the same form.
+size the quickest is taken, as NCCL does by its own table of the same form. Where a network's shares were measured (`Link.reduces`,
+`Link.gathers`), they count instead of a protocol's.
 
 Source: NCCL (2.18), src/graph/tuning.cc, `ncclTopoTuneModel`: steps of a ring and of a tree, `baseLat`, `hwLat`, the shares of the bandwidth
 that LL128, LL and trees have, the network's overhead in every step of a ring that leaves a node.
 """
 
-from math import ceil, inf, log2
+from math import ceil, exp, inf, log, log2
 from typing import NamedTuple
 
-from workbench.hardware.hardware import Link
+import numpy as np
+
+from workbench.hardware.hardware import Link, MeasuredShares
 
 
 class Line(NamedTuple):
-    """Seconds that do not depend on the payload, and seconds a byte of it."""
+    """Seconds that do not depend on the payload, seconds a byte of it, and the least it takes however small the payload is."""
 
     alpha: float
     beta: float
+    floor: float = 0.0
+
+    def seconds(self, payload: int) -> float:
+        return max(self.alpha + self.beta * payload, self.floor)
 
 
 class Protocol(NamedTuple):
@@ -35,10 +42,12 @@ PROTOCOLS = {
     "ll": Protocol(6.6e-6, 0.6 / 3.4, 2.7 / 14, 0.25),
 }
 _TREE_SHARE = 0.92
+_NO_LINK = Link("none", inf, 0.0)
 
 
 class SwitchedGroup(NamedTuple):
-    """The devices of a collective: `m` in each of `N` nodes. Bandwidths are what a device's port, and its share of the adapters, achieve."""
+    """The devices of a collective: `m` in each of `N` nodes. `port` and `adapter` are bytes a second that a device's port, and its share of
+    its node's adapters, achieve in general."""
 
     m: int
     N: int
@@ -52,44 +61,60 @@ class SwitchedGroup(NamedTuple):
         return self.m * self.N
 
     @property
-    def protocols(self) -> tuple[str, ...]:
-        return (self.between or self.inside or _NO_LINK).protocols
+    def bottleneck(self) -> Link:
+        """The network if the group leaves a node, else the link inside it."""
+        return self.between or self.inside or _NO_LINK
 
-    @property
-    def seconds_a_byte(self) -> float:
+    def seconds_a_byte(self, measured: MeasuredShares) -> float:
         """Of what passes each device of a ring: through its port, and between nodes over the adapters of all of a node's devices."""
-        return max(1 / self.port, 1 / (self.m * self.adapter))
+        if not measured:
+            return max(1 / self.port, 1 / (self.m * self.adapter))
+        share = share_over(self.n, measured)
+        return 1 / (self.bottleneck.bandwidth * share * (self.m if self.between else 1))
 
 
-_NO_LINK = Link("none", inf, 0.0)
+def share_over(devices: int, measured: MeasuredShares) -> float:
+    """The share of the bandwidth that so many devices reach: between measured counts in proportion of the logarithms, beyond them as at the
+    nearest.
+
+    >>> round(share_over(16, ((8, 0.8), (32, 0.2))), 6)
+    0.4
+    """
+    counts, shares = zip(*measured, strict=True)
+    return exp(np.interp(log(devices), np.log(counts), np.log(shares)))
 
 
 def gather_lines(group: SwitchedGroup) -> tuple[Line, ...]:
     """All-gather of V bytes, and reduce-scatter backwards: a ring."""
-    return tuple(_ring(group, PROTOCOLS[each], 1) for each in group.protocols)
+    link = group.bottleneck
+    return tuple(_ring(group, PROTOCOLS[each], 1, link.gathers) for each in link.protocols)
 
 
 def reduce_lines(group: SwitchedGroup) -> tuple[Line, ...]:
-    """All-reduce of V bytes: two turns of a ring, or up and down a tree; or as it was measured on such a network."""
-    if group.between is not None and group.between.reached:
-        return (Line(PROTOCOLS["simple"].begins, 2 * (group.n - 1) / group.n / (group.m * group.adapter * group.between.reached_over(group.N))),)
-    chosen = [PROTOCOLS[each] for each in group.protocols]
-    return (*(_ring(group, each, 2) for each in chosen), *(_tree(group, each) for each in chosen if group.N > 1))
+    """All-reduce of V bytes: two turns of a ring, or up and down a tree."""
+    link = group.bottleneck
+    chosen = [PROTOCOLS[each] for each in link.protocols]
+    if link.reduces:  # by what NCCL chose then
+        whole = 2 * (group.n - 1) / group.n * group.seconds_a_byte(link.reduces)
+        return (Line(_tree(group, chosen[0]).alpha, whole),)
+    return (*(_ring(group, each, 2, ()) for each in chosen), *(_tree(group, each) for each in chosen if group.N > 1))
 
 
-def _ring(group: SwitchedGroup, protocol: Protocol, turns: int) -> Line:
-    """Of the n - 1 steps of a turn N go between nodes; where any does, no step is quicker than the network's overhead."""
-    between = group.between or _NO_LINK
-    overhead = between.overhead * protocol.between if group.N > 1 else 0.0
-    inside = max((group.inside.latency if group.inside else 0.0) * protocol.inside, overhead)
-    outward = min(group.N, group.n - 1) if group.N > 1 else 0
-    alpha = (group.n - 1 - outward) * inside + outward * max(between.latency * protocol.between, overhead)
-    return Line(protocol.begins + turns * alpha, turns * (group.n - 1) / group.n * group.seconds_a_byte / protocol.bandwidth)
+def _ring(group: SwitchedGroup, protocol: Protocol, turns: int, measured: MeasuredShares) -> Line:
+    """Of the n - 1 steps of a turn N go between nodes; where any does, none is quicker than the network's overhead."""
+    between, steps = group.between or _NO_LINK, group.n - 1
+    outward = min(group.N, steps) if group.N > 1 else 0
+    alpha = (steps - outward) * _inside(group, protocol) + outward * between.latency * protocol.between
+    beta = steps / group.n * group.seconds_a_byte(measured) / (1 if measured else protocol.bandwidth)
+    return Line(protocol.begins + turns * alpha, turns * beta, turns * steps * between.overhead * protocol.between)
 
 
 def _tree(group: SwitchedGroup, protocol: Protocol) -> Line:
     """A chain inside each node, a binary tree of nodes, up and down."""
-    inside = (group.inside.latency if group.inside else 0.0) * protocol.inside
-    between = (group.between.latency if group.between else 0.0) * protocol.between
-    alpha = 2 * ((group.m - 1) * inside + ceil(log2(group.N)) * between)
-    return Line(protocol.begins + alpha, 2 * group.seconds_a_byte / _TREE_SHARE / protocol.bandwidth)
+    between = (group.between or _NO_LINK).latency * protocol.between
+    alpha = 2 * ((group.m - 1) * _inside(group, protocol) + ceil(log2(group.N)) * between)
+    return Line(protocol.begins + alpha, 2 * group.seconds_a_byte(()) / _TREE_SHARE / protocol.bandwidth)
+
+
+def _inside(group: SwitchedGroup, protocol: Protocol) -> float:
+    return (group.inside or _NO_LINK).latency * protocol.inside

@@ -4,19 +4,20 @@ A collective starts when its operand is ready and the links of its mesh axes are
 exposed communication, the rest is hidden. A loop is simulated for one iteration, which begins and ends with idle links: neither XLA:TPU nor
 XLA:GPU starts an iteration's collectives in the one before unless asked to.
 
-Where the host calls every kernel (`Runtime`), none starts before it is called: the host runs ahead of the device as far as it can, and over
-the iterations of a loop the slower of the two counts.
+One iteration is simulated by `simulate_turn`.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
 from workbench.cost.fusion.kernel_table import Kernels
+from workbench.cost.prefetched_collectives import invariant_values, is_made_of_invariants, simulate_beside_others
+from workbench.cost.simulate_turn import HostCalls, Send, SimulatedTurn, simulate, simulate_called
 from workbench.hardware.hardware import Chip
 from workbench.hardware.runtime import XLA, Runtime
 from workbench.propagation import Propagated
@@ -32,17 +33,6 @@ OVERLAPPING = {
 """Kinds of collectives that overlap with computation, by the platform of a chip's target; none on a CPU."""
 
 
-class Send(NamedTuple):
-    """A collective among the kernels of a region: it may start when `after` of them are done, and kernel number `before` reads its
-    result."""
-
-    after: int
-    before: int
-    seconds: float
-    links: tuple[str, ...]
-    overlaps: bool
-
-
 class Cost(NamedTuple):
     """The cost of one execution of a collective: seconds, on which links, whether computation overlaps it, and whether the compiler may
     decompose it together with a dot (a windowed einsum; Wang et al. 2023)."""
@@ -53,106 +43,9 @@ class Cost(NamedTuple):
     is_windowable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedTurn:
-    """One iteration: its seconds, for each send when it starts and how long the device waits for it, and how long for the host."""
-
-    seconds: float
-    starts: tuple[float, ...]
-    waits: tuple[float, ...]
-    host: float = 0.0
-
-    @property
-    def exposed(self) -> float:
-        return sum(self.waits)
-
-
 def overlaps(kind: str, chip: Chip) -> bool:
     """Whether a device of this kind computes while such a collective is under way."""
     return kind in OVERLAPPING.get(chip.platform, ())
-
-
-class HostCalls(NamedTuple):
-    """When the host has called each item of a region and each of its sends: seconds from its beginning; `total` for all."""
-
-    items: tuple[float, ...]
-    sends: tuple[float, ...]
-    total: float
-    loops: frozenset[int] = frozenset()  # items that are loops: the host is done with them when their last iteration is called
-
-
-def simulate(kernels: Sequence[float], sends: Sequence[Send], calls: HostCalls | None = None) -> SimulatedTurn:
-    """List scheduling of `sends` beside `kernels` (seconds, in order), none of which starts before the host calls it.
-
-        kernels   | k0 |   k1   |....wait....| k2 |
-        links          |   send after=1, before=2  |
-
-    >>> simulate([1.0, 2.0, 1.0], [Send(1, 2, 5.0, ("data",), overlaps=True)])
-    SimulatedTurn(seconds=7.0, starts=(1.0,), waits=(3.0,), host=0.0)
-    >>> simulate([1.0, 2.0, 1.0], [Send(1, 2, 5.0, ("data",), overlaps=False)]).seconds
-    9.0
-    >>> simulate([1.0, 1.0], [], HostCalls((0.5, 4.0), (), 4.0))
-    SimulatedTurn(seconds=5.0, starts=(), waits=(), host=3.0)
-    """
-    clock = _Device(kernels) if calls is None else _CalledDevice(kernels, calls)
-    starts, waits, ends = [0.0] * len(sends), [0.0] * len(sends), [0.0] * len(sends)
-    free: dict[str, float] = {}
-    for place, _, number, is_wait in sorted(_moments(sends)):
-        send, now = sends[number], clock.at(place)
-        if is_wait:
-            waits[number] = max(0.0, ends[number] - now)
-            clock.wait(waits[number])
-        else:
-            called = calls.sends[number] if calls else 0.0
-            starts[number] = max([now, called, *(free.get(link, 0.0) for link in send.links)])
-            ends[number] = starts[number] + send.seconds
-            free.update(dict.fromkeys(send.links, ends[number]))
-    seconds = clock.at(len(kernels))
-    return SimulatedTurn(seconds, tuple(starts), tuple(waits), max(seconds - sum(kernels) - sum(waits), 0.0) if calls else 0.0)
-
-
-class _Device:
-    """The time on a device when so many of its kernels are done."""
-
-    def __init__(self, kernels: Sequence[float]) -> None:
-        self._done, self._waited = [0.0, *accumulate(kernels)], 0.0
-
-    def at(self, place: int) -> float:
-        return self._done[place] + self._waited
-
-    def wait(self, seconds: float) -> None:
-        self._waited += seconds
-
-
-class _CalledDevice(_Device):
-    """The same where the host calls each kernel."""
-
-    def __init__(self, kernels: Sequence[float], calls: HostCalls) -> None:
-        self._kernels, self._calls, self._now, self._place = kernels, calls, 0.0, 0
-
-    def at(self, place: int) -> float:
-        for item in range(self._place, place):
-            called = self._calls.items[item]
-            if item in self._calls.loops:
-                self._now = max(self._now + self._kernels[item], called)
-            else:
-                self._now = max(self._now, called) + self._kernels[item]
-        self._place = max(self._place, place)
-        return self._now
-
-    def wait(self, seconds: float) -> None:
-        self._now += seconds
-
-
-def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, bool]]:
-    """(kernels done, 0 for what must be ready and 1 for what starts then, number of the send, whether it is awaited)."""
-    moments = []
-    for number, send in enumerate(sends):
-        awaited = max(send.after, send.before)
-        started = send.after if send.overlaps else awaited  # one that does not overlap starts where it is needed
-        moments.append((started, 1, number, False))
-        moments.append((awaited, int(awaited == started), number, True))
-    return moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +169,13 @@ def simulate_step(
 ) -> SimulatedStep:
     """Simulate all regions, inner ones first; `busy` are the seconds of each kernel (0 if it was dropped), `costs` those of each
     collective."""
+    invariant = invariant_values(partitioned.structure) if runtime.prefetches else frozenset[int]()
     sends: list[list[Send]] = [[] for _ in regions]
     numbers: list[list[int]] = [[] for _ in regions]
     for number, (reshard, cost) in enumerate(zip(partitioned.reshards, costs, strict=True)):
-        sends[reshard.region].append(_make_send(reshard, cost, partitioned.structure, kernels, regions[reshard.region]))
+        send = _make_send(reshard, cost, partitioned.structure, kernels, regions[reshard.region])
+        floats = reshard.region > 0 and runtime.prefetches and _floats(send, reshard, partitioned.structure, regions, invariant)
+        sends[reshard.region].append(send._replace(floats=floats))
         numbers[reshard.region].append(number)
     seconds_of_loop: dict[int, float] = {}
     calls_of_loop: dict[int, float] = {}
@@ -291,16 +187,28 @@ def simulate_step(
         for place, op in region.loops:
             items[place] = seconds_of_loop.get(op, 0.0)
         loop = partitioned.structure.regions[number].parent
-        if runtime.waits_for_host:
-            calls = _list_calls(region, items, sends[number], calls_of_loop, runtime)
-            turn = _simulate_called(items, sends[number], calls, is_loop=loop >= 0)
-            calls_of_loop[loop] = calls_of_loop.get(loop, 0.0) + calls.total * region.trips
-        else:
-            turn = simulate(items, sends[number])
+        calls = _list_calls(region, items, sends[number], calls_of_loop, runtime) if runtime.waits_for_host else None
+        turn = _simulate_turn(items, sends[number], calls, is_loop=loop >= 0)
+        calls_of_loop[loop] = calls_of_loop.get(loop, 0.0) + (calls.total * region.trips if calls else 0.0)
         turns.append(turn)
         work.append(tuple(items))
         seconds_of_loop[loop] = seconds_of_loop.get(loop, 0.0) + turn.seconds * region.trips
     return SimulatedStep(tuple(turns[::-1]), tuple(map(tuple, sends)), tuple(map(tuple, numbers)), tuple(work[::-1]), regions)
+
+
+def _simulate_turn(items: Sequence[float], sends: Sequence[Send], calls: HostCalls | None, *, is_loop: bool) -> SimulatedTurn:
+    waiting = [send._replace(seconds=0.0) if send.floats else send for send in sends]
+    turn = simulate(items, waiting) if calls is None else simulate_called(items, waiting, calls, is_loop=is_loop)
+    return simulate_beside_others(turn, sends) if any(send.floats for send in sends) else turn
+
+
+def _floats(
+    send: Send, reshard: InsertedCollective, structure: Structure, regions: Sequence[TimelineRegion], invariant: frozenset[int]
+) -> bool:
+    """Whether a collective in a loop is of weights alone, or its result is not read before the iteration ends."""
+    if send.before >= len(regions[reshard.region].ends):
+        return True
+    return reshard.source is not None and is_made_of_invariants(structure, structure.ops[reshard.source].results[0], invariant)
 
 
 def _list_calls(
@@ -319,15 +227,6 @@ def _list_calls(
             now += costs[item]
             called.append(now)
     return HostCalls(tuple(called), tuple(called_sends), now, frozenset(loops))
-
-
-def _simulate_called(items: Sequence[float], sends: Sequence[Send], calls: HostCalls, *, is_loop: bool) -> SimulatedTurn:
-    """One turn where the host calls everything. Over the iterations of a loop the host is ahead, or the device waits for it in each."""
-    if not is_loop:
-        return simulate(items, sends, calls)
-    turn = simulate(items, sends)
-    waited = max(calls.total - turn.seconds, 0.0)
-    return replace(turn, seconds=turn.seconds + waited, host=waited)
 
 
 def _make_send(reshard: InsertedCollective, cost: Cost, structure: Structure, kernels: Kernels, region: TimelineRegion) -> Send:

@@ -33,9 +33,14 @@ def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardwar
                 each.kind, axes, each.payload, plan.mesh, hardware, plan.axis_assignment, _group_size(each.axes, plan.mesh)
             )
             wires = tuple(dict.fromkeys(link for axis in axes for link in links.get(axis, (axis,))))
-            known[key] = Cost(seconds, wires, overlaps(each.kind, hardware.chip), is_windowable(each.kind, hardware.chip))
+            known[key] = Cost(seconds, wires, overlaps(each.kind, hardware.chip), _goes_around(each.kind, hardware))
         found.append(known[key])
     return found
+
+
+def _goes_around(kind: str, hardware: Hardware) -> bool:
+    """Whether a gather's or a reduce-scatter's pieces go around while its dot runs."""
+    return is_windowable(kind, hardware.chip) or (hardware.runtime.decomposes and kind in ("all-gather", "reduce-scatter"))
 
 
 def _group_size(axes: tuple[str, ...], mesh: Mesh) -> int | None:

@@ -7,7 +7,8 @@ from itertools import accumulate
 from workbench.core.program import Program
 from workbench.core.sharding import base_axis
 from workbench.cost.fusion.kernel_table import Kernels
-from workbench.cost.simulate_overlap import Send, SimulatedStep
+from workbench.cost.simulate_overlap import SimulatedStep
+from workbench.cost.simulate_turn import Send
 from workbench.propagation import Propagated
 from workbench.reports.timeline import COMPUTE, Event, Timeline
 
@@ -35,7 +36,7 @@ def _events(
         operation = program.operations[each.sender]
         stream = "+".join(dict.fromkeys(map(base_axis, each.axes)))
         yield Event(stream, offset + start, send.seconds, operation.path, each.kind, region.times, wait)
-    starts = _start_times(simulated.busy[number], sends, turn.waits)
+    starts = turn.begins or _start_times(simulated.busy[number], sends, turn.waits)
     loops = dict(region.loops)
     for position, (kernel, start, seconds) in enumerate(zip(region.kernels, starts, simulated.busy[number], strict=True)):
         if kernel >= 0:

@@ -40,9 +40,15 @@ def _load_entry(name: str, table: Any, path: Path) -> CatalogueEntry:
 
 
 def _read_link(name: str, values: dict[str, Any]) -> Link:
-    reached = tuple(sorted((int(nodes), share) for nodes, share in values.get("reached", {}).items()))
-    given = {key: tuple(value) if key == "protocols" else value for key, value in values.items() if key != "reached"}
-    return Link(name, **given, reached=reached)
+    given = {key: _read_link_value(value) for key, value in values.items()}
+    return Link(name, **given)
+
+
+def _read_link_value(value: Any) -> Any:
+    """A number; a list of words; a table of shares by the number of devices."""
+    if isinstance(value, dict):
+        return tuple(sorted((int(devices), float(share)) for devices, share in value.items()))
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _read_entry(name: str, table: dict[str, Any]) -> CatalogueEntry:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from workbench.errors import HardwareError, WorkbenchError, unknown_name
 from workbench.hardware.link_change import LinkChange, add_link_change, split_options
-from workbench.hardware.runtime import XLA, Runtime, find_runtime, is_runtime
+from workbench.hardware.runtime import SWITCHES, XLA, Runtime, find_runtime, is_runtime
 
 
 class AxisTopology(StrEnum):
@@ -18,6 +18,10 @@ class AxisTopology(StrEnum):
     SWITCH = "switch"  # each to all, through a switch
 
 
+MeasuredShares = tuple[tuple[int, float], ...]
+"""(devices of a collective, share of a link's bandwidth that it reaches), the fewest devices first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """One kind of connection of a device.
@@ -26,7 +30,8 @@ class Link:
     - `latency`: seconds a message takes to the next device (alpha), software included;
     - `overhead`: of a network of GPUs, seconds that no step of a ring which uses it is quicker than (NCCL's proxy on the host);
     - `protocols`: of NCCL, those that work over it;
-    - `reached`: (nodes, share) pairs as measured: the share of the bandwidth that an all-reduce over so many nodes reaches; else all.
+    - `reduces`, `gathers`: (devices, share) pairs as measured: the share of the bandwidth that an all-reduce over so many devices reaches,
+      and an all-gather or reduce-scatter; else the efficiency that the chip has for this link.
     """
 
     name: str
@@ -34,26 +39,11 @@ class Link:
     latency: float
     overhead: float = 0.0
     protocols: tuple[str, ...] = ("simple", "ll128", "ll")
-    reached: tuple[tuple[int, float], ...] = ()
+    reduces: MeasuredShares = ()
+    gathers: MeasuredShares = ()
 
     def __post_init__(self) -> None:
         _verify_rates(self, ("bandwidth",), ("latency", "overhead"))
-
-    def reached_over(self, nodes: int) -> float:
-        """The share of its bandwidth that an all-reduce over `nodes` nodes reaches: between measured counts by their logarithm, beyond them
-        as at the last.
-
-        >>> Link("efa", 50e9, 1e-5, reached=((2, 0.9), (8, 0.3))).reached_over(4)
-        0.6
-        """
-        if not self.reached:
-            return 1.0
-        counts, shares = zip(*self.reached, strict=True)
-        after = next((i for i, count in enumerate(counts) if count >= nodes), len(counts))
-        if after in (0, len(counts)):
-            return float(shares[min(after, len(counts) - 1)])
-        part = math.log(nodes / counts[after - 1]) / math.log(counts[after] / counts[after - 1])
-        return float(shares[after - 1] + part * (shares[after] - shares[after - 1]))
 
     def changed(self, change: LinkChange) -> "Link":
         """This link at another speed, under its own name."""
@@ -179,6 +169,17 @@ class Hardware:
         kept = [each for each in options if not is_runtime(each)]
         chosen = [] if runtime == XLA else [runtime.name]
         return replace(self, runtime=runtime, name=", ".join([devices, *chosen, *kept]) if devices else "")
+
+    def with_switch(self, switch: str) -> "Hardware":
+        """The same runtime with `no prefetch`, `no reshard` or `async TP` (`Runtime`). Raises `HardwareError` under XLA."""
+        if self.runtime == XLA:
+            raise HardwareError(f"`{switch}` is an option of a runtime other than XLA.", [f'write "{self}, eager, {switch}"'])
+        word = next(each for each in SWITCHES if each.casefold() == switch.casefold())
+        devices, *options = split_options(self.name) if self.name else [""]
+        others = [each for each in options if each != word]
+        place = sum(is_runtime(each) or each in SWITCHES for each in others)
+        name = ", ".join([devices, *others[:place], word, *others[place:]]) if devices else ""
+        return replace(self, runtime=replace(self.runtime, **SWITCHES[word]), name=name)
 
     def _axes_named(self, name: str) -> tuple[PhysicalAxis, ...]:
         """The physical axis of this name, or all whose links have it."""

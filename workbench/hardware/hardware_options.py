@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from workbench.errors import HardwareError
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.link_change import is_link_change, parse_link_change
-from workbench.hardware.runtime import is_runtime
+from workbench.hardware.runtime import is_runtime, is_switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ def set_link(hardware: Hardware, text: str) -> Hardware:
 HARDWARE_OPTIONS = (
     HardwareOption("node=200 Gb/s", "the speed of a link", is_link_change, set_link),
     HardwareOption("eager", "PyTorch calls each kernel; or `CUDA graphs`", is_runtime, Hardware.with_runtime),
+    HardwareOption("no reshard", "of eager, as `no prefetch` and `async TP`", is_switch, Hardware.with_switch),
 )
 
 

@@ -7,6 +7,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from workbench.errors import HardwareError, unknown_name
 
@@ -20,6 +21,9 @@ class Runtime:
     - `fuses`: elementwise operations are fused with others (XLA); otherwise each call of a library is a kernel of its own;
     - `dispatch`, `collective_dispatch`: seconds the host needs to call a kernel, and a collective; 0 where a step is one launch. The host
       runs ahead of the device: a device that is not faster than it does not notice;
+    - `prefetches`: in a loop over layers, weights are gathered and gradients reduced beside other layers' kernels;
+    - `gathers_again`: what is gathered in the forward pass is gathered again for the backward pass, not kept (FSDP's reshard after forward);
+    - `decomposes`: gathers and reduce-scatters go around in pieces while the dot that reads or makes them runs (async tensor parallelism);
     - `reserved`: bytes that its allocator holds of the device for each byte that a step has allocated at its peak;
     - `source`: where the numbers come from.
     """
@@ -28,6 +32,9 @@ class Runtime:
     fuses: bool = True
     dispatch: float = 0.0
     collective_dispatch: float = 0.0
+    prefetches: bool = False
+    gathers_again: bool = False
+    decomposes: bool = False
     reserved: float = 1.0
     source: str = ""
 
@@ -38,6 +45,12 @@ class Runtime:
 
 
 XLA = Runtime("XLA")
+SWITCHES: dict[str, dict[str, Any]] = {
+    "no prefetch": {"prefetches": False},
+    "no reshard": {"gathers_again": False},
+    "async TP": {"decomposes": True},
+}
+"""What can be said of a runtime besides its name, each an option of the hardware: `8 H100, eager, no reshard`."""
 
 
 @cache
@@ -59,3 +72,8 @@ def find_runtime(name: str) -> Runtime:
 def is_runtime(text: str) -> bool:
     """Whether a text names a runtime."""
     return " ".join(text.casefold().split()) in map(str.casefold, load_runtimes())
+
+
+def is_switch(text: str) -> bool:
+    """Whether a text is an option of a runtime."""
+    return text.casefold() in map(str.casefold, SWITCHES)

@@ -127,6 +127,7 @@ def _time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, st
         "memory-bound kernels": time.memory,
         "communication waited for": time.exposed,
         "starting kernels": time.launch,
+        **({"waiting for the host": time.host} if time.host else {}),
     }
     shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts.items())
     yield "step time, predicted", _figure_with_range(time.total, found, format_seconds), f"{shown}, on {time.hardware}"

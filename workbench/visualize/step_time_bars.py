@@ -71,6 +71,7 @@ def _predicted_bar(step: StepTime) -> _Bar:
         _BarPart("memory-bound", step.memory, STEP[1], "in kernels whose memory traffic takes longer than their arithmetic"),
         _BarPart("launches", step.launch, STEP[2], "between one kernel and the next"),
         _BarPart("exposed communication", step.exposed, STEP[3], "the device waits and computes nothing"),
+        _BarPart("waiting for the host", step.host, STEP[4], "which calls one kernel after the other"),
     )
     beside = _BarPart(_HIDDEN, step.hidden, STEP[3], "behind computation: it costs no time", hatched=True)
     shown = step.hidden > 0.001 * step.total

@@ -53,6 +53,7 @@ def report_record(report: Report) -> dict[str, Any]:
             "memory": time.memory,
             "launch": time.launch,
             "exposed": time.exposed,
+            "host": time.host,
             "hidden": time.hidden,
             "mfu": time.mfu,
             "hfu": time.hfu,

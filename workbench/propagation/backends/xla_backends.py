@@ -62,6 +62,6 @@ TPU = Backend(
 def backend_of(hardware: Hardware | None) -> Backend:
     """The back end that compiles for this hardware. Without hardware, the plan is reported as XLA:CPU would run it, in its own types."""
     if hardware and not hardware.runtime.fuses:
-        return EAGER
+        return EAGER if hardware.runtime.gathers_again else EAGER._replace(gather_reuse_distance=None)
     platform = hardware.chip.platform if hardware else ""
     return {"tpu": TPU, "cuda": GPU, "cpu": CPU}.get(platform, NO_HARDWARE)

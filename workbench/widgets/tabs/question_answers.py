@@ -7,6 +7,7 @@ from typing import Any
 from workbench.core.sharding import axis_size, base_axis
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
+from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.key_figures import ROLES
@@ -154,12 +155,16 @@ def _explain_step(report: Report, _paint: Paint, _measurement: Measurement | Non
         (
             f"One step on {step.hardware}: {format_seconds(step.arithmetic)} in kernels that wait for arithmetic, "
             f"{format_seconds(step.memory)} in kernels that wait for memory, {format_seconds(step.launch)} between kernels, "
-            f"{format_seconds(step.exposed)} waiting for other devices. "
+            f"{format_seconds(step.exposed)} waiting for other devices{_host_wait_text(step)}. "
             f"{format_seconds(step.hidden)} of communication hides behind computation."
         )
     ]
     columns = (Column("bound by", title="or the collective that is waited for, and its mesh axes"),)
     return f"Why {format_seconds(step.total)} a step?", lead, [parts_table("kernel or wait", columns, parts, format_seconds)]
+
+
+def _host_wait_text(step: StepTime) -> str:
+    return f", {format_seconds(step.host)} waiting for the host to call the next kernel" if step.host else ""
 
 
 def _explain_mfu(report: Report, paint: Paint, measurement: Measurement | None) -> Answer | None:

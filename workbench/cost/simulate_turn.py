@@ -1,0 +1,132 @@
+"""Simulation of one iteration: kernels one after the other, collectives beside them, none before the host calls it.
+
+Where the host calls every kernel (`Runtime`), it runs ahead of the device as far as it can; over the iterations of a loop the slower of the
+two counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import NamedTuple
+
+
+class Send(NamedTuple):
+    """A collective among the kernels of a region: it may start when `after` of them are done, and kernel number `before` reads its
+    result.
+    One that `floats` waits for nothing in its iteration of a loop, or nothing there for it (see `prefetched_collectives`)."""
+
+    after: int
+    before: int
+    seconds: float
+    links: tuple[str, ...]
+    overlaps: bool
+    floats: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedTurn:
+    """One iteration: its seconds, for each send when it starts and how long the device waits for it, and how long for the host; when each
+    item starts, where the host calls them."""
+
+    seconds: float
+    starts: tuple[float, ...]
+    waits: tuple[float, ...]
+    host: float = 0.0
+    begins: tuple[float, ...] = ()
+
+    @property
+    def exposed(self) -> float:
+        return sum(self.waits)
+
+
+class HostCalls(NamedTuple):
+    """When the host has called each item of a region and each of its sends: seconds from its beginning; `total` for all."""
+
+    items: tuple[float, ...]
+    sends: tuple[float, ...]
+    total: float
+    loops: frozenset[int] = frozenset()  # items that are loops: the host is done with them when their last iteration is called
+
+
+def simulate(kernels: Sequence[float], sends: Sequence[Send], calls: HostCalls | None = None) -> SimulatedTurn:
+    """List scheduling of `sends` beside `kernels` (seconds, in order), none of which starts before the host calls it.
+
+        kernels   | k0 |   k1   |....wait....| k2 |
+        links          |   send after=1, before=2  |
+
+    >>> simulate([1.0, 2.0, 1.0], [Send(1, 2, 5.0, ("data",), overlaps=True)])
+    SimulatedTurn(seconds=7.0, starts=(1.0,), waits=(3.0,), host=0.0, begins=())
+    >>> simulate([1.0, 2.0, 1.0], [Send(1, 2, 5.0, ("data",), overlaps=False)]).seconds
+    9.0
+    >>> simulate([1.0, 1.0], [], HostCalls((0.5, 4.0), (), 4.0))
+    SimulatedTurn(seconds=5.0, starts=(), waits=(), host=3.0, begins=(0.5, 4.0))
+    """
+    clock = _Device(kernels) if calls is None else _CalledDevice(kernels, calls)
+    starts, waits, ends = [0.0] * len(sends), [0.0] * len(sends), [0.0] * len(sends)
+    free: dict[str, float] = {}
+    for place, _, number, is_wait in sorted(_moments(sends)):
+        send, now = sends[number], clock.at(place)
+        if is_wait:
+            waits[number] = max(0.0, ends[number] - now)
+            clock.wait(waits[number])
+        else:
+            called = calls.sends[number] if calls else 0.0
+            starts[number] = max([now, called, *(free.get(link, 0.0) for link in send.links)])
+            ends[number] = starts[number] + send.seconds
+            free.update(dict.fromkeys(send.links, ends[number]))
+    seconds = clock.at(len(kernels))
+    host = max(seconds - sum(kernels) - sum(waits), 0.0) if calls else 0.0
+    return SimulatedTurn(seconds, tuple(starts), tuple(waits), host, tuple(clock.begins))
+
+
+class _Device:
+    """The time on a device when so many of its kernels are done."""
+
+    def __init__(self, kernels: Sequence[float]) -> None:
+        self._done, self._waited = [0.0, *accumulate(kernels)], 0.0
+        self.begins: list[float] = []
+
+    def at(self, place: int) -> float:
+        return self._done[place] + self._waited
+
+    def wait(self, seconds: float) -> None:
+        self._waited += seconds
+
+
+class _CalledDevice(_Device):
+    """The same where the host calls each kernel."""
+
+    def __init__(self, kernels: Sequence[float], calls: HostCalls) -> None:
+        self._kernels, self._calls, self._now, self._place = kernels, calls, 0.0, 0
+        self.begins = []
+
+    def at(self, place: int) -> float:
+        for item in range(self._place, place):
+            called, is_loop = self._calls.items[item], item in self._calls.loops
+            self.begins.append(self._now if is_loop else max(self._now, called))
+            self._now = max(self.begins[-1] + self._kernels[item], called)
+        self._place = max(self._place, place)
+        return self._now
+
+    def wait(self, seconds: float) -> None:
+        self._now += seconds
+
+
+def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, bool]]:
+    """(kernels done, 0 for what must be ready and 1 for what starts then, number of the send, whether it is awaited)."""
+    moments = []
+    for number, send in enumerate(sends):
+        awaited = max(send.after, send.before)
+        started = send.after if send.overlaps else awaited  # one that does not overlap starts where it is needed
+        moments.append((started, 1, number, False))
+        moments.append((awaited, int(awaited == started), number, True))
+    return moments
+
+
+def simulate_called(items: Sequence[float], sends: Sequence[Send], calls: HostCalls, *, is_loop: bool) -> SimulatedTurn:
+    """One turn where the host calls everything. Over the iterations of a loop the host is ahead, or the device waits for it in each."""
+    if not is_loop:
+        return simulate(items, sends, calls)
+    turn = simulate(items, sends)
+    waited = max(calls.total - turn.seconds, 0.0)
+    return replace(turn, seconds=turn.seconds + waited, host=waited)
