@@ -47,16 +47,36 @@ def test_the_worked_all_gather_of_the_scaling_book():
     [
         # Part 12: B (D-1) / D W at the slowest level: 514 GB/s in a node of 8, 413 GB/s over 32 nodes
         ("m:8", "all-gather", 450e9 * 8 / 7),
-        ("d:32 m:8", "all-gather", 400e9 * 32 / 31),
-        ("d:32 m:8", "reduce-scatter", 400e9 * 32 / 31),
-        ("d:32 m:8", "all-reduce", 400e9 * 32 / 31 / 2),
+        # (of a ring of all 256, as NCCL has it, 402 GB/s: 255 of 256 parts pass each node's adapters)
+        ("d:32 m:8", "all-gather", 400e9 * 256 / 255),
+        ("d:32 m:8", "reduce-scatter", 400e9 * 256 / 255),
+        ("d:32 m:8", "all-reduce", 400e9 * 256 / 255 / 2),
         # an all-to-all over nodes has no use of the devices inside: 50 GB/s
         ("d:32 m:8", "all-to-all", 50e9 * 32 / 31),
     ],
 )
 def test_the_worked_bandwidths_of_h100_nodes(mesh, kind, bandwidth):
-    seconds = collective_seconds(kind, Mesh(mesh).names, LARGE, Mesh(mesh), ideal("32 nodes of 8 H100"))
-    assert LARGE / seconds == pytest.approx(bandwidth, rel=0.02)
+    payload = 64 * LARGE  # so that latencies do not count
+    seconds = collective_seconds(kind, Mesh(mesh).names, payload, Mesh(mesh), ideal("32 nodes of 8 H100"))
+    assert payload / seconds == pytest.approx(bandwidth, rel=0.02)
+
+
+def test_the_measured_bandwidths_of_efa_are_held():
+    """TEACHING figure 11, the Ultra-Scale Playbook: bus bandwidth of all-reduces of 256 MB over 1 to 64 nodes of 8 H100, in GB/s; of
+    all-gathers 250 over one node and 11 over 64."""
+    payload = 256 * 2**20
+    for nodes, bandwidth in {1: 436, 2: 362, 4: 160, 8: 99.6, 16: 84.7, 32: 64.9, 64: 32.9}.items():
+        hardware = parse_hardware(f"{nodes} nodes of 8 H100 EFA" if nodes > 1 else "8 H100 EFA")
+        n = 8 * nodes
+        seconds = collective_seconds("all-reduce", ("a",), payload, Mesh(f"a:{n}"), hardware)
+        assert 2 * (n - 1) / n * payload / seconds / 1e9 == pytest.approx(bandwidth, rel=0.07)
+
+
+def test_adapters_are_shared_by_the_devices_of_a_node():
+    four, eight = (parse_hardware(f"4 nodes of 8 A100, node={count} x 200 Gb/s") for count in (4, 8))
+    one, two = (collective_seconds("all-gather", ("a",), LARGE, Mesh("a:32"), each) for each in (four, eight))
+    assert one == pytest.approx(2 * two, rel=0.02)
+    assert parse_hardware(str(four)) == four
 
 
 @pytest.mark.parametrize(("dimensions", "mesh"), [(1, "a:8"), (2, "a:64"), (3, "a:512")])
@@ -110,7 +130,7 @@ def test_a_small_message_waits_for_its_hops():
     hardware = parse_hardware("TPU v5p 8x8x16")
     assert collective_seconds("all-gather", ("a",), 0, Mesh("a:16"), hardware) == pytest.approx(8e-6)  # half a ring of 16
     assert collective_seconds("all-gather", ("a",), 0, Mesh("a:1024"), hardware) == pytest.approx(16e-6)  # 4 + 4 + 8
-    assert collective_seconds("all-gather", ("a",), 0, Mesh("a:8"), parse_hardware("8 H100")) == pytest.approx(3 * 3.4e-6)
+    assert collective_seconds("all-gather", ("a",), 0, Mesh("a:8"), parse_hardware("8 H100")) == pytest.approx(6.6e-6 + 7 * 0.6e-6)  # LL
 
 
 def test_a_smaller_group_is_the_inner_part_of_the_axes():
@@ -151,11 +171,15 @@ def test_more_bytes_take_more_time_and_never_less_than_the_latency(kind, case, a
 @given(case=cases(), axes=AXES, payload=st.integers(0, LARGE))
 @settings(max_examples=60, deadline=None)
 def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather(case, axes, payload):
+    """Or, between GPUs, quicker: a tree has fewer steps, and one call begins once."""
     mesh, hardware = case
     whole, scatter, gather = (
         collective_seconds(kind, axes, payload, mesh, hardware) for kind in ("all-reduce", "reduce-scatter", "all-gather")
     )
-    assert whole == pytest.approx(scatter + gather)
+    if hardware.chip.platform == "cuda":
+        assert whole <= (scatter + gather) * (1 + 1e-9)
+    else:
+        assert whole == pytest.approx(scatter + gather)
 
 
 @pytest.mark.parametrize("text", ["TPU v5p 4x4x4", "TPU v5e 4x4", "2 nodes of 8 H100", "2 slices of TPU v6e 4x4"])

@@ -25,13 +25,13 @@ def links(text: str) -> dict[str, tuple[float, float]]:
 @pytest.mark.parametrize(
     ("text", "name", "changed"),
     [
-        (f"{NODES}, node=200 Gb/s", f"{NODES}, node=200 Gb/s", {"node": (25e9, 9.6e-6)}),
+        (f"{NODES}, node=200 Gb/s", f"{NODES}, node=200 Gb/s", {"node": (25e9, 14e-6)}),
         (f"{NODES},node = 25 GB/s,5 us", f"{NODES}, node=200 Gb/s 5 us", {"node": (25e9, 5e-6)}),
         (f"{NODES}, infiniband=200 Gbps 0.005 ms", f"{NODES}, node=200 Gb/s 5 us", {"node": (25e9, 5e-6)}),
         (f"{NODES}, NODE=800 ns", f"{NODES}, node=0.8 us", {"node": (50e9, 8e-7)}),
         (f"{NODES}, nvlink=400 GB/s", f"{NODES}, device=400 GB/s", {"device": (400e9, 3.4e-6)}),
         (f"{NODES}, node=200 Gb/s, node=5 us", f"{NODES}, node=200 Gb/s 5 us", {"node": (25e9, 5e-6)}),
-        (f"{NODES}, node=200 Gb/s, node=100 Gb/s", f"{NODES}, node=100 Gb/s", {"node": (12.5e9, 9.6e-6)}),
+        (f"{NODES}, node=200 Gb/s, node=100 Gb/s", f"{NODES}, node=100 Gb/s", {"node": (12.5e9, 14e-6)}),
         ("TPU v5p 4x4x8, ici=80 GB/s", "TPU v5p 4x4x8, ici=80 GB/s", dict.fromkeys("xyz", (80e9, 1e-6))),
         ("TPU v5p 4x4x8, ici=80GB/s, x=70GB/s", "TPU v5p 4x4x8, ici=80 GB/s, x=70 GB/s", {"x": (70e9, 1e-6), "y": (80e9, 1e-6)}),
         ("TPU v5p 4x4x8, x=70 GB/s, ici=80 GB/s, x=2 us", "TPU v5p 4x4x8, x=70 GB/s, ici=80 GB/s, x=2 us", {"x": (80e9, 2e-6)}),
@@ -70,7 +70,7 @@ def test_a_changed_link_is_a_new_value_and_its_collectives_take_as_long_as_it_is
     slower = hardware.with_link("node", bandwidth=25e9)
     assert hardware == parse_hardware(NODES) != slower
     half, whole = (collective_seconds("all-gather", ("a",), BYTES, Mesh("a:32 b:8"), each) for each in (slower, hardware))
-    assert half == pytest.approx(2 * whole, rel=0.01)
+    assert half == pytest.approx(2 * whole, rel=0.05)
 
 
 def test_the_sides_of_a_torus_work_at_once_however_fast_each_is():
@@ -106,7 +106,8 @@ def test_a_comma_in_the_name_of_a_kind_of_device_begins_no_option(tmp_path):
     [
         (
             "8 H100, fast",
-            "There is no option `fast` of hardware; behind a comma there may be `node=200 Gb/s` (the speed of a link).\n"
+            "There is no option `fast` of hardware; behind a comma there may be `node=200 Gb/s` (the speed of a link), `eager` (PyTorch calls each kernel; "
+            "or `CUDA graphs`), `no reshard` (of eager, as `no prefetch` and `async TP`).\n"
             '  Ways out: write "8 H100".',
         ),
         (
@@ -118,7 +119,7 @@ def test_a_comma_in_the_name_of_a_kind_of_device_begins_no_option(tmp_path):
         (
             "8 H100, device=200",
             "`device=200` is no speed of a link: it is a link's name, then what a device sends over it in one direction, its latency, or "
-            'both.\n  Ways out: write "node=200 Gb/s" · "node=25 GB/s, 5 us" · "node=5 us".',
+            'both.\n  Ways out: write "node=200 Gb/s" · "node=4 x 200 Gb/s" (adapters of a node) · "node=25 GB/s, 5 us".',
         ),
         ("8 H100, device=0 GB/s", "The bandwidth of `device` is 0 B/s; a rate is more than 0.\n  Ways out: leave it out."),
     ],

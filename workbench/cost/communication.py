@@ -71,19 +71,21 @@ def _switched_group(group: "Group") -> SwitchedGroup:
         outer[0].link if outer else None,
         inside.bandwidth if inside else math.inf,
         outer[0].bandwidth if outer else math.inf,
+        (outer[0] if outer else inside or group[0][0]).own,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
     """The devices of a group along one physical axis: `n` of them, each `stride` from the next. `bandwidth` is what a link achieves;
-    `is_inside`: the axis is the innermost one, that of a node."""
+    `own` what it has; `is_inside`: the axis is the innermost one, that of a node."""
 
     n: int
     stride: int
     shape: AxisTopology
     link: Link
     bandwidth: float
+    own: float = 0.0
     is_inside: bool = False
 
     @property
@@ -179,7 +181,8 @@ def _dimension(axis_spans: Sequence[PhysicalSpan], hardware: Hardware) -> Dimens
     shape = axis.shape if closed or axis.shape is AxisTopology.SWITCH else AxisTopology.LINE
     chip = hardware.chip
     reached = chip.efficiency_of(axis.link.name) if axis.link.name in chip.efficiency else chip.efficiency_of("link")
-    return Dimension(n, max(span // n, 1), shape, axis.link, axis.link.bandwidth * reached, axis == hardware.axes[-1])
+    own = axis.link.bandwidth_of_device(hardware.axes[-1].size)
+    return Dimension(n, max(span // n, 1), shape, axis.link, own * reached, own, axis == hardware.axes[-1])
 
 
 def _shrink_group(group: Group, devices: int) -> Group:

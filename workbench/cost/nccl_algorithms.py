@@ -47,7 +47,7 @@ _NO_LINK = Link("none", inf, 0.0)
 
 class SwitchedGroup(NamedTuple):
     """The devices of a collective: `m` in each of `N` nodes. `port` and `adapter` are bytes a second that a device's port, and its share of
-    its node's adapters, achieve in general."""
+    its node's adapters, achieve in general; `own` what the slower of the two has."""
 
     m: int
     N: int
@@ -55,6 +55,7 @@ class SwitchedGroup(NamedTuple):
     between: Link | None
     port: float = inf
     adapter: float = inf
+    own: float = inf
 
     @property
     def n(self) -> int:
@@ -66,11 +67,12 @@ class SwitchedGroup(NamedTuple):
         return self.between or self.inside or _NO_LINK
 
     def seconds_a_byte(self, measured: MeasuredShares) -> float:
-        """Of what passes each device of a ring: through its port, and between nodes over the adapters of all of a node's devices."""
+        """Of what passes each device of a ring: through its port, unless its step goes to another node; and between nodes over the adapters
+        of all of a node's devices, each of which some ring leaves by."""
         if not measured:
-            return max(1 / self.port, 1 / (self.m * self.adapter))
+            return max((1 - 1 / self.m if self.N > 1 else 1) / self.port, 1 / (self.m * self.adapter))
         share = share_over(self.n, measured)
-        return 1 / (self.bottleneck.bandwidth * share * (self.m if self.between else 1))
+        return 1 / (self.own * share * (self.m if self.between else 1))
 
 
 def share_over(devices: int, measured: MeasuredShares) -> float:

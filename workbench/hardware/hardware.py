@@ -28,6 +28,7 @@ class Link:
 
     - `bandwidth`: bytes a second that leave one device in one direction, over one link of a ring or line, or its port of a switch;
     - `latency`: seconds a message takes to the next device (alpha), software included;
+    - `adapters`: of a network between nodes, how many a node has, each of `bandwidth`, which its devices share; 0: one for each device;
     - `overhead`: of a network of GPUs, seconds that no step of a ring which uses it is quicker than (NCCL's proxy on the host);
     - `protocols`: of NCCL, those that work over it;
     - `reduces`, `gathers`: (devices, share) pairs as measured: the share of the bandwidth that an all-reduce over so many devices reaches,
@@ -41,14 +42,19 @@ class Link:
     protocols: tuple[str, ...] = ("simple", "ll128", "ll")
     reduces: MeasuredShares = ()
     gathers: MeasuredShares = ()
+    adapters: int = 0
 
     def __post_init__(self) -> None:
         _verify_rates(self, ("bandwidth",), ("latency", "overhead"))
 
     def changed(self, change: LinkChange) -> "Link":
         """This link at another speed, under its own name."""
-        bandwidth = self.bandwidth if change.bandwidth is None else change.bandwidth
-        return replace(self, bandwidth=bandwidth, latency=self.latency if change.latency is None else change.latency)
+        changes = {name: getattr(change, name) for name in ("bandwidth", "latency", "adapters")}
+        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+    def bandwidth_of_device(self, devices: int) -> float:
+        """Bytes a second that one of a node's `devices` sends while all do."""
+        return self.bandwidth * self.adapters / devices if self.adapters else self.bandwidth
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +154,18 @@ class Hardware:
     def renamed(self, name: str) -> "Hardware":
         return replace(self, name=name)
 
-    def with_link(self, name: str, bandwidth: float | None = None, latency: float | None = None) -> "Hardware":
+    def with_link(
+        self, name: str, bandwidth: float | None = None, latency: float | None = None, adapters: int | None = None
+    ) -> "Hardware":
         """The same devices with other links, by physical axis (`node`, `device`, `slice`, `x`) or by the link's name (`nvlink`, `ici`).
 
         `bandwidth` is what a device sends over it in one direction, bytes a second, as `Link` has it: of a network, as it is sold; the
-        share of it that collectives reach (`Chip.efficiency`) stays. `latency` is in seconds. What is left out stays.
+        share of it that collectives reach (`Chip.efficiency`) stays. `latency` is in seconds; `adapters` of this bandwidth are in a node, for
+        all of its devices. What is left out stays.
         Raises `HardwareError` for a link that this hardware does not have.
         """
         axes = self._axes_named(name)
-        change = LinkChange(axes[0].name if len(axes) == 1 else axes[0].link.name, bandwidth, latency)
+        change = LinkChange(axes[0].name if len(axes) == 1 else axes[0].link.name, bandwidth, latency, adapters)
         changed = tuple(replace(each, link=each.link.changed(change)) if each in axes else each for each in self.axes)
         return replace(self, axes=changed, name=add_link_change(self.name, change))
 

@@ -26,7 +26,7 @@ class HardwareOption:
 def set_link(hardware: Hardware, text: str) -> Hardware:
     """The hardware with another speed of one link, `node=200 Gb/s 5 us`."""
     change = parse_link_change(text)
-    return hardware.with_link(change.name, change.bandwidth, change.latency)
+    return hardware.with_link(change.name, change.bandwidth, change.latency, change.adapters)
 
 
 HARDWARE_OPTIONS = (

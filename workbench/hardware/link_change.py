@@ -12,17 +12,19 @@ from workbench.units import parse_rate, parse_time, rate_text, time_text
 
 _NETWORKS = ("node", "slice")  # sold in bits a second; links between chips in bytes
 _NUMBER = r"[\d.]+(?:[eE][+-]?\d+)?\s*"
-_SPEED = re.compile(rf"(?P<rate>{_NUMBER}[a-zA-Z]+/s|{_NUMBER}[a-zA-Z]+ps)?[\s,]*(?P<time>{_NUMBER}[mnuµμ]?s)?")
+_SPEED = re.compile(rf"(?:(?P<adapters>\d+)\s*x\s*(?=[\d.]+))?(?P<rate>{_NUMBER}[a-zA-Z]+/s|{_NUMBER}[a-zA-Z]+ps)?[\s,]*(?P<time>{_NUMBER}[mnuµμ]?s)?")
 _COMMA_BEFORE_TIME = re.compile(rf"\s*,(?=\s*{_NUMBER}[mnuµμ]?s\s*(?:,|$))")
 
 
 @dataclass(frozen=True, slots=True)
 class LinkChange:
-    """Another speed of the links of one name: `bandwidth` in bytes a second, `latency` in seconds; `None` leaves it as it is."""
+    """Another speed of the links of one name: `bandwidth` in bytes a second, `latency` in seconds, so many `adapters` in a node; `None`
+    leaves it as it is."""
 
     name: str
     bandwidth: float | None = None
     latency: float | None = None
+    adapters: int | None = None
 
     def __post_init__(self) -> None:
         if self.bandwidth is not None and not 0 < self.bandwidth < math.inf:
@@ -32,6 +34,7 @@ class LinkChange:
 
     def __str__(self) -> str:
         rate = None if self.bandwidth is None else rate_text(self.bandwidth, bits=self.name in _NETWORKS)
+        rate = f"{self.adapters} x {rate}" if self.adapters else rate
         return f"{self.name}={' '.join(filter(None, (rate, None if self.latency is None else time_text(self.latency))))}"
 
 
@@ -39,17 +42,17 @@ def parse_link_change(text: str) -> LinkChange:
     """Parse `node=200 Gb/s`, `nvlink=900 GB/s, 3 us` or `node=5 us`; raises `HardwareError`.
 
     >>> parse_link_change("node=200 Gb/s, 5 us"), str(LinkChange("node", latency=5e-6))
-    (LinkChange(name='node', bandwidth=25000000000.0, latency=5e-06), 'node=5 us')
+    (LinkChange(name='node', bandwidth=25000000000.0, latency=5e-06, adapters=None), 'node=5 us')
     """
     name, equals, speed = (each.strip() for each in text.partition("="))
-    bandwidth, latency = _parse_speed(speed)
+    bandwidth, latency, adapters = _parse_speed(speed)
     if not (name and equals) or (bandwidth is None and latency is None):
         raise HardwareError(
             f"`{text[:80]}` is no speed of a link: it is a link's name, then what a device sends over it in one direction, its latency, or "
             "both.",
-            ['write "node=200 Gb/s"', '"node=25 GB/s, 5 us"', '"node=5 us"'],
+            ['write "node=200 Gb/s"', '"node=4 x 200 Gb/s" (adapters of a node)', '"node=25 GB/s, 5 us"'],
         )
-    return LinkChange(name, bandwidth, latency)
+    return LinkChange(name, bandwidth, latency, adapters)
 
 
 def is_link_change(text: str) -> bool:
@@ -83,20 +86,24 @@ def _effective_changes(changes: list[LinkChange]) -> list[LinkChange]:
         later = [other for other in changes[index + 1 :] if other.name == each.name]
         bandwidth = None if any(other.bandwidth is not None for other in later) else each.bandwidth
         latency = None if any(other.latency is not None for other in later) else each.latency
+        adapters = None if bandwidth is None or any(other.adapters is not None for other in later) else each.adapters
         if found and found[-1].name == each.name:
             former = found.pop()
             bandwidth = former.bandwidth if bandwidth is None else bandwidth
             latency = former.latency if latency is None else latency
+            adapters = former.adapters if adapters is None else adapters
         if bandwidth is not None or latency is not None:
-            found.append(LinkChange(each.name, bandwidth, latency))
+            found.append(LinkChange(each.name, bandwidth, latency, adapters))
     return found
 
 
-def _parse_speed(text: str) -> tuple[float | None, float | None]:
-    """The rate and the latency that a text says; both `None` where it says something else."""
+def _parse_speed(text: str) -> tuple[float | None, float | None, int | None]:
+    """The rate, the latency and the number of adapters that a text says; all `None` where it says something else."""
     match = _SPEED.fullmatch(text)
-    if match is None:
-        return None, None
+    if match is None or (match["adapters"] and not (match["rate"] and int(match["adapters"]))):
+        return None, None, None
     rate = parse_rate(match["rate"]) if match["rate"] else None
     latency = parse_time(match["time"]) if match["time"] else None
-    return (None, None) if (match["rate"] and rate is None) or (match["time"] and latency is None) else (rate, latency)
+    if (match["rate"] and rate is None) or (match["time"] and latency is None):
+        return None, None, None
+    return rate, latency, int(match["adapters"]) if match["adapters"] else None
