@@ -2,6 +2,8 @@
 
 import jax
 import jax.numpy as jnp
+import pytest
+from jax.experimental.layout import Layout, with_layout_constraint
 from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
@@ -94,3 +96,41 @@ def test_what_a_shard_map_sends_is_told_once_the_partitioner_has_answered():
     assert [each.kind for each in planned.diagnostics] == ["shard_map"]
     assert settled.diagnostics == ()
     assert (planned.sent, settled.by_axis_and_kind) == (0, {(("x",), "all-reduce"): 64 // 8 * 32 * 4})
+
+
+def rematerialized(x):
+    """The gradient through a `jax.checkpoint`: what it computes again reads its input through an `optimization_barrier`."""
+    return jax.grad(lambda x: jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)))(x).sum())(x)
+
+
+PASSING_ON = {
+    "jax.checkpoint": rematerialized,
+    "barrier of several values": lambda x: jax.lax.optimization_barrier((x, x.sum(1)))[0] + 1,
+    "reduce_precision": lambda x: jax.lax.reduce_precision(x, 5, 10) + 1,
+    "copy": lambda x: jnp.array(x, copy=True) + 1,
+    "layout": lambda x: with_layout_constraint(x, Layout(major_to_minor=(0, 1))) + 1,
+    "while": lambda x: jax.lax.fori_loop(0, 3, lambda _, x: x * 2, x),
+    "cond": lambda x: jax.lax.cond(x.sum() > 0, lambda x: x * 2, lambda x: x + 1, x),
+}
+
+
+@pytest.mark.parametrize("fn", PASSING_ON.values(), ids=list(PASSING_ON))
+def test_what_passes_a_value_on_passes_its_sharding_on_and_is_no_flaw(fn):
+    report = Plan(trace(fn, jax.ShapeDtypeStruct((16, 8), jnp.float32), dims={"x": "row column"}), "a:4 b:2", "row:a; column:b").report()
+    assert "no sharding rule" not in {each.kind for each in report.diagnostics}
+    assert str(report.results[0].sharding) == "[a, b]"
+
+
+def test_a_step_with_rematerialisation_has_nothing_to_mind():
+    assert Plan(build("gpt", remat=True), "data:8", "batch:data").report().diagnostics == ()
+
+
+def test_what_has_no_rule_is_told_beside_a_barrier():
+    """The factors of a matrix (LU), which no partitioner splits."""
+
+    def factors(x):
+        return rematerialized(jax.scipy.linalg.lu_factor(x)[0])
+
+    program = trace(factors, jax.ShapeDtypeStruct((8, 8, 8), jnp.float32), dims={"x": "batch row column"})
+    notes = [each.message for each in Plan(program, "a:4", "row:a").report().diagnostics if each.kind == "no sharding rule"]
+    assert [note.partition(":")[0] for note in notes] == ["Shardy has no rule for `custom_call`, in 1 place"]

@@ -34,17 +34,42 @@ def user_names(dims: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, .
             raise DimensionError(*unknown_name("argument", pattern, shapes))
     given: dict[str, Names] = {}
     for path, shape in shapes.items():
-        fitting = of_path[path]
-        if fitting and not (path.startswith("opt_state/") and _rank(patterns[max(fitting, key=len)]) not in (None, len(shape))):
-            given[path] = _parse(patterns[max(fitting, key=len)], path, shape)
+        if of_path[path]:
+            pattern = max(of_path[path], key=len)
+            described = _described_shape(pattern, path, shapes, of_path)
+            if described == shape and path.startswith("opt_state/") and _rank(patterns[pattern]) not in (None, len(shape)):
+                continue  # `*` fits a step's count too
+            given[path] = _matching_names(_parse(patterns[pattern], path, described), described, shape)
     return given
 
 
 def _rank(text: str) -> int | None:
-    """How many dimensions a string names; `None` if any number. A factored optimiser keeps a matrix's state in vectors, which its
-    pattern names by their path alone: their names are inferred."""
+    """How many dimensions a string names; `None` if any number."""
     words = text.replace(",", " ").split()
     return None if "..." in words else len(words)
+
+
+def _described_shape(pattern: str, path: str, shapes: Mapping[str, tuple[int, ...]], of_path: Mapping[str, list[str]]) -> tuple[int, ...]:
+    """The shape whose dimensions a pattern names: an array of the optimiser's state that a parameter's pattern fits by its path, as `w1`
+    fits `opt_state/0/v_row/w1`, is named after the parameter's shape, which need not be its own."""
+    words = path.split("/")
+    tails = ("/".join(words[at:]) for at in range(1, len(words)))
+    owners = (f"params/{tail}" for tail in tails) if words[0] == "opt_state" else ()
+    return shapes[next((each for each in owners if pattern in of_path.get(each, ())), path)]
+
+
+def _matching_names(names: Names, described: tuple[int, ...], shape: tuple[int, ...]) -> Names:
+    """The names of the dimensions that an array of this shape has in common with the one described; the others are inferred.
+
+    A factored optimiser (Adafactor, Shazeer & Stern 2018) keeps the state of a matrix in two vectors, one of its rows and one of its
+    columns, and an array of one element in place of what it does not keep. Which dimension a vector has, the program's operations say.
+
+    >>> _matching_names(("d_model", "d_ff"), (64, 256), (64, 1)), _matching_names(("d_model", "d_ff"), (64, 256), (256,))
+    (('d_model', None), (None,))
+    """
+    if len(shape) != len(described):
+        return (None,) * len(shape)
+    return tuple(name if own == size else None for name, own, size in zip(names, shape, described, strict=True))
 
 
 def _flatten(prefix: str, dims: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

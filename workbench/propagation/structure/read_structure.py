@@ -20,7 +20,11 @@ from workbench.propagation.structure.program_structure import Op, Region, Struct
 from workbench.propagation.structure.stored_values import count_kernels, mark_stored
 from workbench.propagation.structure.windows import windows_of
 
-_NEED_NO_RULE = frozenset({*CONTROL_FLOW, *CONSTANTS, "stablehlo.iota", "stablehlo.return", "func.return"})  # and those of Shardy itself
+# Nothing spreads by rules here, or by others than rules: Shardy gives the results of control flow and of barriers data flow edges
+# (`isDataFlowOp`). Its own operations are not among them.
+_NEED_NO_RULE = frozenset(
+    {*CONTROL_FLOW, *CONSTANTS, "stablehlo.optimization_barrier", "stablehlo.iota", "stablehlo.return", "func.return"}
+)
 
 
 def read_structure(module: ir.Module) -> Structure:
