@@ -63,7 +63,9 @@ class KernelGrouping:
         self._bytes = [size * each for size, each in zip(self._sizes, self._itemsizes, strict=True)]
         self._kernels: list[KernelDraft] = []
         self._of = [-1] * len(structure.ops)
-        self._sources: list[tuple[_Source, ...]] = [(_Source(-1, index),) for index in range(len(structure.values))]
+        self._sources: list[tuple[_Source, ...]] = [
+            () if index in structure.kernel_constants else (_Source(-1, index),) for index in range(len(structure.values))
+        ]
         # Operations that make an element of a free value of what is stored. A kernel does each once, by however many ways it is reached:
         # of the rounds of random bits each reads the one before it twice.
         self._chains: list[frozenset[int]] = [frozenset()] * len(structure.values)
@@ -79,8 +81,8 @@ class KernelGrouping:
         self._bodies, self._repeated = set(structure.body_of.values()), repeated_slices(structure)
         self._read_whole = _read_whole(structure, self._ops)
         self._hoisted = hoisted_casts(structure) if recomputes else frozenset[int]()
-        for index, op in enumerate(self._ops):
-            self._group_operation(index, op)
+        for index in structure.order:
+            self._group_operation(index, self._ops[index])
         self._merged = self._merge()
 
     def _group_operation(self, index: int, op: Op) -> None:
@@ -89,6 +91,8 @@ class KernelGrouping:
                 for source in self._sources[operand]:
                     self._note_read(source, -1)
                     self._extend_life(source.value, op)
+            return
+        if op.results and self._structure.kernel_constants.issuperset(op.results):
             return
         if index not in self._hoisted and self._dot_sliced_by(op) is None and self._is_free(index, op):
             for slot, result in enumerate(op.results):

@@ -49,7 +49,7 @@ class Op:
     trips_known: bool = True
     is_recomputed: bool = False  # a dot that rematerialisation computes again
     placement: str = ""  # the memory it moves its operand to (see `host_values`)
-    custom_kernel: str = ""  # the hand-written kernel it is a part of (see `kernel_scope_names`)
+    custom_kernel: str = ""  # the hand-written kernel it is a part of (see `kernel_instances`)
     keeps_operand_precision: bool = False  # a dot that keeps its operands' precision (see `operation_work.is_exact`)
     lowers_to_select: bool = False  # a scatter that is a selection (see `operation_work.selects`)
     runs_row_by_row: bool = False  # a scatter that runs a row at a time (see `operation_work.is_serial`)
@@ -77,6 +77,8 @@ class Structure:
     optimizer_additions: set[int] = field(default_factory=set)  # ids of the optimiser's additions
     heights: list[int] = field(default_factory=list)  # of each operation: the longest chain of users after it in its region
     dots: dict[int, DotFacts] = field(default_factory=dict)  # by id
+    order: tuple[int, ...] = ()  # the ids of all operations, each behind what it reads, those of a hand-written kernel together
+    kernel_constants: frozenset[int] = frozenset()  # values that hand-written kernels compute of nothing (see `kernel_constants`)
     kernel_count: int = 0  # operations that store their results, in a step: the others are fused into them
 
 

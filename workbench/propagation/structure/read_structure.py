@@ -15,6 +15,7 @@ from workbench.propagation.module.shardy_attributes import dtype_name
 from workbench.propagation.structure.choose_dot_shardings import DotFacts
 from workbench.propagation.structure.dot_dims import read_dot_dims
 from workbench.propagation.structure.host_values import mark_host_values, placement_of
+from workbench.propagation.structure.kernel_instances import separate_kernels
 from workbench.propagation.structure.operation_work import OperationWork, is_exact, is_serial, selects, shifted_dims, work_of
 from workbench.propagation.structure.program_structure import Op, Region, Structure, TracedValue
 from workbench.propagation.structure.stored_values import count_kernels, mark_stored
@@ -36,6 +37,8 @@ def read_structure(module: ir.Module) -> Structure:
     reader.structure.arguments = tuple(reader.new_value(value, -1, i, 0) for i, value in enumerate(block.arguments))
     reader.read_block(block, 0)
     reader.structure.returned = reader.returned
+    separate_kernels(reader.structure)
+    _count_reads(reader.structure)
     mark_host_values(reader.structure)
     mark_stored(reader.structure)
     reader.structure.reshapes = [number for number, op in enumerate(reader.structure.ops) if op.kind == "stablehlo.reshape"]
@@ -53,8 +56,6 @@ class _StructureReader:
         self.returned: tuple[int, ...] = ()
         self._position = 0
         self._ids: dict[ir.Value, int] = {}
-        self._dots_outside_kernels = 0
-        self._kernel_reads: set[tuple[int, str]] = set()  # a value, and a kernel that reads it
         self._types: dict[ir.Type, tuple[tuple[int, ...], str]] = {}
 
     def new_value(self, value: ir.Value, born: int, result: int, region: int) -> int:
@@ -82,7 +83,7 @@ class _StructureReader:
             self.returned = operands
             if ORDER in op.attributes:  # else it was made beside the operation before it
                 self._position = ir.IntegerAttr(op.attributes[ORDER]).value
-            work, kernel = self._work_in_kernel(op)
+            work, kernel = self._work_in_kernel(op, operands)
             record = Op(op.name, region, self._position, operands, (), work, shifted_dims(op), custom_kernel=kernel)
             record.placement, record.windows = placement_of(op), windows_of(op)
             record.lowers_to_select, record.runs_row_by_row, record.keeps_operand_precision = (
@@ -138,22 +139,28 @@ class _StructureReader:
             user = self.structure.regions[region].parent
             region = self.structure.ops[user].region
         record.last_use = max(record.last_use, self.structure.ops[user].position)
-        kernel = self.structure.ops[user].custom_kernel
-        if not kernel or (value, kernel) not in self._kernel_reads:  # a kernel reads what it needs once
-            self._kernel_reads.add((value, kernel))
-            record.reads += 1
 
-    def _work_in_kernel(self, op: ir.Operation) -> tuple[OperationWork, str]:
-        """The work of an operation, and the hand-written kernel it is a part of, which may do less of it. A dot outside ends a kernel: the
-        same scope afterwards is another one."""
-        path = scope_in_call(op)
-        found, work = marked_kernel(path), work_of(op)
+    def _work_in_kernel(self, op: ir.Operation, operands: tuple[int, ...]) -> tuple[OperationWork, str]:
+        """The work of an operation, and the scope of the hand-written kernel it is a part of, which may do less of it."""
+        path, work = scope_in_call(op), work_of(op)
+        if op.name == "sdy.data_flow_edge":  # stands for what it passes on, under a path of its own
+            maker = self.structure.values[operands[0]].maker
+            return work, self.structure.ops[maker].custom_kernel if maker >= 0 else ""
+        found = marked_kernel(path)
         if found is None:
-            self._dots_outside_kernels += work.flops > 0
             return work, ""
         name, share = found
-        scope = readable_path(path).partition(f"{name}/")[0] + name
-        return work._replace(flops=int(work.flops * share)), f"{scope}#{self._dots_outside_kernels}"
+        return work._replace(flops=int(work.flops * share)), readable_path(path).partition(f"{name}/")[0] + name
+
+
+def _count_reads(structure: Structure) -> None:
+    """How many operations read each value; a hand-written kernel reads what it needs once."""
+    known: set[tuple[int, str]] = set()
+    for op in structure.ops:
+        for operand in set(op.operands):
+            if not op.custom_kernel or (operand, op.custom_kernel) not in known:
+                known.add((operand, op.custom_kernel))
+                structure.values[operand].reads += 1
 
 
 def _measure_heights(structure: Structure) -> list[int]:

@@ -57,6 +57,8 @@ def mark_stored(structure: Structure) -> None:
         for index in structure.regions[body].values:
             if structure.values[index].maker < 0:
                 structure.values[index].stored = False  # lives in the loop's own buffers
+    for index in structure.kernel_constants:
+        structure.values[index].stored = False
     _reuse_operands(structure)
 
 

@@ -1,0 +1,186 @@
+"""Which of the operations that are marked with a hand-written kernel's scope are one kernel.
+
+The scope's name says what kind of kernel an operation is part of, not which call of it: all layers may have the same scope, and between the
+parts of one call any other operation may stand, a product of the layer's, say, whose gradient is needed first. One kernel is what one call
+computes forward, or backward (with what it recomputes there): operations of one scope and region that can run as one. They can unless
+something else has to run in between, because it reads from one of them and another reads from it.
+
+Parts are joined where one reads from the other, or where they were traced without a product of others in between. The program is kept in an
+order in which each operation stands behind what it reads, and each kernel in one place. Two kernels can be joined there if no operation
+between them that the second needs, needs the first; then what the second needs moves in front of both.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import pairwise
+
+from workbench.propagation.module.operation_kinds import CONTROL_FLOW
+from workbench.propagation.structure.kernel_constants import KernelConstants
+from workbench.propagation.structure.program_structure import Structure
+
+_NONE = -1  # a place in the order that a joined operation left
+
+
+def separate_kernels(structure: Structure) -> None:
+    """Tell the kernels of one scope apart: a number behind `Op.custom_kernel`; and note what they compute of nothing, and the order."""
+    structure.order = tuple(range(len(structure.ops)))
+    if not any(op.custom_kernel for op in structure.ops):
+        return
+    constants = KernelConstants(structure)
+    for index, op in enumerate(structure.ops):
+        if op.custom_kernel and constants.leaves_kernels(index):
+            op.custom_kernel = ""
+    kernels = _KernelJoiner(structure, constants)
+    kernels.join()
+    kernels.take_constants_in(constants)
+    structure.order = kernels.order()
+    kernels.name()
+
+
+class _KernelJoiner:
+    """Nodes are operations and kernels, each by its first operation's id. `_lines` are the nodes of each region in order."""
+
+    def __init__(self, structure: Structure, constants: KernelConstants) -> None:
+        self._structure, self._ops = structure, structure.ops
+        self._needs_nothing = self._find_independent(constants)
+        self._free = {index for index in self._needs_nothing if self._ops[index].custom_kernel}
+        self._node = list(range(len(self._ops)))
+        self._members = [[index] for index in range(len(self._ops))]
+        self._lines: list[list[int]] = [[] for _ in structure.regions]
+        self._place = [0] * len(self._ops)
+        for index, op in enumerate(self._ops):
+            self._place[index] = len(self._lines[op.region])
+            self._lines[op.region].append(index)
+        self._read = self._makers_in_region()
+        dots = sorted(op.position for op in self._ops if op.work.flops and not op.custom_kernel)
+        self._dots_before = [bisect_left(dots, op.position) for op in self._ops]
+
+    def _find_independent(self, constants: KernelConstants) -> set[int]:
+        """Operations that depend on no node: what is computed of nothing, unless a kernel computes it for others."""
+        found: set[int] = set()
+        for index in sorted(constants.made_of_nothing):
+            op = self._ops[index]
+            makers = {maker for each in op.operands if (maker := self._structure.values[each].maker) >= 0}
+            if found.issuperset(makers) and (not op.custom_kernel or constants.values.issuperset(op.results)):
+                found.add(index)
+        return found
+
+    def _makers_in_region(self) -> list[set[int]]:
+        """For each operation, those of its region that it reads from, in its loops and branches too."""
+        made_by = {result: index for index, op in enumerate(self._ops) if index not in self._needs_nothing for result in op.results}
+        read: list[set[int]] = [set() for _ in self._ops]
+        for index, op in enumerate(self._ops):
+            for maker in {made_by[operand] for operand in op.operands if operand in made_by}:
+                reader = index
+                while self._ops[reader].region != self._ops[maker].region:
+                    reader = self._structure.regions[self._ops[reader].region].parent
+                read[reader].add(maker)
+        return read
+
+    def join(self) -> None:
+        """Join what was traced together before what stands further apart, of several the nearest first."""
+        marked = [index for index, op in enumerate(self._ops) if op.custom_kernel and index not in self._free]
+        pairs = [(index, maker) for index in marked for maker in sorted(self._read[index], reverse=True) if self._is_alike(index, maker)]
+        is_near = [self._dots_before[index] == self._dots_before[maker] for index, maker in pairs]
+        for (index, maker), near in zip(pairs, is_near, strict=True):
+            if near:
+                self._try_join(maker, index)
+        self._join_neighbours(marked)
+        for (index, maker), near in zip(pairs, is_near, strict=True):
+            if not near:
+                self._try_join(maker, index)
+
+    def _is_alike(self, one: int, other: int) -> bool:
+        return self._ops[one].custom_kernel == self._ops[other].custom_kernel
+
+    def _join_neighbours(self, marked: list[int]) -> None:
+        """Join kernels of one scope without a product of others between them, though neither reads from the other."""
+        scopes: dict[tuple[int, str], dict[int, None]] = {}
+        for index in sorted(marked, key=lambda each: self._ops[each].position):
+            scopes.setdefault((self._ops[index].region, self._ops[index].custom_kernel), {})[self._node[index]] = None
+        for nodes in scopes.values():
+            for first, second in pairwise(nodes):
+                after = max(self._dots_before[each] for each in self._members[self._node[first]])
+                if min(self._dots_before[each] for each in self._members[self._node[second]]) <= after:
+                    self._try_join(first, second)
+
+    def _try_join(self, one: int, other: int) -> None:
+        first, second = sorted((self._node[one], self._node[other]), key=self._place.__getitem__)
+        if first == second or (needed := self._needed_between(first, second)) is None:
+            return
+        line, low, high = self._lines[self._ops[first].region], self._place[first], self._place[second]
+        between = [each for each in line[low + 1 : high] if each != _NONE]
+        arranged = [*(each for each in between if each in needed), first, *(each for each in between if each not in needed)]
+        line[low : high + 1] = [*arranged, *[_NONE] * (high + 1 - low - len(arranged))]
+        for place, node in enumerate(arranged, low):
+            self._place[node] = place
+        for member in self._members[second]:
+            self._node[member] = first
+        self._members[first] += self._members[second]
+        self._members[second] = []
+
+    def _needed_between(self, first: int, second: int) -> set[int] | None:
+        """The nodes behind the first that the second needs; `None` if one of them needs the first."""
+        needed: set[int] = set()
+        pending = [each for each in self._makers(second) if each != first]
+        while pending:
+            node = pending.pop()
+            if node == first:
+                return None
+            if node not in needed and self._place[node] > self._place[first]:
+                needed.add(node)
+                pending += self._makers(node)
+        return needed
+
+    def _makers(self, node: int) -> set[int]:
+        return {self._node[maker] for member in self._members[node] for maker in self._read[member]} - {node}
+
+    def take_constants_in(self, constants: KernelConstants) -> None:
+        """What one kernel alone computes of nothing is a part of it; what several do is none of any, and never stored."""
+        for index in sorted(self._free, reverse=True):
+            users = [user for result in self._ops[index].results for user in constants.users(result)]
+            owners = {self._node[user] if self._belongs(index, user) else _NONE for user in users}
+            if self._ops[index].custom_kernel and len(owners) == 1 and _NONE not in owners:
+                self._node[index] = owners.pop()
+                self._members[self._node[index]].append(index)
+        apart = {index for index in self._free if self._node[index] == index}
+        in_kernels = (op for index, op in enumerate(self._ops) if op.custom_kernel and index not in apart)
+        self._structure.kernel_constants = frozenset(constants.values.difference(*(op.results for op in in_kernels)))
+        for index in apart:
+            self._ops[index].custom_kernel = ""
+
+    def _belongs(self, constant: int, user: int) -> bool:
+        is_settled = user not in self._free or self._node[user] != user
+        return is_settled and bool(self._ops[user].custom_kernel) and self._ops[user].region == self._ops[constant].region
+
+    def order(self) -> tuple[int, ...]:
+        """All operations: what is computed of nothing first in its region, then every one behind what it reads, each kernel's together."""
+        inner: dict[int, list[int]] = {}
+        for number, region in enumerate(self._structure.regions):
+            inner.setdefault(region.parent, []).append(number)
+        found: list[int] = []
+        pending = [self._in_region(0)]  # a stack: loops may be deep in loops
+        while pending:
+            index = next(pending[-1], _NONE)
+            if index == _NONE:
+                pending.pop()
+                continue
+            found.append(index)
+            if self._ops[index].kind in CONTROL_FLOW:
+                pending += [self._in_region(number) for number in reversed(inner.get(index, []))]
+        return tuple(found)
+
+    def _in_region(self, region: int) -> Iterator[int]:
+        line = [each for each in self._lines[region] if each != _NONE and self._node[each] == each]
+        yield from (each for each in line if each in self._needs_nothing and len(self._members[each]) == 1)
+        for node in line:
+            if node not in self._needs_nothing or len(self._members[node]) > 1:
+                yield from sorted(self._members[node])
+
+    def name(self) -> None:
+        """Put each kernel's number behind its scope."""
+        names: dict[int, str] = {}
+        for index, op in enumerate(self._ops):
+            if op.custom_kernel:
+                node = self._node[index]
+                op.custom_kernel = names.setdefault(node, f"{self._ops[node].custom_kernel}#{len(names)}")
