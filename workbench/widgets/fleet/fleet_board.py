@@ -103,8 +103,8 @@ class FleetView:
         return lambda: self._watchers.remove(watcher) if watcher in self._watchers else None
 
     def look(self) -> None:
-        """A viewer has come: without seconds of this machine a forecast says little, so units are timed."""
-        if not self._work.timed and self._work.timing.phase == "idle":
+        """A viewer has come: without seconds of this machine a forecast says little, so units are timed, unless other hardware is named."""
+        if self.fleet.hardware is None and not self._work.timed and self._work.timing.phase == "idle":
             self._work.time(self.fleet)
 
     def close(self) -> None:
@@ -251,7 +251,7 @@ class FleetView:
             "kind": "fleet",
             "name": self._title,
             "path": self._path,
-            "devices": f"on {devices} device{'s' * (devices != 1)}",
+            "devices": f"on {devices} device{'s' * (devices != 1)}" + (f" of {self.fleet.hardware}" if self.fleet.hardware else ""),
             "controls": controls_state(self.fleet, devices, self._asked, forecast.makespans),
             "locked": self._work.live.running,
             "waits": forecast.waits,

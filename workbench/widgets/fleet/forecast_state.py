@@ -22,6 +22,7 @@ MOST_ARGUMENTS = 4
 SOURCES = {
     "timed": "from units timed alone and together",
     "scaled": "scaled from units timed at another cut",
+    "planned": "as the cost model has them for the hardware",
     "estimated": f"estimated at {RATES}, until the units are timed",
 }
 
@@ -213,10 +214,12 @@ def doubt_text(seen: FleetForecast) -> str:
 
 
 def command_text(fleet: Fleet, path: str) -> str:
-    """The same fleet on the command line; one that gives no number of devices uses what each machine has."""
+    """The same fleet on the command line, run or, for hardware that is named, simulated; one that gives no number of devices uses what each
+    machine has."""
     memory = "" if fleet.memory is None else f' --memory "{format_bytes(fleet.memory)}"'
     devices = "" if fleet.devices is None else f" --devices {fleet.devices}"
-    return f"workbench fleet run {shlex.quote(path)} --policy {fleet.policy}{devices}{memory}"
+    hardware, verb = ("", "run") if fleet.hardware is None else (f" --hardware {shlex.quote(str(fleet.hardware))}", "simulate")
+    return f"workbench fleet {verb} {shlex.quote(path)} --policy {fleet.policy}{devices}{memory}{hardware}"
 
 
 def stale_text(fleet: Fleet, devices: int) -> str:
