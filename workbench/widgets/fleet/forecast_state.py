@@ -28,7 +28,7 @@ SOURCES = {
 
 
 def controls_state(fleet: Fleet, devices: int, asked: dict[str, str], makespans: dict[str, float]) -> dict[str, Any]:
-    """Policy, budget and devices; `asked` are refused texts: they stay in their fields."""
+    """Policy, budget, devices and hardware; `asked` are refused texts: they stay in their fields."""
     return {
         "policy": fleet.policy,
         "policies": [
@@ -37,6 +37,8 @@ def controls_state(fleet: Fleet, devices: int, asked: dict[str, str], makespans:
         ],
         "memory": asked.get("memory", "" if fleet.memory is None else format_bytes(fleet.memory)),
         "devices": asked.get("devices", str(devices)),
+        "hardware": asked.get("fleet_hardware", str(fleet.hardware or "")),
+        "planned_for": _hardware_facts(fleet),
         "fewer": devices > 1,
         "more": devices < MOST_PLANNED,
         "wrong": sorted(asked),
@@ -51,6 +53,13 @@ def _room(fleet: Fleet) -> str:
         return "no buffer for the next unit"
     usable = Room(fleet.memory, fleet.buffer).usable
     return f"{format_bytes(usable)} for a unit, {fleet.buffer:.0%} for the next one"
+
+
+def _hardware_facts(fleet: Fleet) -> str:
+    if fleet.hardware is None:
+        return "what is attached"
+    size = fleet.hardware.size
+    return f"{size:,} device{'s' * (size != 1)}, each {format_bytes(fleet.hardware.chip.memory)}; attached or not"
 
 
 def refusal_state(error: WorkbenchError, zone: str) -> dict[str, Any]:
