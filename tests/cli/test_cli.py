@@ -191,6 +191,34 @@ def test_models_lists_the_zoo(capsys):
     assert all(f" {model.name} " in printed for model in ALL_MODELS)
 
 
+def test_models_tells_every_argument_of_one(capsys):
+    from workbench.models import ALL_MODELS
+
+    for model in ALL_MODELS:
+        assert main(["models", model.name]) == 0
+        rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert {*model.arguments} <= {row[0] for row in rows if row}
+    assert main(["models", "decoder", "llama3-8b"]) == 0
+    rows = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert (rows["d_ff"], rows["norm"]) == (["14336", "a", "whole", "number", "from", "1"], ["rms", "one", "of", "rms,", "layer"])
+    assert main(["models", "decoder", "llama-3-8b"]) == 1
+    assert "did you mean `llama3-8b`?" in capsys.readouterr().err
+
+
+def test_a_published_model_is_given_by_its_widths(capsys):
+    llama = (
+        "d_model=4096 layers=32 kv_heads=8 q_per_kv=4 d_head=128 d_ff=14336 vocab=128256 seq=8192 batch=8 params=float32 compute=bfloat16"
+    )
+    given = [*llama.split(), "fused=attention loss", "recompute=attention"]
+    arguments = [word for each in given for word in ("-a", each)]
+    assert main(["report", "--model", "decoder", *arguments, "--mesh", "data:8", "--layout", "batch:data", "--planned", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    state = 3 * 4 * 8_030_261_248  # float32 parameters and AdamW's two moments
+    assert record["memory"]["by_role"]["parameter"] + record["memory"]["by_role"]["optimizer state"] == pytest.approx(state, rel=1e-6)
+    assert main(["report", "--model", "decoder", "-a", "d_modle=4096"]) == 1
+    assert "did you mean `d_model`?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -67,6 +67,21 @@ def test_simulate_compares_policies_on_devices_that_are_not_there(file, capsys):
     assert min(record["makespans"].values()) >= record["bound"] > 0
 
 
+def test_simulate_plans_for_hardware_that_is_not_there_and_run_refuses_it(file, capsys):
+    assert main(["fleet", "simulate", file, "--hardware", "8 H100", "--json"]) == 0
+    told = capsys.readouterr()
+    record = json.loads(told.out)
+    assert (record["planned_for"], record["devices"], told.err) == ("8 H100", 2, "")
+    assert main(["fleet", "simulate", file, "--hardware", "2 nodes of 4 H100", "--link", "node=200 Gb/s", "--devices", "4"]) == 0
+    assert "as the cost model has them for 2 nodes of 4 H100, node=200 Gb/s" in " ".join(capsys.readouterr().out.split())
+    assert main(["fleet", "simulate", file, "--hardware", "8 H100", "--devices", "9"]) == 1
+    assert "The fleet wants 9 devices; 8 H100 has 8." in capsys.readouterr().err
+    assert main(["fleet", "simulate", file, "--link", "node=200 Gb/s"]) == 1
+    assert "none is named" in capsys.readouterr().err
+    assert main(["fleet", "run", file, "--hardware", "8 H100"]) == 1
+    assert "The fleet is planned for 8 H100; the devices here are `cpu`." in capsys.readouterr().err
+
+
 def test_simulate_sets_the_policy_beside_the_proven_optimum(file, capsys):
     assert main(["fleet", "simulate", file, "--policy", "exact", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)

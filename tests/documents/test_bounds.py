@@ -1,5 +1,6 @@
 """Every size that a document, a link, a gesture or a field can name has a bound, told in words; what is within is quick."""
 
+import dataclasses
 import json
 import re
 
@@ -88,7 +89,8 @@ WORDS = [
     ),
     (
         lambda: build("gpt", name="x"),
-        "Model `gpt`: There is no argument `name`; there are `preset`, `scan`, `remat`, `batch`, `layers`, `seq`."
+        "Model `gpt`: There is no argument `name`; there are `preset`, `scan`, `remat`, `vocab`, `layers`, `d_model`, `heads`, "
+        "`d_head`, `d_ff`, `seq`, `batch`, `biases`, `compute`, `optimizer`, `learning_rate`."
         "\n  Ways out: use one of these names.",
     ),
     (
@@ -159,12 +161,16 @@ def test_a_long_line_of_a_fleet_file_is_judged_at_once(name):
 
 def test_every_argument_that_counts_something_has_a_bound_and_published_models_are_within():
     for model in ALL_MODELS:
-        counted = {name for name, default in model.arguments.items() if not isinstance(default, bool | str | float)}
+        kinds = {name: model.kind_of(name).kind for name in model.arguments}
+        counted = {name for name, kind in kinds.items() if kind in (int, tuple)}
         assert counted <= MOST.keys()
         for name in counted:
-            verify_model(model.name, {name: MOST[name]})
+            listed = kinds[name] is tuple
+            verify_model(model.name, {name: [MOST[name]] if listed else MOST[name]})
             with pytest.raises(DocumentError, match="at most"):
-                verify_model(model.name, {name: MOST[name] + 1})
+                verify_model(model.name, {name: [MOST[name] + 1] if listed else MOST[name] + 1})
+        for preset, config in model.presets.items():
+            verify_model(model.name, {"preset": preset, **dataclasses.asdict(config)})
 
 
 def test_models_at_the_bounds_are_planned():

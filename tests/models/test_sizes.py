@@ -63,6 +63,15 @@ def test_gpt3_has_the_174600_million_of_its_paper():
     assert round(PRESETS["gpt3-175b"].parameters / 1e8) == 1746
 
 
+@pytest.mark.parametrize(
+    ("preset", "millions"),
+    [("small", 125), ("medium", 356), ("large", 760), ("1.3b", 1320), ("2.7b", 2650), ("6.7b", 6660), ("13b", 12850)],
+)
+def test_the_smaller_models_of_gpt3_have_what_they_are_called(preset, millions):
+    """Brown et al. 2020, table D.1, in millions; its tables of words are not padded, and projections have biases: within 0.4%."""
+    assert PRESETS[f"gpt3-{preset}"].parameters / 1e6 == pytest.approx(millions, rel=4e-3)
+
+
 def test_the_layers_of_gspmds_64b_hold_64_binary_billions():
     """Xu et al. 2021: the dense wide model of 32 layers is called 64B."""
     assert in_layers(PRESETS["gspmd-64b"]) == 64 * 2**30
@@ -104,10 +113,14 @@ def test_the_formula_counts_the_decoders_parameters_too(preset, scan):
 
 
 @pytest.mark.parametrize(
-    ("preset", "billions"), [("llama3-70b", 70.6), ("llama3-405b", 405.9), ("megatron-22b", 22.1), ("megatron-1t", 1008.0)]
+    ("preset", "billions"),
+    [
+        *(("llama2-7b", 6.7), ("llama2-13b", 13.0), ("llama2-70b", 69.0), ("llama3-8b", 8.0), ("llama3-70b", 70.6)),
+        *(("llama3-405b", 405.9), ("megatron-22b", 22.1), ("megatron-1t", 1008.0)),
+    ],
 )
 def test_the_decoders_presets_have_the_parameters_of_their_papers(preset, billions):
-    """Grattafiori et al. 2024 (70B, 405B); Korthikanti et al. 2022, table 3 (22B, 1T)."""
+    """Touvron et al. 2023 (7B, 13B, 70B); Grattafiori et al. 2024 (8B, 70B, 405B); Korthikanti et al. 2022, table 3 (22B, 1T)."""
     assert round(decoder_config.PRESETS[preset].parameters / 1e9, 1) == billions
 
 

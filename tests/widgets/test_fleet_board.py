@@ -723,3 +723,29 @@ def test_the_cell_keeps_a_static_picture(fleet, times, runner):
     assert len(data["text/html"]) < 40_000
     assert board.times == times.for_models(fleet.models)
     board.close()
+
+
+def test_it_is_planned_for_hardware_that_is_not_here(view, runner):
+    before = view.seen.schedule.makespan
+    board = ask(view, "fleet_hardware", "8 H100")
+    assert board["refusal"] is None
+    assert board["devices"] == "on 2 devices of 8 H100"
+    assert (board["controls"]["hardware"], board["controls"]["planned_for"][:10]) == ("8 H100", "8 devices,")
+    assert figure(view, "makespan")["note"] == "as the cost model has them for the hardware"
+    assert view.seen.schedule.makespan < before
+    assert board["command"].startswith("workbench fleet simulate grid.toml")
+    assert board["command"].endswith("--hardware '8 H100'")
+    board = ask(view, "fleet_hardware", "8 H1000")
+    assert board["refusal"]["zone"] == "fleet_hardware"
+    assert (board["controls"]["hardware"], board["controls"]["wrong"]) == ("8 H1000", ["fleet_hardware"])
+    assert ask(view, "devices", "9")["refusal"]["message"] == "The fleet wants 9 devices; 8 H100 has 8."
+    board = ask(view, "fleet_hardware", "")
+    assert (board["controls"]["hardware"], board["controls"]["planned_for"]) == ("", "what is attached")
+    assert view.seen.schedule.makespan == before
+
+
+def test_a_fleet_for_other_hardware_is_not_timed_here_unasked(fleet, runner):
+    view = FleetView(fleet.updated(hardware="8 H100"), runner)
+    view.look()
+    assert view.parts["board"]["timing"]["phase"] == "idle"
+    assert view.seen.source == "planned"

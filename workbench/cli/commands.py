@@ -218,12 +218,12 @@ def calibrate(options: argparse.Namespace) -> None:
     print(hardware_entry(calibrate_here(options.devices), options.name), end="")
 
 
-def models(_options: argparse.Namespace) -> None:
+def models(options: argparse.Namespace) -> None:
     from workbench.models import ALL_MODELS
-    from workbench.text.report import table_text
+    from workbench.models.registry import verify_model
+    from workbench.text.models import model_text, models_text
 
-    rows = [(model.name, model.about, " ".join(_argument_text(*each) for each in model.arguments.items())) for model in ALL_MODELS]
-    print(table_text(["model", "what it is~", "arguments (--argument NAME=VALUE)~"], rows))
+    print(models_text(ALL_MODELS) if options.name is None else model_text(verify_model(options.name, {}), options.preset))
 
 
 def hardware(options: argparse.Namespace) -> None:
@@ -233,8 +233,3 @@ def hardware(options: argparse.Namespace) -> None:
     use_hardware_file(options)
     catalogue = default_catalogue()
     print(catalogue_text(catalogue) if options.name is None else hardware_text(options.name, catalogue))
-
-
-def _argument_text(name: str, default: object) -> str:
-    """`layers=2`; without a value where the model has its own default."""
-    return name if default is None else f"{name}={json.dumps(default)}"

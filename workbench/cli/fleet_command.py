@@ -8,13 +8,13 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from workbench.cli.plan_arguments import allowed_modules
+from workbench.cli.plan_arguments import allowed_modules, hardware_of, use_hardware_file
 from workbench.cli.progress_forecast import ShortForecast
 from workbench.errors import FleetError
 from workbench.multimodel import ALL_POLICIES, FleetSchedule, policy_named
 from workbench.multimodel import simulate as simulate_jobs
 from workbench.multimodel.fleet import Fleet
-from workbench.multimodel.fleet_forecast import count_devices
+from workbench.multimodel.fleet_forecast import count_devices, plan_times
 from workbench.multimodel.fleet_measurement import FleetTimes
 from workbench.multimodel.training_commands import AddModel, StopModel
 from workbench.multimodel.training_events import (
@@ -57,7 +57,6 @@ def run(options: argparse.Namespace) -> None:
 def simulate(options: argparse.Namespace) -> None:
     """Simulate the policies of the command line, else the file's."""
     from workbench.documents import simulation_record
-    from workbench.engine import measure_units
     from workbench.text.fleet import simulation_text
 
     if options.policy not in (None, "all"):
@@ -67,11 +66,20 @@ def simulate(options: argparse.Namespace) -> None:
     policy_name = options.policy or fleet.policy
     devices = count_devices(fleet)
     verify_devices(devices)
-    times = measure_units(fleet, on_progress=_ProgressPrinter(fleet))
+    times = _unit_times(fleet)
     schedules = _schedules(times, devices, fleet, policy_name)
     print(
         json.dumps(simulation_record(times, devices, schedules), indent=1) if options.json else simulation_text(times, devices, schedules)
     )
+
+
+def _unit_times(fleet: Fleet) -> FleetTimes:
+    """Units timed here or, for hardware that is named, as the cost model has them."""
+    if fleet.hardware is not None:
+        return plan_times(fleet)
+    from workbench.engine import measure_units
+
+    return measure_units(fleet, on_progress=_ProgressPrinter(fleet))
 
 
 def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
@@ -107,6 +115,10 @@ def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
     from workbench.tracing.jax_backends import force_cpu_backend
 
     force_cpu_backend()
+    use_hardware_file(options)
+    if options.hardware is not None or options.link:
+        named = None if options.hardware else load_fleet(options.file, allowed_modules(options)).hardware
+        changes["hardware"] = hardware_of(options, named)
     if options.devices is not None:
         changes["devices"] = options.devices
     if options.memory is not None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from workbench.cli import fleet_command
-from workbench.cli.arguments import add_allow, add_json, add_parser, positive
+from workbench.cli.arguments import add_allow, add_hardware_file, add_json, add_link, add_parser, positive
 
 
 def add_fleet(added: Any) -> None:
@@ -13,16 +13,28 @@ def add_fleet(added: Any) -> None:
         "fleet",
         "train many models at once on the attached devices, or see beforehand what that would take",
         description="Train many models at once, each cut into shards that fit a device, or simulate that from units timed here.",
-        epilog="examples:\n  workbench fleet run grid.toml --devices 2\n  workbench fleet simulate grid.toml --devices 8 --policy all\n",
+        epilog="examples:\n  workbench fleet run grid.toml --devices 2\n  workbench fleet simulate grid.toml --devices 8 --policy all\n"
+        '  workbench fleet simulate grid.toml --hardware "8 H100"\n',
     )
     verbs = command.add_subparsers(required=True, metavar="VERB")
     for name, function, text in (
         ("run", fleet_command.run, "train the models, and print the measured schedule beside the predicted one"),
-        ("simulate", fleet_command.simulate, "time each unit on one device here, and print the schedule on any number of them"),
+        (
+            "simulate",
+            fleet_command.simulate,
+            "time each unit on one device here, or plan it for hardware that is named, and print the schedule",
+        ),
     ):
         verb = add_parser(verbs, name, text)
         verb.add_argument("file", metavar="FILE", help="which models to train, in TOML or JSON")
         verb.add_argument("--devices", type=positive, metavar="N", help="number of devices (default: the file's, else all there are)")
+        verb.add_argument(
+            "--hardware",
+            metavar="NAME",
+            help='what it is planned for, attached or not: "8 H100" (default: the file\'s, else what is attached)',
+        )
+        add_link(verb)
+        add_hardware_file(verb)
         verb.add_argument("--memory", metavar="TEXT", help='what may be used of each device: "2 GiB"')
         several = ", `all`, or `exact` for the optimum of a small case" if name == "simulate" else ""
         verb.add_argument("--policy", metavar="NAME", help=f"which model runs next: sharded-lrtf, round-robin, ...{several}")

@@ -226,7 +226,15 @@ def _explain(added: Any) -> None:
 
 
 def _models(added: Any) -> None:
-    command = add_parser(added, "models", "list the models of the zoo", description="List the models of the zoo, for --model.")
+    command = add_parser(
+        added,
+        "models",
+        "list the models of the zoo, or the arguments of one",
+        description="List the models of the zoo, for --model; or every argument of one, and what it may be.",
+        epilog="examples:\n  workbench models decoder\n  workbench models decoder llama3-8b\n",
+    )
+    command.add_argument("name", nargs="?", metavar="NAME", help="a model")
+    command.add_argument("preset", nargs="?", metavar="PRESET", help="the preset whose values are shown (default: the model's own)")
     command.set_defaults(command=commands.models)
 
 

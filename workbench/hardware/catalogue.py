@@ -94,6 +94,17 @@ def read_hardware(given: Hardware | str | None) -> Hardware | None:
     raise HardwareError(wrong_type("hardware", given, "a kind of device and how many there are"), ['write "TPU v5e 2x4"', '"8 H100"'])
 
 
+def is_device_kind(hardware: Hardware, kind: str) -> bool:
+    """Whether a device of this kind, as JAX calls it, is what the hardware is made of.
+
+    >>> is_device_kind(parse_hardware("8 H100"), "NVIDIA H100 80GB HBM3"), is_device_kind(parse_hardware("8 H100"), "cpu")
+    (True, False)
+    """
+    entry = default_catalogue().entries.get(hardware.chip.name)
+    names = (hardware.chip.name, *(entry.aliases if entry else ()))
+    return any(name.casefold() in kind.casefold() for name in names)
+
+
 def default_catalogue() -> Catalogue:
     """The shipped entries, and those of the user's own file if `WORKBENCH_HARDWARE` names one."""
     return load_catalogue(os.environ.get(HARDWARE_FILE_VARIABLE) or None)

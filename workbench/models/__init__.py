@@ -4,6 +4,17 @@
 >>> [model.name for model in ALL_MODELS]
 ['two_layer', 'mnist', 'decoder', 'mixture', 't5', 'conformer', 'unet', 'amoebanet', 'deep_unet', 'gpt']
 
+Every size and choice of a preset is an argument: a published model needs no code.
+
+>>> build("decoder", preset="llama3-8b", layers=2, d_ff=1024, seq=512).dims["d_ff"]
+(1024,)
+
+A configuration of its own, for parts of a step (`decoder_stage.micro_batch(config)`, `decoder_stage.update(config)`), is a `DecoderConfig`
+or a `MixtureConfig`, or that of a preset with changes:
+
+>>> round(choose_config("decoder", preset="llama3-8b").parameters / 1e9, 2)
+8.03
+
 Dimensions have the same names in all of them, so that a layout's rule means the same:
 
 | name | what it counts | where |
@@ -25,6 +36,11 @@ Dimensions have the same names in all of them, so that a layout's rule means the
 | `kernel`, `kernel_depth` ... | how far a convolution sees | `conformer`, the U-Nets and `amoebanet` |
 """
 
+from workbench.models.decoder import decoder_stage as decoder_stage
+from workbench.models.decoder.config import DecoderConfig as DecoderConfig
+from workbench.models.mixture import mixture_stage as mixture_stage
+from workbench.models.mixture.config import MixtureConfig as MixtureConfig
 from workbench.models.registry import ALL_MODELS as ALL_MODELS
 from workbench.models.registry import Model as Model
 from workbench.models.registry import build as build
+from workbench.models.registry import choose_config as choose_config

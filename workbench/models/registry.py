@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.core.program import Program, Reference
@@ -10,6 +10,8 @@ from workbench.errors import DocumentError, unknown_name
 from workbench.models import mnist, two_layer
 from workbench.models.amoebanet import amoebanet
 from workbench.models.amoebanet import config as amoebanet_config
+from workbench.models.choose_preset import choose_preset
+from workbench.models.config_fields import ArgumentKind, argument_kinds
 from workbench.models.conformer import config as conformer_config
 from workbench.models.conformer import conformer
 from workbench.models.decoder import config as decoder_config
@@ -25,16 +27,20 @@ from workbench.models.mixture import mixture
 from workbench.models.size_limits import (
     MOST,
     MOST_LETTERS,
+    MOST_LEVELS,
     MOST_RATE,
     Pieces,
     cells,
     convolutions,
+    layers_beside_dense,
+    levels,
     one_piece,
     unrolled_layers,
     verify_pieces,
 )
 from workbench.models.t5 import config as t5_config
 from workbench.models.t5 import t5
+from workbench.models.unet import config as unet_config
 from workbench.models.unet import unet
 
 
@@ -44,7 +50,8 @@ class Model:
 
     **Invariants**
 
-    - `build` takes keyword arguments with defaults, whole numbers, numbers, truth values or text: JSON carries them.
+    - `build` takes keyword arguments with defaults, and the fields of `config`, if there is one, which change a preset: whole numbers,
+      numbers, truth values, text, or lists of whole numbers, as JSON carries them.
     - `pieces` gives how many of its layers are traced separately, and a document may ask for `quick` of them: some four seconds.
     - `layouts` are pairs of mesh and layout text, legal for the defaults, on eight devices each.
     """
@@ -55,11 +62,20 @@ class Model:
     layouts: tuple[tuple[str, str], ...]
     pieces: Pieces = one_piece
     quick: int = 1
+    config: type | None = None
+    presets: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The arguments of `build` and their defaults; `None` is a size that the preset sets."""
-        return {name: parameter.default for name, parameter in inspect.signature(self.build).parameters.items()}
+        """The arguments of `build` and their defaults; `None` is a size or choice that the preset sets."""
+        named = (each for each in inspect.signature(self.build).parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD)
+        own = {each.name: each.default for each in named}
+        return own | {name: None for name in argument_kinds(self.config) if name not in own}
+
+    def kind_of(self, argument: str) -> ArgumentKind:
+        """What an argument may be: as the configuration has it, else as its default is."""
+        default = self.arguments[argument]
+        return argument_kinds(self.config)[argument] if default is None else ArgumentKind(type(default))
 
 
 ALL_MODELS = (
@@ -67,19 +83,23 @@ ALL_MODELS = (
     Model("mnist", "Mesh-TensorFlow's classifier of 28 x 28 images, trained with SGD on drawn digits", mnist.build, mnist.LAYOUTS),
     Model(
         "decoder",
-        "a decoder Transformer of today; presets of Llama 3, Megatron and MaxText",
+        "a decoder Transformer of today; presets of Llama 2 and 3, Megatron, MaxText and GPipe",
         decoder.build,
         decoder_layouts.LAYOUTS,
         unrolled_layers(decoder_config.PRESETS),
         quick=12,
+        config=decoder_config.DecoderConfig,
+        presets=decoder_config.PRESETS,
     ),
     Model(
         "mixture",
         "a mixture-of-experts Transformer with latent attention; presets of DeepSeek-V2 and V3 and of GLaM",
         mixture.build,
         mixture_layouts.LAYOUTS,
-        unrolled_layers(mixture_config.PRESETS),
+        layers_beside_dense(mixture_config.PRESETS),
         quick=6,
+        config=mixture_config.MixtureConfig,
+        presets=mixture_config.PRESETS,
     ),
     Model(
         "t5",
@@ -88,6 +108,8 @@ ALL_MODELS = (
         t5.LAYOUTS,
         unrolled_layers(t5_config.PRESETS),
         quick=6,
+        config=t5_config.T5Config,
+        presets=t5_config.PRESETS,
     ),
     Model(
         "conformer",
@@ -96,8 +118,19 @@ ALL_MODELS = (
         conformer.LAYOUTS,
         unrolled_layers(conformer_config.PRESETS),
         quick=6,
+        config=conformer_config.ConformerConfig,
+        presets=conformer_config.PRESETS,
     ),
-    Model("unet", "a 3-D U-Net for volumes too large for a device; presets of Cicek, Mesh-TensorFlow and MLPerf", unet.build, unet.LAYOUTS),
+    Model(
+        "unet",
+        "a 3-D U-Net for volumes too large for a device; presets of Cicek, Mesh-TensorFlow and MLPerf",
+        unet.build,
+        unet.LAYOUTS,
+        levels(unet_config.PRESETS),
+        quick=8,
+        config=unet_config.UNetConfig,
+        presets=unet_config.PRESETS,
+    ),
     Model(
         "amoebanet",
         "a convolutional network of unequal cells, each reading the two before; presets of GPipe",
@@ -105,6 +138,8 @@ ALL_MODELS = (
         amoebanet.LAYOUTS,
         cells(amoebanet_config.PRESETS),
         quick=3,
+        config=amoebanet_config.AmoebaNetConfig,
+        presets=amoebanet_config.PRESETS,
     ),
     Model(
         "deep_unet",
@@ -113,6 +148,8 @@ ALL_MODELS = (
         deep_unet.LAYOUTS,
         convolutions(deep_unet_config.PRESETS),
         quick=96,
+        config=deep_unet_config.DeepUNetConfig,
+        presets=deep_unet_config.PRESETS,
     ),
     Model(
         "gpt",
@@ -121,6 +158,8 @@ ALL_MODELS = (
         gpt.LAYOUTS,
         unrolled_layers(gpt_config.PRESETS),
         quick=24,
+        config=gpt_config.GPTConfig,
+        presets=gpt_config.PRESETS,
     ),
 )
 
@@ -136,6 +175,18 @@ def build(name: str, /, **arguments: Any) -> Program:
     """
     program = verify_model(name, arguments).build(**arguments)
     return replace(program, reference=Reference(name, arguments), former_dims=FORMER_DIMS)
+
+
+def choose_config(name: str, /, preset: str = "tiny", **changes: Any) -> Any:
+    """The configuration of a preset of model `name`, any of its fields changed: for `models.decoder_stage` and `models.mixture_stage`, or
+    to read `parameters` from.
+
+    Raises `DocumentError` as `build` does.
+    """
+    model = verify_model(name, changes)
+    if model.config is None:
+        raise DocumentError(f"Model `{name}` has no presets.", [f"write `build({name!r})`"])
+    return choose_preset(model.presets, preset, **changes)
 
 
 def verify_model(name: str, arguments: Mapping[str, Any]) -> Model:
@@ -158,15 +209,14 @@ def _verify_argument(model: Model, argument: str, value: Any) -> None:
     if argument not in model.arguments:
         message, ways_out = unknown_name("argument", argument, model.arguments)
         raise DocumentError(f"Model `{model.name}`: {message}", ways_out)
-    default = model.arguments[argument]
-    kind = int if default is None else type(default)
-    fits = isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
-    if value is default or (fits and (kind in (bool, str) or value > 0)):
-        _verify_bound(model, argument, value)
+    default, kind = model.arguments[argument], model.kind_of(argument)
+    if value is default or kind.accepts(value):
+        for each in value if isinstance(value, list | tuple) else (value,):
+            _verify_bound(model, argument, each)
+        _verify_length(model, argument, value)
         return
-    words = {bool: "true or false", str: "text", int: "a whole number from 1", float: "a number above 0"}[kind]
     raise DocumentError(
-        f"Model `{model.name}`: `{argument}` is {str(value)[:80]!r}; it should be {words}.",
+        f"Model `{model.name}`: `{argument}` is {str(value)[:80]!r}; it should be {kind}.",
         [f"leave it out for {default!r}" if default is not None else "leave it out for the preset's own"],
     )
 
@@ -181,4 +231,13 @@ def _verify_bound(model: Model, argument: str, value: Any) -> None:
         shown = f"{size:,}" if abs(size) < 10**18 else f"{size:.2g}" if isinstance(size, float) else "10**18 or more"
         raise DocumentError(
             f"Model `{model.name}`: `{argument}` is {shown}{unit}; it can be {most:,.0f} at most.", ["take a smaller one", "leave it out"]
+        )
+
+
+def _verify_length(model: Model, argument: str, value: Any) -> None:
+    """Raises `DocumentError` for a list of more levels than can be planned."""
+    if isinstance(value, list | tuple) and len(value) > MOST_LEVELS:
+        raise DocumentError(
+            f"Model `{model.name}`: `{argument}` has {len(value):,} sizes, one for each level; there can be {MOST_LEVELS} at most.",
+            ["take fewer", "leave it out"],
         )

@@ -8,6 +8,8 @@ from typing import Any
 
 from workbench.core.program import Program
 from workbench.errors import FleetError, wrong_type
+from workbench.hardware.catalogue import read_hardware
+from workbench.hardware.hardware import Hardware
 from workbench.multimodel.policies import policy_named
 from workbench.multimodel.unit_chains import verify_devices, verify_names
 from workbench.units import format_bytes, read_whole_number
@@ -70,11 +72,13 @@ class Fleet:
     - `devices`: how many, `None` for one a model, as far as they are attached;
     - `memory`: bytes of each that may be used, `None` for all;
     - `buffer`: the share of it that is left for the next unit's state; `double_buffer` brings that in while a unit runs;
+    - `hardware`: what it is planned for, attached or not, `None` for what is attached; a text is read, `"8 H100"`;
     - `spill`: where state that is on no device is kept, `host` memory or `disk`; `folder`: where checkpoints (and spilled state) are kept.
 
     **Invariants**
 
     - There is a model, and each has a name of its own; the policy exists; the buffer is a share below 1.
+    - There are no more devices than the hardware has.
     - There are at most a million mini-batches in all.
     - A list of models is kept as a tuple, the text of a folder as a path.
     """
@@ -87,6 +91,7 @@ class Fleet:
     double_buffer: bool = True
     spill: str = "host"
     folder: Path | None = None
+    hardware: Hardware | None = None
 
     def __post_init__(self) -> None:
         _verify_models(self.models)
@@ -94,6 +99,7 @@ class Fleet:
         verify_options(vars(self))
         _verify_length(self.models)
         object.__setattr__(self, "models", tuple(self.models))
+        object.__setattr__(self, "hardware", read_hardware(self.hardware))
         object.__setattr__(self, "folder", None if self.folder is None else Path(self.folder))
 
     @property
@@ -142,6 +148,11 @@ def verify_options(options: Mapping[str, Any]) -> None:
     policy_named(options.get("policy", Fleet.policy))
     if (devices := options.get("devices")) is not None:
         verify_devices(read_whole_number("devices", devices, FleetError))
+    hardware = read_hardware(options.get("hardware"))
+    if hardware is not None and devices is not None and devices > hardware.size:
+        raise FleetError(
+            f"The fleet wants {devices:,} devices; {hardware} has {hardware.size:,}.", [f"give it {hardware.size}", "name more hardware"]
+        )
     if (memory := options.get("memory")) is not None:
         if isinstance(memory, bool) or not isinstance(memory, int):
             raise FleetError(f"`memory` is {memory!r}; it should be a number of bytes.", ["write 2 * 2**30 for 2 GiB"])

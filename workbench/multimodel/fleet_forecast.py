@@ -1,7 +1,8 @@
 """Forecast of a fleet: how its models are partitioned, how long their units are, and the schedule that follows. Nothing is executed.
 
 Sizes and seconds of a partition that was compiled and timed (`FleetTimes`) are used as they are. Those of any other partition are estimated
-from the layers, and scaled by the ratio of compiled to estimated for the same model.
+from the layers, and scaled by the ratio of compiled to estimated for the same model. For hardware that is named, and was not timed, seconds
+are those of the planner's cost model.
 """
 
 from collections.abc import Sequence
@@ -9,10 +10,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from workbench.errors import FleetError
+from workbench.hardware.catalogue import is_device_kind
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_measurement import FleetTimes, ModelTimes
 from workbench.multimodel.greedy_partition import Layer, Room, greedy_shards, shard_bytes, verify_shards
 from workbench.multimodel.other_strategies import Strategy, strategies
+from workbench.multimodel.planned_units import planned_job
 from workbench.multimodel.policies import Policy, policy_named
 from workbench.multimodel.schedule_bounds import lower_bound
 from workbench.multimodel.simulate_fleet import simulate
@@ -20,7 +23,7 @@ from workbench.multimodel.unit_chains import Job
 from workbench.multimodel.unit_estimates import estimated_job, layers_of, scale_job
 from workbench.multimodel.unit_schedule import FleetSchedule
 
-SOURCES = ("timed", "scaled", "estimated")
+SOURCES = ("timed", "scaled", "planned", "estimated")
 MOST_PLANNED = 64  # devices that a board plans for
 MOST_IF_UNKNOWN = 8  # devices to plan for if a fleet gives no number and the number attached is unknown
 
@@ -36,8 +39,8 @@ class Shard:
 
 @dataclass(frozen=True)
 class ModelForecast:
-    """One partitioned model. `source` says where its seconds come from: `timed`, `scaled` from another partition that was timed, or
-    `estimated`."""
+    """One partitioned model. `source` says where its seconds come from: `timed`, `scaled` from another partition that was timed,
+    `planned` by the cost model for hardware that is named, or `estimated`."""
 
     model: FleetModel
     shards: tuple[Shard, ...]
@@ -106,6 +109,7 @@ def forecast(fleet: Fleet, timed: Sequence[FleetTimes] = (), attached: int | Non
     Raises `FleetError` for a layer, or a given shard, that does not fit; `PipelineError` for a program that cannot be partitioned.
     """
     devices = count_devices(fleet, attached)
+    timed = [each for each in timed if fleet.hardware is None or is_device_kind(fleet.hardware, each.device_kind)]
     room = _find_room(fleet, timed)
     return FleetForecast(
         fleet, devices, tuple(_forecast_model(fleet, each, timed, room) for each in fleet.models), room.usable if room else None
@@ -113,9 +117,30 @@ def forecast(fleet: Fleet, timed: Sequence[FleetTimes] = (), attached: int | Non
 
 
 def count_devices(fleet: Fleet, attached: int | None = None) -> int:
-    """The number of devices it is planned for and trained on: a fleet without a number gets one per model, up to the number `attached`;
-    eight at most where that is not known."""
-    return fleet.devices or min(len(fleet.models), attached or MOST_IF_UNKNOWN)
+    """The number of devices it is planned for and trained on: a fleet without a number gets one per model, up to the number of its
+    hardware, else the number `attached`; eight at most where that is not known."""
+    there = fleet.hardware.size if fleet.hardware else attached or MOST_IF_UNKNOWN
+    return fleet.devices or min(len(fleet.models), there)
+
+
+def plan_times(fleet: Fleet) -> FleetTimes:
+    """The models of a fleet, partitioned and timed by the cost model for the fleet's hardware, for the simulator: nothing is executed.
+
+    Raises `FleetError` for a fleet that names no hardware, and for a layer, or a given shard, that does not fit.
+    """
+    if fleet.hardware is None:
+        raise FleetError("The fleet names no hardware to plan for.", ['give it some: hardware="8 H100"', "time its units here"])
+    seen, room = forecast(fleet), _find_room(fleet, ())
+    starts = tuple(_starts_of(each) for each in seen.models)
+    needs = tuple(tuple(shard.bytes for shard in each.shards) for each in seen.models)
+    counts, kind = tuple(map(len, starts)), fleet.hardware.chip.name
+    budget = room.capacity if room else None
+    return FleetTimes(seen.jobs, counts, kind, budget, 0.0, fleet.memory, starts, needs, planned_for=str(fleet.hardware))
+
+
+def _starts_of(model: ModelForecast) -> tuple[int, ...]:
+    names = [each.name for each in layers_of(model.model.program)]
+    return tuple(names.index(shard.first) for shard in model.shards)
 
 
 def _forecast_model(fleet: Fleet, model: FleetModel, timed: Sequence[FleetTimes], room: Room | None) -> ModelForecast:
@@ -131,6 +156,8 @@ def _forecast_model(fleet: Fleet, model: FleetModel, timed: Sequence[FleetTimes]
         return ModelForecast(model, _make_shards(layers, given, same.needs), job, "timed")
     sizes = [int(shard_bytes(layers, *ends) * factor) for ends in _pair_ends(layers, given)]
     estimate = estimated_job(model, given)
+    if not known and fleet.hardware:
+        return ModelForecast(model, _make_shards(layers, given, sizes), planned_job(model, given, fleet.hardware), "planned")
     if not known:
         return ModelForecast(model, _make_shards(layers, given, sizes), estimate, "estimated")
     pace = known[0].job.mini_batch_seconds / (estimated_job(model, known[0].starts).mini_batch_seconds or 1.0)
@@ -138,8 +165,9 @@ def _forecast_model(fleet: Fleet, model: FleetModel, timed: Sequence[FleetTimes]
 
 
 def _find_room(fleet: Fleet, timed: Sequence[FleetTimes]) -> Room | None:
-    """The bytes of a device that a unit may use: the fleet's budget, limited by the device's memory where a timing knows that."""
-    limit = next((each.budget for each in timed if each.budget != each.memory), None)
+    """The bytes of a device that a unit may use: the fleet's budget, limited by the memory of its hardware, or of the device where a timing
+    knows that."""
+    limit = next((each.budget for each in timed if each.budget != each.memory), fleet.hardware.chip.memory if fleet.hardware else None)
     budget = min((each for each in (fleet.memory, limit) if each is not None), default=None)
     return None if budget is None else Room(budget, fleet.buffer if fleet.double_buffer else 0.0)
 

@@ -27,6 +27,7 @@ class FleetTimes:
 
     - `memory`: the requested budget, `None` for all of a device; `budget`: the resulting bytes;
     - `starts`, `needs`: for each model the blocks at which its shards begin, and the compiled bytes of each shard;
+    - `planned_for`: the hardware, where the seconds are of the cost model and the bytes estimated (`fleet_forecast.plan_times`);
     - `programs`, `cuts`: for each model the fingerprint of its program and its own boundaries, as far as they are recorded (`for_models`).
     """
 
@@ -40,6 +41,7 @@ class FleetTimes:
     needs: tuple[tuple[int, ...], ...] = ()
     programs: tuple[str, ...] = ()
     cuts: tuple[tuple[str, ...], ...] = ()
+    planned_for: str = ""
 
     def for_models(self, models: Sequence[FleetModel]) -> "FleetTimes":
         """The times with the program and boundaries of each model recorded, by name: a model that is changed later keeps its name. What is

@@ -33,8 +33,7 @@ def layers_of(program: Program) -> tuple[Layer, ...]:
 def estimate_layers(program: Program) -> tuple[LayerWork, ...]:
     """The blocks of a program in order, with their forward time, for one mini-batch. Raises `PipelineError` for a program that cannot be
     partitioned."""
-    state_bytes = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}
-    factor = 2 + state_bytes[Role.OPTIMIZER_STATE] / max(state_bytes[Role.PARAMETER], 1)
+    factor = 2 + state_ratio(program)
     blocks = network_blocks(program)
     entering = [0, *(each.crossing for each in blocks)]
     return tuple(
@@ -44,6 +43,12 @@ def estimate_layers(program: Program) -> tuple[LayerWork, ...]:
         )
         for each, before in zip(blocks, entering, strict=False)
     )
+
+
+def state_ratio(program: Program) -> float:
+    """Bytes of the optimiser's state for each byte of parameters."""
+    state_bytes = {role: sum(each.elements * itemsize(each.dtype) for each in program.arguments if each.role is role) for role in STATE}
+    return state_bytes[Role.OPTIMIZER_STATE] / max(state_bytes[Role.PARAMETER], 1)
 
 
 def estimated_job(model: FleetModel, starts: Sequence[int]) -> Job:

@@ -34,11 +34,12 @@ from workbench.tracing.stage_partition.stage_update import accumulator_type
 
 def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
     """The cost of every block. Cached for the last few plans whose stages are alike (`StageContext`)."""
-    return _block_costs(make_stage_context(staged), staged.network)
+    return stage_block_costs(make_stage_context(staged), staged.network)
 
 
 @cache_with_program(5)
-def _block_costs(stage: StageContext, network: Network) -> tuple[BlockCost, ...]:
+def stage_block_costs(stage: StageContext, network: Network) -> tuple[BlockCost, ...]:
+    """The cost of every block of a network on the devices of one stage."""
     known: dict[int, BlockCost] = {}
     found = []
     with gc_paused():  # tracing leaves many live objects and little garbage

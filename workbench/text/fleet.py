@@ -64,13 +64,19 @@ def simulation_text(times: FleetTimes, devices: int, schedules: Mapping[str, Fle
     ]
     shown = next(iter(schedules))
     sections = [
-        f"{_models_text(len(names))} on {_devices_text(devices)}, simulated from {timing_note(times.jobs)} ({times.device_kind})",
+        f"{_models_text(len(names))} on {_devices_text(devices)}, simulated from {_source_note(times)}",
         table_text(["policy", "makespan>", "over bound>", "devices busy>", "decisions>"], rows),
         strategies_text(times.jobs, devices, bound),
         schedules_text({shown: schedules[shown]}, names),
         shards_text(times),
     ]
     return "\n\n".join(sections)
+
+
+def _source_note(times: FleetTimes) -> str:
+    if times.planned_for:
+        return f"{sum(len(each.units) for each in times.jobs)} units as the cost model has them for {times.planned_for}"
+    return f"{timing_note(times.jobs)} ({times.device_kind})"
 
 
 def timing_note(jobs: Sequence[Job]) -> str:

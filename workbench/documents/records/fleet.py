@@ -42,6 +42,7 @@ def simulation_record(times: FleetTimes, devices: int, schedules: Mapping[str, F
         "models": [each.name for each in times.jobs],
         "devices": devices,
         "device_kind": times.device_kind,
+        "planned_for": times.planned_for or None,
         "bound": lower_bound(times.jobs, devices),
         "makespans": {name: each.makespan for name, each in schedules.items()},
         "strategies": {each.name: each.seconds for each in strategies(times.jobs, devices)},

@@ -24,6 +24,7 @@ from workbench.engine.fleet.partitioned_model import PartitionedModel, compile_u
 from workbench.engine.fleet.profile_units import profile_units
 from workbench.engine.worker.failure_messages import in_user_terms
 from workbench.errors import FleetError
+from workbench.hardware.catalogue import is_device_kind
 from workbench.multimodel import FleetEvent, FleetSchedule, Job, lower_bound, simulate
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_forecast import count_devices
@@ -271,10 +272,11 @@ def _verify_same(position: Mapping[str, Any], model: FleetModel, starts: tuple[i
 
 def _open_devices(fleet: Fleet, *, train: bool) -> list[FleetDevice]:
     """The devices to train on; without training, the first virtual device of this machine stands in for as many as are planned."""
+    first = jax.local_devices()[0]
+    _verify_hardware(fleet, first.device_kind)
     if train:
         found = _find_attached_devices(fleet)
     else:
-        first = jax.local_devices()[0]
         found = [first] * (min(count_devices(fleet), MAX_STAND_INS) if first.platform == "cpu" else 1)
     return [FleetDevice(i, each, _find_budget(fleet, each)) for i, each in enumerate(found)]
 
@@ -282,10 +284,19 @@ def _open_devices(fleet: Fleet, *, train: bool) -> list[FleetDevice]:
 def _find_attached_devices(fleet: Fleet) -> list[jax.Device]:
     """The devices to train on: as many as the fleet names, else one per model up to the number attached."""
     devices = jax.local_devices()
-    if fleet.devices is not None and fleet.devices > len(devices):
-        attached = len(devices)
-        raise FleetError(f"The fleet wants {fleet.devices} devices; {attached} are attached.", [f"give it {attached}", "attach more"])
-    return devices[: count_devices(fleet, len(devices))]
+    wanted, attached = count_devices(fleet, len(devices)), len(devices)
+    if wanted > attached:
+        raise FleetError(f"The fleet wants {wanted} devices; {attached} are attached.", [f"give it {attached}", "attach more"])
+    return devices[:wanted]
+
+
+def _verify_hardware(fleet: Fleet, attached: str) -> None:
+    """Raises `FleetError` for a fleet that is planned for other devices than the attached ones."""
+    if fleet.hardware is not None and not is_device_kind(fleet.hardware, attached):
+        raise FleetError(
+            f"The fleet is planned for {fleet.hardware}; the devices here are `{attached}`.",
+            ["leave the hardware out to run on these", "run it where that hardware is", "`workbench fleet simulate` plans it without"],
+        )
 
 
 def _find_budget(fleet: Fleet, device: jax.Device) -> int | None:

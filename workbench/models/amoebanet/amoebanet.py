@@ -31,7 +31,7 @@ from workbench.core.program import Program
 from workbench.models.amoebanet.config import JOINED, PRESETS, AmoebaNetConfig
 from workbench.models.amoebanet.weights import Cell, dims, init
 from workbench.models.amoebanet.weights import cells as cells_of
-from workbench.models.choose_preset import choose_preset
+from workbench.models.choose_preset import choose_preset, name_program
 from workbench.models.data import synthetic_images
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import batch_norm
@@ -154,12 +154,14 @@ def make_loss(config: AmoebaNetConfig) -> Loss:
     return classification_loss(partial(apply, config=config), "images")
 
 
-def build(*, preset: str = "tiny", batch: int | None = None, cells: int | None = None, size: int | None = None) -> Program:
-    """A training step of a preset with RMSProp, some of its sizes changed; nothing is allocated. Live runs train on drawn stripes.
+def build(*, preset: str = "tiny", **changes: Any) -> Program:
+    """A training step of a preset with RMSProp, any of its sizes changed by the name of its field in `AmoebaNetConfig`.
+    Nothing is allocated. Live runs train on drawn stripes.
 
-    Raises `DocumentError` for cells that do not go into three groups, or a size that cannot be halved as often as the network does.
+    Raises `DocumentError` for an unknown preset or size, cells that do not go into three groups, filters that 8 does not divide, or a size
+    that cannot be halved as often as the network does.
     """
-    config = choose_preset(PRESETS, preset, batch=batch, cells=cells, size=size)
+    config = choose_preset(PRESETS, preset, **changes)
     verify_sizes(config)
     start = partial(init, config=config)
     specs = {
@@ -172,7 +174,7 @@ def build(*, preset: str = "tiny", batch: int | None = None, cells: int | None =
         specs,
         optimizer=optax.rmsprop(config.learning_rate, momentum=0.9),
         dims=dims(config),
-        name=f"amoebanet {preset}",
+        name=name_program("amoebanet", preset, changes),
         init=start,
         data=synthetic_images.stripes(config.batch, config.size, config.image_channels, config.classes),
     )
@@ -180,5 +182,6 @@ def build(*, preset: str = "tiny", batch: int | None = None, cells: int | None =
 
 def verify_sizes(config: AmoebaNetConfig) -> None:
     verify_divides("cells", config.cells, 3, "they stand in 3 groups of as many")
+    verify_divides("filters", config.filters, 8, "its narrowest products make an eighth of them")
     parts = 2**HALVINGS
     verify_divides("size", config.size, parts, f"the network halves it {HALVINGS} times, and {parts} does not divide it")

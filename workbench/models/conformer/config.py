@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from workbench.models.config_fields import FLOATS, verify_words, word_or_none
+
 
 @dataclass(frozen=True, slots=True)
 class ConformerConfig:
@@ -22,8 +24,11 @@ class ConformerConfig:
     kernel: int
     seq: int
     batch: int
-    compute: str | None = None
+    compute: str | None = word_or_none(*FLOATS)
     learning_rate: float = 3e-4
+
+    def __post_init__(self) -> None:
+        verify_words(self)
 
     @property
     def hidden_channels(self) -> int:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import optax
 
 from workbench.core.program import Program
-from workbench.models.choose_preset import choose_preset
+from workbench.models.choose_preset import choose_preset, name_program
 from workbench.models.conformer.config import PRESETS, ConformerConfig
 from workbench.models.data import synthetic_speech
 from workbench.models.layers.losses import Loss, classification_loss
@@ -169,11 +169,13 @@ def make_loss(config: ConformerConfig) -> Loss:
     return classification_loss(partial(apply, config=config), "frames")
 
 
-def build(
-    *, preset: str = "tiny", scan: bool = True, batch: int | None = None, layers: int | None = None, seq: int | None = None
-) -> Program:
-    """A training step of a preset with AdamW, some of its sizes changed; nothing is allocated. Live runs train on drawn speech."""
-    config = choose_preset(PRESETS, preset, batch=batch, layers=layers, seq=seq)
+def build(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program:
+    """A training step of a preset with AdamW, any of its sizes changed by the name of its field in `ConformerConfig`.
+    Nothing is allocated. Live runs train on drawn speech.
+
+    Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together.
+    """
+    config = choose_preset(PRESETS, preset, **changes)
     start = partial(init, config=config, scan=scan)
     specs = {
         "frames": jax.ShapeDtypeStruct((config.batch, config.seq, config.features), jnp.float32),
@@ -185,7 +187,7 @@ def build(
         specs,
         optimizer=optax.adamw(config.learning_rate),
         dims=dims(scan=scan),
-        name=f"conformer {preset}",
+        name=name_program("conformer", preset, changes),
         init=start,
         data=synthetic_speech.batches(config.batch, config.seq, config.features, config.vocab),
     )

@@ -1,6 +1,8 @@
 """The sizes and choices of a decoder Transformer, and the published models that others measured."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from workbench.models.config_fields import FLOATS, NumberFrom0, one_of, several_of, verify_halves, verify_relation, verify_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +34,23 @@ class DecoderConfig:
     batch: int
     gate_up: int = 1
     biases: bool = False
-    positions: str = "rotary"
-    norm: str = "rms"
+    positions: str = one_of("rotary", "learned", "sinusoidal")
+    norm: str = one_of("rms", "layer")
     tied: bool = False
-    lookup: str = "gather"
-    fused: str = ""
-    recompute: str = "none"
-    dropout: float = 0.0
-    params: str = "float32"
-    compute: str = "bfloat16"
+    lookup: str = one_of("gather", "product")
+    fused: str = several_of("attention", "softmax", "dropout", "norm", "activation", "rotary", "loss")
+    recompute: str = one_of("none", "kernels", "attention", "full", "replay", "offload")
+    dropout: NumberFrom0 = 0.0
+    params: str = one_of(*FLOATS)
+    compute: str = one_of("bfloat16", *FLOATS)
     learning_rate: float = 3e-4
+
+    def __post_init__(self) -> None:
+        verify_words(self)
+        verify_relation(self.gate_up in (1, 2), f"`gate_up` is {self.gate_up}; a layer has 2 (SwiGLU) or 1 (GELU).", "take 1", "take 2")
+        verify_relation(self.dropout < 1, f"`dropout` is {self.dropout}; it is the share that is dropped, below 1.", "take 0.1")
+        verify_halves("d_head", self.d_head, self.positions == "rotary", "rotary positions turn one half of a head with the other")
+        verify_halves("d_model", self.d_model, self.positions == "sinusoidal", "half of the positions are sines and half cosines")
 
     @property
     def qkv(self) -> int:
@@ -106,6 +115,11 @@ def _llama3(layers: int, d_model: int, kv_heads: int, q_per_kv: int, d_ff: int) 
     )
 
 
+def _llama2(layers: int, d_model: int, kv_heads: int, q_per_kv: int, d_ff: int) -> DecoderConfig:
+    """Touvron et al. 2023 (arXiv:2307.09288, table 1), with the widths of the published checkpoints; trained as Llama 3 is here."""
+    return replace(_llama3(layers, d_model, kv_heads, q_per_kv, d_ff), vocab=32000)
+
+
 def _maxtext(layers: int, d_model: int, heads: int, d_ff: int, batch: int, recompute: str = "full") -> DecoderConfig:
     """MaxText's own sizes (`global_parameter_scale`: `base.yml` times its powers of two), for TPU."""
     return DecoderConfig(
@@ -164,6 +178,10 @@ PRESETS: dict[str, DecoderConfig] = {
     "megatron-175b": _megatron(96, 12288, 96, batch=1),
     "megatron-530b": _megatron(105, 20480, 128, batch=1),
     "megatron-1t": _megatron(128, 25600, 160, batch=1),
+    "llama2-7b": _llama2(32, 4096, 32, 1, 11008),
+    "llama2-13b": _llama2(40, 5120, 40, 1, 13824),
+    "llama2-70b": _llama2(80, 8192, 8, 8, 28672),
+    "llama3-8b": _llama3(32, 4096, 8, 4, 14336),
     "llama3-70b": _llama3(80, 8192, 8, 8, 28672),
     "llama3-405b": _llama3(126, 16384, 8, 16, 53248),
     "maxtext-16b": _maxtext(32, 4096, 64, 28672, batch=6 * 256),

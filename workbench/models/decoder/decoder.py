@@ -21,7 +21,7 @@ import optax
 from jax.ad_checkpoint import checkpoint_name
 
 from workbench.core.program import Program
-from workbench.models.choose_preset import choose_preset
+from workbench.models.choose_preset import choose_preset, name_program
 from workbench.models.data import text
 from workbench.models.decoder.config import PRESETS, DecoderConfig
 from workbench.models.decoder.weights import dims, init
@@ -127,18 +127,14 @@ def make_loss(config: DecoderConfig) -> Callable[[Params, dict[str, Any]], Any]:
     return loss
 
 
-def build(
-    *,
-    preset: str = "tiny",
-    scan: bool = True,
-    recompute: str = "",
-    batch: int | None = None,
-    layers: int | None = None,
-    seq: int | None = None,
-) -> Program:
-    """A training step of a preset with AdamW, some of its choices changed; nothing is allocated."""
-    config = choose_preset(PRESETS, preset, batch=batch, layers=layers, seq=seq, recompute=recompute or None)
-    return training_step(config, scan=scan, name=f"decoder {preset}")
+def build(*, preset: str = "tiny", scan: bool = True, recompute: str = "", **changes: Any) -> Program:
+    """A training step of a preset with AdamW, any of its sizes and choices changed by the name of its field in `DecoderConfig`.
+    Nothing is allocated.
+
+    Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together.
+    """
+    config = choose_preset(PRESETS, preset, recompute=recompute or None, **changes)
+    return training_step(config, scan=scan, name=name_program("decoder", preset, changes))
 
 
 def training_step(config: DecoderConfig, *, scan: bool = True, name: str = "decoder") -> Program:

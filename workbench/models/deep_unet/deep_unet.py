@@ -26,7 +26,8 @@ import optax
 
 from workbench.core.program import Program
 from workbench.errors import DocumentError
-from workbench.models.choose_preset import choose_preset
+from workbench.models.choose_preset import choose_preset, name_program
+from workbench.models.config_fields import verify_halves
 from workbench.models.data import synthetic_images
 from workbench.models.deep_unet.config import PRESETS, DeepUNetConfig
 from workbench.models.layers.normalization import instance_norm
@@ -155,12 +156,14 @@ def make_loss(config: DeepUNetConfig) -> Callable[[Params, dict[str, Any]], Any]
     return loss
 
 
-def build(*, preset: str = "tiny", batch: int | None = None, convolutions: int | None = None, size: int | None = None) -> Program:
-    """A training step of a preset with SGD, some of its sizes changed; nothing is allocated. Live runs train on drawn discs.
+def build(*, preset: str = "tiny", **changes: Any) -> Program:
+    """A training step of a preset with SGD, any of its sizes changed, by the names of `DeepUNetConfig`'s fields; nothing is allocated. Live
+    runs train on drawn discs.
 
-    Raises `DocumentError` for a size that cannot be halved as often as the network does, or a single convolution a level.
+    Raises `DocumentError` for an unknown preset or size, a size that cannot be halved as often as the network does, an odd number of
+    channels, or a single convolution a level.
     """
-    config = choose_preset(PRESETS, preset, batch=batch, convolutions=convolutions, size=size)
+    config = choose_preset(PRESETS, preset, **changes)
     verify_sizes(config)
     start = partial(init, config=config)
     specs = {
@@ -173,7 +176,7 @@ def build(*, preset: str = "tiny", batch: int | None = None, convolutions: int |
         specs,
         optimizer=optax.sgd(config.learning_rate),
         dims=dims(config),
-        name=f"deep U-Net {preset}",
+        name=name_program("deep U-Net", preset, changes),
         init=start,
         data=synthetic_images.discs(config.batch, config.size, config.image_channels),
     )
@@ -182,5 +185,6 @@ def build(*, preset: str = "tiny", batch: int | None = None, convolutions: int |
 def verify_sizes(config: DeepUNetConfig) -> None:
     if config.convolutions < 2:
         raise DocumentError("A level has one convolution; it needs one to enter and one to leave.", ["take `convolutions` 2 or more"])
+    verify_halves("channels", config.channels, True, "the last level gives on half of them")
     parts = 2**config.levels
     verify_divides("size", config.size, parts, f"{config.levels} levels halve it {config.levels} times, and {parts} does not divide it")

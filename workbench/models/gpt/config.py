@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from workbench.models.config_fields import FLOATS, one_of, verify_words, word_or_none
+
 
 @dataclass(frozen=True, slots=True)
 class GPTConfig:
@@ -23,9 +25,12 @@ class GPTConfig:
     seq: int
     batch: int
     biases: bool = False
-    compute: str | None = None
-    optimizer: str = "adamw"
+    compute: str | None = word_or_none(*FLOATS)
+    optimizer: str = one_of("adamw", "adam")
     learning_rate: float = 3e-4
+
+    def __post_init__(self) -> None:
+        verify_words(self)
 
     @property
     def parameters(self) -> int:
@@ -66,6 +71,24 @@ def _dense(layers: int, d_model: int, batch: int, *, heads: int = 0, d_ff: int =
     )
 
 
+def _gpt3(layers: int, d_model: int, heads: int, d_head: int, batch: int, learning_rate: float) -> GPTConfig:
+    """Brown et al. 2020, table 2.1 and, of the largest, D.1 (174,600 million parameters); batches there are of 0.5 to 3.2 million tokens,
+    here of the nearest powers of two."""
+    return GPTConfig(
+        PADDED_VOCAB,
+        layers=layers,
+        d_model=d_model,
+        heads=heads,
+        d_head=d_head,
+        d_ff=4 * d_model,
+        seq=2048,
+        batch=batch,
+        compute="bfloat16",
+        optimizer="adam",
+        learning_rate=learning_rate,
+    )
+
+
 PRESETS: dict[str, GPTConfig] = {
     # About 50 ms a step on eight virtual devices of a two-core machine, where `model:8` and `data:8` are both legal; tokens are bytes.
     "tiny": GPTConfig(vocab=256, layers=4, d_model=64, heads=8, d_head=8, d_ff=256, seq=64, batch=16, learning_rate=3e-3),
@@ -73,20 +96,14 @@ PRESETS: dict[str, GPTConfig] = {
     "tiny-wide": GPTConfig(vocab=256, layers=2, d_model=32, heads=8, d_head=16, d_ff=256, seq=64, batch=16, learning_rate=3e-3),
     # Radford et al. 2019: 124,439,808 parameters before the vocabulary is padded (the paper's 117M is corrected in its repository).
     "gpt2-small": GPTConfig(PADDED_VOCAB, layers=12, d_model=768, heads=12, d_head=64, d_ff=3072, seq=1024, batch=8, biases=True),
-    # Brown et al. 2020, table 2.1 and D.1 (174,600 million); a batch there is 3.2 million tokens, a power of two near it here.
-    "gpt3-175b": GPTConfig(
-        PADDED_VOCAB,
-        layers=96,
-        d_model=12288,
-        heads=96,
-        d_head=128,
-        d_ff=49152,
-        seq=2048,
-        batch=1024,
-        compute="bfloat16",
-        optimizer="adam",
-        learning_rate=6e-5,
-    ),
+    "gpt3-small": _gpt3(12, 768, 12, 64, 256, 6e-4),
+    "gpt3-medium": _gpt3(24, 1024, 16, 64, 256, 3e-4),
+    "gpt3-large": _gpt3(24, 1536, 16, 96, 256, 2.5e-4),
+    "gpt3-1.3b": _gpt3(24, 2048, 16, 128, 512, 2e-4),  # the table has 24 heads of 128, with which it would have 1.5 billion parameters
+    "gpt3-2.7b": _gpt3(32, 2560, 32, 80, 512, 1.6e-4),
+    "gpt3-6.7b": _gpt3(32, 4096, 32, 128, 1024, 1.2e-4),
+    "gpt3-13b": _gpt3(40, 5120, 40, 128, 1024, 1e-4),  # the table has a d_model of 5140, which 40 heads of 128 are not
+    "gpt3-175b": _gpt3(96, 12288, 96, 128, 1024, 6e-5),
     # Xu et al. 2021 (GSPMD, arXiv:2105.04663), the dense wide 64B: its layers hold 64 x 2**30. Vocabulary: lingvo's DenseLmTemplate.
     "gspmd-64b": GPTConfig(
         vocab=32000,

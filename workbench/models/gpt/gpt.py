@@ -17,7 +17,6 @@ Three choices are made for the partitioner:
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +25,7 @@ import jax.numpy as jnp
 import optax
 
 from workbench.core.program import Program
-from workbench.errors import DocumentError, unknown_name
+from workbench.models.choose_preset import choose_preset, name_program
 from workbench.models.data import text
 from workbench.models.gpt.config import PRESETS, GPTConfig
 from workbench.tracing import checkpoint_name, layer, trace_training
@@ -244,23 +243,13 @@ def make_loss(config: GPTConfig, *, remat: bool = False) -> Callable[[Params, di
     return loss
 
 
-def build(
-    *,
-    preset: str = "tiny",
-    scan: bool = True,
-    remat: bool = False,
-    batch: int | None = None,
-    layers: int | None = None,
-    seq: int | None = None,
-) -> Program:
-    """A training step of a preset, some of its sizes changed; text for live runs are the bytes of `models.data.text`, in every vocabulary.
+def build(*, preset: str = "tiny", scan: bool = True, remat: bool = False, **changes: Any) -> Program:
+    """A training step of a preset, any of its sizes and choices changed, by the names of `GPTConfig`'s fields; text for live runs are the
+    bytes of `models.data.text`, in every vocabulary.
 
-    Nothing is allocated, so that the largest preset plans on a laptop. Raises `DocumentError` for an unknown preset.
+    Nothing is allocated, so that the largest preset plans on a laptop. Raises `DocumentError` for an unknown preset or choice.
     """
-    if preset not in PRESETS:
-        raise DocumentError(*unknown_name("preset", preset, PRESETS))
-    config = PRESETS[preset]
-    config = replace(config, batch=batch or config.batch, layers=layers or config.layers, seq=seq or config.seq)
+    config = choose_preset(PRESETS, preset, **changes)
     start = partial(init, config=config, scan=scan)
     tokens = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32)
     optimizer = {"adam": optax.adam, "adamw": optax.adamw}[config.optimizer]
@@ -270,7 +259,7 @@ def build(
         {"tokens": tokens, "targets": tokens},
         optimizer=optimizer(config.learning_rate),
         dims=dims(config, scan=scan),
-        name=f"gpt {preset}",
+        name=name_program("gpt", preset, changes),
         init=start,
         data=text.batches(config.batch, config.seq),
     )

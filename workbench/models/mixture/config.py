@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from math import ceil
 
+from workbench.models.config_fields import FLOATS, NumberFrom0, WholeFrom0, one_of, several_of, verify_halves, verify_relation, verify_words
+from workbench.models.size_limits import verify_divides
+
 
 @dataclass(frozen=True, slots=True)
 class MixtureConfig:
@@ -28,41 +31,47 @@ class MixtureConfig:
 
     vocab: int
     layers: int
-    dense: int
+    dense: WholeFrom0
     d_model: int
     heads: int
-    q_rank: int
-    kv_rank: int
+    q_rank: WholeFrom0
+    kv_rank: WholeFrom0
     d_head: int
-    d_rotary: int
+    d_rotary: WholeFrom0
     d_value: int
     d_ff: int
     experts: int
     top_k: int
     d_expert: int
-    d_shared: int
+    d_shared: WholeFrom0
     seq: int
     batch: int
-    attention: str = "latent"
-    dispatch: str = "gather"
+    attention: str = one_of("latent", "heads")
+    dispatch: str = one_of("gather", "product")
     alternate: bool = False
     capacity_factor: float = 1.0
     groups: int = 1
-    top_groups: int = 0
-    score: str = "softmax"
+    top_groups: WholeFrom0 = 0
+    score: str = one_of("softmax", "sigmoid")
     scale: float = 1.0
-    balance: float = 0.003
+    balance: NumberFrom0 = 0.003
     gate_up: int = 2
     expert_gates: int = 2
-    fused: str = ""
-    recompute: str = "none"
-    norm: str = "rms"
-    positions: str = "rotary"
+    fused: str = several_of("attention", "norm", "activation", "rotary", "loss", "permute", "sort")
+    recompute: str = one_of("none", "kernels", "attention", "full", "offload")
+    norm: str = one_of("rms", "layer")
+    positions: str = one_of("rotary")
     tied: bool = False
-    lookup: str = "gather"
-    params: str = "float32"
-    compute: str = "bfloat16"
+    lookup: str = one_of("gather", "product")
+    params: str = one_of(*FLOATS)
+    compute: str = one_of("bfloat16", *FLOATS)
     learning_rate: float = 3e-4
+
+    def __post_init__(self) -> None:
+        verify_words(self)
+        _verify_layers(self)
+        _verify_attention(self)
+        _verify_experts(self)
 
     @property
     def qkv(self) -> int:
@@ -133,6 +142,64 @@ class MixtureConfig:
         dense = (self.layers - self.sparse) * self.d_model * (self.gate_up + 1) * self.d_ff
         tables = (1 if self.tied else 2) * self.vocab * self.d_model
         return tables + self.layers * (attention + 2 * self.d_model) + dense + self.d_model
+
+
+def _verify_layers(config: MixtureConfig) -> None:
+    """Raises `DocumentError` for layers that cannot be dense and sparse as asked."""
+    verify_relation(
+        config.sparse > 0,
+        f"`layers` is {config.layers}, of which {config.dense} are `dense`; that leaves none with experts.",
+        "take more `layers`",
+        "take fewer `dense` ones",
+    )
+    if config.alternate:
+        rest = config.layers - config.dense
+        verify_relation(
+            rest % 2 == 0,
+            f"`layers` less `dense` is {rest}; with `alternate` a dense and a sparse layer go together.",
+            "take one more or less",
+        )
+    verify_relation(
+        config.gate_up in (1, 2) and config.expert_gates in (1, 2),
+        f"`gate_up` is {config.gate_up} and `expert_gates` {config.expert_gates}; each is 2 (SwiGLU) or 1 (GELU).",
+        "take 1 or 2",
+    )
+
+
+def _verify_attention(config: MixtureConfig) -> None:
+    """Raises `DocumentError` for widths of heads that cannot be."""
+    if config.attention == "heads":
+        verify_halves("d_head", config.d_head, True, "rotary positions turn one half of a head with the other")
+        verify_relation(
+            config.d_value == config.d_head,
+            f"`d_value` is {config.d_value} and `d_head` {config.d_head}; only latent attention has values of a width of their own.",
+            f"take `d_value` {config.d_head}",
+            'take `attention` "latent"',
+        )
+        return
+    verify_halves("d_rotary", config.d_rotary, True, "rotary positions turn one half of it with the other")
+    empty = [name for name in ("q_rank", "kv_rank", "d_rotary") if not getattr(config, name)]
+    verify_relation(
+        not empty,
+        f"`{' and '.join(empty)}` is 0; latent attention needs each of `q_rank`, `kv_rank` and `d_rotary`.",
+        'take `attention` "heads"',
+    )
+
+
+def _verify_experts(config: MixtureConfig) -> None:
+    """Raises `DocumentError` for choices that there are not experts or groups for."""
+    verify_relation(
+        config.top_k <= config.experts,
+        f"`top_k` is {config.top_k}; there are {config.experts} `experts`.",
+        f"take {config.experts} at most",
+    )
+    if config.top_groups:
+        verify_divides("experts", config.experts, config.groups, f"they stand in {config.groups} `groups` of as many")
+        verify_relation(
+            config.top_groups <= min(config.groups, config.top_k),
+            f"`top_groups` is {config.top_groups}; there are {config.groups} `groups`, and `top_k` is {config.top_k}.",
+            f"take {min(config.groups, config.top_k)} at most",
+        )
 
 
 def _deepseek(

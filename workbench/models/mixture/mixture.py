@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from workbench.core.program import Program
-from workbench.models.choose_preset import choose_preset
+from workbench.models.choose_preset import choose_preset, name_program
 from workbench.models.data import text
 from workbench.models.layers.decoder_blocks import Params, add, cross_entropy, embed, mark, mlp, normalize
 from workbench.models.layers.layer_checkpoint import remat_policy
@@ -85,17 +85,18 @@ def make_loss(config: MixtureConfig) -> Callable[[Params, dict[str, Any]], Any]:
     return loss
 
 
-def build(
-    *,
-    preset: str = "tiny",
-    scan: bool = True,
-    recompute: str = "",
-    batch: int | None = None,
-    layers: int | None = None,
-    seq: int | None = None,
-) -> Program:
-    """A training step of a preset with AdamW, some of its choices changed; nothing is allocated."""
-    config = choose_preset(PRESETS, preset, batch=batch, layers=layers, seq=seq, recompute=recompute or None)
+def build(*, preset: str = "tiny", scan: bool = True, recompute: str = "", **changes: Any) -> Program:
+    """A training step of a preset with AdamW, any of its sizes and choices changed by the name of its field in `MixtureConfig`.
+    Nothing is allocated.
+
+    Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together.
+    """
+    config = choose_preset(PRESETS, preset, recompute=recompute or None, **changes)
+    return training_step(config, scan=scan, name=name_program("mixture", preset, changes))
+
+
+def training_step(config: MixtureConfig, *, scan: bool = True, name: str = "mixture") -> Program:
+    """A training step with AdamW; nothing is allocated. Live runs train on the bytes of `models.data.text`."""
     start = partial(init, config=config, scan=scan)
     tokens = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32)
     return trace_training(
@@ -104,7 +105,7 @@ def build(
         {"tokens": tokens, "targets": tokens},
         optimizer=optax.adamw(config.learning_rate),
         dims={"batch/tokens": "batch seq", "batch/targets": "batch seq", **dims(config, scan=scan)},
-        name=f"mixture {preset}",
+        name=name,
         init=start,
         data=text.batches(config.batch, config.seq),
     )

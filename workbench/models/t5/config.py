@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from workbench.models.config_fields import FLOATS, verify_relation, verify_words, word_or_none
+
 
 @dataclass(frozen=True, slots=True)
 class T5Config:
@@ -27,8 +29,19 @@ class T5Config:
     gate_up: int = 2
     buckets: int = 32
     tied: bool = False
-    compute: str | None = None
+    compute: str | None = word_or_none(*FLOATS)
     learning_rate: float = 3e-4
+
+    def __post_init__(self) -> None:
+        verify_words(self)
+        verify_relation(
+            self.gate_up in (1, 2), f"`gate_up` is {self.gate_up}; a layer has 2 (GELU, gated) or 1 (a rectifier).", "take 1", "take 2"
+        )
+        verify_relation(
+            self.buckets >= 4 and self.buckets % 2 == 0,
+            f"`buckets` is {self.buckets}; half of them are of the future, and half of each side of single distances.",
+            "take an even number from 4",
+        )
 
 
 PRESETS: dict[str, T5Config] = {

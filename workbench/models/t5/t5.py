@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import optax
 
 from workbench.core.program import Program
-from workbench.models.choose_preset import choose_preset
+from workbench.models.choose_preset import choose_preset, name_program
 from workbench.models.data import text
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import rms_norm
@@ -217,9 +217,13 @@ def continuations(config: T5Config) -> Callable[[int], dict[str, Any]]:
     return data
 
 
-def build(*, preset: str = "tiny", scan: bool = True, batch: int | None = None, layers: int | None = None) -> Program:
-    """A training step of a preset with AdamW, some of its sizes changed; nothing is allocated."""
-    config = choose_preset(PRESETS, preset, batch=batch, layers=layers)
+def build(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program:
+    """A training step of a preset with AdamW, any of its sizes and choices changed by the name of its field in `T5Config`.
+    Nothing is allocated.
+
+    Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together.
+    """
+    config = choose_preset(PRESETS, preset, **changes)
     start = partial(init, config=config, scan=scan)
     source, target = (jax.ShapeDtypeStruct((config.batch, length), jnp.int32) for length in (config.seq, config.target_seq))
     return trace_training(
@@ -228,7 +232,7 @@ def build(*, preset: str = "tiny", scan: bool = True, batch: int | None = None, 
         {"source": source, "tokens": target, "targets": target},
         optimizer=optax.adamw(config.learning_rate),
         dims=dims(config, scan=scan),
-        name=f"t5 {preset}",
+        name=name_program("t5", preset, changes),
         init=start,
         data=continuations(config),
     )

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from workbench.models.config_fields import FLOATS, one_of, verify_relation, verify_words, word_or_none
+
 
 @dataclass(frozen=True, slots=True)
 class UNetConfig:
@@ -22,13 +24,21 @@ class UNetConfig:
     classes: int
     size: int
     batch: int
-    pool: str = "max"
+    pool: str = one_of("max", "stride")
     widen: bool = False
-    norm: str = "batch"
+    norm: str = one_of("batch", "instance")
     scale: bool = True
     up_bias: bool = False
-    compute: str | None = None
+    compute: str | None = word_or_none(*FLOATS)
     learning_rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        verify_words(self)
+        verify_relation(
+            len(self.channels) == len(self.narrow),
+            f"`channels` are of {len(self.channels)} levels and `narrow` of {len(self.narrow)}; each level has one of both.",
+            "give as many of both",
+        )
 
 
 PRESETS: dict[str, UNetConfig] = {

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import optax
 
 from workbench.core.program import Program
-from workbench.models.choose_preset import choose_preset
+from workbench.models.choose_preset import choose_preset, name_program
 from workbench.models.data import synthetic_scans
 from workbench.models.layers.losses import Loss, classification_loss
 from workbench.models.layers.normalization import batch_norm, instance_norm
@@ -159,12 +159,14 @@ def make_loss(config: UNetConfig) -> Loss:
     return classification_loss(partial(apply, config=config), "volumes")
 
 
-def build(*, preset: str = "tiny", batch: int | None = None, size: int | None = None) -> Program:
-    """A training step of a preset with Adam, some of its sizes changed; nothing is allocated. Live runs train on drawn volumes.
+def build(*, preset: str = "tiny", **changes: Any) -> Program:
+    """A training step of a preset with Adam, any of its sizes and choices changed by the name of its field in `UNetConfig`.
+    Nothing is allocated. Live runs train on drawn volumes.
 
-    Raises `DocumentError` for a size that cannot be halved as often as the network does.
+    Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together: a size that cannot be halved as often
+    as the network does.
     """
-    config = choose_preset(PRESETS, preset, batch=batch, size=size)
+    config = choose_preset(PRESETS, preset, **changes)
     verify_size(config)
     start, space = partial(init, config=config), (config.size,) * 3
     specs = {
@@ -177,7 +179,7 @@ def build(*, preset: str = "tiny", batch: int | None = None, size: int | None = 
         specs,
         optimizer=optax.adam(config.learning_rate),
         dims=dims(config),
-        name=f"unet {preset}",
+        name=name_program("unet", preset, changes),
         init=start,
         data=synthetic_scans.batches(config.batch, config.size, config.image_channels, config.classes),
     )

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from workbench.analysis.tier_comparison import Comparison
-from workbench.hardware.catalogue import default_catalogue
+from workbench.hardware.catalogue import is_device_kind
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
@@ -53,8 +53,4 @@ def _find_measurement(live: RunProgress, plan: Plan) -> Measurement | None:
 
 def on_these_devices(plan: Plan, measured: Measurement) -> bool:
     """Whether a run was on the kind of device that the plan is for: times on eight CPUs say nothing about eight TPUs."""
-    if plan.hardware is None:
-        return True
-    entry = default_catalogue().entries.get(plan.hardware.chip.name)
-    names = (plan.hardware.chip.name, *(entry.aliases if entry else ()))
-    return any(name.casefold() in measured.device_kind.casefold() for name in names)
+    return plan.hardware is None or is_device_kind(plan.hardware, measured.device_kind)

@@ -103,8 +103,8 @@ class FleetView:
         return lambda: self._watchers.remove(watcher) if watcher in self._watchers else None
 
     def look(self) -> None:
-        """A viewer has come: without seconds of this machine a forecast says little, so units are timed."""
-        if not self._work.timed and self._work.timing.phase == "idle":
+        """A viewer has come: without seconds of this machine a forecast says little, so units are timed, unless other hardware is named."""
+        if self.fleet.hardware is None and not self._work.timed and self._work.timing.phase == "idle":
             self._work.time(self.fleet)
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class FleetView:
     def _refuse(self, error: WorkbenchError, message: Message) -> None:
         zone = str(message.get("verb", ""))
         self._refusal = refusal_state(error, zone)
-        if zone in (controls.MemoryGesture.verb, controls.DevicesGesture.verb):
+        if zone in (controls.MemoryGesture.verb, controls.DevicesGesture.verb, controls.FleetHardwareGesture.verb):
             self._asked = {zone: str(message.get("value", ""))[:40]}
 
     def _make_handlers(self) -> Handlers:
@@ -148,6 +148,7 @@ class FleetView:
                 on(controls.MemoryGesture, lambda gesture: self._change(memory=budget_of(gesture.value))),
                 on(controls.BudgetGesture, lambda gesture: self._change(memory=next_budget(self.fleet, self.seen, gesture.value))),
                 on(controls.DevicesGesture, lambda gesture: self._change(devices=_number(gesture.value, "number of devices"))),
+                on(controls.FleetHardwareGesture, lambda gesture: self._change(hardware=gesture.value.strip() or None)),
                 on(RunGesture, lambda _: self._run()),
                 on(CancelGesture, lambda _: self._work.cancel()),
                 on(controls.TimeUnitsGesture, lambda _: self._work.time(self.fleet)),
@@ -251,7 +252,7 @@ class FleetView:
             "kind": "fleet",
             "name": self._title,
             "path": self._path,
-            "devices": f"on {devices} device{'s' * (devices != 1)}",
+            "devices": f"on {devices} device{'s' * (devices != 1)}" + (f" of {self.fleet.hardware}" if self.fleet.hardware else ""),
             "controls": controls_state(self.fleet, devices, self._asked, forecast.makespans),
             "locked": self._work.live.running,
             "waits": forecast.waits,

@@ -22,12 +22,13 @@ MOST_ARGUMENTS = 4
 SOURCES = {
     "timed": "from units timed alone and together",
     "scaled": "scaled from units timed at another cut",
+    "planned": "as the cost model has them for the hardware",
     "estimated": f"estimated at {RATES}, until the units are timed",
 }
 
 
 def controls_state(fleet: Fleet, devices: int, asked: dict[str, str], makespans: dict[str, float]) -> dict[str, Any]:
-    """Policy, budget and devices; `asked` are refused texts: they stay in their fields."""
+    """Policy, budget, devices and hardware; `asked` are refused texts: they stay in their fields."""
     return {
         "policy": fleet.policy,
         "policies": [
@@ -36,6 +37,8 @@ def controls_state(fleet: Fleet, devices: int, asked: dict[str, str], makespans:
         ],
         "memory": asked.get("memory", "" if fleet.memory is None else format_bytes(fleet.memory)),
         "devices": asked.get("devices", str(devices)),
+        "hardware": asked.get("fleet_hardware", str(fleet.hardware or "")),
+        "planned_for": _hardware_facts(fleet),
         "fewer": devices > 1,
         "more": devices < MOST_PLANNED,
         "wrong": sorted(asked),
@@ -50,6 +53,13 @@ def _room(fleet: Fleet) -> str:
         return "no buffer for the next unit"
     usable = Room(fleet.memory, fleet.buffer).usable
     return f"{format_bytes(usable)} for a unit, {fleet.buffer:.0%} for the next one"
+
+
+def _hardware_facts(fleet: Fleet) -> str:
+    if fleet.hardware is None:
+        return "what is attached"
+    size = fleet.hardware.size
+    return f"{size:,} device{'s' * (size != 1)}, each {format_bytes(fleet.hardware.chip.memory)}; attached or not"
 
 
 def refusal_state(error: WorkbenchError, zone: str) -> dict[str, Any]:
@@ -213,10 +223,12 @@ def doubt_text(seen: FleetForecast) -> str:
 
 
 def command_text(fleet: Fleet, path: str) -> str:
-    """The same fleet on the command line; one that gives no number of devices uses what each machine has."""
+    """The same fleet on the command line, run or, for hardware that is named, simulated; one that gives no number of devices uses what each
+    machine has."""
     memory = "" if fleet.memory is None else f' --memory "{format_bytes(fleet.memory)}"'
     devices = "" if fleet.devices is None else f" --devices {fleet.devices}"
-    return f"workbench fleet run {shlex.quote(path)} --policy {fleet.policy}{devices}{memory}"
+    hardware, verb = ("", "run") if fleet.hardware is None else (f" --hardware {shlex.quote(str(fleet.hardware))}", "simulate")
+    return f"workbench fleet {verb} {shlex.quote(path)} --policy {fleet.policy}{devices}{memory}{hardware}"
 
 
 def stale_text(fleet: Fleet, devices: int) -> str:

@@ -43,6 +43,13 @@ class DevicesGesture(FleetGesture):
 
 
 @dataclass(frozen=True, slots=True)
+class FleetHardwareGesture(FleetGesture):
+    """Set the hardware that the fleet is planned for, attached or not; empty for what is attached."""
+
+    verb: ClassVar[str] = "fleet_hardware"
+
+
+@dataclass(frozen=True, slots=True)
 class TimeUnitsGesture(FleetGesture):
     """Time the units on this machine."""
 

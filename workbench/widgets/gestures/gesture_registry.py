@@ -81,6 +81,7 @@ BOARD_GESTURES: tuple[type[Gesture], ...] = (
 """Gestures of the board over one plan."""
 FLEET_GESTURES: tuple[type[Gesture], ...] = (
     *(fleet_controls.PolicyGesture, fleet_controls.MemoryGesture, fleet_controls.BudgetGesture, fleet_controls.DevicesGesture),
+    fleet_controls.FleetHardwareGesture,
     *(fleet_controls.TimeUnitsGesture, fleet_controls.CancelTimingGesture, fleet_controls.StopModelGesture),
     *(fleet_controls.RereadGesture, fleet_controls.LeaveGesture, fleet_controls.ReturnGesture),
     *(running.RunGesture, running.CancelGesture, running.RefreshGesture),

@@ -3,8 +3,9 @@
 
 import { drawRefusal } from "./board.js";
 import { h, keepingFocus, painter, patch, withCode } from "./dom.js";
+import { drawFleetControls } from "./fleet_controls.js";
 import { FLEET_CHART } from "./fleet_draw.js";
-import { drawFleetControls, fleetModels, fleetRun, fleetTiming } from "./fleet_parts.js";
+import { fleetModels, fleetRun, fleetTiming } from "./fleet_parts.js";
 import { ganttChart } from "./gantt.js";
 import { STYLE } from "./python_constants.js";
 import { helpSection, helpTools, termLabel } from "./help.js";
@@ -59,7 +60,7 @@ export function mountFleet(model, el) {
     head,
     h(
       "section",
-      { class: "fleettop", ariaLabel: "Policy, memory and devices" },
+      { class: "fleettop", ariaLabel: "Policy, memory, devices and hardware" },
       h("div", { class: "fleetline" }, controls, run.buttons),
       refused,
       timing.element,

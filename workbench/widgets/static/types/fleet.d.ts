@@ -8,6 +8,9 @@ export interface FleetControls {
   policies: { name: string; about: string; text: string }[];
   memory: string;
   devices: string;
+  /** As it is written, `8 H100`; empty for what is attached. */
+  hardware: string;
+  planned_for: string;
   fewer: boolean;
   more: boolean;
   /** Fields whose text was refused. */
