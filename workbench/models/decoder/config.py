@@ -14,9 +14,10 @@ class DecoderConfig:
     - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention softmax dropout
       norm activation rotary loss`;
     - `recompute`: what a layer computes again in its backward pass: `none`; `kernels`, only what a kernel can make of its operands;
-      `attention`, the attention's core too (selective recomputation, Korthikanti et al. 2022); `full`, all that is read but the layer's
-      input; `replay`, the whole layer, read or not; `offload`, as `full`, with queries, keys
-      and values kept in the host's memory;
+      `attention`, the attention's core too (selective recomputation, Korthikanti et al. 2022); `alternate`, all but every other product
+      of weights, the first one kept, and what a fused attention computes (torchtitan's selective recomputation of operations); `full`,
+      all that is read but the layer's input; `replay`, the whole layer, read or not; `offload`, as `full`, with queries, keys and values
+      kept in the host's memory;
     - `dropout`: of the attention's shares;
     - `params`, `compute`: the types in which parameters are held, and products are made.
     """

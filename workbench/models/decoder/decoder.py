@@ -39,7 +39,7 @@ from workbench.models.layers.decoder_blocks import (
     rotate,
     softmax,
 )
-from workbench.models.layers.layer_checkpoint import recompute_all, remat_policy
+from workbench.models.layers.layer_checkpoint import checkpoint_layer, recompute_all
 from workbench.tracing import trace_training
 
 
@@ -97,11 +97,7 @@ def layer(weights: Params, x: Any, random: Any, config: DecoderConfig) -> Any:
 def run_layers(params: Params, x: Any, config: DecoderConfig, key: Any = None) -> Any:
     """All layers, scanned if they are stacked, each keeping for its backward pass what `recompute` says; `key` uint32[4] if there is
     dropout."""
-    one: Callable[..., Any] = partial(layer, config=config)
-    if config.recompute == "replay":
-        one = recompute_all(one)
-    elif config.recompute != "none":
-        one = jax.checkpoint(one, policy=remat_policy(config.recompute))
+    one = checkpoint_layer(partial(layer, config=config), config.recompute)
     with jax.named_scope("layers"):
         keys = None if key is None else key + jnp.arange(config.layers, dtype=key.dtype)[:, None]
         if isinstance(params["layers"], dict):
