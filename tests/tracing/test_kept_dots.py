@@ -1,4 +1,4 @@
-"""Remat `dots_every:N`: of a layer's products of weights the first and every N-th after it are kept, and what a fused attention computes."""
+"""Remat `dots_every:N`: of a layer's products of weights the first and every N-th after it are kept, and a fused attention's result."""
 
 from dataclasses import replace
 from functools import partial

@@ -19,7 +19,9 @@ class DecoderConfig:
       all that is read but the layer's input; `replay`, the whole layer, read or not; `offload`, as `full`, with queries, keys and values
       kept in the host's memory;
     - `dropout`: of the attention's shares;
-    - `params`, `compute`: the types in which parameters are held, and products are made.
+    - `params`, `compute`: the types in which parameters are held, and products are made;
+    - `float8`: `tensorwise` or `rowwise`: the layers' products of weights are made in eight bits, their operands scaled by their largest
+      magnitude and cast each time (`models.layers.float8_products`); the head and the attention's core stay in `compute`.
     """
 
     vocab: int
@@ -42,6 +44,7 @@ class DecoderConfig:
     dropout: float = 0.0
     params: str = "float32"
     compute: str = "bfloat16"
+    float8: str = ""
     learning_rate: float = 3e-4
 
     @property

@@ -2,9 +2,9 @@
 
 Of the products without batch dimensions (of weights), in the order of the layer, the first is kept, then every N-th after it; with N = 2
 every other one, as torchtitan's selective activation checkpointing counts `mm` (`activation_checkpoint.py`, `_apply_op_sac`). A function
-with a derivative of its own (`jax.custom_vjp`) that multiplies counts as one product. Kept besides, as there: what attention computes, where
-it is a hand-written kernel or has a derivative of its own, and sums and exchanges between devices in a `shard_map`, which would be sent
-again. Counting is done once, on the jaxpr, so that the policy itself has no state.
+with a derivative of its own (`jax.custom_vjp`) that multiplies counts as one product. Kept besides, as there: what attention computes,
+where it is a hand-written kernel or has a derivative of its own, and sums and exchanges between devices in a `shard_map`, which would be
+sent again. Counting is done once, on the jaxpr, so that the policy itself has no state.
 """
 
 from collections.abc import Callable, Sequence
