@@ -13,6 +13,8 @@ POLICIES = (
     Remat("offload", (), ("hidden",)),
     Remat("save", ("mixed",), ("hidden", "scores")),
     Remat("recompute", ("attention/scores", "attention/mix")),
+    Remat("dots_every", every=2),
+    Remat("dots_every", ("mixed",), ("hidden",), every=3),
 )
 PRECISIONS = (
     Precision(),
@@ -40,6 +42,7 @@ def test_a_precision_reads_as_it_is_written(precision):
         ("", Remat()),
         (" save: mixed + hidden ", Remat("save", ("mixed", "hidden"))),
         ("offload:hidden, save:mixed", Remat("save", ("mixed",), ("hidden",))),
+        ("save:mixed, dots_every: 2", Remat("dots_every", ("mixed",), every=2)),
     ],
 )
 def test_a_remat_policy_may_be_written_loosely(text, meant):
@@ -58,6 +61,10 @@ def test_a_remat_policy_may_be_written_loosely(text, meant):
         ("recompute:scores offload:hidden", "cannot be combined"),
         ("save:mixed offload:mixed", "on the device and offloaded"),
         ("save:mixed++hidden", "cannot stand"),
+        ("dots_every", "takes a whole number from 1"),
+        ("dots_every:0", "takes a whole number from 1"),
+        ("dots_every:two", "takes a whole number from 1"),
+        ("dots_every:2 recompute:scores", "saves and recomputes"),
     ],
 )
 def test_a_remat_policy_that_cannot_be_meant_is_refused(text, says):
@@ -68,6 +75,8 @@ def test_a_remat_policy_that_cannot_be_meant_is_refused(text, says):
 def test_a_plain_policy_takes_no_names():
     with pytest.raises(RematError, match="takes no names"):
         Remat("full", ("mixed",))
+    with pytest.raises(RematError, match="no other policy takes one"):
+        Remat("full", every=2)
 
 
 @pytest.mark.parametrize("text", ["int8", "bfloat17", "weights=bfloat16", "bfloat16,float16", "params=float32,params=bfloat16", "params="])

@@ -27,9 +27,19 @@ pytestmark = pytest.mark.compile
 POLICIES = (
     *("none", "full", "dots", "dots_no_batch", "save:mixed", "save:mixed+hidden"),
     *("offload:hidden", "save:mixed offload:hidden", "recompute:scores", "recompute:scores+mix", "recompute:layers/1"),
+    *("dots_every:2", "dots_every:2 save:scores", "dots_every:3 offload:mixed"),
 )
 GPT = {"layers": 2, "seq": 16, "batch": 8}
-GPT_POLICIES = ("none", "full", "dots", "dots_no_batch", "save:mixed+mlp_hidden", "offload:mlp_hidden", "recompute:scores+mix")
+GPT_POLICIES = (
+    "none",
+    "full",
+    "dots",
+    "dots_no_batch",
+    "save:mixed+mlp_hidden",
+    "offload:mlp_hidden",
+    "recompute:scores+mix",
+    "dots_every:2",
+)
 
 
 def results_of(program: Program) -> list:

@@ -5,12 +5,14 @@
     full                    nothing but a layer's inputs is kept
     dots                    results of matrix products are kept
     dots_no_batch           results of matrix products without batch dimensions are kept: of weights, not of attention
+    dots_every:N            of these the first and every N-th after it are kept, and what a fused attention computes
     save:NAME+...           values named with `checkpoint_name` are kept
     offload:NAME+...        named values are kept in the host's memory
     recompute:SCOPE+...     everything is kept but what is computed in these named scopes
 
-`save` and `offload` go together, `save:a+b offload:c`. What is not kept is recomputed, at the cost of its arithmetic. Megatron-LM's
-selective recomputation (Korthikanti et al. 2022) is `recompute:` with the scopes of the attention's core.
+`dots_every`, `save` and `offload` go together, `save:a+b offload:c`. What is not kept is recomputed, at the cost of its arithmetic.
+Megatron-LM's selective recomputation (Korthikanti et al. 2022) is `recompute:` with the scopes of the attention's core; torchtitan's
+selective activation checkpointing of single operations is `dots_every:2`.
 """
 
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ from workbench.errors import RematError
 
 PLAIN = ("as traced", "none", "full", "dots", "dots_no_batch")
 NAMED = ("save", "offload", "recompute")
+EVERY = "dots_every"
+_MOST_DIGITS = 6
 _FORBIDDEN = frozenset(" +:,;")  # what separates names in text
 
 
@@ -33,20 +37,27 @@ class Remat:
     **Invariants**
 
     - A plain policy has no names; `save`, `offload` and `recompute` have at least one each.
-    - `save` and `offload` may stand together, each once and without a name in common; nothing else may.
+    - `dots_every`, `save` and `offload` may stand together, each once and without a name in common; nothing else may.
     - `offloaded` are the names of `offload`, `names` those of `save` or `recompute`.
+    - `every` is a whole number from 1 with `dots_every`, else 0.
     """
 
     policy: str = "as traced"
     names: tuple[str, ...] = ()
     offloaded: tuple[str, ...] = ()
+    every: int = 0
 
     def __post_init__(self) -> None:
-        if self.policy not in (*PLAIN, *NAMED):
+        if self.policy not in (*PLAIN, *NAMED, EVERY):
             raise _unknown_policy(self.policy)
+        if type(self.every) is not int or (self.every < 1 if self.policy == EVERY else self.every):
+            raise RematError(
+                f"Remat `{EVERY}` takes a whole number from 1, and no other policy takes one.",
+                [f"write `{EVERY}:2` to keep every other dot"],
+            )
         if self.policy in PLAIN and (self.names or self.offloaded):
             raise RematError(f"Remat `{self.policy}` takes no names.", ["name values with `save:NAME+...`"])
-        if self.offloaded and self.policy not in ("save", "offload"):
+        if self.offloaded and self.policy not in ("save", "offload", EVERY):
             raise RematError(f"Remat `{self.policy}` cannot be combined with `offload`.", ["combine `offload` with `save`"])
         if self.policy in NAMED and not (self.offloaded if self.policy == "offload" else self.names):
             raise RematError(f"Remat `{self.policy}:` names nothing.", [f"write `{self.policy}:NAME`, several joined by `+`"])
@@ -65,17 +76,20 @@ class Remat:
         found: dict[str, tuple[str, ...]] = {}
         for part in words.replace(" + ", "+").replace("+ ", "+").replace(": ", ":").split(" "):
             policy, colon, names = part.partition(":")
-            if policy not in NAMED or policy in found:
+            if policy not in (*NAMED, EVERY) or policy in found:
                 raise _unknown_policy(part)
             found[policy] = tuple(names.split("+")) if colon and names else ()
         offloaded = found.pop("offload", ())
+        if EVERY in found and "recompute" not in found:
+            return cls(EVERY, found.get("save", ()), offloaded, _whole_number("+".join(found[EVERY])))
         if len(found) > 1:
             raise RematError(f"Remat `{words}` both saves and recomputes.", ["choose one of the two"])
         kind = next(iter(found), "offload")
         return cls(kind, found.get(kind, ()), offloaded)
 
     def __str__(self) -> str:
-        parts = [f"{self.policy}:{'+'.join(self.names)}"] if self.names else []
+        parts = [f"{EVERY}:{self.every}"] if self.every else []
+        parts += [f"{'save' if self.every else self.policy}:{'+'.join(self.names)}"] if self.names else []
         parts += [f"offload:{'+'.join(self.offloaded)}"] if self.offloaded else []
         return " ".join(parts) or self.policy
 
@@ -83,8 +97,13 @@ class Remat:
 AS_TRACED = Remat()
 
 
+def _whole_number(text: str) -> int:
+    """The number that a text is, 0 for another."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else 0
+
+
 def _unknown_policy(text: str) -> RematError:
-    known = [*PLAIN, *(f"{policy}:NAME+..." for policy in NAMED)]
+    known = [*PLAIN, f"{EVERY}:N", *(f"{policy}:NAME+..." for policy in NAMED)]
     close = get_close_matches(text, PLAIN, n=1)
     return RematError(
         f"There is no remat policy `{text[:80]}`; there are {', '.join(f'`{each}`' for each in known)}.",

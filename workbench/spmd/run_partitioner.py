@@ -27,8 +27,10 @@ _LEAST_DEVICES = 8  # of a client: smaller meshes share one
 _SKIPPED_PASSES = (  # of XLA:CPU's own, behind the partitioner: they fuse, copy, and join collectives that differ
     *("fusion", "fusion-wrapper", "copy-insertion", "cpu-parallel-task-assigner", "dot-library-rewriter", "cpu-all-reduce-combiner"),
 )
-_WIDENING_PASSES = (  # of XLA:CPU, which has no arithmetic of two-byte floats
-    *("float-normalization-bf16", "float-normalization-f16", "operand_upcaster", "all-reduce-promotion"),
+_NARROW_FLOATS = "bf16 f16 f8e5m2 f8e4m3 f8e4m3fn f8e4m3b11fnuz f8e3m4 f8e5m2fnuz f8e4m3fnuz f8e8m0fnu f4e2m1fn"
+_WIDENING_PASSES = (  # of XLA:CPU, which has no arithmetic of floats of two bytes and less
+    *(f"float-normalization-{each}" for each in _NARROW_FLOATS.split()),
+    *("operand_upcaster", "all-reduce-promotion"),
 )
 
 

@@ -12,6 +12,7 @@ from workbench.tracing.grad_accumulation.micro_batch_programs import trace_updat
 from workbench.tracing.jax_backends import silence_libtpu
 from workbench.tracing.jax_version import UntestedJaxWarning as UntestedJaxWarning
 from workbench.tracing.jax_version import untested_jax as untested_jax
+from workbench.tracing.jaxpr.mark_kept_dots import keep_every_dot as keep_every_dot
 from workbench.tracing.layer_marks import layer as layer
 from workbench.tracing.layered_losses import scanned_loss as scanned_loss
 from workbench.tracing.layered_losses import sequential_loss as sequential_loss

@@ -8,12 +8,13 @@
 Neither changes what is computed. A layer that is `jax.checkpoint`ed already is one, too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import jax
 
 from workbench.core.remat import Remat
+from workbench.tracing.jaxpr.mark_kept_dots import KEPT_RESULT, keep_marked
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -34,20 +35,27 @@ def keep_everything(primitive: Any, *operands: Any, **params: Any) -> bool:  # n
 
 
 def policy_of(remat: Remat) -> Callable[..., Any] | None:
-    """JAX's checkpoint policy for what a layer keeps; `None` keeps nothing."""
-    policies = jax.checkpoint_policies
+    """JAX's checkpoint policy for what a layer keeps; `None` keeps nothing. That of `dots_every` is for layers which `mark_kept_dots` has
+    been through."""
     match remat.policy:
         case "dots":
-            return policies.dots_saveable
+            return jax.checkpoint_policies.dots_saveable
         case "dots_no_batch":
-            return policies.dots_with_no_batch_dims_saveable
-        case _ if remat.offloaded:
-            return policies.save_and_offload_only_these_names(
-                names_which_can_be_saved=list(remat.names),
-                names_which_can_be_offloaded=list(remat.offloaded),
-                offload_src="device",
-                offload_dst="pinned_host",
-            )
-        case "save":
-            return policies.save_only_these_names(*remat.names)
+            return jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+        case "dots_every":
+            return keep_marked(_named_policy((KEPT_RESULT, *remat.names), remat.offloaded))
+        case "save" | "offload":
+            return _named_policy(remat.names, remat.offloaded)
     return None
+
+
+def _named_policy(names: Sequence[str], offloaded: Sequence[str]) -> Callable[..., Any]:
+    """The policy that keeps `names` on the device and `offloaded` in the host's memory."""
+    if not offloaded:
+        return jax.checkpoint_policies.save_only_these_names(*names)
+    return jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=list(names),
+        names_which_can_be_offloaded=list(offloaded),
+        offload_src="device",
+        offload_dst="pinned_host",
+    )

@@ -16,11 +16,14 @@ class DecoderConfig:
     - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention softmax dropout
       norm activation rotary loss`;
     - `recompute`: what a layer computes again in its backward pass: `none`; `kernels`, only what a kernel can make of its operands;
-      `attention`, the attention's core too (selective recomputation, Korthikanti et al. 2022); `full`, all that is read but the layer's
-      input; `replay`, the whole layer, read or not; `offload`, as `full`, with queries, keys
-      and values kept in the host's memory;
+      `attention`, the attention's core too (selective recomputation, Korthikanti et al. 2022); `alternate`, all but every other product
+      of weights, the first one kept, and what a fused attention computes (torchtitan's selective recomputation of operations); `full`,
+      all that is read but the layer's input; `replay`, the whole layer, read or not; `offload`, as `full`, with queries, keys and values
+      kept in the host's memory;
     - `dropout`: of the attention's shares;
-    - `params`, `compute`: the types in which parameters are held, and products are made.
+    - `params`, `compute`: the types in which parameters are held, and products are made;
+    - `float8`: `tensorwise` or `rowwise`: the layers' products of weights are made in eight bits, their operands scaled by their largest
+      magnitude and cast each time (`models.layers.float8_products`); the head and the attention's core stay in `compute`.
     """
 
     vocab: int
@@ -39,10 +42,11 @@ class DecoderConfig:
     tied: bool = False
     lookup: str = one_of("gather", "product")
     fused: str = several_of("attention", "softmax", "dropout", "norm", "activation", "rotary", "loss")
-    recompute: str = one_of("none", "kernels", "attention", "full", "replay", "offload")
+    recompute: str = one_of("none", "kernels", "alternate", "attention", "full", "replay", "offload")
     dropout: NumberFrom0 = 0.0
     params: str = one_of(*FLOATS)
     compute: str = one_of("bfloat16", *FLOATS)
+    float8: str = one_of("", "tensorwise", "rowwise")
     learning_rate: float = 3e-4
 
     def __post_init__(self) -> None:

@@ -39,13 +39,14 @@ from workbench.models.layers.decoder_blocks import (
     rotate,
     softmax,
 )
-from workbench.models.layers.layer_checkpoint import recompute_all, remat_policy
+from workbench.models.layers.float8_products import product_by
+from workbench.models.layers.layer_checkpoint import checkpoint_layer, recompute_all
 from workbench.tracing import trace_training
 
 
 def _query_key_value(weights: Params, x: Any, config: DecoderConfig) -> tuple[Any, Any, Any]:
     """Queries [batch, seq, kv_heads, q_per_kv, d_head], keys and values with one instead of `q_per_kv`."""
-    product = jnp.einsum("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
+    product = product_by(config.float8)("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
     if "bqkv" in weights:
         product += weights["bqkv"].astype(x.dtype)
     query, key, value = jax.lax.split(mark(product, "projected"), (config.q_per_kv, 1, 1), axis=3)
@@ -81,7 +82,7 @@ def _attention(weights: Params, x: Any, random: Any, config: DecoderConfig) -> A
             core = partial(_core, config=config)
             mixed = (recompute_all(core) if config.recompute == "attention" else core)(query, key, value, random)
     with jax.named_scope("output"):
-        return jnp.einsum("bshqk,hqkd->bsd", mark(mixed, "mixed"), weights["wo"].astype(x.dtype))
+        return product_by(config.float8)("bshqk,hqkd->bsd", mark(mixed, "mixed"), weights["wo"].astype(x.dtype))
 
 
 def layer(weights: Params, x: Any, random: Any, config: DecoderConfig) -> Any:
@@ -91,17 +92,13 @@ def layer(weights: Params, x: Any, random: Any, config: DecoderConfig) -> Any:
         x = add(x, _attention(weights["attention"], normal, random, config), weights["attention"], "bo")
     with jax.named_scope("mlp"):
         normal = mark(normalize(weights["norm2"], x, config), "normal")
-        return add(x, mlp(weights["mlp"], normal, config), weights["mlp"], "b2")
+        return add(x, mlp(weights["mlp"], normal, config, product_by(config.float8)), weights["mlp"], "b2")
 
 
 def run_layers(params: Params, x: Any, config: DecoderConfig, key: Any = None) -> Any:
     """All layers, scanned if they are stacked, each keeping for its backward pass what `recompute` says; `key` uint32[4] if there is
     dropout."""
-    one: Callable[..., Any] = partial(layer, config=config)
-    if config.recompute == "replay":
-        one = recompute_all(one)
-    elif config.recompute != "none":
-        one = jax.checkpoint(one, policy=remat_policy(config.recompute))
+    one = checkpoint_layer(partial(layer, config=config), config.recompute)
     with jax.named_scope("layers"):
         keys = None if key is None else key + jnp.arange(config.layers, dtype=key.dtype)[:, None]
         if isinstance(params["layers"], dict):

@@ -14,6 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from workbench.models.decoder.layouts import CORE
 from workbench.models.layers import losses
+from workbench.models.layers.float8_products import Einsum
 from workbench.tracing import fused_kernel
 
 Params = dict[str, Any]
@@ -105,13 +106,13 @@ def activate(up: Any, bias: Any) -> Any:
     return jax.nn.silu(up[:, :, 0]) * up[:, :, 1] if up.shape[2] > 1 else jax.nn.gelu(up[:, :, 0])
 
 
-def mlp(weights: Params, x: Any, config: Choices) -> Any:
-    """[batch, seq, d_model] from the same, through d_ff."""
+def mlp(weights: Params, x: Any, config: Choices, einsum: Einsum = jnp.einsum) -> Any:
+    """[batch, seq, d_model] from the same, through d_ff; `einsum` computes the products."""
     with jax.named_scope("up"):
-        up = mark(jnp.einsum("bsd,dgf->bsgf", x, weights["w1"].astype(x.dtype)), "up")
+        up = mark(einsum("bsd,dgf->bsgf", x, weights["w1"].astype(x.dtype)), "up")
     hidden = kernel("activation", config, activate, up, weights.get("b1"))
     with jax.named_scope("down"):
-        return jnp.einsum("bsf,fd->bsd", mark(hidden, "hidden"), weights["w2"].astype(x.dtype))
+        return einsum("bsf,fd->bsd", mark(hidden, "hidden"), weights["w2"].astype(x.dtype))
 
 
 def add(x: Any, change: Any, weights: Params, bias: str) -> Any:

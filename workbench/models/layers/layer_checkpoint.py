@@ -5,6 +5,8 @@ from typing import Any
 
 import jax
 
+from workbench.tracing import keep_every_dot
+
 SAVED_NAMES = {
     "kernels": (
         *("normal", "query", "key", "value", "shares", "mixed", "stream", "up", "hidden"),
@@ -28,6 +30,15 @@ def recompute_all(compute: Callable[..., Any]) -> Callable[..., Any]:
     recomputed = jax.custom_vjp(compute)
     recomputed.defvjp(lambda *operands: (compute(*operands), operands), backward)
     return recomputed
+
+
+def checkpoint_layer(layer: Callable[..., Any], recompute: str) -> Callable[..., Any]:
+    """`layer`, a function of pytrees of arrays, that keeps for its backward pass what `recompute` says (`DecoderConfig`)."""
+    if recompute == "none":
+        return layer
+    if recompute == "replay":
+        return recompute_all(layer)
+    return keep_every_dot(layer, 2) if recompute == "alternate" else jax.checkpoint(layer, policy=remat_policy(recompute))
 
 
 def remat_policy(recompute: str) -> Any:

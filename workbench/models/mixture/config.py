@@ -26,7 +26,7 @@ class MixtureConfig:
       weights; `balance`: how much the loss of an unbalanced load counts (section 2.2.3, of a sequence);
     - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention norm activation
       rotary loss permute sort`;
-    - `recompute`: `none`, `kernels` or `full`, as in `decoder.config`.
+    - `recompute`: `none`, `kernels`, `alternate` or `full`, as in `decoder.config`.
     """
 
     vocab: int

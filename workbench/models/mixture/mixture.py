@@ -17,7 +17,7 @@ from workbench.core.program import Program
 from workbench.models.choose_preset import choose_preset, name_program
 from workbench.models.data import text
 from workbench.models.layers.decoder_blocks import Params, add, cross_entropy, embed, mark, mlp, normalize
-from workbench.models.layers.layer_checkpoint import remat_policy
+from workbench.models.layers.layer_checkpoint import checkpoint_layer
 from workbench.models.mixture.config import PRESETS, MixtureConfig
 from workbench.models.mixture.experts import experts
 from workbench.models.mixture.latent_attention import attention
@@ -57,7 +57,7 @@ def sparse_layer(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, A
 def run_layers(params: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]:
     """All layers, each keeping for its backward pass what `recompute` says: [batch, seq, d_model] from the same, and the unevenness of
     the load of all layers and sequences together."""
-    keep = layer if config.recompute == "none" else partial(jax.checkpoint, policy=remat_policy(config.recompute))
+    keep = layer if config.recompute == "none" else partial(checkpoint_layer, recompute=config.recompute)
     dense, sparse = keep(partial(dense_layer, config=config)), keep(partial(sparse_layer, config=config))
     with jax.named_scope("dense"):
         for number, weights in enumerate(params["dense"]):

@@ -1,5 +1,6 @@
 """The type in which a back end sends a value, and so the number of bytes."""
 
+import re
 from collections.abc import Sequence
 
 from jax.extend.mlir import ir
@@ -7,12 +8,15 @@ from jax.extend.mlir import ir
 from workbench.propagation.backends.xla_backends import Backend
 from workbench.propagation.structure.operation_work import is_exact
 
+_NARROW_FLOAT = re.compile(r"[x<](bf16|f16|f8E\w+)>$")
+"""The type of an array of floats for which XLA:CPU has no arithmetic: it sends one of two bytes as four, and one of a byte as two."""
+
 
 def adjust_sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int, payload: int) -> tuple[int, int]:
     """Bytes of the result and bytes sent, in the type that the back end sends what `op` makes."""
     if _is_narrowed(backend, op, kind):
         return local // 2, payload // 2
-    if backend.widens_two_byte_floats and str(op.operands[0].type).endswith(("xbf16>", "xf16>", "<bf16>", "<f16>")):
+    if backend.widens_two_byte_floats and _NARROW_FLOAT.search(str(op.operands[0].type)):
         return local * 2, payload * 2
     return local, payload
 

@@ -18,6 +18,7 @@ from workbench.propagation import readable_path
 from workbench.propagation.module.kernel_scope_names import marked_kernel
 from workbench.tracing.jaxpr.checkpoint_scopes import checkpoint_equation, is_in_scope, outline
 from workbench.tracing.jaxpr.equations import CALLS
+from workbench.tracing.jaxpr.mark_kept_dots import KEPT_RESULT, mark_kept_dots
 from workbench.tracing.layer_marks import keep_everything, policy_of
 
 _HOLDERS = (*CALLS, "scan", "while", "cond")  # what may hold layers
@@ -94,7 +95,7 @@ def _collect_scopes(jaxpr: Any, found: RematScopes, prefix: str) -> None:
             found.scopes[path] = None
         found.layers += _is_layer(eqn, marked=found.marked)
         found.scans += eqn.primitive is primitives.scan_p
-        if eqn.primitive is primitives.name_p:
+        if eqn.primitive is primitives.name_p and eqn.params["name"] != KEPT_RESULT:
             found.names[eqn.params["name"]] = None
         for inner in _list_jaxprs(eqn):
             _collect_scopes(inner, found, path)
@@ -184,7 +185,7 @@ class _RematRewriter:
         if eqn.primitive.name not in _HOLDERS:
             return eqn
         if self.scans_are_layers and eqn.primitive is primitives.scan_p:
-            return eqn.replace(params={**eqn.params, "jaxpr": _as_layer(eqn.params["jaxpr"], eqn, policy_of(self.remat))})
+            return eqn.replace(params={**eqn.params, "jaxpr": _as_layer(eqn.params["jaxpr"], eqn, self.remat)})
         looping = in_loop or eqn.primitive.name in ("scan", "while")
         return eqn.replace(params={key: self._rewrite_param(value, in_loop=looping) for key, value in eqn.params.items()})
 
@@ -200,18 +201,24 @@ class _RematRewriter:
         loop are two loops."""
         inner = _INSIDE.rewrite_jaxpr(eqn.params["jaxpr"], in_loop=in_loop)
         barrier = not in_loop if eqn.params["policy"] is keep_everything else eqn.params["prevent_cse"]
-        return eqn.replace(params={**eqn.params, "jaxpr": inner, "policy": policy_of(self.remat), "prevent_cse": barrier})
+        params = {"jaxpr": _mark_kept(inner, self.remat), "policy": policy_of(self.remat), "prevent_cse": barrier}
+        return eqn.replace(params={**eqn.params, **params})
 
 
 _INSIDE = _RematRewriter(AS_TRACED, marked=True)
 """What happens within a layer: marks go, the function's own checkpoints stay."""
 
 
-def _as_layer(body: Any, scan: Any, policy: Any) -> Any:
+def _mark_kept(layer: Any, remat: Remat) -> Any:
+    """A layer's jaxpr, in which what `dots_every` keeps has a name."""
+    return mark_kept_dots(layer, remat.every) if remat.every else layer
+
+
+def _as_layer(body: Any, scan: Any, remat: Remat) -> Any:
     """The body of a scan as one layer."""
     jaxpr = body.jaxpr
     arguments = [*jaxpr.constvars, *jaxpr.invars]
     results = [jex_core.Var(atom.aval) for atom in jaxpr.outvars]
-    inner = jaxpr.replace(constvars=(), invars=arguments)
-    eqn = checkpoint_equation(inner, arguments, results, scan, policy=policy, prevent_cse=False)
+    inner = _mark_kept(jaxpr.replace(constvars=(), invars=arguments), remat)
+    eqn = checkpoint_equation(inner, arguments, results, scan, policy=policy_of(remat), prevent_cse=False)
     return jex_core.ClosedJaxpr(jaxpr.replace(eqns=[eqn], outvars=results), body.consts)

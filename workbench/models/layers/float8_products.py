@@ -1,0 +1,107 @@
+"""Products with operands in float8, scaled anew each time by their largest magnitude (Micikevicius et al. 2022, arXiv:2209.05433; dynamic
+scaling as torchao's `float8_linear` does it).
+
+An operand x becomes q = x s in eight bits, with s = the type's largest number / max |x|; the product of two is divided by both scales.
+The gradients of both operands are such products, too. What is scaled, cast and multiplied is what a device does; nothing is kept from one
+step to the next.
+
+    tensorwise   one s for an operand; gradients arrive in e5m2, with more range, the rest is e4m3
+    rowwise      one s for each row, over what the product sums; all in e4m3. An operand is then cast once for each of its two products
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+E4M3, E5M2 = jnp.float8_e4m3fn, jnp.float8_e5m2
+SCALINGS = ("tensorwise", "rowwise")
+_SMALLEST = 1e-12
+"""What a largest magnitude counts as at least, so that zeros have a scale."""
+
+Einsum = Callable[[str, Any, Any], Any]
+
+
+def product_by(scaling: str) -> Einsum:
+    """`einsum(subscripts, x, w)` of two operands: in float8 by one of `SCALINGS`, in the operands' own type if `scaling` is empty."""
+    return partial(scaled_einsum, scaling=scaling) if scaling else jnp.einsum
+
+
+def scaled_einsum(subscripts: str, x: Any, w: Any, *, scaling: str) -> Any:
+    """`jnp.einsum(subscripts, x, w)` in float8; operands and result are of one type. Every letter is in two of the three, as in a product
+    of weights."""
+    return _scaled_product(x, w, subscripts, scaling)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _scaled_product(x: Any, w: Any, subscripts: str, scaling: str) -> Any:
+    return _forward(x, w, subscripts, scaling)[0]
+
+
+def _forward(x: Any, w: Any, subscripts: str, scaling: str) -> tuple[Any, Any]:
+    left, right, out = _letters(subscripts)
+    quantized = _quantize(x, _summed(left, out, scaling), E4M3), _quantize(w, _summed(right, out, scaling), E4M3)
+    result = _multiply(f"{left},{right}->{out}", *quantized, x.dtype)
+    return result, quantized if scaling == "tensorwise" else (x, w)
+
+
+def _backward(subscripts: str, scaling: str, residuals: Any, arriving: Any) -> tuple[Any, Any]:
+    left, right, out = _letters(subscripts)
+    if scaling == "tensorwise":
+        (x, w), g = residuals, _quantize(arriving, (), E5M2)
+        for_x, for_w = (g, w), (x, g)
+    else:
+        x, w = residuals
+        for_x = _quantize(arriving, _summed(out, left, scaling), E4M3), _quantize(w, _summed(right, left, scaling), E4M3)
+        for_w = _quantize(x, _summed(left, right, scaling), E4M3), _quantize(arriving, _summed(out, right, scaling), E4M3)
+    return (
+        _multiply(f"{out},{right}->{left}", *for_x, arriving.dtype),
+        _multiply(f"{left},{out}->{right}", *for_w, arriving.dtype),
+    )
+
+
+_scaled_product.defvjp(_forward, _backward)
+
+
+def _letters(subscripts: str) -> tuple[str, str, str]:
+    """
+    >>> _letters("bsd,df->bsf")
+    ('bsd', 'df', 'bsf')
+    """
+    operands, _, out = subscripts.partition("->")
+    left, _, right = operands.partition(",")
+    return left, right, out
+
+
+def _summed(letters: str, out: str, scaling: str) -> tuple[int, ...]:
+    """The dimensions that share a scale: those that a product to `out` sums, or () for all.
+
+    >>> _summed("bsd", "bsf", "rowwise"), _summed("bsd", "bsf", "tensorwise")
+    ((2,), ())
+    """
+    return tuple(dim for dim, letter in enumerate(letters) if letter not in out) if scaling == "rowwise" else ()
+
+
+def _quantize(x: Any, dims: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
+    """x in eight bits, and what to multiply it by to have x again: float32, of x's rank, with 1 for each dimension in `dims`, all if ()."""
+    with jax.named_scope("quantize"):
+        largest = jnp.max(jnp.abs(x), axis=dims or None, keepdims=True).astype(jnp.float32)
+        scale = float(jnp.finfo(dtype).max) / jnp.maximum(largest, _SMALLEST)
+        return (x.astype(jnp.float32) * scale).astype(dtype), 1 / scale
+
+
+def _multiply(subscripts: str, x: tuple[Any, Any], w: tuple[Any, Any], dtype: Any) -> Any:
+    """The product of two quantized operands, of type `dtype`. What devices sum of it is in that type, too, but for float16, which has no
+    room for the product before it is scaled."""
+    left, right, out = _letters(subscripts)
+    product = jnp.einsum(subscripts, x[0], w[0], preferred_element_type=jnp.float32 if dtype == jnp.float16 else dtype)
+    return (product.astype(jnp.float32) * (_align(x[1], left, out) * _align(w[1], right, out))).astype(dtype)
+
+
+def _align(scale: Any, letters: str, out: str) -> Any:
+    """A scale with the dimensions of `letters`, 1 where it is summed, in the order of `out`, 1 for what the operand does not have."""
+    order = sorted(range(len(letters)), key=lambda dim: out.find(letters[dim]))
+    sizes = {letters[dim]: scale.shape[dim] for dim in order}
+    return jnp.transpose(scale, order).reshape([sizes.get(letter, 1) for letter in out])
