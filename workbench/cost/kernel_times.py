@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from workbench.core.mesh import Mesh
 from workbench.cost.collective_matmul import UNDECOMPOSED, WindowedSteps, decompose_collective_matmuls
 from workbench.cost.fusion.kernel_table import KernelDot, Kernels
-from workbench.cost.matmul_tiles import blocks_volume, padded_volume, passes_volume
+from workbench.cost.gpu_dots import BlockedDot, convolution_seconds, product_seconds
+from workbench.cost.matmul_tiles import padded_volume, passes_volume
 from workbench.cost.tuned_constants import tuned
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated, local_shape
@@ -183,7 +184,7 @@ def _sum_dot_seconds(
         dtype = values[op.operands[0]].dtype
         dot_steps = steps.get(each.op, UNDECOMPOSED)
         work = _kind_of_work(op.custom_kernel, is_backward=each.op in backward)
-        key = value.shape, each.batch, each.columns, dims, flops, dtype, work, dot_steps, op.work.passes, op.work.zeros
+        key = value.shape, each.batch, each.columns, dims, flops, dtype, work, dot_steps, op.work
         if key not in known:
             shape = local_shape(value.shape, dims, mesh)
             known[key] = _dot_seconds(each, op.work, shape, flops, dtype, chip, dot_steps, work)
@@ -221,10 +222,12 @@ def _dot_seconds(
     columns = prod(shape[dim] for dim in dot.columns)
     rows = prod(shape) // max(batch * columns, 1)
     summed = flops / (2 * max(prod(shape), 1))
-    reached = _reached(kind, summed, columns, chip)
     if len(chip.matmul_tile) == _BLOCKS and kind == _MATMUL:
-        busy = 2 * blocks_volume(batch, rows, columns, summed, chip.matmul_tile)
-    elif len(chip.matmul_tile) == _SIDES and work.passes > 1:
+        if work.convolution is not None:
+            return convolution_seconds(work.convolution, shape, summed, dtype, chip)
+        return product_seconds(BlockedDot(batch, rows, columns, summed), dtype, chip)
+    reached = _reached(kind, summed, columns, chip)
+    if len(chip.matmul_tile) == _SIDES and work.passes > 1:
         busy = 2 * work.passes * passes_volume(rows, columns, summed * work.zeros / work.passes, chip.matmul_tile)
     else:
         if steps.is_summed:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import ceil
 
 _BLOCK = 3  # sides of a tile that is no systolic array
+_NARROW = (64, 32)  # sides of blocks
 _SUBLANES = 8  # rows a systolic array takes at once
 
 
@@ -40,24 +41,36 @@ def passes_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...])
     return round_up(rows, _SUBLANES) * round_up(columns, width) * round_up(summed, depth)
 
 
-@lru_cache(maxsize=4096)
-def blocks_volume(batch: int, rows: int, columns: int, summed: float, tile: tuple[int, ...]) -> float:
+@lru_cache(maxsize=1 << 15)
+def blocks_volume(
+    batch: int, rows: int, columns: int, summed: float, tile: tuple[int, ...], splits: int = 1, *, narrow: bool = False
+) -> float:
     """Multiply-adds for which all units of a GPU are busy: `tile` is rows x columns x summed of a step of a block, how many units do a
     block each, and for how many steps a block fills its pipeline and writes its result (none where the next one goes on beside that).
 
     Blocks are done in waves of one a unit, the last as long as a full one. Of the shapes of block that a library has, the best is taken:
-    this one, turned, or half as large.
+    this one, turned, or half as large; `narrow`: or of 64 or 32 columns or rows, as libraries have them for units without tensor cores
+    (`maxwell_scudnn_128x32`, `maxwell_sgemm_128x64` in cuDNN 7 and cuBLAS 10). With `splits` each block is so many, that sum a part each.
 
     >>> blocks_volume(1, 128, 108 * 256, 1024, (128, 256, 32, 108, 8)) == 128 * 108 * 256 * (1024 + 8 * 32)
     True
     >>> blocks_volume(1, 128, 109 * 128, 1024, (128, 128, 32, 108, 0)) / blocks_volume(1, 128, 108 * 128, 1024, (128, 128, 32, 108, 0))
     2.0
+    >>> blocks_volume(1, 128, 128, 4096, (128, 128, 32, 4, 0), splits=4) / blocks_volume(1, 128, 128, 4096, (128, 128, 32, 4, 0))
+    0.25
     """
     tall, wide, deep, units, ends = tile
-    depth = round_up(summed, deep) + ends * deep
+    depth = round_up(summed / splits, deep) + ends * deep
+    return (
+        min(round_up(batch * splits * ceil(rows / r) * ceil(columns / c), units) * r * c for r, c in _block_shapes(tall, wide, narrow))
+        * depth
+    )
+
+
+def _block_shapes(tall: int, wide: int, narrow: bool) -> set[tuple[int, int]]:
     side = min(tall, wide)
-    shapes = {(tall, wide), (wide, tall), (side, side)}
-    return min(round_up(batch * ceil(rows / r) * ceil(columns / c), units) * r * c for r, c in shapes) * depth
+    narrower = {(side, each) for each in _NARROW if each < side} if narrow else set()
+    return {(tall, wide), (wide, tall), (side, side), *narrower, *((c, r) for r, c in narrower)}
 
 
 def round_up(size: float, tile: int) -> int:

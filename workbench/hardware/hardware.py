@@ -154,9 +154,7 @@ class Hardware:
     def renamed(self, name: str) -> "Hardware":
         return replace(self, name=name)
 
-    def with_link(
-        self, name: str, bandwidth: float | None = None, latency: float | None = None, adapters: int | None = None
-    ) -> "Hardware":
+    def with_link(self, name: str, bandwidth: float | None = None, latency: float | None = None, adapters: int | None = None) -> "Hardware":
         """The same devices with other links, by physical axis (`node`, `device`, `slice`, `x`) or by the link's name (`nvlink`, `ici`).
 
         `bandwidth` is what a device sends over it in one direction, bytes a second, as `Link` has it: of a network, as it is sold; the

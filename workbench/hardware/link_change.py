@@ -12,7 +12,9 @@ from workbench.units import parse_rate, parse_time, rate_text, time_text
 
 _NETWORKS = ("node", "slice")  # sold in bits a second; links between chips in bytes
 _NUMBER = r"[\d.]+(?:[eE][+-]?\d+)?\s*"
-_SPEED = re.compile(rf"(?:(?P<adapters>\d+)\s*x\s*(?=[\d.]+))?(?P<rate>{_NUMBER}[a-zA-Z]+/s|{_NUMBER}[a-zA-Z]+ps)?[\s,]*(?P<time>{_NUMBER}[mnuµμ]?s)?")
+_SPEED = re.compile(
+    rf"(?:(?P<adapters>\d+)\s*x\s*(?=[\d.]+))?(?P<rate>{_NUMBER}[a-zA-Z]+/s|{_NUMBER}[a-zA-Z]+ps)?[\s,]*(?P<time>{_NUMBER}[mnuµμ]?s)?"
+)
 _COMMA_BEFORE_TIME = re.compile(rf"\s*,(?=\s*{_NUMBER}[mnuµμ]?s\s*(?:,|$))")
 
 

@@ -7,6 +7,21 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 
+class Convolution(NamedTuple):
+    """What a convolution is beyond the dot it amounts to.
+
+    - `groups`: independent ones, each of its own channels and features;
+    - `window`: sizes of its kernel along space; `features`, `places`: the result's dimension of features, and those of space;
+    - `is_plain`: whether windows move by one place and leave nothing out, as Winograd's algorithm needs it.
+    """
+
+    groups: int
+    window: tuple[int, ...]
+    features: int
+    places: tuple[int, ...]
+    is_plain: bool
+
+
 class OperationWork(NamedTuple):
     """`flops` are 2 x multiply-adds of the whole tensors, `contracted` the summed dimensions of operand `contracted_of`; for a dot,
     `contracted_right` are those of the right operand.
@@ -22,8 +37,10 @@ class OperationWork(NamedTuple):
     contracted_right: tuple[int, ...] = ()
     passes: int = 1
     zeros: int = 1
+    convolution: Convolution | None = None
 
 
+_MOVES = ("window_strides", "lhs_dilation", "rhs_dilation")
 _ONE_SCATTERED = 3  # operands: what is changed, where, and with what
 _NOTHING = OperationWork()  # of most operations: one for all of them
 
@@ -84,7 +101,21 @@ def _convolution_work(op: ir.Operation) -> OperationWork:
     dilation = math.prod(ir.DenseI64ArrayAttr(op.attributes["lhs_dilation"])) if "lhs_dilation" in op.attributes else 1
     window = [kernel[i] for i in summed]
     flops = 2 * math.prod(_shape(op.results[0])) * math.prod(window) // dilation
-    return OperationWork(flops, summed, contracted_of=1, passes=_count_passes(op, kernel, window), zeros=dilation)
+    passes = _count_passes(op, kernel, window)
+    return OperationWork(flops, summed, contracted_of=1, passes=passes, zeros=dilation, convolution=_read_convolution(op))
+
+
+def _read_convolution(op: ir.Operation) -> Convolution:
+    _, right, result = dimension_numbers(op)
+    places = sorted((word for word in result if word.isdigit()), key=int)
+    moves = [ir.DenseI64ArrayAttr(op.attributes[name]) for name in _MOVES if name in op.attributes]
+    return Convolution(
+        math.prod(ir.IntegerAttr(op.attributes[name]).value for name in ("feature_group_count", "batch_group_count")),
+        tuple(_shape(op.operands[1])[right.index(word)] for word in places),
+        result.index("f"),
+        tuple(result.index(word) for word in places),
+        all(step == 1 for steps in moves for step in steps),
+    )
 
 
 def _count_passes(op: ir.Operation, kernel: Sequence[int], window: Sequence[int]) -> int:
