@@ -143,12 +143,17 @@ def _price(plan: Plan, hardware: Hardware | None, planned: Propagated, partition
         costs=costs,
         times=times,
         simulated=simulated,
-        memory=replace(over_step.memory(), host=host_bytes, capacity=capacity),
+        memory=_with_reserved(replace(over_step.memory(), host=host_bytes, capacity=capacity), hardware),
         flops=flops_of(program, dot_flops, mesh.size),
         traffic=moved_bytes(fixed.kernels, local_bytes),
         host_traffic=host_moved,
         step_time=seconds,
     )
+
+
+def _with_reserved(memory: Memory, hardware: Hardware | None) -> Memory:
+    share = hardware.runtime.reserved if hardware else 1.0
+    return replace(memory, reserved=round(memory.peak * share)) if share > 1 else memory
 
 
 class _Fixed(NamedTuple):

@@ -85,7 +85,7 @@ def _align_channels(dot: BlockedDot, convolution: Convolution, dtype: str, chip:
     taps = prod(convolution.window)
     if not has_tensor_cores(chip, dtype) or dot.summed % taps:
         return dot
-    return dot._replace(summed=taps * round_up(dot.summed / taps, max(_ALIGNED // itemsize(dtype), 1)))
+    return dot._replace(summed=taps * round_up(dot.summed / taps, max(int(_ALIGNED / itemsize(dtype)), 1)))
 
 
 def _allows_winograd(convolution: Convolution, shape: tuple[int, ...]) -> bool:

@@ -15,17 +15,20 @@ class Memory:
 
     `host` are bytes it keeps in the host's memory, `capacity` what a device of the report's hardware has; 0 without any. `working` are the
     bytes of intermediate values at the worst moment, on-chip memory included: the part that may be off (see
-    `analysis.prediction_intervals`).
+    `analysis.prediction_intervals`). `reserved` is what the runtime's allocator then holds of the device, 0 where that is just the peak:
+    PyTorch's keeps blocks that it has cut (`torch.cuda.max_memory_reserved`).
     """
 
     by_role: Mapping[Role, int]
     host: int = 0
     capacity: int = 0
     working: int = 0
+    reserved: int = 0
 
     @property
     def fits(self) -> bool:
-        """Whether it fits into a device's memory; always true without hardware."""
+        """Whether it fits into a device's memory; always true without hardware. An allocator gives back what it holds before it fails, so
+        what is reserved need not fit."""
         return not self.capacity or self.peak <= self.capacity
 
     @property

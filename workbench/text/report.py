@@ -116,6 +116,8 @@ def _figure_with_range(value: float, found: Range | None, show: Callable[[float]
 def _memory_figures(memory: Memory, found: Range | None) -> Iterable[tuple[str, str, str]]:
     roles = [f"{role} {format_bytes(count)}" for role, count in memory.by_role.items() if count]
     yield "memory per device", _figure_with_range(memory.peak, found, format_bytes), " · ".join(roles)
+    if memory.reserved:
+        yield "reserved", format_bytes(memory.reserved), "what the runtime's allocator holds of the device then"
     if memory.capacity:
         share = memory.peak / memory.capacity
         yield "of a device's", format_bytes(memory.capacity), f"{share:.0%}: " + ("fits" if memory.fits else "too much")

@@ -34,6 +34,7 @@ def report_record(report: Report) -> dict[str, Any]:
             "peak": report.memory.peak,
             "by_role": {str(role): count for role, count in report.memory.by_role.items()},
             "host": report.memory.host,
+            "reserved": report.memory.reserved,
         },
         "ranges": {name: [each.low, each.high] for name, each in ranges_of(report).items()},
         "host_traffic": report.host_traffic,

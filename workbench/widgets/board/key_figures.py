@@ -9,6 +9,7 @@ from workbench.analysis.prediction_intervals import MEMORY, SENT, STEP, Range, r
 from workbench.analysis.tier_comparison import ComparedFigure
 from workbench.core.tensor import Role
 from workbench.reports.measurement import Measurement
+from workbench.reports.memory import Memory
 from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_range, format_seconds
@@ -119,11 +120,15 @@ def _memory(report: Report) -> Figure:
     spare = format_bytes(abs(room - peak))
     return replace(
         figure,
-        title=f"{figure.title}, of {room:,} that a program can have",
+        title=f"{figure.title}, of {room:,} that a program can have" + _reserved_text(memory),
         note=f"fits in {format_bytes(room)}, {spare} free" if memory.fits else f"does not fit: {spare} too much",
         tone="" if memory.fits else "bad",
         limit=None if memory.fits else {"share": round(room / whole, 6), "text": f"{format_bytes(room)}: the memory of one device"},
     )
+
+
+def _reserved_text(memory: Memory) -> str:
+    return f"; the runtime's allocator holds {format_bytes(memory.reserved)} then" if memory.reserved else ""
 
 
 def memory_parts(report: Report, whole: int = 0) -> tuple[dict[str, Any], ...]:
