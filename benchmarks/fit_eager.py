@@ -1,9 +1,9 @@
 """Fits what an H100 reaches, what the host needs for a call, and what EFA reaches, on the playbook's rows for fitting; tests on the others.
 
-Fitted (`START`), by least squares of the logarithm of predicted over measured step time, outliers damped (`scipy`, Cauchy's loss): shares of
-the peak of products and of the memory's bandwidth; seconds of a call of a kernel and of a collective; the least time of a step of a ring over
-EFA; and the share of a link's bandwidth that gathers reach, over NVLink and over EFA. Only steady rows count (`Run.is_steady`). The halves
-are those of `published_ultrascale.FITTED`. The result belongs in `workbench/hardware/hardware.toml` and `runtimes.toml`.
+Fitted (`START`), by least squares of the logarithm of predicted over measured step time, outliers damped (`scipy`, Cauchy's loss): shares
+of the peak of products and of the memory's bandwidth; seconds of a call of a kernel and of a collective; the least time of a step of a ring
+over EFA; and the share of a link's bandwidth that gathers reach, over NVLink and over EFA. Only steady rows count (`Run.is_steady`). The
+halves are those of `published_ultrascale.FITTED`. The result belongs in `workbench/hardware/hardware.toml` and `runtimes.toml`.
 
     python benchmarks/fit_eager.py [--quick] [--json]
 """

@@ -1,8 +1,8 @@
 """The Ultra-Scale Playbook's benchmark: nanotron, eager PyTorch, trains four Llamas on 1 to 64 nodes of 8 H100 in 1,772 ways, of which 952
 ran (`tests/published/ultrascale.csv`; nanotron/ultrascale-playbook, Apache-2.0, as packed by vinjn/nanotron-ultrascale-playbook@924e4d0).
 
-Each row is built as real programs of the zoo, eager: a micro-batch of two and of three layers in the first, a middle and the last stage, and
-the update of two and of three. What a stage of any number of layers takes follows, layers being alike.
+Each row is built as real programs of the zoo, eager: a micro-batch of two and of three layers in the first, a middle and the last stage,
+and the update of two and of three. What a stage of any number of layers takes follows, layers being alike.
 
 What nanotron does, from its source: sequence parallelism with tensor parallelism (`REDUCE_SCATTER`); gradients summed in float32 over
 micro-batches, and over replicas after the last; AdamW with float32 copies of the weights; ZeRO 1 splits these; blocks go to stages in order
@@ -86,8 +86,8 @@ class Run(NamedTuple):
 
     @property
     def is_steady(self) -> bool:
-        """Whether the source agrees with itself on such rows: of pairs that differ in ZeRO alone, those on 64 nodes and those whose pipeline
-        crosses nodes are 3 times apart (median; up to 60), all others 1 to 10 %. Only steady rows count for time."""
+        """Whether the source agrees with itself on such rows: of pairs that differ in ZeRO alone, those on 64 nodes and those whose
+        pipeline crosses nodes are 3 times apart (median; up to 60), all others 1 to 10 %. Only steady rows count for time."""
         return self.nodes == 1 or (self.nodes < 64 and self.pipe == 1)
 
 

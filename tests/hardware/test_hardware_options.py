@@ -106,7 +106,8 @@ def test_a_comma_in_the_name_of_a_kind_of_device_begins_no_option(tmp_path):
     [
         (
             "8 H100, fast",
-            "There is no option `fast` of hardware; behind a comma there may be `node=200 Gb/s` (the speed of a link), `eager` (PyTorch calls each kernel; "
+            "There is no option `fast` of hardware; behind a comma there may be `node=200 Gb/s` (the speed of a link), "
+            "`eager` (PyTorch calls each kernel; "
             "or `CUDA graphs`), `no reshard` (of eager, as `no prefetch` and `async TP`).\n"
             '  Ways out: write "8 H100".',
         ),

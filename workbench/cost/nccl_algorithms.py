@@ -4,8 +4,8 @@ Letters as in `communication`; a group has `m` devices in each of `N` nodes, `n`
 size the quickest is taken, as NCCL does by its own table of the same form. Where a network's shares were measured (`Link.reduces`,
 `Link.gathers`), they count instead of a protocol's.
 
-Source: NCCL (2.18), src/graph/tuning.cc, `ncclTopoTuneModel`: steps of a ring and of a tree, `baseLat`, `hwLat`, the shares of the bandwidth
-that LL128, LL and trees have, the network's overhead in every step of a ring that leaves a node.
+Source: NCCL (2.18), src/graph/tuning.cc, `ncclTopoTuneModel`: steps of a ring and of a tree, `baseLat`, `hwLat`, the shares of the
+bandwidth that LL128, LL and trees have, the network's overhead in every step of a ring that leaves a node.
 """
 
 from math import ceil, exp, inf, log, log2

@@ -158,9 +158,8 @@ class Hardware:
         """The same devices with other links, by physical axis (`node`, `device`, `slice`, `x`) or by the link's name (`nvlink`, `ici`).
 
         `bandwidth` is what a device sends over it in one direction, bytes a second, as `Link` has it: of a network, as it is sold; the
-        share of it that collectives reach (`Chip.efficiency`) stays. `latency` is in seconds; `adapters` of this bandwidth are in a node, for
-        all of its devices. What is left out stays.
-        Raises `HardwareError` for a link that this hardware does not have.
+        share of it that collectives reach (`Chip.efficiency`) stays. `latency` is in seconds; `adapters` of this bandwidth are in a node,
+        for all of its devices. What is left out stays. Raises `HardwareError` for a link that this hardware does not have.
         """
         axes = self._axes_named(name)
         change = LinkChange(axes[0].name if len(axes) == 1 else axes[0].link.name, bandwidth, latency, adapters)

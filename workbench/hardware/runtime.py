@@ -22,7 +22,8 @@ class Runtime:
     - `dispatch`, `collective_dispatch`: seconds the host needs to call a kernel, and a collective; 0 where a step is one launch. The host
       runs ahead of the device: a device that is not faster than it does not notice;
     - `prefetches`: in a loop over layers, weights are gathered and gradients reduced beside other layers' kernels;
-    - `gathers_again`: what is gathered in the forward pass is gathered again for the backward pass, not kept (FSDP's reshard after forward);
+    - `gathers_again`: what is gathered in the forward pass is gathered again for the backward pass, not kept (FSDP's reshard after
+      forward);
     - `decomposes`: gathers and reduce-scatters go around in pieces while the dot that reads or makes them runs (async tensor parallelism);
     - `reserved`: bytes that its allocator holds of the device for each byte that a step has allocated at its peak;
     - `source`: where the numbers come from.

@@ -1,8 +1,8 @@
 """Kernels of a program that runs eagerly: each call of a library is a kernel, and nothing is fused with anything.
 
 What is a call? A dot; what a hand-written kernel computes; and what one line of the user's program computes elementwise in one named scope,
-in one direction: `jax.nn.softmax(scores)` is PyTorch's softmax, a kernel forward and one backward. Views, broadcasts, constants and marks are
-none, single integers, which count iterations, are the host's, and what a loop stacks stays where each iteration has made it.
+in one direction: `jax.nn.softmax(scores)` is PyTorch's softmax, a kernel forward and one backward. Views, broadcasts, constants and marks
+are none, single integers, which count iterations, are the host's, and what a loop stacks stays where each iteration has made it.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class _CallGrouping(KernelGrouping):
         else:
             super()._group_operation(index, op)
 
-    def _is_free(self, index: int, op: Op) -> bool:
+    def _is_free(self, index: int, op: Op) -> bool:  # noqa: ARG002 -- as its base has it
         return not op.custom_kernel and (op.kind in VIEWING or op.kind in FREE or self._is_counted_by_host(op))
 
     def _is_counted_by_host(self, op: Op) -> bool:
