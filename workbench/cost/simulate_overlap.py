@@ -174,7 +174,7 @@ def simulate_step(
     numbers: list[list[int]] = [[] for _ in regions]
     for number, (reshard, cost) in enumerate(zip(partitioned.reshards, costs, strict=True)):
         send = _make_send(reshard, cost, partitioned.structure, kernels, regions[reshard.region])
-        floats = reshard.region > 0 and runtime.prefetches and _floats(send, reshard, partitioned.structure, regions, invariant)
+        floats = reshard.region > 0 and runtime.prefetches and _floats(reshard, partitioned.structure, kernels, invariant)
         sends[reshard.region].append(send._replace(floats=floats))
         numbers[reshard.region].append(number)
     seconds_of_loop: dict[int, float] = {}
@@ -202,13 +202,15 @@ def _simulate_turn(items: Sequence[float], sends: Sequence[Send], calls: HostCal
     return simulate_beside_others(turn, sends) if any(send.floats for send in sends) else turn
 
 
-def _floats(
-    send: Send, reshard: InsertedCollective, structure: Structure, regions: Sequence[TimelineRegion], invariant: frozenset[int]
-) -> bool:
-    """Whether a collective in a loop is of weights alone, or its result is not read before the iteration ends."""
-    if send.before >= len(regions[reshard.region].ends):
+def _floats(reshard: InsertedCollective, structure: Structure, kernels: Kernels, invariant: frozenset[int]) -> bool:
+    """Whether a collective in a loop is of weights alone, or no kernel of the iteration reads its result."""
+    if reshard.source is None:
+        return False
+    results = structure.ops[reshard.source].results
+    if is_made_of_invariants(structure, results[0], invariant):
         return True
-    return reshard.source is not None and is_made_of_invariants(structure, structure.ops[reshard.source].results[0], invariant)
+    readers = kernels.readers[np.isin(kernels.read, results)].tolist()
+    return kernels.of[reshard.before] < 0 and all(kernels.regions[reader] != reshard.region for reader in readers)
 
 
 def _list_calls(
