@@ -1,6 +1,7 @@
 """Plans priced for an eager runtime: a kernel for each call, none before the host calls it, nothing fused; what floats beside a loop."""
 
 from functools import cache
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import optax
 import pytest
 
 import workbench as wb
+from workbench.analysis.time_causes import explain_time
 from workbench.cost.estimate import estimate, reprice
 from workbench.cost.simulate_turn import HostCalls, Send, simulate, simulate_called
 from workbench.hardware.catalogue import parse_hardware
@@ -74,7 +76,7 @@ def test_the_parts_of_a_step_sum_to_what_was_simulated_and_the_timeline_shows_it
     assert report.step_time.total == pytest.approx(found.simulated.seconds)
     kernels = [event for event in report.timeline.events if event.stream == "compute"]
     assert max(event.start + event.seconds for event in kernels) == pytest.approx(report.timeline.seconds, rel=0.2)
-    assert all(a.start + a.seconds <= b.start * (1 + 1e-9) for a, b in zip(kernels, kernels[1:], strict=False))
+    assert all(a.start + a.seconds <= b.start * (1 + 1e-9) for a, b in pairwise(kernels))
 
 
 def test_a_recorded_graph_has_the_kernels_of_the_eager_step_and_no_host():
@@ -133,3 +135,21 @@ def test_repriced_equals_estimated():
     assert again.memory == estimate(plan, other).memory
     xla = parse_hardware("8 H100")
     assert reprice(estimate(plan), xla).step_time == estimate(plan, xla).step_time
+
+
+def test_a_plan_bound_by_the_host_is_told_with_its_arithmetic_and_a_way_out():
+    report = wb.Plan(chain(8, 64), "data:8", "batch:data", hardware="8 H100, eager").report()
+    (found,) = [each for each in report.notes if each.kind == "bound by the host"]
+    assert "at 118 µs" in found.message
+    assert "kernels" in found.message
+    (edit,) = found.edits
+    faster = edit.apply(report.plan).report()
+    assert faster.step_time.total < report.step_time.total
+    assert not [each for each in faster.notes if each.kind == "bound by the host"]
+
+
+def test_what_a_measured_step_may_differ_by_is_named():
+    report = wb.Plan(chain(8, 64), "data:16", "batch:data", hardware="2 nodes of 8 H100, eager").report()
+    assert [each.cause.name for each in explain_time(report)] == ["bound by the host", "ring over nodes"]
+    inside = wb.Plan(chain(8, 8192), "data:8", "batch:data", hardware="8 H100, CUDA graphs").report()
+    assert not explain_time(inside)

@@ -13,7 +13,7 @@ from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import axis_assignment_error
-from workbench.plan.edits import SetAxisAssignment, SetRemat, ShardDim
+from workbench.plan.edits import SetAxisAssignment, SetHardware, SetRemat, ShardDim
 from workbench.plan.layout_legality import illegality_text
 from workbench.propagation import Propagated, padding_list
 from workbench.propagation.reshard_edges import Edge
@@ -22,9 +22,10 @@ from workbench.reports.diagnostic import DOES_NOT_FIT, UNKNOWN_TRIP_COUNT, Diagn
 from workbench.reports.memory import Memory
 from workbench.reports.padding import Padding
 from workbench.reports.report import Report
-from workbench.units import format_bytes
+from workbench.units import format_bytes, format_seconds
 
 _MOST_NAMED = 3  # things named in a message
+_MIN_HOST_SHARE = 0.1  # of a step
 _MIN_PADDING_SHARE = 0.1  # of a value's bytes
 
 
@@ -33,6 +34,7 @@ def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> 
     found = (
         *_diagnose_hardware(report),
         *_diagnose_memory(report, partitioned),
+        *_diagnose_host(report),
         *diagnose_rematerialisations(report, partitioned, edges),
         *diagnose_resharding(report, partitioned, edges),
         *_diagnose_split_reshapes(report, partitioned),
@@ -66,6 +68,21 @@ def _diagnose_memory(report: Report, partitioned: Propagated) -> list[Diagnostic
     largest = ", ".join(f"{each.path} {format_bytes(each.bytes)}" for each in report.alive[:_MOST_NAMED])
     message = f"One device would hold {over_capacity_text(memory, 'at the peak')} The largest then: {largest}."
     return [Diagnostic(DOES_NOT_FIT, "memory", message, (*_suggest_remat(report, partitioned), *_suggest_splits(report)))]
+
+
+def _diagnose_host(report: Report) -> list[Diagnostic]:
+    """A device that waits for the host to call its kernels."""
+    step, hardware = report.step_time, report.plan.hardware
+    if step is None or hardware is None or step.host < _MIN_HOST_SHARE * step.total:
+        return []
+    kernels, collectives = (sum(each.count for each in found) for found in (report.kernel_costs, report.collectives))
+    runtime = hardware.runtime
+    message = (
+        f"A device waits {format_seconds(step.host)} of {format_seconds(step.total)} for the host, which calls {kernels:,} kernels at "
+        f"{format_seconds(runtime.dispatch)} and {collectives:,} collectives at {format_seconds(runtime.collective_dispatch)}. Larger "
+        "micro-batches, or fewer devices for each, give every call more to do."
+    )
+    return [Diagnostic("bound by the host", "runtime", message, (SetHardware(hardware.with_runtime("CUDA graphs")),))]
 
 
 def over_capacity_text(memory: Memory, when: str) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from workbench.analysis.collective_differences import Difference, explain_collectives
 from workbench.analysis.kernel_differences import KernelDifference, explain_kernels
 from workbench.analysis.memory_differences import MemoryDifference, explain_memory
+from workbench.analysis.time_causes import TimeCause, explain_time
 from workbench.core.sharding import base_axis
 from workbench.reports.collective import collective_class
 from workbench.reports.compiled import Compiled
@@ -164,6 +165,11 @@ class Comparison:
         if time is None or compiled is None or compiled.compute_seconds is None or is_same(time.estimate, compiled.compute_seconds):
             return ()
         return explain_kernels(self._report_as_run, compiled)
+
+    @cached_property
+    def time_causes(self) -> tuple[TimeCause, ...]:
+        """What the predicted step rests on, where a step was measured."""
+        return explain_time(self._report_as_run) if self.measurement is not None and self._pipeline_report is None else ()
 
     @cached_property
     def figures(self) -> tuple[ComparedFigure, ...]:

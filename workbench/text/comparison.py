@@ -7,6 +7,7 @@ from workbench.analysis.collective_differences import Difference
 from workbench.analysis.kernel_differences import KERNEL_CAUSES, KernelDifference
 from workbench.analysis.memory_differences import MEMORY_CAUSES, MemoryDifference
 from workbench.analysis.tier_comparison import ComparedFigure, Comparison
+from workbench.analysis.time_causes import TIME_CAUSES, TimeCause
 from workbench.text.tables import axes_text, group_items, table_text, tail_text, wrap_text
 from workbench.units import format_bytes, format_figure, format_seconds
 
@@ -21,6 +22,7 @@ def comparison_text(comparison: Comparison) -> str:
         _stages(comparison),
         _memory(comparison),
         _kernels(comparison),
+        _time_causes(comparison),
         _collectives(comparison),
         _differences(comparison),
     ]
@@ -83,6 +85,14 @@ def _kernels(comparison: Comparison) -> str:
     return _explain_causes("Where the kernels differ, and why", table, KERNEL_CAUSES, found)
 
 
+def _time_causes(comparison: Comparison) -> str:
+    found = comparison.time_causes
+    if not found:
+        return ""
+    table = table_text(["cause", "of the predicted step>"], [(each.cause.name, format_seconds(each.seconds)) for each in found])
+    return _explain_causes("What the predicted step rests on", table, TIME_CAUSES, found)
+
+
 def _seconds_text(seconds: float) -> str:
     return format_seconds(seconds) if seconds else "-"
 
@@ -117,7 +127,7 @@ def _difference_row(group: list[Difference]) -> tuple[str, ...]:
 
 
 def _explain_causes(
-    head: str, table: str, causes: tuple[Cause, ...], found: Iterable[Difference | MemoryDifference | KernelDifference]
+    head: str, table: str, causes: tuple[Cause, ...], found: Iterable[Difference | MemoryDifference | KernelDifference | TimeCause]
 ) -> str:
     """A table of differences under its head, and what the causes in it mean."""
     named = {each.cause for each in found}

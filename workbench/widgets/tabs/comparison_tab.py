@@ -7,6 +7,7 @@ from workbench.analysis.collective_differences import Difference
 from workbench.analysis.kernel_differences import KERNEL_CAUSES
 from workbench.analysis.memory_differences import MEMORY_CAUSES
 from workbench.analysis.tier_comparison import ComparedFigure, Comparison
+from workbench.analysis.time_causes import TIME_CAUSES
 from workbench.text.tables import group_items
 from workbench.units import format_figure
 from workbench.widgets.board.comparison_state import ComparisonState
@@ -30,6 +31,7 @@ def compared_blocks(comparison_state: ComparisonState | None, paint: Paint) -> l
         *_stages(comparison),
         *_memory(comparison),
         *_kernels(comparison),
+        *_time_causes(comparison),
         collectives_block(comparison, paint),
         *_differences(comparison, paint),
     ]
@@ -126,6 +128,18 @@ def _kernels(comparison: Comparison) -> list[Block]:
         for each in found
     ]
     return [block("Where the kernels differ, and why", columns, rows), _legend(KERNEL_CAUSES, {each.cause for each in found})]
+
+
+def _time_causes(comparison: Comparison) -> list[Block]:
+    found = comparison.time_causes
+    if not found:
+        return []
+    columns = (Column("cause"), Column("of the predicted step", number=True))
+    rows = [
+        row(each.cause.name, {"text": each.cause.name, "title": each.cause.text, "tone": "warn"}, seconds_cell(each.seconds))
+        for each in found
+    ]
+    return [block("What the predicted step rests on", columns, rows), _legend(TIME_CAUSES, {each.cause for each in found})]
 
 
 def _legend(known: tuple[Cause, ...], named: set[Cause]) -> Block:
