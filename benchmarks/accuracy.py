@@ -31,6 +31,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")  # this process only plans
 sys.path.insert(0, str(Path(__file__).parent))
 
 from published import predictions, published_errors
+from published_ultrascale import ultrascale_tables
 
 from benchmarks.corpus.answers import COMPILERS
 from benchmarks.corpus.judge import JUDGED_TIERS, NOT_RECORDED, Judged, LeftOut, judge_programs
@@ -243,7 +244,8 @@ def main() -> None:
         print("Not compiled: " + ", ".join(failed))
     third = {} if options.target not in (None, "TPU v5e") else judge_third_party(options.case or "", quick=options.quick)
     if options.json:
-        published = published_errors(predictions(["maxtext"]) if options.quick else None)
+        published: dict[str, object] = dict(published_errors(predictions(["maxtext"]) if options.quick else None))
+        published |= ultrascale_tables(quick=options.quick)
         halves = {f"time_{q}_{title}": figures(chosen)[f"time_{q}"] for title, chosen in sides(results).items() for q in ("p50", "p90")}
         print(json.dumps({**figures(results), **halves, **third, "not_compiled": failed, "published": published}))
 
