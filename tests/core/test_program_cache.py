@@ -4,6 +4,7 @@ import gc
 import pickle
 import threading
 import weakref
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +16,7 @@ from tests.support.pipelines import chain
 from workbench.core import derived_value_cache
 from workbench.core.derived_value_cache import ProgramCache
 from workbench.core.program import CACHE_ATTRIBUTE, Program
+from workbench.core.remat import Remat
 from workbench.models import build
 from workbench.pipeline.estimate_stage_costs import stage_costs
 from workbench.pipeline.staged_program import staged_program
@@ -162,6 +164,58 @@ def test_nothing_holds_a_program_that_nobody_has_any_more(pipeline):
     del program, report, asked
     gc.collect()
     assert [each() for each in gone] == [None, None]
+
+
+def unrolled(batch):
+    """A tiny GPT of another batch size, so another program each time."""
+    return build("gpt", scan=False, layers=2, batch=batch)
+
+
+def test_a_program_goes_with_its_last_reference_and_waits_for_no_collection():
+    """With all that is kept with it, and all it was traced as: Python puts a full collection off as long as most objects are in use, and a
+    hundred plans would pile up until then."""
+    plan_of(unrolled(8))  # what JAX keeps of its functions
+    gc.collect()
+    before = programs_alive()
+    with collection_off():
+        for batch in (8, 16, 24, 32):
+            program = unrolled(batch)
+            report = plan_of(program)
+            plan_of(program.variant(remat=Remat("full")))
+            gone = weakref.ref(program.__dict__[CACHE_ATTRIBUTE])
+            del program, report
+            assert gone() is None
+            assert programs_alive() == before
+
+
+def plan_of(program):
+    report = Plan(program, "data:4 model:2", "batch:data; d_ff:model", hardware="TPU v5e 2x4").report()
+    assert str(report)
+    return report
+
+
+def programs_alive() -> int:
+    return sum(type(each) is Program for each in gc.get_objects())
+
+
+@contextmanager
+def collection_off():
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def test_variants_are_traced_once_and_their_programs_share_what_is_kept():
+    program = unrolled(8)
+    full = program.variant(remat=Remat("full"))
+    assert full.variant(remat=program.remat) == program
+    assert full.retrace is program.retrace
+    again = program.variant(remat=Remat("full"))
+    assert (again.module, again.operations) == (full.module, full.operations)
+    assert again.module is full.module
+    assert structure_of(again) is structure_of(full)
 
 
 def test_a_program_holds_no_jaxpr_of_its_step():

@@ -4,7 +4,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from workbench.core.precision import Precision
@@ -17,22 +17,25 @@ MOST_VARIANTS = 8  # kept, so that going back to one is instant
 class Variants:
     """`Program.retrace` of the programs it makes: `make(remat, precision)`, each once.
 
+    What it keeps does not refer to it, only what it returns does: a program that refers to its variants, and they to it, would be freed by
+    a full garbage collection alone, which Python puts off as long as most of what it finds is in use.
     It can be sent to another process if `make` can; what was traced is not sent along.
     """
 
     def __init__(self, make: Callable[[Remat, Precision], Program]) -> None:
         self._make = make
-        self._known = lru_cache(maxsize=MOST_VARIANTS)(self._trace)
+        self._known = lru_cache(maxsize=MOST_VARIANTS)(partial(_trace, make))
 
     def __call__(self, remat: Remat, precision: Precision) -> Program:
-        return self._known(remat, precision)
+        return replace(self._known(remat, precision), remat=remat, precision=precision, retrace=self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Variants, (self._make,)
 
-    def _trace(self, remat: Remat, precision: Precision) -> Program:
-        with _gc_paused():
-            return replace(self._make(remat, precision), remat=remat, precision=precision, retrace=self)
+
+def _trace(make: Callable[[Remat, Precision], Program], remat: Remat, precision: Precision) -> Program:
+    with _gc_paused():
+        return make(remat, precision)
 
 
 @contextmanager
