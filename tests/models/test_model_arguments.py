@@ -3,12 +3,17 @@
 import math
 from dataclasses import asdict, fields
 
+import jax
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from workbench.core.tensor import Role
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import DocumentError
 from workbench.models import ALL_MODELS, DecoderConfig, MixtureConfig, build, choose_config, decoder_stage, mixture_stage
+from workbench.models.config_fields import argument_words
+from workbench.models.decoder import weights as decoder_weights
 from workbench.models.registry import verify_model, verify_quick
 from workbench.plan.plan import Plan
 
@@ -108,16 +113,43 @@ def test_what_cannot_be_is_refused_with_ways_out(model, changes, message, way_ou
     assert any(way_out in each for each in caught.value.ways_out)
 
 
+@given(
+    sizes=st.fixed_dictionaries({name: st.integers(1, 5) for name in ("vocab", "layers", "kv_heads", "q_per_kv", "d_ff", "seq", "batch")}),
+    even=st.fixed_dictionaries({name: st.integers(1, 4).map(lambda half: 2 * half) for name in ("d_model", "d_head")}),
+    choices=st.fixed_dictionaries(
+        {name: st.sampled_from(argument_words(DecoderConfig, name)) for name in ("norm", "positions")}
+        | {name: st.booleans() for name in ("biases", "tied")}
+        | {"gate_up": st.integers(1, 2)}
+    ),
+)
+@settings(max_examples=20)
+def test_the_formula_counts_the_parameters_of_any_widths(sizes, even, choices):
+    config = choose_config("decoder", **sizes, **even, **choices)
+    made = jax.eval_shape(lambda key: decoder_weights.init(key, config, scan=True), jax.random.key(0))
+    assert sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(made)) == config.parameters
+
+
+WORDS = [(model, name, word) for model in ALL_MODELS for name in model.arguments for word in argument_words(model.config, name)]
+
+
+@pytest.mark.third
+@pytest.mark.parametrize(("model", "name", "word"), [pytest.param(*each, id=f"{each[0].name}-{each[1]}-{each[2]}") for each in WORDS])
+def test_every_word_that_a_choice_may_be_makes_a_program(model, name, word):
+    program = build(model.name, **{name: word})
+    assert getattr(choose_config(model.name, **dict(program.reference.arguments)), name) == word
+    assert program.parameters > 0
+
+
 def test_layers_that_are_each_traced_are_counted_however_they_are_asked_for():
     verify_quick("mixture", {"preset": "deepseek-v3"}, "A link")
     verify_quick("unet", {"preset": "mlperf-kits19"}, "A link")
-    for model, given in (
+    for model, arguments in (
         ("mixture", {"layers": 40, "dense": 30}),
         ("unet", {"channels": [8] * 9, "narrow": [8] * 9}),
         ("deep_unet", {"convolutions": 12, "levels": 6}),
     ):
         with pytest.raises(DocumentError, match="which takes long"):
-            verify_quick(model, given, "A link")
+            verify_quick(model, arguments, "A link")
 
 
 def test_a_configuration_of_ones_own_is_traced_stage_by_stage():

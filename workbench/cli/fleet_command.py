@@ -91,7 +91,9 @@ def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
     if options.plan or options.model:
         raise FleetError("A page shows a plan or a fleet, not both.", ["leave out the plan", "leave out `--fleet`"])
     force_cpu_backend()
-    fleet, allow = load_fleet(options.fleet, allowed_modules(options)), allowed_modules(options)
+    use_hardware_file(options)
+    allow, changes = allowed_modules(options), {} if options.hardware is None else {"hardware": hardware_of(options, None)}
+    fleet = _with_links(load_fleet(options.fleet, allow, **changes), options)
     opened = {"open_browser": not options.no_open, "unix_socket": options.unix_socket, "path": options.fleet, "allow": allow}
     serve_fleet(fleet, options.port, **opened, **reach)
 
@@ -116,9 +118,8 @@ def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
 
     force_cpu_backend()
     use_hardware_file(options)
-    if options.hardware is not None or options.link:
-        named = None if options.hardware else load_fleet(options.file, allowed_modules(options)).hardware
-        changes["hardware"] = hardware_of(options, named)
+    if options.hardware is not None:
+        changes["hardware"] = hardware_of(options, None)
     if options.devices is not None:
         changes["devices"] = options.devices
     if options.memory is not None:
@@ -127,7 +128,12 @@ def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
             raise FleetError(f'"{options.memory}" is no amount of memory.', ['write "2 GiB", "512 MiB" or a number of bytes'])
     if getattr(options, "folder", None):
         changes["folder"] = Path(options.folder).absolute()
-    return load_fleet(options.file, allowed_modules(options), **changes)
+    return _with_links(load_fleet(options.file, allowed_modules(options), **changes), options)
+
+
+def _with_links(fleet: Fleet, options: argparse.Namespace) -> Fleet:
+    """The fleet with the links of its file's hardware as `--link` changes them; those of `--hardware` are changed already."""
+    return fleet.updated(hardware=hardware_of(options, fleet.hardware)) if options.link and options.hardware is None else fleet
 
 
 class _ProgressPrinter:

@@ -36,23 +36,25 @@ def several_of(*words: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentKind:
-    """What an argument of a model may be: `kind` is the Python type, `least` the smallest of its numbers."""
+    """What an argument of a model may be: `kind` is the Python type; numbers are above 0, and 0 too with `from_zero`."""
 
     kind: type
-    least: int = 1
+    from_zero: bool = False
 
     def accepts(self, value: Any) -> bool:
         """Whether a value is of this kind: NaN, and a truth value in place of a number, are not."""
         if self.kind is tuple:
-            return isinstance(value, list | tuple) and bool(value) and all(ArgumentKind(int, self.least).accepts(each) for each in value)
+            return (
+                isinstance(value, list | tuple) and bool(value) and all(ArgumentKind(int, self.from_zero).accepts(each) for each in value)
+            )
         if self.kind in (bool, str):
             return isinstance(value, self.kind)
         if isinstance(value, bool) or not isinstance(value, (int, float) if self.kind is float else int):
             return False
-        return bool(value >= self.least if self.kind is int or not self.least else value > 0)
+        return bool(value > 0 or (self.from_zero and value == 0))
 
     def __str__(self) -> str:
-        start = f"from {self.least}" if self.kind is not float or not self.least else "above 0"
+        start = "from 0" if self.from_zero else "above 0" if self.kind is float else "from 1"
         numbers = {int: "a whole number", float: "a number", tuple: "a list of whole numbers"}
         return {bool: "true or false", str: "text"}.get(self.kind) or f"{numbers[self.kind]} {start}"
 
@@ -66,11 +68,11 @@ def argument_kinds(config: type | None) -> Mapping[str, ArgumentKind]:
 
 
 def _kind_of(hint: Any) -> ArgumentKind:
-    least = 0 if get_origin(hint) is Annotated else 1
-    hint = get_args(hint)[0] if least == 0 else hint
+    from_zero = get_origin(hint) is Annotated
+    hint = get_args(hint)[0] if from_zero else hint
     if isinstance(hint, types.UnionType):  # or `None`
         hint = next(each for each in get_args(hint) if each is not types.NoneType)
-    return ArgumentKind(get_origin(hint) or hint, least)
+    return ArgumentKind(get_origin(hint) or hint, from_zero)
 
 
 def argument_words(config: type | None, argument: str) -> tuple[str, ...]:

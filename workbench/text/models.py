@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterable
+from textwrap import fill
 from typing import Any
 
 from workbench.models.choose_preset import choose_preset
 from workbench.models.config_fields import argument_words
 from workbench.models.registry import Model
-from workbench.text.tables import table_text
+from workbench.text.tables import WIDTH, table_text
 
 
 def models_text(models: Iterable[Model]) -> str:
@@ -25,7 +26,7 @@ def model_text(model: Model, preset: str | None = None) -> str:
     preset = preset or model.arguments.get("preset") or ""
     config = choose_preset(model.presets, preset) if model.config else None
     rows = [(name, _value_text(model, config, preset, name), _kind_text(model, name)) for name in model.arguments]
-    presets = f"\n\npresets: {' '.join(model.presets)}" if model.presets else ""
+    presets = f"\n\n{fill('presets: ' + ' '.join(model.presets), WIDTH, break_on_hyphens=False)}" if model.presets else ""
     return f"{model.name}: {model.about}{presets}\n\n{table_text(['argument', f'in {preset}>' if preset else 'default>', 'may be~'], rows)}"
 
 
