@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import pytest
 from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
@@ -94,3 +95,18 @@ def test_what_a_shard_map_sends_is_told_once_the_partitioner_has_answered():
     assert [each.kind for each in planned.diagnostics] == ["shard_map"]
     assert settled.diagnostics == ()
     assert (planned.sent, settled.by_axis_and_kind) == (0, {(("x",), "all-reduce"): 64 // 8 * 32 * 4})
+
+
+@pytest.mark.parametrize("shift", [1, -1, 3])
+def test_a_roll_is_a_permute_and_pads_nothing(shift):
+    """XLA's partitioner knows it: no note that its slices are uneven, nor that it is not counted."""
+    program = trace(lambda x: jnp.roll(x, shift, axis=0), jax.ShapeDtypeStruct((8, 32), jnp.float32), dims={"x": "n d"})
+    plan = Plan(program, "x:8", "n:x")
+    planned, settled = plan.report(), analyze(plan, answer=ask_partitioner(plan))
+    assert planned.diagnostics == settled.diagnostics == planned.padding == ()
+    assert planned.by_axis_and_kind == settled.by_axis_and_kind == {(("x",), "collective-permute"): 32 * 4}
+
+
+def test_what_only_looks_like_a_roll_is_noted():
+    program = trace(lambda x: jnp.concatenate([x[1:], x[1:2]]), jax.ShapeDtypeStruct((8, 32), jnp.float32), dims={"x": "n d"})
+    assert [each.kind for each in Plan(program, "x:8", "n:x").report().diagnostics] == ["padding", "not counted"]
