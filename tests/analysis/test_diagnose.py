@@ -134,3 +134,18 @@ def test_what_has_no_rule_is_told_beside_a_barrier():
     program = trace(factors, jax.ShapeDtypeStruct((8, 8, 8), jnp.float32), dims={"x": "batch row column"})
     notes = [each.message for each in Plan(program, "a:4", "row:a").report().diagnostics if each.kind == "no sharding rule"]
     assert [note.partition(":")[0] for note in notes] == ["Shardy has no rule for `custom_call`, in 1 place"]
+
+
+@pytest.mark.parametrize("shift", [1, -1, 3])
+def test_a_roll_is_a_permute_and_pads_nothing(shift):
+    """XLA's partitioner knows it: no note that its slices are uneven, nor that it is not counted."""
+    program = trace(lambda x: jnp.roll(x, shift, axis=0), jax.ShapeDtypeStruct((8, 32), jnp.float32), dims={"x": "n d"})
+    plan = Plan(program, "x:8", "n:x")
+    planned, settled = plan.report(), analyze(plan, answer=ask_partitioner(plan))
+    assert planned.diagnostics == settled.diagnostics == planned.padding == ()
+    assert planned.by_axis_and_kind == settled.by_axis_and_kind == {(("x",), "collective-permute"): 32 * 4}
+
+
+def test_what_only_looks_like_a_roll_is_noted():
+    program = trace(lambda x: jnp.concatenate([x[1:], x[1:2]]), jax.ShapeDtypeStruct((8, 32), jnp.float32), dims={"x": "n d"})
+    assert [each.kind for each in Plan(program, "x:8", "n:x").report().diagnostics] == ["padding", "not counted"]

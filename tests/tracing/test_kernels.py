@@ -2,11 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 
 from workbench.models.layers.layer_checkpoint import recompute_all
 from workbench.plan.plan import Plan
-from workbench.tracing import fused_kernel, trace, trace_micro_batch, trace_update
+from workbench.tracing import fused_kernel, trace, trace_micro_batch, trace_training, trace_update
 
 pytestmark = pytest.mark.compile
 
@@ -40,6 +41,27 @@ def test_a_kernel_stores_nothing_inside():
 
 def test_a_kernel_that_skips_half_computes_half():
     assert 2 * report(lambda x: attention(x, work=0.5), X).flops.unique == report(attention, X).flops.unique
+
+
+@pytest.mark.parametrize("hardware", [None, "1 H100", "TPU v5p 1x1x1"])
+def test_a_mask_that_tracing_moves_out_of_a_loop_is_made_in_the_kernel(hardware):
+    """JAX makes before a scan what no iteration changes; a kernel of its own would write all of it, and read it in each."""
+
+    def loss(params, x):
+        def layer(x, w):
+            with fused_kernel("flash_attention"):
+                return jax.checkpoint(core)(x @ w), None
+
+        return jnp.square(jax.lax.scan(layer, x, params)[0]).sum()
+
+    def core(x):
+        places = jnp.arange(x.shape[0])
+        return jax.nn.softmax(x @ x.T + jnp.where(places[:, None] >= places[None, :], 0.0, -1e9), axis=-1) @ x
+
+    program = trace_training(loss, S((2, 16, 16), "float32"), S((2048, 16), "float32"), optimizer=optax.sgd(0.1))
+    report = Plan(program, "x:1", hardware=hardware).report()
+    assert any("iota" in each.path for each in program.operations if not each.path.startswith("layers"))
+    assert max(report.traffic, report.memory.peak) < 4 * 2048 * 2048
 
 
 def test_its_name_shows_without_its_mark():

@@ -13,6 +13,7 @@ from workbench.plan.layout_legality import illegality_text
 from workbench.plan.plan import Plan
 from workbench.propagation import Propagated
 from workbench.propagation.structure.program_structure import operations_at_places
+from workbench.propagation.structure.rotations import find_rotations
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
@@ -36,7 +37,8 @@ def subject_of(program: Program, index: int) -> str:
 def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
     """Operations that read across shards of a dimension in an unknown way, grouped by kind."""
     structure = partitioned.structure
-    uncounted = (index for index in structure.crossing_ops if index not in partitioned.halo_operand_dims)
+    rotated = {index for index in find_rotations(structure) if _moves_whole_parts(report.plan, partitioned, index)}
+    uncounted = (index for index in structure.crossing_ops if index not in partitioned.halo_operand_dims and index not in rotated)
     for kind, indices in _group_by_kind(report, [index for index in uncounted if _reads_across_shards(partitioned, index)]).items():
         yield Diagnostic(
             "not counted",
@@ -45,6 +47,15 @@ def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Dia
             "planned it is not "
             'counted. XLA\'s partitioner says what is sent: `plan.report("partitioned")`.',
         )
+
+
+def _moves_whole_parts(plan: Plan, partitioned: Propagated, index: int) -> bool:
+    """Whether a rotation is of as many elements as there are shards: then what its slices send is what XLA sends."""
+    op = partitioned.structure.ops[index]
+    shape, dims = partitioned.structure.values[op.results[0]].shape, partitioned.dims[op.results[0]]
+    return dims is not None and all(
+        not dims[dim] or shape[dim] == math.prod(axis_size(axis, plan.mesh) for axis in dims[dim]) for dim in op.crossing_dims
+    )
 
 
 def _reads_across_shards(partitioned: Propagated, index: int) -> bool:

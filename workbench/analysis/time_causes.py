@@ -8,9 +8,7 @@ from workbench.core.sharding import base_axis
 from workbench.cost.communication import closest_spans
 from workbench.reports.report import Report
 
-HOST = Cause(
-    "bound by the host", "the device waits for the host to call the next kernel: another host, or fewer calls, change it"
-)
+HOST = Cause("bound by the host", "the device waits for the host to call the next kernel: another host, or fewer calls, change it")
 RING = Cause("ring over nodes", "collectives between nodes take what NCCL's rings and trees need over this network, as far as it is known")
 TIME_CAUSES = (HOST, RING)
 _MIN_SHARE = 0.01  # of the step

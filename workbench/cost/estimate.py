@@ -131,7 +131,7 @@ def _price(plan: Plan, hardware: Hardware | None, planned: Propagated, partition
     simulated = seconds = None
     if hardware and times:
         busy = (times.busy + times.launch).tolist()
-        simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, busy, costs, hardware.runtime)
+        simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, busy, costs, hardware.host_calls)
         seconds = with_transfers(step_time(hardware, fixed.kernels, times, simulated, dot_flops, mesh.size), host_moved, hardware.chip)
     return Estimate(
         plan=plan,

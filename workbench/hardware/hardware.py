@@ -83,7 +83,8 @@ class Chip:
     - `efficiency`: share of the peak that is reached, by class of work (`matmul`, `vector`, `memory`) or a link's name (`nvlink`); else 1.
       `memory` and, for what dots read, `operands` are of `memory_bandwidth`, above 1 where it is read ahead into memory on the chip;
       `large` is that of arrays that do not fit there (`on_chip_memory`); `sustained` is the share of all of these, the compiler's estimate,
-      that a run reaches;
+      that a run reaches; `attention` and `attention_backward` are of hand-written kernels with dots, with heads of any size; `host` is how
+      much faster its host calls kernels than the one that a runtime's figures are of;
     - `target`: its name in the compile tier (`tpu:v5e`), empty where there is no compiler for it here;
     - `sources`: the source of each number.
     """
@@ -165,6 +166,12 @@ class Hardware:
         change = LinkChange(axes[0].name if len(axes) == 1 else axes[0].link.name, bandwidth, latency, adapters)
         changed = tuple(replace(each, link=each.link.changed(change)) if each in axes else each for each in self.axes)
         return replace(self, axes=changed, name=add_link_change(self.name, change))
+
+    @property
+    def host_calls(self) -> Runtime:
+        """The runtime with what its calls take on the host of such chips, which may be faster than that of the runtime's own figures."""
+        speed = self.chip.efficiency_of("host")
+        return replace(self.runtime, dispatch=self.runtime.dispatch / speed, collective_dispatch=self.runtime.collective_dispatch / speed)
 
     def with_runtime(self, name: str) -> "Hardware":
         """The same devices under another runtime: `XLA`, `eager` or `CUDA graphs`. Raises `HardwareError` for one they do not have."""

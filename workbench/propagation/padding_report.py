@@ -11,6 +11,7 @@ from workbench.core.tensor import itemsize
 from workbench.plan.plan import Plan
 from workbench.propagation.module.shardy_attributes import Dims, local_shape
 from workbench.propagation.propagated_plan import Propagated
+from workbench.propagation.structure.rotations import find_rotations
 from workbench.reports.padding import Padding
 
 _NO_VALUES = ("constant", "data_flow_edge", "return")
@@ -30,10 +31,11 @@ def padding_list(plan: Plan, partitioned: Propagated) -> tuple[Padding, ...]:
     if not uneven:
         return ()
     structure = partitioned.structure
+    rotations = find_rotations(structure)
     counts: Counter[_PaddedValue] = Counter()
     for number, (operation, op) in enumerate(zip(plan.program.operations, structure.ops, strict=True)):
         dims = partitioned.dims[op.results[0]] if op.results and operation.kind not in _NO_VALUES else None
-        if dims is not None and (operation.shape, id(dims)) in uneven:
+        if dims is not None and (operation.shape, id(dims)) in uneven and number not in rotations:
             counts[_PaddedValue(operation, dims, partitioned.local_flops.get(number, 0))] += structure.regions[op.region].runs_per_step
     found = [padding for padded_value, count in counts.items() for padding in _list_paddings(padded_value, count, plan)]
     merged: dict[Padding, int] = {}

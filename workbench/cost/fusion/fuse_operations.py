@@ -113,7 +113,8 @@ class KernelGrouping:
                 if source.kernel != kernel:
                     self._note_read(source, kernel, op.results[0] if op.kind in (_GATHER, DYNAMIC_SLICE) and slot == 0 else source.value)
                 self._last_reader[source.value] = kernel
-            self._add_work(self._kernels[kernel], operand)
+            if (op.region, op.custom_kernel) not in self._multiplying:
+                self._add_work(self._kernels[kernel], operand)
         if (op.kind in ELEMENTWISE or op.kind == _REDUCE) and (op.region, op.custom_kernel) not in self._multiplying:
             self._kernels[kernel].work.append((op.operands[0] if op.kind == _REDUCE else op.results[0], steps_of(op)))
         for result in op.results:
@@ -147,8 +148,10 @@ class KernelGrouping:
             self._written[source.kernel, self._written_value(source.value)] = None
 
     def _is_free(self, index: int, op: Op) -> bool:
-        if op.custom_kernel or op.kind not in FREE | ELEMENTWISE:
+        if op.kind not in FREE | ELEMENTWISE:
             return False
+        if op.custom_kernel:  # a mask, say, which the kernel makes itself, wherever tracing has moved it
+            return not self._all_sources(op)
         if self._recomputes and op.region in self._bodies and op.results[0] in self._repeated and self._uses[op.results[0]] > 1:
             return False
         if op.kind in VIEWING:

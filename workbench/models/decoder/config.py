@@ -20,7 +20,10 @@ class DecoderConfig:
       of weights, the first one kept, and what a fused attention computes (torchtitan's selective recomputation of operations); `full`,
       all that is read but the layer's input; `replay`, the whole layer, read or not; `offload`, as `full`, with queries, keys and values
       kept in the host's memory;
-    - `dropout`: of the attention's shares;
+    - `ring`: blocks of the sequence among which keys and values go around (`models.layers.ring_attention`; Liu et al. 2023), as many as
+      the mesh axis that splits it has devices; 1 for an attention to gathered ones. Sequences are then in zigzag order, whose 2 `ring`
+      chunks are alike;
+    - `dropout`: of the attention's shares; a `ring` has none;
     - `params`, `compute`: the types in which parameters are held, and products are made;
     - `float8`: `tensorwise` or `rowwise`: the layers' products of weights are made in eight bits, their operands scaled by their largest
       magnitude and cast each time (`models.layers.float8_products`); the head and the attention's core stay in `compute`.
@@ -43,6 +46,7 @@ class DecoderConfig:
     lookup: str = one_of("gather", "product")
     fused: str = several_of("attention", "softmax", "dropout", "norm", "activation", "rotary", "loss")
     recompute: str = one_of("none", "kernels", "alternate", "attention", "full", "replay", "offload")
+    ring: int = 1
     dropout: NumberFrom0 = 0.0
     params: str = one_of(*FLOATS)
     compute: str = one_of("bfloat16", *FLOATS)

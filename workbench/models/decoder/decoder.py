@@ -21,6 +21,7 @@ import optax
 from jax.ad_checkpoint import checkpoint_name
 
 from workbench.core.program import Program
+from workbench.errors import TraceError
 from workbench.models.choose_preset import choose_preset, name_program
 from workbench.models.data import text
 from workbench.models.decoder.config import PRESETS, DecoderConfig
@@ -41,6 +42,7 @@ from workbench.models.layers.decoder_blocks import (
 )
 from workbench.models.layers.float8_products import product_by
 from workbench.models.layers.layer_checkpoint import checkpoint_layer, recompute_all
+from workbench.models.layers.ring_attention import ring_attention, zigzag, zigzag_positions
 from workbench.tracing import trace_training
 
 
@@ -51,8 +53,12 @@ def _query_key_value(weights: Params, x: Any, config: DecoderConfig) -> tuple[An
         product += weights["bqkv"].astype(x.dtype)
     query, key, value = jax.lax.split(mark(product, "projected"), (config.q_per_kv, 1, 1), axis=3)
     if config.positions == "rotary":
-        query, key = kernel("rotary", config, lambda *both: tuple(map(rotate, both)), query, key)
+        query, key = kernel("rotary", config, lambda *both: tuple(map(partial(_rotate, config=config), both)), query, key)
     return mark(query, "query"), mark(key, "key"), mark(value, "value")
+
+
+def _rotate(x: Any, config: DecoderConfig) -> Any:
+    return rotate(x, zigzag_positions(config.seq, config.ring) if config.ring > 1 else None)
 
 
 def _drop(shares: Any, key: Any, rate: float) -> Any:
@@ -75,7 +81,12 @@ def _attention(weights: Params, x: Any, random: Any, config: DecoderConfig) -> A
     """[batch, seq, d_model] from the same."""
     with jax.named_scope("query_key_value"):
         query, key, value = _query_key_value(weights, x, config)
-    if "attention" in config.fused.split():
+    if config.ring > 1:
+        if config.dropout:
+            raise TraceError("An attention over a ring has no dropout.", ["set `dropout=0.0`", "set `ring=1`"])
+        with jax.named_scope("core"):
+            mixed = ring_attention(query, key, value, ring=config.ring, fused="attention" in config.fused.split())
+    elif "attention" in config.fused.split():
         mixed = flash_attention(query, key, value)
     else:
         with jax.named_scope("core"):
@@ -114,11 +125,16 @@ def random_key(config: DecoderConfig) -> dict[str, Any]:
     return {"key": jax.ShapeDtypeStruct((4,), jnp.uint32)} if config.dropout else {}
 
 
+def begin(params: Params, tokens: Any, config: DecoderConfig) -> Any:
+    """The first layer's [batch, seq, d_model]."""
+    return embed(params, tokens, config, partial(zigzag, ring=config.ring))
+
+
 def make_loss(config: DecoderConfig) -> Callable[[Params, dict[str, Any]], Any]:
-    """`loss(params, {"tokens", "targets"})`: the mean cross entropy of the next token."""
+    """`loss(params, {"tokens", "targets"})`: the mean cross entropy of the next token; both are in zigzag order if there is a `ring`."""
 
     def loss(params: Params, batch: dict[str, Any]) -> Any:
-        x = run_layers(params, embed(params, batch["tokens"], config), config, batch.get("key"))
+        x = run_layers(params, begin(params, batch["tokens"], config), config, batch.get("key"))
         return cross_entropy(params, x, batch["targets"], config)
 
     return loss
@@ -140,7 +156,8 @@ def training_step(config: DecoderConfig, *, scan: bool = True, name: str = "deco
     tokens, words = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32), text.batches(config.batch, config.seq)
 
     def data(step: int) -> dict[str, Any]:
-        return words(step) | ({"key": np.array([0, 0, 0, step], np.uint32)} if config.dropout else {})
+        made = {name: zigzag(rows, config.ring, axis=1) for name, rows in words(step).items()}
+        return made | ({"key": np.array([0, 0, 0, step], np.uint32)} if config.dropout else {})
 
     return trace_training(
         make_loss(config),

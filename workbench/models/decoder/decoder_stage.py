@@ -11,7 +11,7 @@ from workbench.core.program import Program
 from workbench.models.decoder import decoder
 from workbench.models.decoder.config import DecoderConfig
 from workbench.models.decoder.weights import dims, init
-from workbench.models.layers.decoder_blocks import cross_entropy, embed
+from workbench.models.layers.decoder_blocks import cross_entropy
 from workbench.tracing import trace_micro_batch, trace_update
 
 
@@ -32,7 +32,7 @@ def micro_batch(
     batch = ({"tokens": tokens} if first else {"x": activations}) | ({"targets": tokens} if last else {}) | decoder.random_key(config)
 
     def stage(params: Any, batch: Any) -> Any:
-        x = embed(params, batch["tokens"], config) if first else batch["x"]
+        x = decoder.begin(params, batch["tokens"], config) if first else batch["x"]
         x = decoder.run_layers(params, x, config, batch.get("key"))
         return cross_entropy(params, x, batch["targets"], config) if last else x
 

@@ -3,21 +3,23 @@
 CORE = ("query_here", "key_here", "value_here", "mixed_here")
 
 
-def sequence_parallel(*, batch: str = "-", context: str = "-", model: str = "model", first: bool = True, last: bool = True) -> str:
+def sequence_parallel(
+    *, batch: str = "-", context: str = "-", model: str = "model", ring: bool = False, first: bool = True, last: bool = True
+) -> str:
     """Constraints that split the sequence over the axis of the heads wherever no product is made (Korthikanti et al. 2022).
 
     `batch` is the axis of the batch. On a `context` axis the sequence is split throughout, except in the attention, where the heads are
-    split further instead, by all-to-all (Jacobs et al. 2023, DeepSpeed-Ulysses). `first` and `last` for a program with the embedding and
-    the head.
+    split further instead, by all-to-all (Jacobs et al. 2023, DeepSpeed-Ulysses); not with a `ring` as long as the axis, where keys and
+    values go around. `first` and `last` for a program with the embedding and the head.
     """
-    both = model if context == "-" else f"{context}+{model}"
-    heads = model if context == "-" else f"{model}+{context}"
+    both, heads = ("+".join(axis for axis in order if axis != "-") or "-" for order in ((context, model), (model, context)))
     outside = f"[{batch}, {context}, {model}, ?, ?]"
     inside = f"[{batch}, -, {heads}, ?, ?]"
     places = {f"{part}/{place}": f"[{batch}, {both}, ?]" for part in ("attention", "mlp") for place in ("normal", "residual/stream")}
     places |= {"embedding/stream": f"[{batch}, {both}, ?]"} if first else {}
     places |= {"final": f"[{batch}, {context}, ?]"} if last else {}
-    places |= dict.fromkeys(("projected", "query", "key", "value", "mixed"), outside) | {f"core/{place}": inside for place in CORE}
+    places |= dict.fromkeys(("projected", "query", "key", "value", "mixed"), outside)
+    places |= {} if ring else {f"core/{place}": inside for place in CORE}
     places |= {"up": f"[{batch}, {context}, ?, {model}]", "hidden": f"[{batch}, {context}, {model}]"}
     return "; ".join(f"@{place}/reduce_precision={sharding}" for place, sharding in places.items())
 

@@ -71,10 +71,11 @@ def normalize(weights: Params, x: Any, config: Choices) -> Any:
     return kernel("norm", config, compute, weights, x)
 
 
-def rotate(x: Any) -> Any:
-    """Rotary positions (Su et al. 2021): the halves of the last dimension of x [batch, seq, ...] turned by angles that grow with seq."""
+def rotate(x: Any, positions: Any = None) -> Any:
+    """Rotary positions (Su et al. 2021): the halves of the last dimension of x [batch, seq, ...] turned by angles that grow with the
+    position; `positions` [seq] if not in their order."""
     half = x.shape[-1] // 2
-    angles = jnp.arange(x.shape[1])[:, None] * 1e4 ** (-jnp.arange(half) / half)
+    angles = (jnp.arange(x.shape[1]) if positions is None else positions)[:, None] * 1e4 ** (-jnp.arange(half) / half)
     cos, sin = (jnp.expand_dims(turn(angles), tuple(range(1, x.ndim - 2))) for turn in (jnp.cos, jnp.sin))
     left, right = x[..., :half].astype(jnp.float32), x[..., half:].astype(jnp.float32)
     return jnp.concatenate([left * cos - right * sin, right * cos + left * sin], -1).astype(x.dtype)
@@ -127,8 +128,8 @@ def sinusoids(seq: int, d_model: int) -> Any:
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
 
 
-def embed(params: Params, tokens: Any, config: Choices) -> Any:
-    """[batch, seq, d_model] from int32[batch, seq]."""
+def embed(params: Params, tokens: Any, config: Choices, arrange: Callable[[Any], Any] = lambda table: table) -> Any:
+    """[batch, seq, d_model] from int32[batch, seq]; `arrange` puts a table of positions [seq, d_model] in the order of the tokens."""
     table = params["embedding"]["tokens"].astype(config.compute)
     with jax.named_scope("embedding"):
         x = (
@@ -137,8 +138,8 @@ def embed(params: Params, tokens: Any, config: Choices) -> Any:
             else jnp.einsum("bsv,vd->bsd", jax.nn.one_hot(tokens, config.vocab, dtype=table.dtype), table)
         )
         if config.positions == "sinusoidal":
-            x = x + sinusoids(*x.shape[1:]).astype(x.dtype)
-        return mark(x + params["embedding"]["positions"].astype(x.dtype) if config.positions == "learned" else x, "stream")
+            x = x + arrange(sinusoids(*x.shape[1:])).astype(x.dtype)
+        return mark(x + arrange(params["embedding"]["positions"]).astype(x.dtype) if config.positions == "learned" else x, "stream")
 
 
 def cross_entropy(params: Params, x: Any, targets: Any, config: Choices) -> Any:

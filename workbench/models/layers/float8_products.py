@@ -16,6 +16,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from workbench.errors import PrecisionError, unknown_name
+
 E4M3, E5M2 = jnp.float8_e4m3fn, jnp.float8_e5m2
 SCALINGS = ("tensorwise", "rowwise")
 _SMALLEST = 1e-12
@@ -25,7 +27,12 @@ Einsum = Callable[[str, Any, Any], Any]
 
 
 def product_by(scaling: str) -> Einsum:
-    """`einsum(subscripts, x, w)` of two operands: in float8 by one of `SCALINGS`, in the operands' own type if `scaling` is empty."""
+    """`einsum(subscripts, x, w)` of two operands: in float8 by one of `SCALINGS`, in the operands' own type if `scaling` is empty.
+
+    Raises `PrecisionError` for another scaling.
+    """
+    if scaling and scaling not in SCALINGS:
+        raise PrecisionError(*unknown_name("scaling of float8", scaling, SCALINGS))
     return partial(scaled_einsum, scaling=scaling) if scaling else jnp.einsum
 
 
