@@ -1,12 +1,11 @@
 """Step time: the kernels of one device by the roofline, and the communication that they do not hide."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size, base_axis
-from workbench.cost.collective_matmul import is_windowable
 from workbench.cost.communication import collective_seconds
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.kernel_times import KernelTimes
@@ -20,12 +19,15 @@ from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.reports.step_time import StepTime
 
 
-def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardware: Hardware) -> list[Cost]:
-    """The cost of one execution of each collective; alike ones are computed once."""
+def collective_costs(
+    reshards: Sequence[InsertedCollective], plan: Plan, hardware: Hardware, windowed: Container[int] = ()
+) -> list[Cost]:
+    """The cost of one execution of each collective; alike ones are computed once. `windowed`: places of those that are decomposed together
+    with a dot."""
     links = _physical_axes(plan, hardware)
     known: dict[tuple[str, tuple[str, ...], int], Cost] = {}
     found = []
-    for each in reshards:
+    for number, each in enumerate(reshards):
         key = each.kind, each.axes, each.payload
         if key not in known:
             axes = tuple(dict.fromkeys(map(base_axis, each.axes)))
@@ -33,8 +35,8 @@ def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardwar
                 each.kind, axes, each.payload, plan.mesh, hardware, plan.axis_assignment, _group_size(each.axes, plan.mesh)
             )
             wires = tuple(dict.fromkeys(link for axis in axes for link in links.get(axis, (axis,))))
-            known[key] = Cost(seconds, wires, overlaps(each.kind, hardware.chip), is_windowable(each.kind, hardware.chip))
-        found.append(known[key])
+            known[key] = Cost(seconds, wires, overlaps(each.kind, hardware.chip))
+        found.append(known[key]._replace(is_windowed=True) if number in windowed else known[key])
     return found
 
 
@@ -71,6 +73,8 @@ def step_time(
         mfu=mfu,
         hfu=hfu,
         sustained=hardware.chip.efficiency_of("sustained"),
+        calibrated=hardware.chip.calibrated,
+        shares_of=hardware.chip.shares_of,
         unestimated=float(
             ((times.busy * hardware.chip.efficiency_of("sustained") + times.launch) * kernels.times)[times.unestimated].sum()
         ),

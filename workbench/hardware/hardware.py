@@ -59,6 +59,7 @@ class Chip:
       `memory` and, for what dots read, `operands` are of `memory_bandwidth`, above 1 where it is read ahead into memory on the chip;
       `large` is that of arrays that do not fit there (`on_chip_memory`); `sustained` is the share of all of these, the compiler's estimate,
       that a run reaches;
+    - `calibrated`: the measured runs that its shares were fitted on, empty where there are none; `shares_of`: then the chip whose are taken;
     - `target`: its name in the compile tier (`tpu:v5e`), empty where there is no compiler for it here;
     - `sources`: the source of each number.
     """
@@ -77,6 +78,8 @@ class Chip:
     on_chip: int = 0
     efficiency: Mapping[str, float] = field(default_factory=dict)
     target: str = ""
+    calibrated: str = ""
+    shares_of: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
