@@ -14,8 +14,7 @@ from workbench.core.tensor import itemsize
 from workbench.cost.estimate import estimate
 from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.simulate_overlap import Send, simulate
-from workbench.cost.tuned_constants import tuned
-from workbench.cost.windowed_dots import RING_FLOPS, dot_of, plan_windowed_dots
+from workbench.cost.windowed_dots import dot_of, plan_windowed_dots
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models.decoder import decoder
 from workbench.models.decoder.config import PRESETS
@@ -109,12 +108,6 @@ def test_libtpu_makes_a_windowed_einsum_where_one_is_planned(case):
     *given, is_windowed = case
     compiled = multiplied(*given).compile(keep=False)
     assert any(each.part_of for each in compiled.collectives) == is_windowed
-
-
-def test_every_chip_with_windowed_einsums_has_its_own_constant():
-    assert {target.partition(":")[2]: value for target, value in RING_FLOPS.items()} == {
-        chip: tuned(f"ring_flops_{chip}") for chip in ("v4", "v5e", "v5p", "v6e", "tpu7x")
-    }
 
 
 def test_the_sum_of_the_pieces_passes_beside_the_dots():

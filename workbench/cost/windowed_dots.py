@@ -27,7 +27,12 @@ from workbench.propagation import TWO_BYTE_FLOATS, Propagated
 from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.propagation.structure.aliased_values import resolve_view
 
-RING_FLOPS = {f"tpu:{chip}": tuned(f"ring_flops_{chip}") for chip in ("v4", "v5e", "v5p", "v6e", "tpu7x")}
+_V4 = tuned("ring_flops_v4")
+_V5E = tuned("ring_flops_v5e")
+_V5P = tuned("ring_flops_v5p")
+_V6E = tuned("ring_flops_v6e")
+_V7 = tuned("ring_flops_tpu7x")
+RING_FLOPS = {"tpu:v4": _V4, "tpu:v5e": _V5E, "tpu:v5p": _V5P, "tpu:v6e": _V6E, "tpu:tpu7x": _V7}
 """By the target of a chip: FLOPs of a dot that take as long as sending one byte of its collective, by XLA:TPU's account. For TPU v2 and v3
 libtpu makes no windowed einsums."""
 LONGEST_RING = 32  # devices: over 64 none is windowed
