@@ -9,9 +9,10 @@ import pytest
 
 from workbench.analysis.analyze import analyze
 from workbench.core.tensor import itemsize
-from workbench.cost.collective_matmul import LONGEST_RING, SMALLEST_RINGS, WindowedSteps, decompose_collective_matmuls
+from workbench.cost.collective_matmul import decompose_collective_matmuls
 from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.fusion.loop_edges import hoisted_casts, unfilled_stacks
+from workbench.cost.windowed_dots import LONGEST_RING, WindowedSteps, plan_windowed_dots
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.plan import Plan
@@ -31,7 +32,8 @@ def apart(layout, hardware, mesh="x:8", dtype="bfloat16", function=jnp.matmul):
     found = partition(plan, plan.hardware)
     placed = zip(found.structure.values, found.dims, strict=True)
     local_bytes = [itemsize(dtype) * prod(local_shape(value.shape, dims or (), plan.mesh)) for value, dims in placed]
-    return decompose_collective_matmuls(kernels, found, local_bytes, plan.mesh, plan.hardware.chip)
+    windows = plan_windowed_dots(kernels, found, local_bytes, plan.mesh, plan.hardware.chip)
+    return decompose_collective_matmuls(kernels, found, local_bytes, plan.mesh, plan.hardware.chip, windows)
 
 
 def multiply(x, w):
@@ -42,13 +44,7 @@ def multiply(x, w):
 @pytest.mark.parametrize(("layout", "is_summed"), [(SUMMED, True), (COLUMNS, False)])
 def test_a_gathered_weight_is_multiplied_piece_by_piece_on_the_chips_that_do_so(chip, layout, is_summed):
     steps = list(apart(layout, SLICES[chip], function=multiply).steps.values())
-    assert steps == ([WindowedSteps(4, is_summed)] if f"tpu:{chip}" in SMALLEST_RINGS else [])
-
-
-@pytest.mark.parametrize(("layout", "windowed"), [(SUMMED, True), (COLUMNS, False)])
-def test_a_short_ring_of_v5e_is_windowed_along_what_is_summed_alone(layout, windowed):
-    found = apart(layout, "TPU v5e 2x4", mesh="x:4 y:2", function=multiply)
-    assert [each.count for each in found.steps.values()] == [2] * windowed
+    assert steps == ([WindowedSteps(4, is_summed)] if chip in ("v4", "v5e", "v5p") else [])
 
 
 def test_a_ring_that_is_too_long_is_not_windowed():

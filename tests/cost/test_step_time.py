@@ -31,3 +31,25 @@ def test_without_hardware_there_is_no_time():
 )
 def test_a_ring_of_eight_sends(kind, sent):
     assert sent_bytes(kind, 800, 8) == sent
+
+
+@pytest.mark.parametrize(
+    ("hardware", "place"),
+    [
+        ("TPU v5e 2x4", "on TPU v5e 2x4"),
+        ("TPU v5p 2x2x2", "on TPU v5p 2x2x2, not calibrated: shares of TPU v5e"),
+        ("8 A100-80GB", "on 8 A100-80GB"),
+        ("8 A100-40GB", "on 8 A100-40GB, not calibrated: shares of A100-80GB"),
+        ("8 H100", "on 8 H100, not calibrated"),
+    ],
+)
+def test_a_step_time_says_whose_measured_runs_it_rests_on(hardware, place):
+    plan = Plan(build("two_layer"), "rows:2 cols:4", "batch:rows; hidden:cols", hardware=hardware)
+    assert plan.report().step_time.place == place
+
+
+def test_a_tpu_without_measured_runs_sustains_what_its_measured_relative_does():
+    plan = Plan(build("two_layer"), "rows:2 cols:4", "batch:rows; hidden:cols")
+    of = {each: plan.updated(hardware=each).report().step_time for each in ("TPU v5e 2x4", "TPU v4 2x2x2", "TPU v6e 2x4")}
+    assert len({each.sustained for each in of.values()}) == 1
+    assert of["TPU v4 2x2x2"].sustained < 1

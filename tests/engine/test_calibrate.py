@@ -61,6 +61,7 @@ def test_what_was_measured_is_an_entry_of_a_hardware_file(tmp_path, count):
     path.write_text(hardware_entry(hardware, 'The "old" box'), encoding="utf-8")
     read = parse_hardware('4 the "old" box', load_catalogue(path))
     assert (read.size, read.chip.memory, read.chip.target) == (4, hardware.chip.memory, "cpu")
+    assert read.chip.calibrated == "measured by `workbench calibrate`"
     for rate in ("memory_bandwidth", "vector_flops", "launch"):
         assert getattr(read.chip, rate) == pytest.approx(getattr(hardware.chip, rate), rel=1e-3)
     assert read.chip.peak("bfloat16") == pytest.approx(hardware.chip.peak("bfloat16"), rel=1e-3)

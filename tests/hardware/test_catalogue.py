@@ -45,9 +45,22 @@ links.net = { bandwidth = 1, latency = 1 }
 def test_every_number_has_a_source(entry):
     table = TABLES[entry.name]
     unsourced = ("aliases", "target", "devices", "array_tile", "sources", "links", "node", "matmul_tile")  # tiles: one for all TPUs
+    unsourced = (*unsourced, "calibrated", "shares_of")  # these are sources themselves
     assert {name for name in table if name not in unsourced} | set(table["links"]) <= set(table["sources"])
     assert all(source.strip() for source in table["sources"].values())
     assert set(table["sources"]) <= {*table, *table["links"]}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_a_chip_that_no_run_was_fitted_on_has_the_shares_of_one_that_was(entry):
+    chip = entry.chip
+    assert not (chip.calibrated and chip.shares_of)
+    assert bool(chip.calibrated or chip.shares_of) == (chip.platform == "tpu" or entry.name in ("A100-40GB", "A100-80GB", "B200"))
+    if chip.shares_of:
+        relative = default_catalogue()[chip.shares_of].chip
+        fitted = ("sustained",) if chip.platform == "tpu" else ("matmul", "memory", "transfer")
+        assert relative.calibrated
+        assert [chip.efficiency[name] for name in fitted] == [relative.efficiency[name] for name in fitted]
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)

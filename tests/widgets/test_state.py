@@ -121,6 +121,21 @@ def test_a_predicted_step_time_is_shown_where_the_report_has_one(session):
     assert (shown["mfu"]["text"], shown["mfu"]["note"]) == ("50.0%", "HFU 60.0%")
 
 
+@pytest.mark.parametrize(
+    ("known", "note", "said"),
+    [
+        ({"calibrated": "some runs"}, "on TPU v5p 4x4x4", "on TPU v5p 4x4x4: "),
+        ({"shares_of": "TPU v5e"}, "on TPU v5p 4x4x4, not calibrated", "on TPU v5p 4x4x4, not calibrated: shares of TPU v5e: "),
+        ({}, "on TPU v5p 4x4x4, not calibrated", "on TPU v5p 4x4x4, not calibrated: "),
+    ],
+)
+def test_a_step_time_says_that_no_run_of_its_chip_was_measured(session, known, note, said):
+    step = StepTime("TPU v5p 4x4x4", 0.002, 0, 0, 0, 0, **known)
+    shown = {each["key"]: each for each in figure_states(figures(replace(session.report, step_time=step)))}
+    assert shown["predicted"]["note"] == note
+    assert shown["predicted"]["title"].startswith(f"seconds of one step {said}compute-bound")
+
+
 def test_a_higher_utilisation_is_good(session):
     slow, quick = (replace(session.report, step_time=StepTime("TPU v5e", 0.002, 0, 0, 0, 0, mfu=mfu, hfu=mfu)) for mfu in (0.4, 0.5))
     moved = {each["key"]: each["delta"] for each in figure_states(figures(quick), figures(slow))}

@@ -25,6 +25,7 @@ from workbench.cost.simulate_overlap import Cost, SimulatedStep, TimelineRegion,
 from workbench.cost.step_flops import count_dot_flops, flops_of
 from workbench.cost.step_time import collective_costs, step_time
 from workbench.cost.tiled_bytes import tiled_bytes
+from workbench.cost.windowed_dots import plan_windowed_dots
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.propagation import (
@@ -124,10 +125,11 @@ def _price(plan: Plan, hardware: Hardware | None, planned: Propagated, partition
     )
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
     local_bytes, padded_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_two_byte_floats)
-    times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip, fixed.backward) if hardware else None
+    windows = plan_windowed_dots(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip) if hardware else {}
+    times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip, windows, fixed.backward) if hardware else None
     over_step = MemoryOverStep(program, partitioned, fixed.lifetimes, padded_bytes, _on_chip(fixed, partitioned, times, hardware))
     dot_flops, (host_bytes, host_moved) = count_dot_flops(partitioned), host_memory(partitioned, local_bytes)
-    costs = tuple(collective_costs(partitioned.reshards, plan, hardware)) if hardware else ()
+    costs = tuple(collective_costs(partitioned.reshards, plan, hardware, windows)) if hardware else ()
     simulated = seconds = None
     if hardware and times:
         busy = (times.busy + times.launch).tolist()

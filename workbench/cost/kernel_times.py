@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.mesh import Mesh
-from workbench.cost.collective_matmul import UNDECOMPOSED, WindowedSteps, decompose_collective_matmuls
+from workbench.cost.collective_matmul import decompose_collective_matmuls
 from workbench.cost.fusion.kernel_table import KernelDot, Kernels
 from workbench.cost.gpu_dots import BlockedDot, convolution_seconds, product_seconds
 from workbench.cost.matmul_tiles import padded_volume, passes_volume
 from workbench.cost.tuned_constants import tuned
+from workbench.cost.windowed_dots import UNDECOMPOSED, WindowedSteps, Windows
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated, local_shape
 from workbench.propagation.structure.operation_work import OperationWork
@@ -78,13 +79,14 @@ def kernel_times(
     local_bytes: Sequence[int],
     mesh: Mesh,
     chip: Chip,
+    windows: Windows,
     backward: frozenset[int] = frozenset(),
 ) -> KernelTimes:
-    """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure as laid out in memory, `backward` the dots
-    of the backward pass."""
+    """Roofline of all kernels of a plan; `local_bytes` are those of each value of the structure as laid out in memory, `windows` the dots
+    that are multiplied piece by piece, `backward` those of the backward pass."""
     sizes = np.asarray(local_bytes, dtype=np.float64)
     sizes[kernels.numbers] = kernels.itemsizes[kernels.numbers]  # handled by the scalar unit, which pads nothing
-    collective_matmul = decompose_collective_matmuls(kernels, partitioned, local_bytes, mesh, chip)
+    collective_matmul = decompose_collective_matmuls(kernels, partitioned, local_bytes, mesh, chip, windows)
     dots = _sum_dot_seconds(kernels, partitioned, mesh, chip, collective_matmul.steps, backward)
     stored = sizes.copy()
     stored[list(kernels.unfilled)] = 0.0
@@ -102,6 +104,7 @@ def kernel_times(
         passes = np.where(dots > 0, 0.0, swept / chip.sweep)
         memory = np.maximum(memory, passes) + (ROUNDING * _half_elements(kernels, stored) + collective_matmul.elements) / chip.sweep
         memory += collective_matmul.moved / (chip.memory_bandwidth * chip.efficiency_of("memory"))
+        memory = np.maximum(memory, collective_matmul.beside / chip.sweep)
         vector, launches = (
             np.zeros(kernels.count),
             _count_launches(swept, dots) + collective_matmul.launches + _count_row_launches(kernels, partitioned, mesh),

@@ -18,9 +18,11 @@ import numpy as np
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.prefetched_collectives import invariant_values, is_made_of_invariants, simulate_beside_others
 from workbench.cost.simulate_turn import HostCalls, Send, SimulatedTurn, simulate, simulate_called
+from workbench.cost.windowed_dots import dot_of
 from workbench.hardware.hardware import Chip
 from workbench.hardware.runtime import XLA, Runtime
 from workbench.propagation import Propagated
+from workbench.propagation.module.operation_kinds import DOTS
 from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.propagation.structure.program_structure import Structure
 
@@ -32,15 +34,18 @@ OVERLAPPING = {
 }
 """Kinds of collectives that overlap with computation, by the platform of a chip's target; none on a CPU."""
 
+_JUST_BEFORE = 1e-4  # positions: so many kernels can be moved before one operation that they stay behind the one before it
+_MOVES = 8  # of a kernel: a chain of kernels that each read from the next is moved in one go, a longer ring of them not at all
+
 
 class Cost(NamedTuple):
-    """The cost of one execution of a collective: seconds, on which links, whether computation overlaps it, and whether the compiler may
-    decompose it together with a dot (a windowed einsum; Wang et al. 2023)."""
+    """The cost of one execution of a collective: seconds, on which links, whether computation overlaps it, and whether the compiler
+    decomposes it together with a dot (see `windowed_dots`)."""
 
     seconds: float
     links: tuple[str, ...]
     overlaps: bool
-    is_windowable: bool = False
+    is_windowed: bool = False
 
 
 def overlaps(kind: str, chip: Chip) -> bool:
@@ -52,7 +57,7 @@ def overlaps(kind: str, chip: Chip) -> bool:
 class TimelineRegion:
     """The items of main or of a loop body in order: kernels, and loops (branches too) as one item each."""
 
-    ends: tuple[int, ...]  # the last position of each item
+    ends: tuple[float, ...]  # the last position of each item
     kernels: tuple[int, ...]  # the kernel's number; -1 for a loop
     ready: tuple[int, ...]  # for each item: after how many items its result can be ready at the earliest (see `_ready_positions`)
     loops: tuple[tuple[int, int], ...]  # (number of the item, operation)
@@ -60,13 +65,15 @@ class TimelineRegion:
     trips: int  # iterations of one execution of its loop
     times: int
     places: Mapping[int, int]  # for each kernel its place among the items
+    positions: Sequence[float]  # of every kernel of the program, see `_run_positions`
 
 
 def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, ...]:
     """The regions of a program, computed once; a region's inner ones come behind it."""
     ends = _last_positions(structure)
-    inside: list[list[tuple[int, int, int]]] = [[] for _ in structure.regions]  # (position, end, kernel or -1 - operation)
-    for number, position in enumerate(kernels.positions):
+    positions = _run_positions(structure, kernels)
+    inside: list[list[tuple[float, float, int]]] = [[] for _ in structure.regions]  # (position, end, kernel or -1 - operation)
+    for number, position in enumerate(positions):
         inside[kernels.regions[number]].append((position, position, number))
     for op in structure.control_flow:
         record = structure.ops[op]
@@ -88,9 +95,36 @@ def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, 
                 region.runs_per_step // max(structure.regions[outer].runs_per_step, 1) if outer >= 0 else 1,
                 region.runs_per_step,
                 {item: place for place, (_, _, item) in enumerate(items) if item >= 0},
+                positions,
             )
         )
     return tuple(found)
+
+
+def _run_positions(structure: Structure, kernels: Kernels) -> tuple[float, ...]:
+    """Where each kernel runs among the traced operations: at its last one, but before the first kernel of its region that reads from it.
+
+    The dot of a residual stream that a loop keeps for the backward pass is one kernel with the update of what is kept, at the iteration's
+    end, and runs before the layer that reads the stream all the same. Of two that read from each other, a dot and what its epilogue waits
+    for, neither is moved.
+    """
+    positions = list(map(float, kernels.positions))
+    makers: dict[int, set[int]] = {}
+    for reader, value in zip(kernels.readers.tolist(), kernels.read.tolist(), strict=True):
+        maker = _find_maker(structure, kernels, value)
+        if maker not in (-1, reader) and kernels.regions[maker] == kernels.regions[reader]:
+            makers.setdefault(reader, set()).add(maker)
+    pending = sorted(makers, key=positions.__getitem__)
+    moves = dict.fromkeys(range(len(positions)), _MOVES)
+    while pending:
+        reader = pending.pop()
+        for maker in makers.get(reader, ()):
+            is_mutual = reader in makers.get(maker, ())
+            if positions[maker] >= positions[reader] and not is_mutual and moves[maker]:
+                positions[maker] = positions[reader] - _JUST_BEFORE
+                pending.append(maker)
+                moves[maker] -= 1
+    return tuple(positions)
 
 
 def _ready_positions(structure: Structure, kernels: Kernels, items: Sequence[int], read: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
@@ -236,28 +270,30 @@ def _make_send(reshard: InsertedCollective, cost: Cost, structure: Structure, ke
     maker = kernels.of[reshard.source] if reshard.source is not None else -1
     made = 0  # an argument of the region is ready from the start
     if reshard.source is not None:
-        position = kernels.positions[maker] if maker >= 0 else structure.ops[reshard.source].position
+        position = region.positions[maker] if maker >= 0 else structure.ops[reshard.source].position
         made = bisect_right(region.ends, position)
         if maker >= 0 and kernels.regions[maker] == reshard.region:
             made = region.ready[region.places[maker]]
     reader = kernels.of[reshard.before]
-    needed = kernels.positions[reader] if reader >= 0 else _first_read(reshard, structure, kernels)
+    needed = region.positions[reader] if reader >= 0 else _first_read(reshard, structure, kernels, region.positions)
     place = min(bisect_left(region.ends, needed), len(region.ends))
     if maker in (reader, -1) and reshard.source is not None:  # what lies before the collective is a kernel of its own after all
         made = _ready_inside_reader(structure, kernels, region, reshard.source, place)
-    if cost.is_windowable:  # its shards go around while the dot that reads or makes it runs
-        multiplies = {each.kernel for each in kernels.dots}
-        place += reshard.kind == "all-gather" and reader in multiplies and place < len(region.ends)
-        made -= reshard.kind == "reduce-scatter" and maker in multiplies and made > 0
+    windowed = dot_of(reshard) if cost.is_windowed else -1
+    dot = kernels.of[windowed] if windowed >= 0 and structure.ops[windowed].kind in DOTS else -1
+    if dot in region.places:  # its shards go around while the dot that reads or makes it runs
+        made, place = (
+            (made, region.places[dot] + 1) if reshard.kind == "all-gather" else (region.places[dot], max(place, region.places[dot] + 1))
+        )
     return Send(min(made, place), place, cost.seconds, cost.links, cost.overlaps)
 
 
-def _first_read(reshard: InsertedCollective, structure: Structure, kernels: Kernels) -> int:
+def _first_read(reshard: InsertedCollective, structure: Structure, kernels: Kernels, positions: Sequence[float]) -> float:
     """Where a collective's result is read that only a free operation, a transpose or a reshape, takes up."""
     if reshard.source is None:
         return reshard.first_use
     values = np.isin(kernels.read, structure.ops[reshard.source].results)
-    places = [kernels.positions[kernel] for kernel in kernels.readers[values].tolist()]
+    places = [positions[kernel] for kernel in kernels.readers[values].tolist()]
     return max(min((each for each in places if each >= reshard.first_use), default=reshard.first_use), reshard.first_use)
 
 

@@ -113,13 +113,15 @@ class _CalledDevice(_Device):
 
 
 def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, bool]]:
-    """(kernels done, 0 for what must be ready and 1 for what starts then, number of the send, whether it is awaited)."""
+    """(kernels done, a phase, number of the send, whether it is awaited). What is awaited comes first, then what starts and blocks, then
+    what starts and runs beside the kernels behind it."""
     moments = []
     for number, send in enumerate(sends):
         awaited = max(send.after, send.before)
         started = send.after if send.overlaps else awaited  # one that does not overlap starts where it is needed
-        moments.append((started, 1, number, False))
-        moments.append((awaited, int(awaited == started), number, True))
+        blocks = awaited == started
+        moments.append((started, 1 if blocks else 2, number, False))
+        moments.append((awaited, int(blocks), number, True))
     return moments
 
 

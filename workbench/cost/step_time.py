@@ -1,17 +1,17 @@
 """Step time: the kernels of one device by the roofline, and the communication that they do not hide."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size, base_axis
-from workbench.cost.collective_matmul import is_windowable
 from workbench.cost.communication import collective_seconds
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.kernel_times import KernelTimes
 from workbench.cost.simulate_overlap import Cost, SimulatedStep, overlaps
 from workbench.cost.step_flops import DotFlops, utilisation
+from workbench.cost.windowed_dots import dot_of
 from workbench.errors import HardwareError
 from workbench.hardware.axis_placement import physical_spans
 from workbench.hardware.hardware import Hardware
@@ -19,13 +19,17 @@ from workbench.plan.plan import Plan
 from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.reports.step_time import StepTime
 
+_DECOMPOSED = ("all-gather", "reduce-scatter")
+"""Kinds whose pieces go around while a dot runs, under a runtime that decomposes them (async tensor parallelism)."""
 
-def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardware: Hardware) -> list[Cost]:
-    """The cost of one execution of each collective; alike ones are computed once."""
+
+def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardware: Hardware, windowed: Container[int] = ()) -> list[Cost]:
+    """The cost of one execution of each collective; alike ones are computed once. `windowed`: places of those that are decomposed together
+    with a dot."""
     links = _physical_axes(plan, hardware)
     known: dict[tuple[str, tuple[str, ...], int], Cost] = {}
     found = []
-    for each in reshards:
+    for number, each in enumerate(reshards):
         key = each.kind, each.axes, each.payload
         if key not in known:
             axes = tuple(dict.fromkeys(map(base_axis, each.axes)))
@@ -33,14 +37,10 @@ def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardwar
                 each.kind, axes, each.payload, plan.mesh, hardware, plan.axis_assignment, _group_size(each.axes, plan.mesh)
             )
             wires = tuple(dict.fromkeys(link for axis in axes for link in links.get(axis, (axis,))))
-            known[key] = Cost(seconds, wires, overlaps(each.kind, hardware.chip), _goes_around(each.kind, hardware))
-        found.append(known[key])
+            known[key] = Cost(seconds, wires, overlaps(each.kind, hardware.chip))
+        is_windowed = number in windowed or (hardware.runtime.decomposes and each.kind in _DECOMPOSED and dot_of(each) >= 0)
+        found.append(known[key]._replace(is_windowed=True) if is_windowed else known[key])
     return found
-
-
-def _goes_around(kind: str, hardware: Hardware) -> bool:
-    """Whether a gather's or a reduce-scatter's pieces go around while its dot runs."""
-    return is_windowable(kind, hardware.chip) or (hardware.runtime.decomposes and kind in ("all-gather", "reduce-scatter"))
 
 
 def _group_size(axes: tuple[str, ...], mesh: Mesh) -> int | None:
@@ -77,6 +77,8 @@ def step_time(
         mfu=mfu,
         hfu=hfu,
         sustained=hardware.chip.efficiency_of("sustained"),
+        calibrated=hardware.chip.calibrated,
+        shares_of=hardware.chip.shares_of,
         unestimated=float(
             ((times.busy * hardware.chip.efficiency_of("sustained") + times.launch) * kernels.times)[times.unestimated].sum()
         ),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from workbench.hardware.hardware import Hardware
 
 _NETWORK = "{ bandwidth = 1.25e9, latency = 50e-6 }"
+_MEASURED = "measured by `workbench calibrate`"
 _LARGEST_NODE = 4096  # largest number of virtual devices
 
 
@@ -30,12 +31,13 @@ def _entry_lines(hardware: Hardware, quoted: str) -> Iterator[str]:
     yield f"launch = {chip.launch:.4g}"
     if chip.efficiency:
         yield f"efficiency = {_table_text(chip.efficiency)}"
+    yield f"calibrated = {json.dumps(_MEASURED)}"
     yield f'node = {{ size = {max(_LARGEST_NODE, hardware.size)}, link = "measured", network = "ethernet" }}'
     yield f"links.measured = {{ bandwidth = {link.bandwidth:.4g}, latency = {link.latency:.4g} }}"
     yield f"links.ethernet = {_NETWORK}"
     yield ""
     yield f"[{quoted}.sources]"
-    measured = f"measured by `workbench calibrate`, {hardware.size} × {chip.name} busy at once"
+    measured = f"{_MEASURED}, {hardware.size} × {chip.name} busy at once"
     for key in ("flops", *(["vector"] if math.isfinite(chip.vector_flops) else []), "memory_bandwidth", "launch", "measured"):
         yield f"{key} = {json.dumps(measured, ensure_ascii=False)}"
     yield f"memory = {json.dumps('as the device or the operating system reports it')}"

@@ -78,6 +78,8 @@ def _read_entry(name: str, table: dict[str, Any]) -> CatalogueEntry:
         on_chip=int(table.get("on_chip", 0) * share),
         efficiency=table.get("efficiency", {}),
         target=table.get("target", ""),
+        calibrated=table.get("calibrated", ""),
+        shares_of=table.get("shares_of", ""),
         sources=table.get("sources", {}),
     )
     return CatalogueEntry(name, chip, network, table.get("devices", 1), tuple(table.get("aliases", ())))

@@ -85,6 +85,8 @@ class Chip:
       `large` is that of arrays that do not fit there (`on_chip_memory`); `sustained` is the share of all of these, the compiler's estimate,
       that a run reaches; `attention` and `attention_backward` are of hand-written kernels with dots, with heads of any size; `host` is how
       much faster its host calls kernels than the one that a runtime's figures are of;
+    - `calibrated`: the measured runs that its shares were fitted on, empty where there are none; `shares_of`: then the chip whose are
+      taken;
     - `target`: its name in the compile tier (`tpu:v5e`), empty where there is no compiler for it here;
     - `sources`: the source of each number.
     """
@@ -103,6 +105,8 @@ class Chip:
     on_chip: int = 0
     efficiency: Mapping[str, float] = field(default_factory=dict)
     target: str = ""
+    calibrated: str = ""
+    shares_of: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -50,6 +50,8 @@ class StepTime:
       type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, counts recomputed and duplicated work, too;
     - `sustained`: the share of the compiler's own estimate of kernels that such a device reaches in a run; included in all of the above;
     - `host`: waiting for the host to call the next kernel, under a runtime that calls one after the other;
+    - `calibrated`: the measured runs that the device's shares were fitted on, empty if there are none; `shares_of`: then the chip whose
+      shares were taken, if any were;
     - `unestimated`: seconds of kernels and launches that the compiler gives no estimate of: on XLA:TPU gathers, scatters and sorts.
     """
 
@@ -64,6 +66,8 @@ class StepTime:
     sustained: float = 1.0
     unestimated: float = 0.0
     host: float = 0.0
+    calibrated: str = ""
+    shares_of: str = ""
 
     @property
     def compute(self) -> float:
@@ -74,6 +78,18 @@ class StepTime:
     def estimate(self) -> float:
         """Seconds in kernels and between them as the compiler would estimate them, without those it gives no estimate of."""
         return self.compute * self.sustained + self.launch - self.unestimated
+
+    @property
+    def calibration(self) -> str:
+        """What a reader has to know of the prediction where no run of such a device was measured; else empty."""
+        if self.calibrated:
+            return ""
+        return f"not calibrated: shares of {self.shares_of}" if self.shares_of else "not calibrated"
+
+    @property
+    def place(self) -> str:
+        """What the step runs on, and whether its time is calibrated there: `on TPU v5p 4x4x4, not calibrated: shares of TPU v5e`."""
+        return f"on {self.hardware}, {self.calibration}" if self.calibration else f"on {self.hardware}"
 
     def scaled(self, factor: float) -> "StepTime":
         """The step with `factor` times the time that the compiler estimates; the device waits for communication as long as before, and for

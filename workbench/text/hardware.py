@@ -90,6 +90,7 @@ def _figures(entry: CatalogueEntry) -> Iterable[tuple[str, str, str]]:
         yield name.replace("_", " "), figure, sources.pop(name, "")
     efficiencies = " · ".join(f"{work} {share:.0%}" for work, share in chip.efficiency.items()) or "100%"
     yield "efficiency", "", f"{efficiencies}. {sources.pop('efficiency', '')}"
+    yield "calibrated", "", chip.calibrated or (f"no: shares of {chip.shares_of}" if chip.shares_of else "no")
     for axis in entry.links:
         yield axis.name, f"{_rate_text(axis.bandwidth)}, {format_seconds(axis.latency)}", sources.pop(axis.name, "")
     for name, source in sources.items():

@@ -37,7 +37,7 @@ def headline_figures(report: PipelineReport, time: StepTime | None) -> Iterator[
     work = sum(step.busy) / stages
     spent = {"work": work - again, "computed again": again, "waiting": step.makespan - work, "update": step.seconds - step.makespan}
     shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in spent.items() if seconds > 0)
-    yield "step time, predicted", format_seconds(report.seconds), f"the mean stage: {shown}, on {time.hardware}"
+    yield "step time, predicted", format_seconds(report.seconds), f"the mean stage: {shown}, {time.place}"
     if time.mfu and report.seconds:
         whole = time.total / report.seconds
         yield "model FLOPs utilisation", f"{time.mfu * whole:.1%}", "of all stages' devices, the bubble counted"

@@ -132,7 +132,7 @@ def _time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, st
         **({"waiting for the host": time.host} if time.host else {}),
     }
     shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts.items())
-    yield "step time, predicted", _figure_with_range(time.total, found, format_seconds), f"{shown}, on {time.hardware}"
+    yield "step time, predicted", _figure_with_range(time.total, found, format_seconds), f"{shown}, {time.place}"
     if time.communication:
         yield "communication hidden", format_seconds(time.hidden), f"behind computation, of {format_seconds(time.communication)} in all"
     if time.mfu:

@@ -75,7 +75,7 @@ def _predicted_bar(step: StepTime) -> _Bar:
     )
     beside = _BarPart(_HIDDEN, step.hidden, STEP[3], "behind computation: it costs no time", hatched=True)
     shown = step.hidden > 0.001 * step.total
-    return _Bar("predicted", tuple(part for part in parts if part.seconds), (beside,) if shown else (), f"on {step.hardware}")
+    return _Bar("predicted", tuple(part for part in parts if part.seconds), (beside,) if shown else (), step.place)
 
 
 def _title(report: Report, bars: Sequence[_Bar]) -> str:

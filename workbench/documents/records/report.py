@@ -59,6 +59,8 @@ def report_record(report: Report) -> dict[str, Any]:
             "mfu": time.mfu,
             "hfu": time.hfu,
             "hardware": time.hardware,
+            "calibrated": time.calibrated,
+            "shares_of": time.shares_of,
         },
         "arguments": [_placement_record(each) for each in report.arguments],
         "results": [_placement_record(each) for each in report.results],

@@ -35,7 +35,7 @@ def predicted_peak(report: Report) -> int:
 def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figure]) -> Iterator[Figure]:
     spec, step = planned.spec, planned.simulated
     if report.step_time is not None:
-        yield _time(found["predicted"], planned)
+        yield _time(found["predicted"], planned, report.step_time.calibration)
     yield _memory(found["memory"], planned)
     title = "the share of the stages' time until the last task is done in which they do nothing"
     least = planned.least_bubble
@@ -62,7 +62,7 @@ def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figu
             )
 
 
-def _time(figure: Figure, planned: PipelineReport) -> Figure:
+def _time(figure: Figure, planned: PipelineReport, calibration: str) -> Figure:
     """The mean stage: working, recomputing, waiting, updating."""
     step, stages = planned.simulated, planned.spec.stages
     again = sum(span.recompute for span in step.spans) / stages
@@ -75,7 +75,7 @@ def _time(figure: Figure, planned: PipelineReport) -> Figure:
     return replace(
         figure,
         value=planned.seconds,
-        title=f"seconds of one step of the pipeline {planned.spec}",
+        title=f"seconds of one step of the pipeline {planned.spec}" + (f", {calibration}" if calibration else ""),
         parts=tuple(
             _part(name, value, planned.seconds, shade, format_seconds(value), why)
             for name, (shade, value, why) in parts.items()
