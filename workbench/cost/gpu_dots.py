@@ -26,7 +26,8 @@ from workbench.propagation.structure.operation_work import Convolution
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 32)
 """Into how many parts a sum is split: what NVIDIA's sample of cuBLASLt tries (`LtSgemmCustomFind`, `splitKSequenceA`), and none."""
 _PARTIAL = 4  # bytes of a partial sum: float32
-_LANES = 4  # a multiply-add in float16 counts 2 and is done twice a lane: what is beyond is tensor cores
+_LANE_BYTES = 8  # that a lane multiplies and adds in two operations: one of float32 counts as 2, two of float16 as 4
+_ROUNDED = 1.05  # peaks are printed so
 _ALIGNED = 16  # bytes of channels that a tensor core loads at once (NVIDIA, Convolutional Layers User's Guide, "Channels In And Out")
 _WINDOW = (3, 3)
 _TILES = (2, 4)  # places along each side
@@ -77,7 +78,7 @@ def convolution_seconds(convolution: Convolution, shape: tuple[int, ...], summed
 
 def has_tensor_cores(chip: Chip, dtype: str) -> bool:
     """Whether dots in this dtype are faster than the lanes of the vector unit can be."""
-    return chip.peak(dtype) > _LANES * chip.vector_flops
+    return chip.peak(dtype) > _ROUNDED * _LANE_BYTES / itemsize(dtype) * chip.vector_flops
 
 
 def _align_channels(dot: BlockedDot, convolution: Convolution, dtype: str, chip: Chip) -> BlockedDot:

@@ -42,7 +42,9 @@ def passes_volume(rows: int, columns: int, summed: float, tile: tuple[int, ...])
 
 
 @lru_cache(maxsize=1 << 15)
-def blocks_volume(batch: int, rows: int, columns: int, summed: float, tile: tuple[int, ...], splits: int = 1, *, narrow: bool = False) -> float:
+def blocks_volume(
+    batch: int, rows: int, columns: int, summed: float, tile: tuple[int, ...], splits: int = 1, *, narrow: bool = False
+) -> float:
     """Multiply-adds for which all units of a GPU are busy: `tile` is rows x columns x summed of a step of a block, how many units do a
     block each, and for how many steps a block fills its pipeline and writes its result (none where the next one goes on beside that).
 
@@ -59,7 +61,10 @@ def blocks_volume(batch: int, rows: int, columns: int, summed: float, tile: tupl
     """
     tall, wide, deep, units, ends = tile
     depth = round_up(summed / splits, deep) + ends * deep
-    return min(round_up(batch * splits * ceil(rows / r) * ceil(columns / c), units) * r * c for r, c in _block_shapes(tall, wide, narrow)) * depth
+    return (
+        min(round_up(batch * splits * ceil(rows / r) * ceil(columns / c), units) * r * c for r, c in _block_shapes(tall, wide, narrow))
+        * depth
+    )
 
 
 def _block_shapes(tall: int, wide: int, narrow: bool) -> set[tuple[int, int]]:
@@ -68,6 +73,6 @@ def _block_shapes(tall: int, wide: int, narrow: bool) -> set[tuple[int, int]]:
     return {(tall, wide), (wide, tall), (side, side), *narrower, *((c, r) for r, c in narrower)}
 
 
-def round_up(size: float, tile: int) -> int:
+def round_up(size: float, tile: float) -> int:
     """The next multiple of `tile`."""
-    return ceil(size / tile) * tile
+    return int(ceil(size / tile) * tile)
