@@ -149,6 +149,12 @@ def test_three_channels_of_a_picture_are_eight_to_a_tensor_core():
     assert three < 0.65 * eight
 
 
+def test_pictures_that_the_gradient_of_a_kernel_sums_over_are_no_channels():
+    gradient = Convolution(1, (64, 64), features=3, places=(0, 1), is_plain=True)
+    one, eight = (convolution_seconds(gradient, (3, 3, 512, 512), 64 * 64 * count, "bfloat16", H100) for count in (1, 8))
+    assert one < eight / 4
+
+
 @pytest.mark.parametrize("hardware", ["1 P100", "1 A100", "1 H100"])
 def test_a_depthwise_convolution_takes_about_as_long_as_its_traffic(hardware):
     x, w = S((32, 56, 56, 512), "float32"), S((3, 3, 1, 512), "float32")

@@ -68,7 +68,9 @@ def convolution_seconds(convolution: Convolution, shape: tuple[int, ...], summed
     features = shape[convolution.features]
     columns = max(features // convolution.groups, 1)
     lowered = BlockedDot(features // columns, prod(shape) // max(features, 1), columns, summed)
-    found = [product_seconds(_align_channels(lowered, convolution, dtype, chip), dtype, chip)]
+    if prod(convolution.window) <= prod(shape[dim] for dim in convolution.places):  # else the gradient of a kernel: a sum over pictures
+        lowered = _align_channels(lowered, prod(convolution.window), dtype, chip)
+    found = [product_seconds(lowered, dtype, chip)]
     if convolution.groups > 1:
         found.append(lowered.results * summed / (chip.vector_flops * chip.efficiency_of("vector")))
     if _allows_winograd(convolution, shape) and dtype in _WINOGRAD_DTYPES and not has_tensor_cores(chip, dtype):
@@ -81,9 +83,8 @@ def has_tensor_cores(chip: Chip, dtype: str) -> bool:
     return chip.peak(dtype) > _ROUNDED * _LANE_BYTES / itemsize(dtype) * chip.vector_flops
 
 
-def _align_channels(dot: BlockedDot, convolution: Convolution, dtype: str, chip: Chip) -> BlockedDot:
+def _align_channels(dot: BlockedDot, taps: int, dtype: str, chip: Chip) -> BlockedDot:
     """The dot with channels, for each tap, as tensor cores load them: three of a picture are eight in float16."""
-    taps = prod(convolution.window)
     if not has_tensor_cores(chip, dtype) or dot.summed % taps:
         return dot
     return dot._replace(summed=taps * round_up(dot.summed / taps, max(_ALIGNED // itemsize(dtype), 1)))
