@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import workbench as wb
@@ -22,7 +21,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules.stage_cost import StageCost
 from workbench.cost.communication import collective_seconds
 from workbench.cost.residuals import count_residual_bytes
-from workbench.hardware.catalogue import load_catalogue, parse_hardware
+from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.models.decoder import decoder_stage
 from workbench.models.decoder.config import DecoderConfig
@@ -138,7 +137,7 @@ def micro_batch(hardware: Hardware, *, first: bool, last: bool) -> Report:
 
 @cache
 def hardware_of(name: str) -> Hardware:
-    return parse_hardware(name, load_catalogue(Path(__file__).with_name("p100.toml")) if "P100" in name else None)
+    return parse_hardware(name)
 
 
 def recomputed_share() -> float:

@@ -124,7 +124,8 @@ def test_two_devices_of_a_chip_share_what_the_chip_has():
         (
             "TPU v5x 4x4",
             "There is no hardware `TPU v5x`; there are `TPU v2`, `TPU v3`, `TPU v4`, `TPU v5e`, `TPU v5p`, `TPU v6e`, `TPU v7`, "
-            "`A100-40GB`, `A100-80GB`, `H100`, `H100 EFA`, `H100-500W`, `H200`, `B200`, `CPU`.\n  Ways out: did you mean `TPU v5p`?",
+            "`P40`, `P100`, `V100-16GB`, `V100-32GB`, `T4`, `A100-40GB`, "
+            "`A100-80GB`, `L4`, `H100`, `H100 EFA`, `H100-500W`, `H200`, `B200`, `CPU`.\n  Ways out: did you mean `TPU v5p`?",
         ),
         (
             "TPU v5p 8x8",

@@ -6,13 +6,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.support import pipelines
 from workbench.core.pipeline_spec import REMAT, PipelineSpec
 from workbench.core.schedules import ALL_SCHEDULES, schedule_named
 from workbench.core.schedules.stage_cost import AtWork, Halves, StageCost, equal_stages, receives
 from workbench.core.schedules.tasks import Kind, Task
 from workbench.errors import PipelineError
 from workbench.pipeline.simulate_pipeline import simulate, simulate_orders
-from workbench.pipeline.stage_transfer import Transfer
+from workbench.pipeline.stage_transfer import Transfer, transfer_of
+from workbench.plan.plan import Plan
 from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
@@ -152,6 +154,24 @@ def test_a_skip_is_waited_for_and_goes_straight_to_its_reader():
     assert at[Task(Kind.FORWARD, 1, 0)] == 1.0
     assert at[Task(Kind.FORWARD, 2, 0)] == 5.0
     assert at[Task(Kind.BACKWARD, 0, 0)] == 8.0 + 4.0
+
+
+def test_behind_a_switch_a_skip_shares_its_senders_port_with_what_the_next_stage_waits_for():
+    """The next stage is sent to first; the second micro-batch of 2 s waits until the skip of the first, 4 s, is through as well."""
+    costs = StageCost(1, 1, 1, sends=((1, 20), (2, 40))), StageCost(1, 1, 1, sends=((2, 0),)), StageCost(1, 1, 1)
+    spec = PipelineSpec(3, 2, "gpipe", remat="never")
+    one, shared = (
+        {span.task: span.start for span in simulate(spec, costs, Transfer.at(10.0, shared_port=each)).spans} for each in (False, True)
+    )
+    first, second, skip = Task(Kind.FORWARD, 1, 0), Task(Kind.FORWARD, 1, 1), Task(Kind.FORWARD, 2, 0)
+    assert (one[first], one[second], one[skip]) == (3.0, 5.0, 5.0)
+    assert (shared[first], shared[second], shared[skip]) == (3.0, 9.0, 7.0)
+
+
+def test_the_port_of_a_switch_is_shared_and_the_links_of_a_torus_are_not():
+    program = pipelines.skips()
+    on = {name: Plan(program, "stage:4", hardware=name, pipeline="stages:4 micro_batches:2") for name in ("4 P40", "8 H100", "TPU v5e 2x2")}
+    assert {name: transfer_of(plan).shared_port for name, plan in on.items()} == {"4 P40": True, "8 H100": True, "TPU v5e 2x2": False}
 
 
 def test_memory_over_a_small_step_is_known_moment_by_moment():

@@ -12,7 +12,7 @@ from workbench.models.gpt import gpt
 from workbench.pipeline import estimate_stage_costs as staged
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
-from workbench.tracing import trace_training
+from workbench.tracing import trace, trace_training
 from workbench.tracing.stage_partition.trace_network import network_of
 
 pytestmark = pytest.mark.compile
@@ -47,6 +47,40 @@ def test_a_first_layer_that_reads_the_batch_has_no_gradient_of_its_input_and_the
     assert first.backward_input == 0 < first.backward_weight
     assert len({(each.backward_input, each.work) for each in others}) == 1
     assert others[0].backward_input > 0
+
+
+def convolve(x, w):
+    return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def convolutions() -> Program:
+    """Two of 3 x 3 over 256 channels, of pictures of 8 x 8, to which a kernel is large."""
+
+    def loss(kernels, batch):
+        x = batch["x"]
+        for number, w in enumerate(kernels):
+            with jax.named_scope(f"layers/{number}"):
+                x = convolve(x, w)
+        return (x * x).mean()
+
+    pictures = {"x": jnp.ones((32, 8, 8, 256))}
+    return trace_training(loss, [jnp.ones((3, 3, 256, 256))] * 2, pictures, optimizer=optax.sgd(0.1), dims={"batch/x": "batch _ _ _"})
+
+
+def test_a_gradient_is_added_to_the_sum_for_every_micro_batch_however_small_that_is():
+    """cuDNN makes a kernel's gradient; another kernel reads it and the sum, and writes the sum: three passes over 2.36 MB."""
+    x, w = jax.ShapeDtypeStruct((1, 8, 8, 256), "float32"), jax.ShapeDtypeStruct((3, 3, 256, 256), "float32")
+
+    def forward_and_backward(x, w, dy):
+        made, pull = jax.vjp(convolve, x, w)
+        return made, pull(dy)
+
+    both = trace(forward_and_backward, x, w, x)
+    plan = Plan(convolutions(), "stage:2", hardware="2 P40", pipeline="stages:2 micro_batches:32")
+    chip = plan.hardware.chip
+    passes = 3 * 9 * 256 * 256 * 4 / (chip.memory_bandwidth * chip.efficiency_of("memory"))
+    added = block_costs(plan)[1].work - Plan(both, "x:1", hardware="1 P40").report().step_time.total
+    assert added == pytest.approx(passes + chip.launch, rel=0.1)
 
 
 def test_a_named_boundary_is_kept_and_prices_nothing_anew(plan):

@@ -26,7 +26,8 @@ from workbench.propagation.structure.operation_work import Convolution
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 32)
 """Into how many parts a sum is split: what NVIDIA's sample of cuBLASLt tries (`LtSgemmCustomFind`, `splitKSequenceA`), and none."""
 _PARTIAL = 4  # bytes of a partial sum: float32
-_LANES = 4  # a multiply-add in float16 counts 2 and is done twice a lane: what is beyond is tensor cores
+_LANE_BYTES = 8  # that a lane multiplies and adds in two operations: one of float32 counts as 2, two of float16 as 4
+_ROUNDED = 1.05  # peaks are printed so
 _ALIGNED = 16  # bytes of channels that a tensor core loads at once (NVIDIA, Convolutional Layers User's Guide, "Channels In And Out")
 _WINDOW = (3, 3)
 _TILES = (2, 4)  # places along each side
@@ -67,7 +68,9 @@ def convolution_seconds(convolution: Convolution, shape: tuple[int, ...], summed
     features = shape[convolution.features]
     columns = max(features // convolution.groups, 1)
     lowered = BlockedDot(features // columns, prod(shape) // max(features, 1), columns, summed)
-    found = [product_seconds(_align_channels(lowered, convolution, dtype, chip), dtype, chip)]
+    if prod(convolution.window) <= prod(shape[dim] for dim in convolution.places):  # else the gradient of a kernel: a sum over pictures
+        lowered = _align_channels(lowered, prod(convolution.window), dtype, chip)
+    found = [product_seconds(lowered, dtype, chip)]
     if convolution.groups > 1:
         found.append(lowered.results * summed / (chip.vector_flops * chip.efficiency_of("vector")))
     if _allows_winograd(convolution, shape) and dtype in _WINOGRAD_DTYPES and not has_tensor_cores(chip, dtype):
@@ -77,12 +80,11 @@ def convolution_seconds(convolution: Convolution, shape: tuple[int, ...], summed
 
 def has_tensor_cores(chip: Chip, dtype: str) -> bool:
     """Whether dots in this dtype are faster than the lanes of the vector unit can be."""
-    return chip.peak(dtype) > _LANES * chip.vector_flops
+    return chip.peak(dtype) > _ROUNDED * _LANE_BYTES / itemsize(dtype) * chip.vector_flops
 
 
-def _align_channels(dot: BlockedDot, convolution: Convolution, dtype: str, chip: Chip) -> BlockedDot:
+def _align_channels(dot: BlockedDot, taps: int, dtype: str, chip: Chip) -> BlockedDot:
     """The dot with channels, for each tap, as tensor cores load them: three of a picture are eight in float16."""
-    taps = prod(convolution.window)
     if not has_tensor_cores(chip, dtype) or dot.summed % taps:
         return dot
     return dot._replace(summed=taps * round_up(dot.summed / taps, max(int(_ALIGNED / itemsize(dtype)), 1)))

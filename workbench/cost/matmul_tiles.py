@@ -73,6 +73,6 @@ def _block_shapes(tall: int, wide: int, narrow: bool) -> set[tuple[int, int]]:
     return {(tall, wide), (wide, tall), (side, side), *narrower, *((c, r) for r, c in narrower)}
 
 
-def round_up(size: float, tile: int) -> int:
+def round_up(size: float, tile: float) -> int:
     """The next multiple of `tile`."""
-    return ceil(size / tile) * tile
+    return int(ceil(size / tile) * tile)

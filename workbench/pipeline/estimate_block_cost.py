@@ -119,20 +119,23 @@ class BlockCost(NamedTuple):
 
 
 def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
-    """Estimate a block: its backward pass costs what forward and backward together cost beyond the forward pass alone."""
-    forward, both = (estimate(_plan_alone(program, stage)) for program in (block.forward_program, block.both_program(stage.parts)))
-    one, two = _estimate_seconds(forward, both)
-    backward = max(two - one, 0.0)
+    """Estimate a block: its backward pass as the task that runs it, which reads what the forward pass left, and adds every gradient to the
+    sum over micro-batches. That is in the product where the back end has products that add to an array, else a pass over gradient and sum:
+    it costs a micro-batch the same however few samples it has."""
+    running = block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately)
+    forward, both, backward_task = (
+        estimate(_plan_alone(program, stage)) for program in (block.forward_program, block.both_program(stage.parts), running)
+    )
+    one, backward = _estimate_seconds(forward, both, backward_task)
     weight = backward * block.weight_share
     sent_forward, sent_both = (tuple(payload_by_axis_and_kind(each.collectives).items()) for each in (forward, both))
-    at_backward = task_bytes(block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately), stage)
     return BlockCost(
         block.stage.virtual_stage.blocks[0],
         one,
         backward - weight,
         weight,
         _count_task_bytes(forward),
-        at_backward,
+        _count_task_bytes(backward_task),
         sent_forward,
         sent_both,
     )
@@ -156,12 +159,14 @@ def _count_task_bytes(found: Estimate) -> TaskBytes:
     return TaskBytes(staying, sums["arriving"], sums["pending"], made, working, read)
 
 
-def _estimate_seconds(*found: Estimate) -> tuple[float, ...]:
-    """Seconds of each estimate; without hardware one for each `NOMINAL` operations or, if none has any, for as many bytes of traffic."""
-    if all(each.step_time is not None for each in found):
-        return tuple(each.step_time.total for each in found if each.step_time is not None)
-    counts = [each.flops.per_device for each in found]
-    return tuple(count / NOMINAL for count in (counts if any(counts) else [each.traffic for each in found]))
+def _estimate_seconds(forward: Estimate, both: Estimate, backward: Estimate) -> tuple[float, float]:
+    """Seconds forward and backward. Without hardware one for each `NOMINAL` operations or, if there are none, for as many bytes of traffic;
+    backward are then those of both passes beyond the forward pass alone."""
+    if forward.step_time is not None and backward.step_time is not None:
+        return forward.step_time.total, backward.step_time.total
+    counts = [each.flops.per_device for each in (forward, both)]
+    one, two = counts if any(counts) else (forward.traffic, both.traffic)
+    return one / NOMINAL, max(two - one, 0) / NOMINAL
 
 
 def _plan_alone(program: Program, stage: StageContext) -> Plan:

@@ -1,8 +1,8 @@
 """The cost of each virtual stage of a pipelined plan, from the planner's own model of its blocks.
 
-Each block is estimated as a program of its own, over the devices of one stage: forward, and forward with backward; the difference is the
-backward pass. A virtual stage is the sum of its blocks, so that moving a boundary needs no new estimate. Without hardware a second stands
-for 10^12 operations: good to compare virtual stages, and for no more than that.
+Each block is estimated as programs of its own, over the devices of one stage: its forward task, and its backward task as it runs. A
+virtual stage is the sum of its blocks, so that moving a boundary needs no new estimate. Without hardware a second stands for 10^12
+operations: good to compare virtual stages, and for no more than that.
 """
 
 from collections.abc import Sequence

@@ -82,7 +82,7 @@ class _DeviceWalk:
         self.sends = _invert_receives(self.receives)
         self.gradient = {(task.stage, task.micro_batch): task for order in self.orders for task in order if task.kind in _GRADIENTS}
         self.arrived: dict[tuple[Task, int], float] = {}  # when a task's result arrived, on each stage that reads it
-        self.links: dict[tuple[int, int], float] = {}  # the time at which each link is free again
+        self.links: dict[tuple[int, int], float] = {}  # the time at which each link, or a device's port (to -1), is free again
         self.waiting: dict[tuple[Task, int], int] = {}  # the device that continues once this has arrived
 
     def run(self) -> None:
@@ -136,18 +136,19 @@ class _DeviceWalk:
         self.causes[task] = cause
         self.free[device] = start + seconds
         self.arrived[task, task.stage] = start + seconds
-        for stage, count in self._list_receivers(task):
+        for stage, count in sorted(self._list_receivers(task), key=lambda each: abs(each[0] - task.stage)):
             self._send(task, device, stage, count)
 
     def _send(self, task: Task, device: int, stage: int, count: int) -> None:
-        """Send a task's result: from the end of the task, or from when the link is free."""
+        """Send a task's result, to the nearest stage first: from the end of the task, or from when the link or the port is free."""
         target, made = stage % len(self.orders), self.spans[task].end
         if target == device:
             self.arrived[task, stage] = made
             return
         seconds = self.transfer.seconds(count)
-        begins = max(made, self.links.get((device, target), 0.0)) if self.transfer.overlapped else self.free[device]
-        self.links[device, target] = self.arrived[task, stage] = begins + seconds
+        link = device, -1 if self.transfer.shared_port else target
+        begins = max(made, self.links.get(link, 0.0)) if self.transfer.overlapped else self.free[device]
+        self.links[link] = self.arrived[task, stage] = begins + seconds
         if self.transfer.overlapped:
             self.arrivals.append(Arrival(task, stage, begins, begins + seconds, count))
         else:

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workbench.cost.communication import collective_seconds
+from workbench.cost.communication import collective_seconds, group_of
+from workbench.hardware.hardware import AxisTopology
 from workbench.plan.plan import Plan
 
 
@@ -12,20 +13,22 @@ class Transfer:
     """`seconds(bytes)` from one stage to another; without `overlapped` the sender does nothing else meanwhile.
 
     Transfers over one link, in one direction, go one after the other; different links, and the two directions of one, do not share
-    bandwidth.
+    bandwidth. Behind a switch (PCIe, NVSwitch) all that a device sends goes through its one port, `shared_port`: a skip that crosses many
+    stages waits for what the next stage is sent, and delays what follows.
     """
 
     seconds: Callable[[int], float]
     overlapped: bool = True
+    shared_port: bool = False
 
     @classmethod
-    def at(cls, bandwidth: float, latency: float = 0.0, *, overlapped: bool = True) -> "Transfer":
+    def at(cls, bandwidth: float, latency: float = 0.0, *, overlapped: bool = True, shared_port: bool = False) -> "Transfer":
         """The transfer over a link of `bandwidth` bytes a second and `latency` seconds.
 
         >>> Transfer.at(100.0, latency=0.5).seconds(200)
         2.5
         """
-        return cls(lambda count: latency + count / bandwidth, overlapped)
+        return cls(lambda count: latency + count / bandwidth, overlapped, shared_port)
 
 
 FREE_TRANSFER = Transfer(lambda _: 0.0)
@@ -36,4 +39,8 @@ def transfer_of(plan: Plan) -> Transfer:
     hardware, spec = plan.hardware, plan.pipeline
     if hardware is None or spec is None:
         return FREE_TRANSFER
-    return Transfer(lambda count: collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.axis_assignment))
+    group = group_of((spec.axis,), plan.mesh, hardware, plan.axis_assignment)
+    return Transfer(
+        lambda count: collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.axis_assignment),
+        shared_port=any(each.shape is AxisTopology.SWITCH for level in group for each in level),
+    )

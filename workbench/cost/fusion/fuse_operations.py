@@ -7,6 +7,9 @@ that can hold it: an elementwise operation a kernel or a product of its own size
 the same, an update of a slice what computes the slice. Every kernel so reads only from itself and from earlier ones, and no cycle can
 arise. Then a kernel of elementwise operations alone, all read by one other kernel, is computed there.
 
+Not on a TPU, a convolution is a call of a library (cuDNN; Eigen on a CPU): it reads its operands from memory and writes its result there.
+A bias and a rectifier that cuDNN can add to one (XLA's `CudnnFusedConvRewriter`) stand apart in training, behind a normalisation.
+
 On a TPU, besides: of a product of which only a slice is read, that alone is multiplied; a slice that is one of several is read from memory,
 so what is computed of it is no epilogue; and what a loop takes of an array, and repeats, is a kernel of its own if several read it.
 """
@@ -33,7 +36,7 @@ FREE = VIEWING | _TAKING | _REPEATING
 _ENDS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 _LOOPED = ELEMENTWISE | {"stablehlo.pad", "stablehlo.concatenate"}
 _UPDATE, _REDUCE = "stablehlo.dynamic_update_slice", "stablehlo.reduce"
-_GATHER = "stablehlo.gather"
+_GATHER, _CONVOLUTION = "stablehlo.gather", "stablehlo.convolution"
 _FUSING = _LOOPED | FREE | DOTS | {_REDUCE, _UPDATE}  # what computes its operands itself if they are free
 _FAR = int(tuned("farthest_join"))  # farther, an operation does not join a dot: it would wait, and hold all it reads till then
 _EXPANDING = int(tuned("expanding"))
@@ -239,6 +242,9 @@ class KernelGrouping:
     def _choose_kernel(self, index: int, op: Op) -> int:  # noqa: ARG002 -- an eager runtime asks where it was called
         if not op.results:  # a callback of `jax.debug`
             return self._add_lone_kernel(op)
+        if op.kind == _CONVOLUTION and not self._recomputes:
+            self._kernels.append(KernelDraft(op.region, set(), op.position, is_dot=True, is_plain=False, is_library=True))
+            return len(self._kernels) - 1
         operands = op.operands[1:2] if op.kind == _UPDATE else op.operands
         size = self._sizes[op.operands[1] if op.kind == _UPDATE else op.operands[0] if op.kind == _REDUCE else op.results[0]]
         is_looped = op.kind in _LOOPED or op.kind in (_REDUCE, _UPDATE)
@@ -288,7 +294,8 @@ class KernelGrouping:
                 continue
             kernel = self._kernels[number]
             readers = {into[reader] if reader >= 0 else -1 for reader in kernel.readers}
-            if kernel.is_plain and len(readers) == 1 and (reader := readers.pop()) >= 0 and self._kernels[reader].region == kernel.region:
+            reader = readers.pop() if kernel.is_plain and len(readers) == 1 else -1
+            if reader >= 0 and self._kernels[reader].region == kernel.region and not self._kernels[reader].is_library:
                 into[number] = reader
         return into
 

@@ -74,6 +74,7 @@ class KernelDraft:
     position: int  # of its first operation
     is_dot: bool = False
     is_plain: bool = True  # elementwise operations alone
+    is_library: bool = False  # a call of a library, which computes nothing besides
     readers: set[int] = field(default_factory=set)  # of its values: other kernels, -1 for what is no kernel
     reads: dict[int, int] = field(default_factory=dict)  # values, and of each the value that is as large as what is read of it
     work: list[tuple[int, int]] = field(default_factory=list)  # (value, steps an element)
