@@ -33,7 +33,7 @@ _FREE = VIEWING | _TAKING | _REPEATING
 _ENDS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 _LOOPED = ELEMENTWISE | {"stablehlo.pad", "stablehlo.concatenate"}
 _UPDATE, _REDUCE = "stablehlo.dynamic_update_slice", "stablehlo.reduce"
-_GATHER = "stablehlo.gather"
+_GATHER, _MARK = "stablehlo.gather", "stablehlo.reduce_precision"
 _FUSING = _LOOPED | _FREE | DOTS | {_REDUCE, _UPDATE}  # what computes its operands itself if they are free
 _FAR = int(tuned("farthest_join"))  # farther, an operation does not join a dot: it would wait, and hold all it reads till then
 _EXPANDING = int(tuned("expanding"))
@@ -80,6 +80,7 @@ class _Grouping:
         self._uses = uses_of(structure)
         self._bodies, self._repeated = set(structure.body_of.values()), repeated_slices(structure)
         self._read_whole = _read_whole(structure, self._ops)
+        self._marks = _marks_of_kernel_operands(structure)
         self._hoisted = hoisted_casts(structure) if recomputes else frozenset[int]()
         for index in structure.order:
             self._group_operation(index, self._ops[index])
@@ -151,7 +152,7 @@ class _Grouping:
             return False
         if self._recomputes and op.region in self._bodies and op.results[0] in self._repeated and self._uses[op.results[0]] > 1:
             return False
-        if op.kind in VIEWING:
+        if op.kind in VIEWING or index in self._marks:
             return True
         if op.results[0] in self._read_whole:
             return False
@@ -278,24 +279,23 @@ class _Grouping:
 
     def _merge(self) -> list[int]:
         """Each kernel's own number, or that of the one kernel that reads all it makes."""
-        into = list(range(len(self._kernels)))
+        into, marked = list(range(len(self._kernels))), set(self._marked.values())
         for number in range(len(self._kernels) - 1, -1, -1):
             if number in self._absorbed:
                 into[number] = into[self._absorbed[number]]
                 continue
             kernel = self._kernels[number]
             readers = {into[reader] if reader >= 0 else -1 for reader in kernel.readers}
-            if kernel.is_plain and len(readers) == 1 and (reader := readers.pop()) >= 0 and self._kernels[reader].region == kernel.region:
+            reader = readers.pop() if len(readers) == 1 else -1
+            if kernel.is_plain and reader >= 0 and reader not in marked and self._kernels[reader].region == kernel.region:
                 into[number] = reader
         return into
 
     def _written_value(self, value: int) -> int:
         """The value written when a value is made: for an update in place the part that changes; for a value that is sliced, the whole."""
-        born = self._structure.values[value].maker
-        op = self._ops[born]
-        if born >= 0 and op.kind in _TAKING and self._of[born] < 0:
-            return self._written_value(self._sources[op.operands[0]][0].value)
-        return op.operands[1] if born >= 0 and op.kind == _UPDATE else value
+        while (born := self._structure.values[value].maker) >= 0 and self._ops[born].kind in _TAKING and self._of[born] < 0:
+            value = self._sources[self._ops[born].operands[0]][0].value
+        return self._ops[born].operands[1] if born >= 0 and self._ops[born].kind == _UPDATE else value
 
     def kernels(self) -> Kernels:
         table = KernelTable(self._structure, self._ops, self._kernels, self._of, self._merged, self._itemsizes)
@@ -326,6 +326,16 @@ class _Grouping:
 
 def _count_dot_reads(structure: Structure, ops: Sequence[Op]) -> Counter[int]:
     return Counter(resolve_view(structure, operand) for op in ops if op.kind in DOTS for operand in set(op.operands[:2]))
+
+
+def _marks_of_kernel_operands(structure: Structure) -> set[int]:
+    """Operations that round to the precision a value has, which is no work, before hand-written kernels alone read it."""
+    readers: dict[int, list[Op]] = {}
+    for op in structure.ops:
+        for operand in op.operands:
+            readers.setdefault(operand, []).append(op)
+    marks = ((index, op) for index, op in enumerate(structure.ops) if op.kind == _MARK and not op.custom_kernel)
+    return {index for index, op in marks if all(each.custom_kernel for each in readers.get(op.results[0], ()))}
 
 
 def _read_whole(structure: Structure, ops: Sequence[Op]) -> set[int]:
