@@ -95,31 +95,47 @@ class _Flow:
         return tuple(found)
 
     def makers(self, value: int) -> tuple[int, ...]:
-        """The nodes that a value comes from, through operations that are no kernel."""
-        if value not in self._known:
-            self._known[value] = ()  # a loop carries its values back to itself
-            self._known[value] = tuple(dict.fromkeys(self._makers(value)))
+        """The nodes that a value comes from, through operations that are no kernel; a stack, not recursion: these may be thousands."""
+        entered: dict[int, tuple[tuple[int, ...], Iterator[int]]] = {}  # a loop carries its values back to itself
+        pending = [value]
+        while pending:
+            each = pending[-1]
+            if each in self._known:
+                pending.pop()
+                continue
+            if each not in entered:
+                sources = tuple(self._sources(each))
+                entered[each] = sources, iter(sources)
+            sources, left = entered[each]
+            if (source := next((one for one in left if one not in self._known and one not in entered), None)) is not None:
+                pending.append(source)
+            else:
+                of_sources = (node for source in sources for node in self._known.get(source, ()))
+                self._known[each] = tuple(dict.fromkeys((*self._node(each), *of_sources)))
         return self._known[value]
 
-    def _makers(self, value: int) -> Iterator[int]:
+    def _node(self, value: int) -> tuple[int, ...]:
+        """The node that makes a value, if one does."""
+        maker = self._structure.values[value].maker
+        if maker < 0:
+            return (self._nodes[value],) if value in self._nodes else ()
+        return (self._kernels.of[maker],) if self._kernels.of[maker] >= 0 else ()
+
+    def _sources(self, value: int) -> Iterator[int]:
+        """The values that one is computed from, where no node makes it."""
         record = self._structure.values[value]
+        if self._node(value):
+            return
         if record.maker < 0:
-            if value in self._nodes:
-                yield self._nodes[value]
-            elif record.region:  # an argument of a loop's body
-                operands = self._structure.ops[self._structure.regions[record.region].parent].operands
-                if record.result < len(operands):
-                    yield from self.makers(operands[record.result])
-        elif (kernel := self._kernels.of[record.maker]) >= 0:
-            yield kernel
+            operands = self._structure.ops[self._structure.regions[record.region].parent].operands if record.region else ()
+            yield from operands[record.result : record.result + 1]  # an argument of a loop's body
         elif record.maker in self._inner:
             for region in self._inner[record.maker]:
                 handed_on = self._structure.ops[self._last[region]].operands
                 if len(handed_on) == len(self._structure.ops[record.maker].results):
-                    yield from self.makers(handed_on[record.result])
+                    yield handed_on[record.result]
         else:
-            for operand in self._structure.ops[record.maker].operands:
-                yield from self.makers(operand)
+            yield from self._structure.ops[record.maker].operands
 
     def maker_of(self, send: InsertedCollective) -> int:
         if send.source is None:

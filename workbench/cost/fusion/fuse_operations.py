@@ -36,7 +36,7 @@ FREE = VIEWING | _TAKING | _REPEATING
 _ENDS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 _LOOPED = ELEMENTWISE | {"stablehlo.pad", "stablehlo.concatenate"}
 _UPDATE, _REDUCE = "stablehlo.dynamic_update_slice", "stablehlo.reduce"
-_GATHER, _CONVOLUTION = "stablehlo.gather", "stablehlo.convolution"
+_GATHER, _CONVOLUTION, _MARK = "stablehlo.gather", "stablehlo.convolution", "stablehlo.reduce_precision"
 _FUSING = _LOOPED | FREE | DOTS | {_REDUCE, _UPDATE}  # what computes its operands itself if they are free
 _FAR = int(tuned("farthest_join"))  # farther, an operation does not join a dot: it would wait, and hold all it reads till then
 _EXPANDING = int(tuned("expanding"))
@@ -83,6 +83,7 @@ class KernelGrouping:
         self._uses = uses_of(structure)
         self._bodies, self._repeated = set(structure.body_of.values()), repeated_slices(structure)
         self._read_whole = _read_whole(structure, self._ops)
+        self._marks = _marks_of_kernel_operands(structure)
         self._hoisted = hoisted_casts(structure) if recomputes else frozenset[int]()
         for index in structure.order:
             self._group_operation(index, self._ops[index])
@@ -157,7 +158,7 @@ class KernelGrouping:
             return not self._all_sources(op)
         if self._recomputes and op.region in self._bodies and op.results[0] in self._repeated and self._uses[op.results[0]] > 1:
             return False
-        if op.kind in VIEWING:
+        if op.kind in VIEWING or index in self._marks:
             return True
         if op.results[0] in self._read_whole:
             return False
@@ -287,7 +288,7 @@ class KernelGrouping:
 
     def _merge(self) -> list[int]:
         """Each kernel's own number, or that of the one kernel that reads all it makes."""
-        into = list(range(len(self._kernels)))
+        into, marked = list(range(len(self._kernels))), set(self._marked.values())
         for number in range(len(self._kernels) - 1, -1, -1):
             if number in self._absorbed:
                 into[number] = into[self._absorbed[number]]
@@ -295,17 +296,17 @@ class KernelGrouping:
             kernel = self._kernels[number]
             readers = {into[reader] if reader >= 0 else -1 for reader in kernel.readers}
             reader = readers.pop() if kernel.is_plain and len(readers) == 1 else -1
-            if reader >= 0 and self._kernels[reader].region == kernel.region and not self._kernels[reader].is_library:
+            if reader < 0 or reader in marked or self._kernels[reader].is_library:
+                continue
+            if self._kernels[reader].region == kernel.region:
                 into[number] = reader
         return into
 
     def _written_value(self, value: int) -> int:
         """The value written when a value is made: for an update in place the part that changes; for a value that is sliced, the whole."""
-        born = self._structure.values[value].maker
-        op = self._ops[born]
-        if born >= 0 and op.kind in _TAKING and self._of[born] < 0:
-            return self._written_value(self._sources[op.operands[0]][0].value)
-        return op.operands[1] if born >= 0 and op.kind == _UPDATE else value
+        while (born := self._structure.values[value].maker) >= 0 and self._ops[born].kind in _TAKING and self._of[born] < 0:
+            value = self._sources[self._ops[born].operands[0]][0].value
+        return self._ops[born].operands[1] if born >= 0 and self._ops[born].kind == _UPDATE else value
 
     def kernels(self) -> Kernels:
         table = KernelTable(self._structure, self._ops, self._kernels, self._of, self._merged, self._itemsizes)
@@ -336,6 +337,16 @@ class KernelGrouping:
 
 def _count_dot_reads(structure: Structure, ops: Sequence[Op]) -> Counter[int]:
     return Counter(resolve_view(structure, operand) for op in ops if op.kind in DOTS for operand in set(op.operands[:2]))
+
+
+def _marks_of_kernel_operands(structure: Structure) -> set[int]:
+    """Operations that round to the precision a value has, which is no work, before hand-written kernels alone read it."""
+    readers: dict[int, list[Op]] = {}
+    for op in structure.ops:
+        for operand in op.operands:
+            readers.setdefault(operand, []).append(op)
+    marks = ((index, op) for index, op in enumerate(structure.ops) if op.kind == _MARK and not op.custom_kernel)
+    return {index for index, op in marks if all(each.custom_kernel for each in readers.get(op.results[0], ()))}
 
 
 def _read_whole(structure: Structure, ops: Sequence[Op]) -> set[int]:

@@ -17,7 +17,7 @@ from workbench.propagation.propagated_module import PropagationAnswer
 from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.propagation.structure.operation_work import dimension_numbers
 
-_SUMS = ("sdy.all_reduce", "sdy.reduce_scatter")
+_SUMS, _ADDITION = ("sdy.all_reduce", "sdy.reduce_scatter"), "stablehlo.add"
 
 
 class Reductions:
@@ -25,6 +25,7 @@ class Reductions:
 
     def __init__(self, mesh: Mesh, backend: Backend, answer: PropagationAnswer) -> None:
         self._mesh, self._backend, self._answer = mesh, backend, answer
+        self._scattered: dict[ir.Operation, bool] = {}  # additions, see `_is_scattered_onto`
         self._first_reductions: dict[tuple[ir.Operation, tuple[str, ...]], ir.Operation] = {}  # that an addition reads
 
     def is_added_first(self, op: ir.Operation, reshard: InsertedCollective) -> bool:
@@ -32,11 +33,30 @@ class Reductions:
         if not self._backend.adds_before_reducing or reshard.kind not in ("all-reduce", "reduce-scatter"):
             return False
         addition = find_sole_addition(op)
-        if addition is not None and self._backend.merges_addend_into_scatter and _is_scattered_onto(addition):
-            addition = find_sole_addition(addition) if _is_added_to(op.results[0]) else None
-            if addition is not None and _is_scattered_onto(addition):
+        if addition is not None and self._backend.merges_addend_into_scatter and self._is_scattered_onto(addition):
+            addition = find_sole_addition(addition) if self._adds(_find_added(op.results[0])) else None
+            if addition is not None and self._is_scattered_onto(addition):
                 return False
         return addition is not None and self._first_reductions.setdefault((addition, reshard.axes), op) != op
+
+    def _is_scattered_onto(self, addition: ir.Operation) -> bool:
+        """Whether one of the two that are added is a scatter that adds, or became one in this way; a stack, not recursion: a table may be
+        looked up a thousand times."""
+        pending = [addition]
+        while pending:
+            added = [_find_added(value) for value in pending[-1].operands]
+            unknown = [each for each in added if each is not None and each.name == _ADDITION and each not in self._scattered]
+            if unknown:
+                pending += unknown
+            else:
+                self._scattered[pending.pop()] = sum(map(self._adds, added)) == 1
+        return self._scattered[addition]
+
+    def _adds(self, made: ir.Operation | None) -> bool:
+        """Whether an operation is a scatter that adds, or an addition that becomes one."""
+        if made is not None and made.name == _ADDITION:
+            return self._is_scattered_onto(made) if made not in self._scattered else self._scattered[made]
+        return made is not None and adds_updates(made)
 
     def split_reduction(self, op: ir.Operation, reshard: InsertedCollective) -> list[InsertedCollective]:
         """What a back end makes of one all-reduce or reduce-scatter: one collective or several."""
@@ -87,19 +107,10 @@ def _window_sum_axes(op: ir.Operation, image: Dims, mesh: Mesh) -> tuple[str, ..
     return tuple(sorted(found, key=lambda axis: mesh.names.index(base_axis(axis))))
 
 
-def _is_scattered_onto(addition: ir.Operation) -> bool:
-    """Whether one of the two that are added is a scatter that adds, or became one in this way."""
-    return sum(_is_added_to(value) for value in addition.operands) == 1
-
-
-def _is_added_to(value: ir.Value) -> bool:
-    """Whether a value, before it is reduced, is such a scatter that nothing else reads."""
+def _find_added(value: ir.Value) -> ir.Operation | None:
+    """The operation that makes a value before it is reduced, if nothing else reads that."""
     made = producer(value)
     while made is not None and made.name in _SUMS:
         value = made.operands[0]
         made = producer(value)
-    if made is None or len(list(value.uses)) > 1:
-        return False
-    if made.name == "stablehlo.add":
-        return _is_scattered_onto(made)
-    return adds_updates(made)
+    return None if made is None or len(list(value.uses)) > 1 else made

@@ -103,11 +103,19 @@ def _is_scalar_broadcast(value: ir.Value, scalars: dict[ir.Value, bool]) -> bool
 
 def _is_computed_from_scalars(value: ir.Value, known: dict[ir.Value, bool]) -> bool:
     """Whether a scalar is made of scalars alone: dropping a reader of it can drop no communication."""
-    if value not in known:
-        owner = producer(value)
-        known[value] = not _shape(value) and (
-            owner is None or (not len(owner.regions) and all(_is_computed_from_scalars(each, known) for each in owner.operands))
-        )
+    pending = [value]  # a stack, not recursion: the norm of all gradients is a chain as long as the list of tensors
+    while pending:
+        each = pending[-1]
+        owner = None if _shape(each) else producer(each)
+        operands = [] if owner is None else list(owner.operands)
+        if each in known:
+            pending.pop()
+        elif _shape(each) or (owner is not None and len(owner.regions)) or not all(known.get(operand, True) for operand in operands):
+            known[each] = False
+        elif (unknown := next((operand for operand in operands if operand not in known), None)) is not None:
+            pending.append(unknown)
+        else:
+            known[each] = True
     return known[value]
 
 

@@ -56,7 +56,7 @@ class KernelConstants:
         if op.kind == _LOOP:
             for slot in self._unchanged[index]:
                 if op.operands[slot] in self._known:
-                    carried = self._carried(index, slot)
+                    carried = tuple(self._carried(index, slot))
                     self._known.update(carried)
                     self._of_kernels.update(carried if op.operands[slot] in self._of_kernels else ())
         elif op.results and op.kind in (_COMPUTED if op.custom_kernel else _CHEAP) and all(each in self._known for each in op.operands):

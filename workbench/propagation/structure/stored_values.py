@@ -25,6 +25,7 @@ _FUSIBLE = ELEMENTWISE | {
 _FUSING = _FUSIBLE | {"stablehlo.reduce", "stablehlo.dynamic_update_slice", "stablehlo.concatenate"}
 _ALIASING = frozenset({"stablehlo.optimization_barrier", "stablehlo.reduce_precision", "sdy.data_flow_edge", "sdy.sharding_constraint"})
 _DOT = "stablehlo.dot_general"
+_BROADCAST = "stablehlo.broadcast_in_dim"
 _QUICK = frozenset({"stablehlo.add", "stablehlo.maximum", "stablehlo.minimum", "stablehlo.compare", "stablehlo.select"})
 _SLICING = frozenset({"stablehlo.dynamic_slice", "stablehlo.gather", "stablehlo.slice"})
 _SCALARS = 256  # a constant of more elements is an array the function closed over, and takes memory
@@ -97,9 +98,18 @@ def _is_made_in_its_users(structure: Structure, op: Op, result: int, users: User
 
 def _is_fused(structure: Structure, op: Op, result: int, using: Sequence[Op]) -> bool:
     is_array = op.kind in CONSTANTS and math.prod(structure.values[result].shape) > _SCALARS
+    if not op.custom_kernel and any(user.custom_kernel for user in using) and not _is_given_to_kernels(structure, op):
+        return False
     into_one = len(using) == 1 and using[0].kind in _FUSING
     into_dots = op.kind == "stablehlo.transpose" and bool(using) and all(user.kind == _DOT for user in using)
     return (op.kind in _CHEAP and not is_array) or (op.kind in _FUSIBLE and (into_one or into_dots))
+
+
+def _is_given_to_kernels(structure: Structure, op: Op) -> bool:
+    """Whether a hand-written kernel is given a value without that it is in memory: as a view, or as a number it repeats itself. The
+    compiler fuses nothing else into such a kernel."""
+    is_spread = op.kind == _BROADCAST and math.prod(structure.values[op.operands[0]].shape) > _SCALARS
+    return op.kind in _CHEAP | {"stablehlo.slice", "stablehlo.transpose"} and not is_spread
 
 
 def _find_slices(structure: Structure) -> dict[int, int]:
