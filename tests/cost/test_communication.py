@@ -164,8 +164,11 @@ def test_more_bytes_take_more_time_and_never_less_than_the_latency(kind, case, a
     if math.prod(mesh[axis] for axis in axes) == 1:
         assert longer == 0
     else:
-        assert floor >= min(axis.link.latency for axis in hardware.axes)
-        assert fewer == more or less < longer
+        share = (
+            0.6 / 3.4 if hardware.chip.platform == "cuda" else 1
+        )  # NCCL's LL is that much quicker than Simple, which a link's latency is of
+        assert floor >= share * min(axis.link.latency for axis in hardware.axes)
+        assert fewer == more or less < longer or longer == floor  # a ring over a network takes its overhead however little is sent
 
 
 @given(case=cases(), axes=AXES, payload=st.integers(0, LARGE))
