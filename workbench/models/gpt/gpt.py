@@ -1,7 +1,8 @@
 """A decoder-only Transformer in plain JAX (Radford et al. 2019): pre-normalised, GELU, learned positions, causal attention.
 
 Dimensions: batch, seq (positions of a query), d_model, heads, d_head, d_ff, vocab, layers. In einsum strings they are b, s, d, h, k, f, v;
-t is the sequence of keys.
+t is the sequence of keys. Each has the name of its field in `GPTConfig`: an argument of `build` that changes a preset. No size is read
+from anywhere else.
 
 Three choices are made for the partitioner:
 
