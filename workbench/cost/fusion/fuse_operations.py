@@ -76,6 +76,7 @@ class KernelGrouping:
         self._marked: dict[tuple[int, str], int] = {}
         # A hand-written kernel with products in it, a flash attention, does its elementwise work beside them.
         self._multiplying = {(op.region, op.custom_kernel) for op in self._ops if op.custom_kernel and op.kind in DOTS}
+        self._computing: set[int] = set()  # kernels that do more than round to the precision a value has, which is no work
         self._absorbed: dict[int, int] = {}  # a dot's kernel: the later one that it is merged into
         self._written: dict[tuple[int, int], None] = {}
         self._last_reads: dict[int, int] = {}  # by what is no kernel: a position
@@ -83,7 +84,6 @@ class KernelGrouping:
         self._uses = uses_of(structure)
         self._bodies, self._repeated = set(structure.body_of.values()), repeated_slices(structure)
         self._read_whole = _read_whole(structure, self._ops)
-        self._marks = _marks_of_kernel_operands(structure)
         self._hoisted = hoisted_casts(structure) if recomputes else frozenset[int]()
         for index in structure.order:
             self._group_operation(index, self._ops[index])
@@ -110,6 +110,7 @@ class KernelGrouping:
             else self._choose_kernel(index, op)
         )
         self._of[index] = kernel
+        self._computing.update((kernel,) if op.kind != _MARK else ())
         for slot, operand in enumerate(op.operands):
             if op.kind == _UPDATE and slot == 0:
                 continue  # updated in place
@@ -158,7 +159,7 @@ class KernelGrouping:
             return not self._all_sources(op)
         if self._recomputes and op.region in self._bodies and op.results[0] in self._repeated and self._uses[op.results[0]] > 1:
             return False
-        if op.kind in VIEWING or index in self._marks:
+        if op.kind in VIEWING:
             return True
         if op.results[0] in self._read_whole:
             return False
@@ -288,7 +289,7 @@ class KernelGrouping:
 
     def _merge(self) -> list[int]:
         """Each kernel's own number, or that of the one kernel that reads all it makes."""
-        into, marked = list(range(len(self._kernels))), set(self._marked.values())
+        into, hand_written = list(range(len(self._kernels))), set(self._marked.values())
         for number in range(len(self._kernels) - 1, -1, -1):
             if number in self._absorbed:
                 into[number] = into[self._absorbed[number]]
@@ -296,9 +297,9 @@ class KernelGrouping:
             kernel = self._kernels[number]
             readers = {into[reader] if reader >= 0 else -1 for reader in kernel.readers}
             reader = readers.pop() if kernel.is_plain and len(readers) == 1 else -1
-            if reader < 0 or reader in marked or self._kernels[reader].is_library:
+            if reader < 0 or self._kernels[reader].is_library or self._kernels[reader].region != kernel.region:
                 continue
-            if self._kernels[reader].region == kernel.region:
+            if reader not in hand_written or number not in self._computing:  # no compiler fuses anything into a hand-written kernel
                 into[number] = reader
         return into
 
@@ -337,16 +338,6 @@ class KernelGrouping:
 
 def _count_dot_reads(structure: Structure, ops: Sequence[Op]) -> Counter[int]:
     return Counter(resolve_view(structure, operand) for op in ops if op.kind in DOTS for operand in set(op.operands[:2]))
-
-
-def _marks_of_kernel_operands(structure: Structure) -> set[int]:
-    """Operations that round to the precision a value has, which is no work, before hand-written kernels alone read it."""
-    readers: dict[int, list[Op]] = {}
-    for op in structure.ops:
-        for operand in op.operands:
-            readers.setdefault(operand, []).append(op)
-    marks = ((index, op) for index, op in enumerate(structure.ops) if op.kind == _MARK and not op.custom_kernel)
-    return {index for index, op in marks if all(each.custom_kernel for each in readers.get(op.results[0], ()))}
 
 
 def _read_whole(structure: Structure, ops: Sequence[Op]) -> set[int]:
