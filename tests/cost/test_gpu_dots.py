@@ -20,7 +20,7 @@ from workbench.propagation.structure.operation_work import Convolution
 from workbench.tracing import trace
 
 S = jax.ShapeDtypeStruct
-P100, H100 = (parse_hardware(f"1 {name}").chip for name in ("P100", "H100"))
+P100, H100 = (replace(parse_hardware(f"1 {name}").chip, efficiency={}) for name in ("P100", "H100"))
 CHIPS = {name: parse_hardware(f"1 {name}").chip for name in ("P40", "P100", "V100", "T4", "A100", "H100", "B200")}
 
 

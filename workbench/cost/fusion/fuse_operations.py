@@ -77,6 +77,7 @@ class KernelGrouping:
         # A hand-written kernel with products in it, a flash attention, does its elementwise work beside them.
         self._multiplying = {(op.region, op.custom_kernel) for op in self._ops if op.custom_kernel and op.kind in DOTS}
         self._computing: set[int] = set()  # kernels that do more than round to the precision a value has, which is no work
+        self._read_elsewhere = {operand for op in self._ops if not op.custom_kernel for operand in op.operands}
         self._absorbed: dict[int, int] = {}  # a dot's kernel: the later one that it is merged into
         self._written: dict[tuple[int, int], None] = {}
         self._last_reads: dict[int, int] = {}  # by what is no kernel: a position
@@ -156,7 +157,7 @@ class KernelGrouping:
         if op.kind not in FREE | ELEMENTWISE:
             return False
         if op.custom_kernel:  # a mask, say, which the kernel makes itself, wherever tracing has moved it
-            return not self._all_sources(op)
+            return not self._all_sources(op) and self._read_elsewhere.isdisjoint(op.results)
         if self._recomputes and op.region in self._bodies and op.results[0] in self._repeated and self._uses[op.results[0]] > 1:
             return False
         if op.kind in VIEWING:
