@@ -28,6 +28,7 @@ from workbench.cost.tuned_constants import tuned
 from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW, DOTS, ELEMENTWISE
 from workbench.propagation.structure.aliased_values import DYNAMIC_SLICE, PASSING, VIEWING, resolve_view, uses_of
 from workbench.propagation.structure.program_structure import Op, Structure
+from workbench.propagation.structure.stored_values import values_read_outside_kernels
 
 _SLICE = "stablehlo.slice"
 _TAKING = frozenset({_SLICE, DYNAMIC_SLICE})
@@ -77,7 +78,7 @@ class KernelGrouping:
         # A hand-written kernel with products in it, a flash attention, does its elementwise work beside them.
         self._multiplying = {(op.region, op.custom_kernel) for op in self._ops if op.custom_kernel and op.kind in DOTS}
         self._computing: set[int] = set()  # kernels that do more than round to the precision a value has, which is no work
-        self._read_elsewhere = {operand for op in self._ops if not op.custom_kernel for operand in op.operands}
+        self._read_elsewhere = values_read_outside_kernels(self._ops)
         self._absorbed: dict[int, int] = {}  # a dot's kernel: the later one that it is merged into
         self._written: dict[tuple[int, int], None] = {}
         self._last_reads: dict[int, int] = {}  # by what is no kernel: a position

@@ -8,7 +8,7 @@ from slices of one value: the maximum over a window, say, of which only the wind
 import math
 from collections.abc import Sequence
 
-from workbench.propagation.module.operation_kinds import CONSTANTS, ELEMENTWISE
+from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
 from workbench.propagation.structure.program_structure import Op, Structure, TracedValue
 
 _CHEAP = frozenset(
@@ -126,8 +126,8 @@ def _find_slices(structure: Structure) -> dict[int, int]:
 
 
 def _find_kernel_masks(structure: Structure) -> frozenset[int]:
-    """Values that a hand-written kernel computes of nothing but positions and numbers: it makes them itself, wherever tracing has moved
-    them, out of a loop over layers, say."""
+    """Values that a hand-written kernel computes of nothing but positions and numbers, and that nothing but such kernels reads: it makes
+    them itself, wherever tracing has moved them, out of a loop over layers, say."""
     constant: set[int] = set()
     masks: set[int] = set()
     for op in structure.ops:
@@ -135,7 +135,13 @@ def _find_kernel_masks(structure: Structure) -> frozenset[int]:
         if is_number or op.kind == "stablehlo.iota" or (op.kind in _FUSIBLE and op.custom_kernel and constant.issuperset(op.operands)):
             constant.update(op.results)
             masks.update(op.results if op.custom_kernel else ())
-    return frozenset(masks)
+    return frozenset(masks - values_read_outside_kernels(structure.ops))
+
+
+def values_read_outside_kernels(ops: Sequence[Op]) -> set[int]:
+    """Values that an operation of no hand-written kernel reads, other than to hand them into a loop."""
+    handing_on = {*CONTROL_FLOW, *_ALIASING}
+    return {operand for op in ops if not op.custom_kernel and op.kind not in handing_on for operand in op.operands}
 
 
 def _is_fused_by_all(structure: Structure, op: Op, result: int, users: Users) -> bool:
