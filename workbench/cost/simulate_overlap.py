@@ -6,7 +6,7 @@ XLA:GPU starts an iteration's collectives in the one before unless asked to.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from workbench.cost.fusion.kernel_table import Kernels
+from workbench.cost.timeline_regions import TimelineRegion
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated
 from workbench.propagation.shardy_collectives import InsertedCollective
@@ -105,87 +106,6 @@ def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, bool]]:
     return moments
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineRegion:
-    """The items of main or of a loop body in order: kernels, and loops (branches too) as one item each."""
-
-    ends: tuple[int, ...]  # the last position of each item
-    kernels: tuple[int, ...]  # the kernel's number; -1 for a loop
-    ready: tuple[int, ...]  # for each item: after how many items its result can be ready at the earliest (see `_ready_positions`)
-    loops: tuple[tuple[int, int], ...]  # (number of the item, operation)
-    parent: int  # the region its loop is in; -1 for main
-    trips: int  # iterations of one execution of its loop
-    times: int
-    places: Mapping[int, int]  # for each kernel its place among the items
-
-
-def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, ...]:
-    """The regions of a program, computed once; a region's inner ones come behind it."""
-    ends = _last_positions(structure)
-    inside: list[list[tuple[int, int, int]]] = [[] for _ in structure.regions]  # (position, end, kernel or -1 - operation)
-    for number, position in enumerate(kernels.positions):
-        inside[kernels.regions[number]].append((position, position, number))
-    for op in structure.control_flow:
-        record = structure.ops[op]
-        inside[record.region].append((record.position, max(ends.get(op, 0), record.position), -1 - op))
-    read: dict[int, list[int]] = {}
-    for kernel, value in zip(kernels.readers.tolist(), kernels.read.tolist(), strict=True):
-        read.setdefault(kernel, []).append(value)
-    found = []
-    for region, items in zip(structure.regions, inside, strict=True):
-        items.sort()
-        outer = structure.ops[region.parent].region if region.parent >= 0 else -1
-        found.append(
-            TimelineRegion(
-                tuple(accumulate((end for _, end, _ in items), max)),
-                tuple(max(item, -1) for _, _, item in items),
-                _ready_positions(structure, kernels, [max(item, -1) for _, _, item in items], read),
-                tuple((place, -1 - item) for place, (_, _, item) in enumerate(items) if item < 0),
-                outer,
-                region.runs_per_step // max(structure.regions[outer].runs_per_step, 1) if outer >= 0 else 1,
-                region.runs_per_step,
-                {item: place for place, (_, _, item) in enumerate(items) if item >= 0},
-            )
-        )
-    return tuple(found)
-
-
-def _ready_positions(structure: Structure, kernels: Kernels, items: Sequence[int], read: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
-    """After how many items of a region each item's result can be ready. A dot or a loop is done where it stands; elementwise work is done
-    as soon as its operands are ready, if a collective waits for it: XLA's schedulers move it forward, the cast of a weight that is
-    gathered, say, to the beginning of the iteration."""
-    multiplies = {each.kernel for each in kernels.dots}
-    places = {kernel: place for place, kernel in enumerate(items) if kernel >= 0}
-    ready: list[int] = []
-    for place, kernel in enumerate(items):
-        if kernel < 0 or kernel in multiplies:
-            ready.append(place + 1)
-            continue
-        makers = (places.get(_find_maker(structure, kernels, value), -1) for value in read.get(kernel, ()))
-        ready.append(max((ready[maker] for maker in makers if 0 <= maker < place), default=0))
-    return tuple(ready)
-
-
-def _find_maker(structure: Structure, kernels: Kernels, value: int) -> int:
-    """The kernel that makes a value, or what it is a part of; -1 if it is present from the start."""
-    while (born := structure.values[value].maker) >= 0:
-        if kernels.of[born] >= 0 or not structure.ops[born].operands:
-            return kernels.of[born]
-        value = structure.ops[born].operands[0]
-    return -1
-
-
-def _last_positions(structure: Structure) -> dict[int, int]:
-    """The last position inside each control-flow operation."""
-    ends: dict[int, int] = {}
-    for op in structure.ops:
-        region = op.region
-        while (parent := structure.regions[region].parent) >= 0:
-            ends[parent] = max(ends.get(parent, 0), op.position)
-            region = structure.ops[parent].region
-    return ends
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class SimulatedStep:
     """Every region's iteration, and the collectives of its sends (by their place in `Propagated.reshards`)."""
@@ -248,6 +168,8 @@ def _make_send(reshard: InsertedCollective, cost: Cost, structure: Structure, ke
     reader = kernels.of[reshard.before]
     needed = kernels.positions[reader] if reader >= 0 else _first_read(reshard, structure, kernels)
     place = min(bisect_left(region.ends, needed), len(region.ends))
+    if region.final and _is_read_last(reshard, structure, kernels, region):
+        place = len(region.ends)
     if maker in (reader, -1) and reshard.source is not None:  # what lies before the collective is a kernel of its own after all
         made = _ready_inside_reader(structure, kernels, region, reshard.source, place)
     if cost.is_windowable:  # its shards go around while the dot that reads or makes it runs
@@ -255,6 +177,22 @@ def _make_send(reshard: InsertedCollective, cost: Cost, structure: Structure, ke
         place += reshard.kind == "all-gather" and reader in multiplies and place < len(region.ends)
         made -= reshard.kind == "reduce-scatter" and maker in multiplies and made > 0
     return Send(min(made, place), place, cost.seconds, cost.links, cost.overlaps)
+
+
+def _is_read_last(reshard: InsertedCollective, structure: Structure, kernels: Kernels, region: TimelineRegion) -> bool:
+    """Whether what reads a collective's result is done at the end of the region; where a slice or pad sends, what takes up its result."""
+    first = reshard.before
+    if kernels.of[first] >= 0 or not reshard.sent_by_operation:
+        return region.places.get(kernels.of[first]) in region.final
+    values, found = set(structure.ops[first].results), set[int]()
+    for number in range(first + 1, len(structure.ops)):
+        op = structure.ops[number]
+        if op.region == structure.ops[first].region and not values.isdisjoint(op.operands):
+            if kernels.of[number] < 0:
+                values.update(op.results)
+            else:
+                found.add(region.places.get(kernels.of[number], -1))
+    return bool(found) and found <= region.final
 
 
 def _first_read(reshard: InsertedCollective, structure: Structure, kernels: Kernels) -> int:
