@@ -90,3 +90,32 @@ def test_a_kernel_with_a_product_is_shown_as_that():
     program = trace(lambda x: jnp.tanh(x @ x) + 1, jax.ShapeDtypeStruct((256, 256), "float32"))
     events = analyze(Plan(program, "x:1"), flat("test")).timeline.events
     assert [each.kind for each in events] == ["dot_general"]
+
+
+@pytest.mark.parametrize("hardware", ["8 H100", "TPU v5p 2x2x2"])
+@pytest.mark.parametrize("passes_on_first", [True, False])
+def test_what_a_loop_passes_on_is_awaited_at_the_end_of_an_iteration(hardware, passes_on_first):
+    """Wherever the program says it: nothing in the iteration reads what arrives."""
+
+    def ring(block, weights):
+        def step(carry, _):
+            block, found = carry
+            passed = jnp.roll(block, 1, axis=0) if passes_on_first else None
+            found = found + jnp.einsum("rab,bc->rac", block, weights)
+            return (passed if passes_on_first else jnp.roll(block, 1, axis=0), found), None
+
+        return jax.lax.scan(step, (block, jnp.zeros((8, 4096, 8192), block.dtype)), None, length=8)[0][1]
+
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((8, 4096, 4096), (4096, 8192))]
+    time = Plan(trace(ring, *shapes, dims={"block": "r a b", "weights": "b c"}), "ring:8", "r:ring", hardware=hardware).report().step_time
+    assert time.exposed == 0.0
+    assert time.hidden > 0.0
+
+
+def test_what_an_iteration_reads_is_awaited_there():
+    def step(block, _):
+        return jnp.tanh(jnp.roll(block, 1, axis=0)) @ block[0], None
+
+    program = trace(lambda block: jax.lax.scan(step, block, None, length=8)[0], jax.ShapeDtypeStruct((8, 512, 512), jnp.bfloat16))
+    time = Plan(program, "ring:8", f"{program.arguments[0].dims[0]}:ring", hardware="8 H100").report().step_time
+    assert time.exposed > 0.0

@@ -21,10 +21,11 @@ from workbench.cost.lifetimes import Lifetimes, lifetimes_of
 from workbench.cost.memory import MemoryOverStep
 from workbench.cost.offloading import host_memory, with_transfers
 from workbench.cost.on_chip_memory import OnChip, on_chip
-from workbench.cost.simulate_overlap import Cost, SimulatedStep, TimelineRegion, regions_of, simulate_step
+from workbench.cost.simulate_overlap import Cost, SimulatedStep, simulate_step
 from workbench.cost.step_flops import count_dot_flops, flops_of
 from workbench.cost.step_time import collective_costs, step_time
 from workbench.cost.tiled_bytes import tiled_bytes
+from workbench.cost.timeline_regions import TimelineRegion, regions_of
 from workbench.cost.windowed_dots import plan_windowed_dots
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan

@@ -43,10 +43,8 @@ class _CallGrouping(KernelGrouping):
         else:
             super()._group_operation(index, op)
 
-    def _is_free(self, index: int, op: Op) -> bool:
-        if op.custom_kernel:
-            return op.kind in FREE and super()._is_free(index, op)
-        return op.kind in VIEWING or op.kind in FREE or self._is_counted_by_host(op)
+    def _is_free(self, index: int, op: Op) -> bool:  # noqa: ARG002 -- as its base has it
+        return not op.custom_kernel and (op.kind in VIEWING or op.kind in FREE or self._is_counted_by_host(op))
 
     def _is_counted_by_host(self, op: Op) -> bool:
         value = self._structure.values[op.results[0]] if op.results else None

@@ -28,7 +28,6 @@ from workbench.cost.tuned_constants import tuned
 from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW, DOTS, ELEMENTWISE
 from workbench.propagation.structure.aliased_values import DYNAMIC_SLICE, PASSING, VIEWING, resolve_view, uses_of
 from workbench.propagation.structure.program_structure import Op, Structure
-from workbench.propagation.structure.stored_values import values_read_outside_kernels
 
 _SLICE = "stablehlo.slice"
 _TAKING = frozenset({_SLICE, DYNAMIC_SLICE})
@@ -78,7 +77,6 @@ class KernelGrouping:
         # A hand-written kernel with products in it, a flash attention, does its elementwise work beside them.
         self._multiplying = {(op.region, op.custom_kernel) for op in self._ops if op.custom_kernel and op.kind in DOTS}
         self._computing: set[int] = set()  # kernels that do more than round to the precision a value has, which is no work
-        self._read_elsewhere = values_read_outside_kernels(self._ops)
         self._absorbed: dict[int, int] = {}  # a dot's kernel: the later one that it is merged into
         self._written: dict[tuple[int, int], None] = {}
         self._last_reads: dict[int, int] = {}  # by what is no kernel: a position
@@ -155,10 +153,8 @@ class KernelGrouping:
             self._written[source.kernel, self._written_value(source.value)] = None
 
     def _is_free(self, index: int, op: Op) -> bool:
-        if op.kind not in FREE | ELEMENTWISE:
+        if op.custom_kernel or op.kind not in FREE | ELEMENTWISE:
             return False
-        if op.custom_kernel:  # a mask, say, which the kernel makes itself, wherever tracing has moved it
-            return not self._all_sources(op) and self._read_elsewhere.isdisjoint(op.results)
         if self._recomputes and op.region in self._bodies and op.results[0] in self._repeated and self._uses[op.results[0]] > 1:
             return False
         if op.kind in VIEWING:

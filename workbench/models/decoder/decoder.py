@@ -1,5 +1,6 @@
 """A decoder Transformer with the choices of today's models: grouped queries, rotary or learned positions, RMS or layer normalisation,
-SwiGLU or GELU, with or without biases, a tied head or one of its own, and what is computed again in the backward pass.
+SwiGLU or GELU, with or without biases, a tied head or one of its own, products in float8, attention over a ring of devices, and what is
+computed again in the backward pass.
 
 Dimensions: batch, seq (positions of a query), d_model, kv_heads, q_per_kv (heads of queries for each head of keys and values), d_head,
 gate_up, d_ff, vocab, layers.

@@ -8,7 +8,7 @@ from slices of one value: the maximum over a window, say, of which only the wind
 import math
 from collections.abc import Sequence
 
-from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
+from workbench.propagation.module.operation_kinds import CONSTANTS, ELEMENTWISE
 from workbench.propagation.structure.program_structure import Op, Structure, TracedValue
 
 _CHEAP = frozenset(
@@ -40,7 +40,7 @@ def mark_stored(structure: Structure) -> None:
     for index, op in enumerate(structure.ops):
         for operand in set(op.operands):
             users.setdefault(operand, []).append(index)
-    windows, masks = _find_slices(structure), _find_kernel_masks(structure)
+    windows = _find_slices(structure)
     for index in range(len(structure.ops) - 1, -1, -1):
         op = structure.ops[index]
         if op.kind == "stablehlo.reduce_precision":  # a mark: its readers read what it marks
@@ -49,7 +49,7 @@ def mark_stored(structure: Structure) -> None:
         for slot, result in enumerate(op.results):
             _alias_operand(structure, op, slot)
             is_window = result in windows and _is_fused_by_all(structure, op, result, users)
-            if result in masks or is_window or _is_made_in_its_users(structure, op, result, users):
+            if is_window or _is_made_in_its_users(structure, op, result, users):
                 _mark_unstored(structure, op, result)
             if op.kind in _SLICING:
                 structure.values[op.operands[0]].reads -= 1  # reads only what it returns
@@ -123,25 +123,6 @@ def _find_slices(structure: Structure) -> dict[int, int]:
             if len(read) == 1 and -1 not in read:
                 found[op.results[0]] = read.pop()
     return found
-
-
-def _find_kernel_masks(structure: Structure) -> frozenset[int]:
-    """Values that a hand-written kernel computes of nothing but positions and numbers, and that nothing but such kernels reads: it makes
-    them itself, wherever tracing has moved them, out of a loop over layers, say."""
-    constant: set[int] = set()
-    masks: set[int] = set()
-    for op in structure.ops:
-        is_number = op.kind in CONSTANTS and all(math.prod(structure.values[result].shape) <= _SCALARS for result in op.results)
-        if is_number or op.kind == "stablehlo.iota" or (op.kind in _FUSIBLE and op.custom_kernel and constant.issuperset(op.operands)):
-            constant.update(op.results)
-            masks.update(op.results if op.custom_kernel else ())
-    return frozenset(masks - values_read_outside_kernels(structure.ops))
-
-
-def values_read_outside_kernels(ops: Sequence[Op]) -> set[int]:
-    """Values that an operation of no hand-written kernel reads, other than to hand them into a loop."""
-    handing_on = {*CONTROL_FLOW, *_ALIASING}
-    return {operand for op in ops if not op.custom_kernel and op.kind not in handing_on for operand in op.operands}
 
 
 def _is_fused_by_all(structure: Structure, op: Op, result: int, users: Users) -> bool:
