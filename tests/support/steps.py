@@ -78,7 +78,9 @@ def step_report() -> Report:
         report,
         plan=plan,
         memory=Memory({Role.PARAMETER: 2 * KIB, Role.ACTIVATION: 6 * KIB}, capacity=16 * KIB),
-        step_time=StepTime("TPU v5e 2x4", arithmetic=0.9e-3, memory=0.18e-3, launch=26e-6, exposed=14e-6, hidden=60e-6, mfu=0.3, hfu=0.3, calibrated="runs"),
+        step_time=StepTime(
+            "TPU v5e 2x4", arithmetic=0.9e-3, memory=0.18e-3, launch=26e-6, exposed=14e-6, hidden=60e-6, mfu=0.3, hfu=0.3, calibrated="runs"
+        ),
     )
     return with_details(
         found,

@@ -99,8 +99,8 @@ def simulate(kernels: Sequence[float], sends: Sequence[Send]) -> SimulatedTurn:
 
 
 def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, bool]]:
-    """(kernels done, a phase, number of the send, whether it is awaited). What is awaited comes first, then what starts and blocks, then what
-    starts and runs beside the kernels behind it."""
+    """(kernels done, a phase, number of the send, whether it is awaited). What is awaited comes first, then what starts and blocks, then
+    what starts and runs beside the kernels behind it."""
     moments = []
     for number, send in enumerate(sends):
         awaited = max(send.after, send.before)
@@ -287,7 +287,8 @@ def _make_send(reshard: InsertedCollective, cost: Cost, structure: Structure, ke
         made = _ready_inside_reader(structure, kernels, region, reshard.source, place)
     dot = kernels.of[dot_of(reshard)] if cost.is_windowed else -1
     if dot in region.places:  # its shards go around while the dot that reads or makes it runs
-        made, place = (made, region.places[dot] + 1) if reshard.kind == "all-gather" else (region.places[dot], max(place, region.places[dot] + 1))
+        place = max(place, region.places[dot] + 1)
+        made = made if reshard.kind == "all-gather" else region.places[dot]
     return Send(min(made, place), place, cost.seconds, cost.links, cost.overlaps)
 
 

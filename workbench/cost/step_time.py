@@ -19,9 +19,7 @@ from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.reports.step_time import StepTime
 
 
-def collective_costs(
-    reshards: Sequence[InsertedCollective], plan: Plan, hardware: Hardware, windowed: Container[int] = ()
-) -> list[Cost]:
+def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardware: Hardware, windowed: Container[int] = ()) -> list[Cost]:
     """The cost of one execution of each collective; alike ones are computed once. `windowed`: places of those that are decomposed together
     with a dot."""
     links = _physical_axes(plan, hardware)

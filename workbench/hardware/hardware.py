@@ -59,7 +59,8 @@ class Chip:
       `memory` and, for what dots read, `operands` are of `memory_bandwidth`, above 1 where it is read ahead into memory on the chip;
       `large` is that of arrays that do not fit there (`on_chip_memory`); `sustained` is the share of all of these, the compiler's estimate,
       that a run reaches;
-    - `calibrated`: the measured runs that its shares were fitted on, empty where there are none; `shares_of`: then the chip whose are taken;
+    - `calibrated`: the measured runs that its shares were fitted on, empty where there are none; `shares_of`: then the chip whose shares
+      were taken;
     - `target`: its name in the compile tier (`tpu:v5e`), empty where there is no compiler for it here;
     - `sources`: the source of each number.
     """

@@ -69,8 +69,7 @@ def _time(step: StepTime | None) -> Iterator[Figure]:
         "Step, predicted",
         step.total,
         format_seconds,
-        f"seconds of one step {step.place}: "
-        + ", ".join(f"{name} {format_seconds(each)} ({why})" for name, (each, why) in parts.items()),
+        f"seconds of one step {step.place}: " + ", ".join(f"{name} {format_seconds(each)} ({why})" for name, (each, why) in parts.items()),
         f"on {step.hardware}, not calibrated" if step.calibration else f"on {step.hardware}",
         parts=tuple(
             _part(name, each, total, shade, format_seconds(each), why) for shade, (name, (each, why)) in enumerate(parts.items()) if each
