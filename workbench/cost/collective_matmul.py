@@ -3,8 +3,7 @@
 A windowed einsum (see `windowed_dots`) decomposes a gather or a reduce-scatter of n shards. Shards go around the ring both ways, and each
 of n / 2 steps multiplies two, in a kernel of its own:
 
-- gathered along a contracted dimension, every step adds to the whole result, which it reads and writes again: beside its dot, in one
-  kernel;
+- gathered along a contracted dimension, every step adds to the whole result, which it reads, rounds and writes again beside its dot;
 - gathered along another one, every step's columns are written into the result by two more kernels, zeros to begin with;
 - scattered, every step's dot is added to what was received, by another kernel.
 
@@ -35,8 +34,8 @@ PIECEWISE = frozenset({"all-gather", "reduce-scatter", "all-to-all"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CollectiveMatmul:
-    """What each kernel launches, moves (bytes) and passes over (elements) in addition, per execution; `beside`: elements that it passes
-    over beside its dots, while these run; `steps` of decomposed dots."""
+    """What each kernel launches, moves (bytes) and passes over (elements) in addition, per execution; `beside`: elements that it sums up
+    and rounds beside its dots, while these run; `steps` of decomposed dots."""
 
     launches: NDArray[np.float64]
     moved: NDArray[np.float64]

@@ -104,7 +104,7 @@ def kernel_times(
         passes = np.where(dots > 0, 0.0, swept / chip.sweep)
         memory = np.maximum(memory, passes) + (ROUNDING * _half_elements(kernels, stored) + collective_matmul.elements) / chip.sweep
         memory += collective_matmul.moved / (chip.memory_bandwidth * chip.efficiency_of("memory"))
-        memory = np.maximum(memory, collective_matmul.beside / chip.sweep)
+        memory = np.maximum(memory, ROUNDING * collective_matmul.beside / chip.sweep)
         vector, launches = (
             np.zeros(kernels.count),
             _count_launches(swept, dots) + collective_matmul.launches + _count_row_launches(kernels, partitioned, mesh),

@@ -171,9 +171,8 @@ def _make_send(reshard: InsertedCollective, cost: Cost, structure: Structure, ke
     windowed = dot_of(reshard) if cost.is_windowed else -1
     dot = kernels.of[windowed] if windowed >= 0 and structure.ops[windowed].kind in DOTS else -1
     if dot in region.places:  # its shards go around while the dot that reads or makes it runs
-        made, place = (
-            (made, region.places[dot] + 1) if reshard.kind == "all-gather" else (region.places[dot], max(place, region.places[dot] + 1))
-        )
+        place = max(place, region.places[dot] + 1)
+        made = made if reshard.kind == "all-gather" else region.places[dot]
     return Send(min(made, place), place, cost.seconds, cost.links, cost.overlaps)
 
 
