@@ -153,7 +153,7 @@ def _explain_step(report: Report, _paint: Paint, _measurement: Measurement | Non
             parts.append(Contribution(path, wait_seconds, lines.get(path, ""), _EXPOSED, (f"{kind}, {stream}",)))
     lead = [
         (
-            f"One step on {step.hardware}: {format_seconds(step.arithmetic)} in kernels that wait for arithmetic, "
+            f"One step {step.place}: {format_seconds(step.arithmetic)} in kernels that wait for arithmetic, "
             f"{format_seconds(step.memory)} in kernels that wait for memory, {format_seconds(step.launch)} between kernels, "
             f"{format_seconds(step.exposed)} waiting for other devices{_host_wait_text(step)}. "
             f"{format_seconds(step.hidden)} of communication hides behind computation."
