@@ -33,7 +33,7 @@ from workbench.core.program import Program
 from workbench.core.schedules.stage_cost import StageCost
 from workbench.core.tensor import Role
 from workbench.cost.communication import collective_seconds
-from workbench.cost.estimate import Estimate, estimate, reprice
+from workbench.cost.estimate import Estimate, estimate, estimate_on
 from workbench.cost.residuals import count_residual_bytes
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
@@ -174,7 +174,7 @@ def _stage_part(run: Run, hardware: Hardware, layers: int, *, first: bool, last:
     inside = _around(hardware, math.ceil(run.tensor / 8))
     one, kept = _micro_batch_estimate(run.model, run.micro_batch, layers, run.tensor, first, last, inside.size)
     end = _update_estimate(run.model, layers, run.replicas, run.tensor, run.zero, first, last, hardware.size)
-    one, end = _repriced(one, inside), _repriced(end, hardware)
+    one, end = _on_hardware(one, inside), _on_hardware(end, hardware)
     assert one.step_time
     assert end.step_time
     arguments = sum(each.local_bytes for each in one.arguments if each.tensor.role is not Role.INPUT)
@@ -183,8 +183,8 @@ def _stage_part(run: Run, hardware: Hardware, layers: int, *, first: bool, last:
     return Part(one.step_time.total, update, sums, arguments + state, kept, one.memory.peak - arguments - kept)
 
 
-def _repriced(found: Estimate, hardware: Hardware) -> Estimate:
-    return found if found.hardware == hardware else reprice(found, hardware)
+def _on_hardware(found: Estimate, hardware: Hardware) -> Estimate:
+    return found if found.hardware == hardware else estimate_on(found, hardware)
 
 
 @cache

@@ -10,7 +10,7 @@ import pytest
 
 import workbench as wb
 from workbench.analysis.time_causes import explain_time
-from workbench.cost.estimate import estimate, reprice
+from workbench.cost.estimate import estimate, estimate_on
 from workbench.cost.simulate_turn import HostCalls, Send, simulate, simulate_called
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.runtime import find_runtime
@@ -130,11 +130,11 @@ def test_without_reshard_what_was_gathered_is_kept():
 def test_repriced_equals_estimated():
     plan = wb.Plan(chain(8, 64), "data:8", "batch:data", hardware="8 H100, eager")
     other = parse_hardware("8 A100, eager")
-    again = reprice(estimate(plan), other)
+    again = estimate_on(estimate(plan), other)
     assert again.step_time == estimate(plan, other).step_time
     assert again.memory == estimate(plan, other).memory
     xla = parse_hardware("8 H100")
-    assert reprice(estimate(plan), xla).step_time == estimate(plan, xla).step_time
+    assert estimate_on(estimate(plan), xla).step_time == estimate(plan, xla).step_time
 
 
 def test_a_plan_bound_by_the_host_is_told_with_its_arithmetic_and_a_way_out():

@@ -40,7 +40,7 @@ def test_a_ring_of_eight_sends(kind, sent):
         ("TPU v5p 2x2x2", "on TPU v5p 2x2x2, not calibrated: shares of TPU v5e"),
         ("8 A100-80GB", "on 8 A100-80GB"),
         ("8 A100-40GB", "on 8 A100-40GB, not calibrated: shares of A100-80GB"),
-        ("8 H100", "on 8 H100, not calibrated"),
+        ("8 H100-500W", "on 8 H100-500W, not calibrated"),
     ],
 )
 def test_a_step_time_says_whose_measured_runs_it_rests_on(hardware, place):

@@ -78,7 +78,7 @@ WRONG = [
         "did you mean `loss`?",
     ),
     ("decoder", {"compute": "bf16"}, "`compute` is 'bf16'; it should be one of `bfloat16`, `float32`, `float16`.", ""),
-    ("decoder", {"recompute": "selective"}, "`recompute` is 'selective'; it should be one of `none`, `kernels`, `attention`", ""),
+    ("decoder", {"recompute": "selective"}, "`recompute` is 'selective'; it should be one of `none`, `kernels`, `alternate`", ""),
     ("decoder", {"dropout": 1.0}, "`dropout` is 1.0; it is the share that is dropped, below 1.", "take 0.1"),
     ("decoder", {"dropout": -0.5}, "`dropout` is '-0.5'; it should be a number from 0.", "leave it out"),
     ("decoder", {"learning_rate": float("nan")}, "`learning_rate` is 'nan'; it should be a number above 0.", "leave it out"),

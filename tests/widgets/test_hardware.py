@@ -51,10 +51,10 @@ def test_a_chip_and_a_shape_name_hardware(chip, shape, name):
 
 def test_shapes_that_are_offered_keep_the_options_that_they_can_have():
     plan = Plan(build("two_layer"), "data:16", hardware=parse_hardware("4 nodes of 8 H100, node=200 Gb/s, nvlink=400 GB/s"))
-    names = [each["name"] for each in hardware_state(plan)["shapes"]]
+    names = [each["label"] for each in hardware_state(plan)["shapes"]]
     assert names[0] == "2 nodes of 8 H100, node=200 Gb/s, device=400 GB/s"
     one_node = plan.updated(mesh=Mesh("data:8"))
-    assert hardware_state(one_node)["shapes"][0]["name"] == "8 H100, device=400 GB/s"
+    assert hardware_state(one_node)["shapes"][0]["label"] == "8 H100, device=400 GB/s"
 
 
 def test_nothing_chosen_is_no_hardware():

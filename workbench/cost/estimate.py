@@ -103,19 +103,19 @@ def estimate(plan: Plan, hardware: Hardware | None = None, answer: Partitioned |
         return _estimate(plan, hardware or plan.hardware, answer)
 
 
-def reprice(found: Estimate, hardware: Hardware) -> Estimate:
+def estimate_on(found: Estimate, hardware: Hardware) -> Estimate:
     """The same plan on other hardware; nothing is partitioned again where both have one back end."""
     if backend_of(hardware) != backend_of(found.hardware):
         return estimate(found.plan, hardware)
-    return _price(found.plan, hardware, found.planned, found.partitioned)
+    return _estimate_cost(found.plan, hardware, found.planned, found.partitioned)
 
 
 def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) -> Estimate:
     planned = partition(plan, hardware)
-    return _price(plan, hardware, planned, planned if answer is None else with_answer(planned, answer, plan.mesh))
+    return _estimate_cost(plan, hardware, planned, planned if answer is None else with_answer(planned, answer, plan.mesh))
 
 
-def _price(plan: Plan, hardware: Hardware | None, planned: Propagated, partitioned: Propagated) -> Estimate:
+def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, partitioned: Propagated) -> Estimate:
     program, mesh, backend = plan.program, plan.mesh, backend_of(hardware)
     fixed = _build_fixed(
         program,
@@ -134,7 +134,7 @@ def _price(plan: Plan, hardware: Hardware | None, planned: Propagated, partition
     simulated = seconds = None
     if hardware and times:
         busy = (times.busy + times.launch).tolist()
-        simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, busy, costs, hardware.host_calls)
+        simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, busy, costs, hardware.host_calls, _speed_beside(hardware))
         seconds = with_transfers(step_time(hardware, fixed.kernels, times, simulated, dot_flops, mesh.size), host_moved, hardware.chip)
     return Estimate(
         plan=plan,
@@ -187,6 +187,10 @@ def _on_chip(fixed: _Fixed, partitioned: Propagated, times: KernelTimes | None, 
     if hardware is None or times is None or not hardware.chip.on_chip:
         return None
     return on_chip(partitioned.structure, fixed.kernels, times, fixed.lifetimes.extents, hardware.chip)
+
+
+def _speed_beside(hardware: Hardware) -> float:
+    return hardware.chip.efficiency_of("beside")
 
 
 def _recomputes(hardware: Hardware | None) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.prefetched_collectives import invariant_values, is_made_of_invariants, simulate_beside_others
-from workbench.cost.simulate_turn import HostCalls, Send, SimulatedTurn, simulate, simulate_called
+from workbench.cost.simulate_turn import HostCalls, Send, SimulatedTurn, simulate, simulate_called, slow_beside
 from workbench.cost.timeline_regions import TimelineRegion
 from workbench.cost.windowed_dots import dot_of
 from workbench.hardware.hardware import Chip
@@ -87,9 +87,10 @@ def simulate_step(
     busy: Sequence[float],
     costs: Sequence[Cost],
     runtime: Runtime = XLA,
+    beside: float = 1.0,
 ) -> SimulatedStep:
     """Simulate all regions, inner ones first; `busy` are the seconds of each kernel (0 if it was dropped), `costs` those of each
-    collective."""
+    collective; `beside` is the share of their speed that kernels keep while collectives run."""
     invariant = invariant_values(partitioned.structure) if runtime.prefetches else frozenset[int]()
     sends: list[list[Send]] = [[] for _ in regions]
     numbers: list[list[int]] = [[] for _ in regions]
@@ -110,6 +111,7 @@ def simulate_step(
         loop = partitioned.structure.regions[number].parent
         calls = _list_calls(region, items, sends[number], calls_of_loop, runtime) if runtime.waits_for_host else None
         turn = _simulate_turn(items, sends[number], calls, is_loop=loop >= 0)
+        turn = slow_beside(turn, sends[number], beside) if beside < 1 else turn
         calls_of_loop[loop] = calls_of_loop.get(loop, 0.0) + (calls.total * region.trips if calls else 0.0)
         turns.append(turn)
         work.append(tuple(items))

@@ -132,3 +132,10 @@ def simulate_called(items: Sequence[float], sends: Sequence[Send], calls: HostCa
     turn = simulate(items, sends)
     waited = max(calls.total - turn.seconds, 0.0)
     return replace(turn, seconds=turn.seconds + waited, host=waited)
+
+
+def slow_beside(turn: SimulatedTurn, sends: Sequence[Send], share: float) -> SimulatedTurn:
+    """The turn where kernels keep only `share` of their speed while collectives run beside them. What they lose counts as waiting."""
+    lost = [max(send.seconds - wait, 0.0) * (1 / share - 1) * send.overlaps for send, wait in zip(sends, turn.waits, strict=True)]
+    waits = tuple(wait + each for wait, each in zip(turn.waits, lost, strict=True))
+    return replace(turn, seconds=turn.seconds + sum(lost), waits=waits)

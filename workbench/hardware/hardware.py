@@ -83,8 +83,9 @@ class Chip:
     - `efficiency`: share of the peak that is reached, by class of work (`matmul`, `vector`, `memory`) or a link's name (`nvlink`); else 1.
       `memory` and, for what dots read, `operands` are of `memory_bandwidth`, above 1 where it is read ahead into memory on the chip;
       `large` is that of arrays that do not fit there (`on_chip_memory`); `sustained` is the share of all of these, the compiler's estimate,
-      that a run reaches; `attention` and `attention_backward` are of hand-written kernels with dots, with heads of any size; `host` is how
-      much faster its host calls kernels than the one that a runtime's figures are of;
+      that a run reaches; `attention` and `attention_backward` are of hand-written kernels with dots, with heads of any size; `beside` is
+      the share of their speed that kernels keep while collectives run; `host` is how much faster its host calls kernels than the one that a
+      runtime's figures are of;
     - `calibrated`: the measured runs that its shares were fitted on, empty where there are none; `shares_of`: then the chip whose are
       taken;
     - `target`: its name in the compile tier (`tpu:v5e`), empty where there is no compiler for it here;

@@ -45,7 +45,8 @@ class StepTime:
 
     - `arithmetic`, `memory`: time in kernels that are bound by arithmetic, and by memory traffic (roofline);
     - `launch`: time between kernels;
-    - `exposed`: communication during which the device computes nothing; `hidden`: communication behind computation;
+    - `exposed`: what the step is longer for communication: the device computes nothing meanwhile, or more slowly; `hidden`: communication
+      behind computation;
     - `mfu`: model FLOPs utilisation, `Flops.model` over what all devices could have done in `total`, each dot at the peak of its own
       type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, counts recomputed and duplicated work, too;
     - `sustained`: the share of the compiler's own estimate of kernels that such a device reaches in a run; included in all of the above;
