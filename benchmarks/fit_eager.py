@@ -63,7 +63,7 @@ def fit(rows: Sequence[Run], start: Mapping[str, float]) -> dict[str, float]:
     """The parameters; shares are at most 1."""
     first = np.log([start[name] for name in PARAMETERS])
     upper = [np.inf if name in (*CALLS, "overhead") else 0.0 for name in PARAMETERS]
-    found = least_squares(residuals, first, args=(rows,), bounds=(-np.inf, upper), loss="cauchy", f_scale=0.1, diff_step=0.03, max_nfev=6)
+    found = least_squares(residuals, first, args=(rows,), bounds=(-np.inf, upper), loss="cauchy", f_scale=0.05, diff_step=0.03, max_nfev=12)
     return dict(zip(PARAMETERS, np.exp(found.x).tolist(), strict=True))
 
 

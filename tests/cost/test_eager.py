@@ -153,3 +153,31 @@ def test_what_a_measured_step_may_differ_by_is_named():
     assert [each.cause.name for each in explain_time(report)] == ["bound by the host", "ring over nodes"]
     inside = wb.Plan(chain(8, 8192), "data:8", "batch:data", hardware="8 H100, CUDA graphs").report()
     assert not explain_time(inside)
+
+
+def test_a_sharded_llama_with_selective_recomputation_holds_what_pytorch_would():
+    """FSDP over eight devices, every other product kept, float32 weights: what torchtitan trains. Weights and AdamW's two moments are split;
+    float32 logits are there three times at least (the logits, their softmax, its gradient), and reserved bytes stand apart."""
+    batch, seq = 8, 8192
+    program = wb.models.build(
+        "decoder",
+        preset="llama3-8b",
+        layers=4,
+        batch=batch,
+        seq=seq,
+        fused="attention norm rotary activation",
+        recompute="alternate",
+        params="float32",
+    )
+    layout = "batch:data; d_model:data; norm/scale=[-]; @embedding/stream/reduce_precision=[data, ?, ?]"
+    report = wb.Plan(program, "data:8", layout, hardware="8 H100, eager").report()
+    memory, capacity = report.memory, 85_520_809_984
+    split = 3 * 4 * program.parameters // 8
+    assert memory.argument_bytes == pytest.approx(split, rel=0.01)
+    logits = batch // 8 * seq * 128_256 * 4
+    assert memory.peak - memory.argument_bytes > 3 * logits
+    assert memory.capacity == capacity
+    assert memory.reserved == round(memory.peak * EAGER.reserved)
+    fused = wb.Plan(program, "data:8", layout, hardware="8 H100").report().memory
+    assert fused.peak < memory.peak
+    assert fused.reserved == 0
