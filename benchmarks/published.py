@@ -154,10 +154,8 @@ def _piece_cost(row: Row, stage: Stage) -> StageCost:
 
 
 def _seconds(one: Report) -> float:
-    """Of a micro-batch, without the sums of gradients over replicas: Megatron-LM has these once a step, and so has the update. Where there
-    are any, the other collectives stand in the way of nothing but themselves, and are waited for."""
-    if not any(map(_is_deferred, one.collectives)):
-        return one.step_time.total
+    """Of a micro-batch, without the sums of gradients over replicas: Megatron-LM has these once a step, and so has the update. The others
+    stand in the way of nothing but themselves, and are waited for: these runs overlap none."""
     others = sum(each.seconds * each.count for each in one.collectives if not _is_deferred(each))
     return one.step_time.total - one.step_time.exposed + others
 

@@ -108,7 +108,7 @@ def test_what_a_loop_passes_on_is_awaited_at_the_end_of_an_iteration(hardware, p
 
     shapes = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((8, 4096, 4096), (4096, 8192))]
     time = Plan(trace(ring, *shapes, dims={"block": "r a b", "weights": "b c"}), "ring:8", "r:ring", hardware=hardware).report().step_time
-    assert time.exposed == 0.0
+    assert time.exposed < 0.14 * time.communication  # on a GPU, what kernels lose beside it
     assert time.hidden > 0.0
 
 

@@ -35,6 +35,11 @@ OVERLAPPING = {
 """Kinds of collectives that overlap with computation, by the platform of a chip's target; none on a CPU."""
 
 
+_AT_ONCE = 8
+"""Kernels between a collective and what reads its result: no more stand there where a layer's activations are gathered or summed; gradients
+are read far behind, weights were there long before."""
+
+
 class Cost(NamedTuple):
     """The cost of one execution of a collective: seconds, on which links, whether computation overlaps it, and whether the compiler
     decomposes it together with a dot (see `windowed_dots`)."""
@@ -97,7 +102,8 @@ def simulate_step(
     for number, (reshard, cost) in enumerate(zip(partitioned.reshards, costs, strict=True)):
         send = _make_send(reshard, cost, partitioned.structure, kernels, regions[reshard.region])
         floats = reshard.region > 0 and runtime.prefetches and _floats(reshard, partitioned.structure, kernels, invariant)
-        sends[reshard.region].append(send._replace(floats=floats))
+        waits = runtime.waits_at_once and not floats and not cost.is_windowed and send.before - send.after <= _AT_ONCE
+        sends[reshard.region].append(send._replace(floats=floats, overlaps=send.overlaps and not waits))
         numbers[reshard.region].append(number)
     seconds_of_loop: dict[int, float] = {}
     calls_of_loop: dict[int, float] = {}

@@ -22,6 +22,7 @@ class Runtime:
     - `dispatch`, `collective_dispatch`: seconds the host needs to call a kernel, and a collective; 0 where a step is one launch. The host
       runs ahead of the device: a device that is not faster than it does not notice;
     - `prefetches`: in a loop over layers, weights are gathered and gradients reduced beside other layers' kernels;
+    - `waits_at_once`: a collective that the next kernels read is waited for where it is called, though some of them do not read it;
     - `gathers_again`: what is gathered in the forward pass is gathered again for the backward pass, not kept (FSDP's reshard after
       forward);
     - `decomposes`: gathers and reduce-scatters go around in pieces while the dot that reads or makes them runs (async tensor parallelism);
@@ -34,6 +35,7 @@ class Runtime:
     dispatch: float = 0.0
     collective_dispatch: float = 0.0
     prefetches: bool = False
+    waits_at_once: bool = False
     gathers_again: bool = False
     decomposes: bool = False
     reserved: float = 1.0
