@@ -148,14 +148,16 @@ def predict(row: Row, efficiency: Mapping[str, float] | None = None) -> Predicti
 def _piece_cost(row: Row, stage: Stage) -> StageCost:
     """Of a chunk of a stage: its share of the stage's time, a third of it forward, and of what the stage keeps."""
     chunks = row.spec.chunks
-    seconds = _seconds(stage.micro_batch) / chunks
+    seconds = _seconds(row, stage.micro_batch) / chunks
     held, passing = _stage_bytes(row, stage)
     return StageCost(seconds / 3, seconds / 3, seconds / 3, held // chunks, stage.kept // chunks, passing)
 
 
-def _seconds(one: Report) -> float:
-    """Of a micro-batch, without the sums of gradients over replicas: Megatron-LM has these once a step, and so has the update. The others
-    stand in the way of nothing but themselves, and are waited for: these runs overlap none."""
+def _seconds(row: Row, one: Report) -> float:
+    """Of a micro-batch, without the sums of gradients over replicas: Megatron-LM has these once a step, and so has the update. Where there
+    are any, or where the run overlaps nothing, the other collectives are waited for."""
+    if not row.waits and not any(map(_is_deferred, one.collectives)):
+        return one.step_time.total
     others = sum(each.seconds * each.count for each in one.collectives if not _is_deferred(each))
     return one.step_time.total - one.step_time.exposed + others
 

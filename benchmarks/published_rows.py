@@ -23,7 +23,7 @@ class Row:
 
     `seconds`, `memory` (bytes) are published, `None` if not. `config.batch` is a micro-batch; `tensor`, `context`, `pipe`, `replicas` are
     devices for each kind of parallelism; `shares_state`: the optimiser's state is split over the replicas (Megatron-LM's distributed
-    optimiser); `dummies`: Transformer Engine's stand-ins for weight gradients are held.
+    optimiser); `dummies`: Transformer Engine's stand-ins for weight gradients are held; `waits`: no collective is overlapped.
     """
 
     table: str
@@ -40,6 +40,7 @@ class Row:
     splits_sequence: bool = False
     shares_state: bool = False
     dummies: bool = False
+    waits: bool = False
     accumulate: str = "float32"
 
     @property
@@ -129,6 +130,7 @@ def b200_row(name: str, milliseconds: float, gib: float) -> Row:
         splits_sequence=True,
         shares_state=True,
         dummies=True,
+        waits=True,
     )
 
 
