@@ -328,7 +328,7 @@ def scores(found: Sequence[Prediction]) -> dict[str, float]:
     for each in found:
         groups.setdefault(each.run.group, []).append(each)
     large = [group for group in groups.values() if len(group) > 3]
-    ranks = [spearmanr([each.seconds for each in group], [each.run.seconds for each in group]).statistic for group in large]
+    ranks = [float(spearmanr([each.seconds for each in group], [each.run.seconds for each in group]).statistic) for group in large]
     regrets = []
     for group in large:
         best, chosen = min(each.run.seconds for each in group), min(group, key=lambda each: each.seconds)
