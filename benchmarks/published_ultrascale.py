@@ -228,9 +228,8 @@ def hardware_of(nodes: int) -> Hardware:
 
 def _around(hardware: Hardware, nodes: int) -> Hardware:
     """So many of its nodes."""
-    if nodes == 1:
-        return replace(hardware, axes=hardware.axes[-1:])
-    return replace(hardware, axes=(replace(hardware.axes[0], size=nodes), *hardware.axes[1:]))
+    axes = hardware.axes[-1:] if nodes == 1 else (replace(hardware.axes[0], size=nodes), *hardware.axes[1:])
+    return replace(hardware, axes=axes, name=hardware_of(nodes).name)
 
 
 @cache

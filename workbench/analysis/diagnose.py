@@ -72,8 +72,8 @@ def _diagnose_memory(report: Report, partitioned: Propagated) -> list[Diagnostic
 
 def _diagnose_host(report: Report) -> list[Diagnostic]:
     """A device that waits for the host to call its kernels."""
-    step, hardware = report.step_time, report.plan.hardware
-    if step is None or hardware is None or step.host < _MIN_HOST_SHARE * step.total:
+    step, hardware = report.step_time, report.hardware
+    if step is None or hardware is None or report.plan.pipeline is not None or step.host <= _MIN_HOST_SHARE * step.total:
         return []
     kernels, collectives = (sum(each.count for each in found) for found in (report.kernel_costs, report.collectives))
     runtime = hardware.host_calls

@@ -32,13 +32,14 @@ def explain_time(report: Report) -> tuple[TimeCause, ...]:
 def _causes(report: Report) -> Iterator[TimeCause]:
     assert report.step_time is not None
     yield TimeCause(HOST, report.step_time.host)
-    yield TimeCause(RING, sum(each.seconds * each.count for each in report.collectives if _crosses_nodes(report, each.axes)))
+    between = sum(each.seconds * each.count for each in report.collectives if _crosses_nodes(report, each.axes))
+    yield TimeCause(RING, min(between, report.step_time.exposed))
 
 
 def _crosses_nodes(report: Report, axes: tuple[str, ...]) -> bool:
-    plan = report.plan
-    if plan.hardware is None or plan.hardware.chip.platform != "cuda" or len(plan.hardware.axes) == 1:
+    plan, hardware = report.plan, report.hardware
+    if hardware is None or hardware.chip.platform != "cuda" or len(hardware.axes) == 1:
         return False
-    spans = closest_spans(plan.mesh, plan.hardware, plan.axis_assignment)
-    inside = plan.hardware.axes[-1].name
+    spans = closest_spans(plan.mesh, hardware, plan.axis_assignment)
+    inside = hardware.axes[-1].name
     return any(span.physical.name != inside and span.size > 1 for axis in axes for span in spans.get(base_axis(axis), ()))

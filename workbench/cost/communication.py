@@ -182,7 +182,7 @@ def _dimension(axis_spans: Sequence[PhysicalSpan], hardware: Hardware) -> Dimens
     chip = hardware.chip
     reached = chip.efficiency_of(axis.link.name) if axis.link.name in chip.efficiency else chip.efficiency_of("link")
     own = axis.link.bandwidth_of_device(hardware.axes[-1].size)
-    return Dimension(n, max(span // n, 1), shape, axis.link, own * reached, own, axis == hardware.axes[-1])
+    return Dimension(n, max(span // n, 1), shape, axis.link, own * reached, own, axis.name == hardware.axes[-1].name)
 
 
 def _shrink_group(group: Group, devices: int) -> Group:

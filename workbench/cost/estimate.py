@@ -23,7 +23,7 @@ from workbench.cost.offloading import host_memory, with_transfers
 from workbench.cost.on_chip_memory import OnChip, on_chip
 from workbench.cost.simulate_overlap import Cost, SimulatedStep, simulate_step
 from workbench.cost.step_flops import count_dot_flops, flops_of
-from workbench.cost.step_time import collective_costs, step_time
+from workbench.cost.step_time import collective_costs, decomposed_collectives, step_time
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.cost.timeline_regions import TimelineRegion, regions_of
 from workbench.cost.windowed_dots import plan_windowed_dots
@@ -130,7 +130,8 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
     times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip, windows, fixed.backward) if hardware else None
     over_step = MemoryOverStep(program, partitioned, fixed.lifetimes, padded_bytes, _on_chip(fixed, partitioned, times, hardware))
     dot_flops, (host_bytes, host_moved) = count_dot_flops(partitioned), host_memory(partitioned, local_bytes)
-    costs = tuple(collective_costs(partitioned.reshards, plan, hardware, windows)) if hardware else ()
+    windowed = decomposed_collectives(partitioned) if hardware and hardware.runtime.decomposes else windows.keys()
+    costs = tuple(collective_costs(partitioned.reshards, plan, hardware, windowed)) if hardware else ()
     simulated = seconds = None
     if hardware and times:
         busy = (times.busy + times.launch).tolist()

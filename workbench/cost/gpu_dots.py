@@ -30,6 +30,7 @@ _LANE_BYTES = 8  # that a lane multiplies and adds in two operations: one of flo
 _ROUNDED = 1.05  # peaks are printed so
 _ALIGNED = 16  # bytes of channels that a tensor core loads at once (NVIDIA, Convolutional Layers User's Guide, "Channels In And Out")
 _WINDOW = (3, 3)
+_SMALLEST_PICTURE = 8  # places along a side: a larger window is that of a kernel's gradient, which is a picture
 _TILES = (2, 4)  # places along each side
 _WINOGRAD_DTYPES = ("float32", "float16")
 _WINOGRAD_LAUNCHES = 3  # two transforms before the dots, one behind
@@ -93,6 +94,8 @@ def _align_channels(dot: BlockedDot, taps: int, dtype: str, chip: Chip) -> Block
 def _allows_winograd(convolution: Convolution, shape: tuple[int, ...]) -> bool:
     """Whether it is a plain one of 3 x 3, or the gradient of such a kernel, whose result is 3 x 3."""
     places = tuple(shape[dim] for dim in convolution.places)
+    if convolution.window != _WINDOW and min(convolution.window, default=0) < _SMALLEST_PICTURE:
+        return False
     return convolution.groups == 1 and convolution.is_plain and _WINDOW in (convolution.window, places)
 
 

@@ -22,7 +22,6 @@ from workbench.cost.windowed_dots import dot_of
 from workbench.hardware.hardware import Chip
 from workbench.hardware.runtime import XLA, Runtime
 from workbench.propagation import Propagated
-from workbench.propagation.module.operation_kinds import DOTS
 from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.propagation.structure.program_structure import Structure
 
@@ -117,7 +116,7 @@ def simulate_step(
         loop = partitioned.structure.regions[number].parent
         calls = _list_calls(region, items, sends[number], calls_of_loop, runtime) if runtime.waits_for_host else None
         turn = _simulate_turn(items, sends[number], calls, is_loop=loop >= 0)
-        turn = slow_beside(turn, sends[number], beside) if beside < 1 else turn
+        turn = slow_beside(turn, items, sends[number], beside) if beside < 1 else turn
         calls_of_loop[loop] = calls_of_loop.get(loop, 0.0) + (calls.total * region.trips if calls else 0.0)
         turns.append(turn)
         work.append(tuple(items))
@@ -176,8 +175,7 @@ def _make_send(reshard: InsertedCollective, cost: Cost, structure: Structure, ke
         place = len(region.ends)
     if maker in (reader, -1) and reshard.source is not None:  # what lies before the collective is a kernel of its own after all
         made = _ready_inside_reader(structure, kernels, region, reshard.source, place)
-    windowed = dot_of(reshard) if cost.is_windowed else -1
-    dot = kernels.of[windowed] if windowed >= 0 and structure.ops[windowed].kind in DOTS else -1
+    dot = kernels.of[dot_of(reshard)] if cost.is_windowed else -1
     if dot in region.places:  # its shards go around while the dot that reads or makes it runs
         place = max(place, region.places[dot] + 1)
         made = made if reshard.kind == "all-gather" else region.places[dot]

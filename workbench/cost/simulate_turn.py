@@ -62,16 +62,18 @@ def simulate(kernels: Sequence[float], sends: Sequence[Send], calls: HostCalls |
     SimulatedTurn(seconds=5.0, starts=(), waits=(), host=3.0, begins=(0.5, 4.0))
     """
     clock = _Device(kernels) if calls is None else _CalledDevice(kernels, calls)
-    starts, waits, ends = [0.0] * len(sends), [0.0] * len(sends), [0.0] * len(sends)
+    starts, waits, ends, late = ([0.0] * len(sends) for _ in range(4))
     free: dict[str, float] = {}
     for place, _, number, is_wait in sorted(_moments(sends)):
         send, now = sends[number], clock.at(place)
         if is_wait:
-            waits[number] = max(0.0, ends[number] - now)
-            clock.wait(waits[number])
+            waited = max(0.0, ends[number] - now)
+            clock.wait(waited)
+            waits[number] = max(waited - late[number], 0.0)  # the rest is waiting for the host to call it
         else:
-            called = calls.sends[number] if calls else 0.0
-            starts[number] = max([now, called, *(free.get(link, 0.0) for link in send.links)])
+            possible = max([now, *(free.get(link, 0.0) for link in send.links)])
+            starts[number] = max(possible, calls.sends[number]) if calls else possible
+            late[number] = starts[number] - possible
             ends[number] = starts[number] + send.seconds
             free.update(dict.fromkeys(send.links, ends[number]))
     seconds = clock.at(len(kernels))
@@ -134,8 +136,25 @@ def simulate_called(items: Sequence[float], sends: Sequence[Send], calls: HostCa
     return replace(turn, seconds=turn.seconds + waited, host=waited)
 
 
-def slow_beside(turn: SimulatedTurn, sends: Sequence[Send], share: float) -> SimulatedTurn:
-    """The turn where kernels keep only `share` of their speed while collectives run beside them. What they lose counts as waiting."""
-    lost = [max(send.seconds - wait, 0.0) * (1 / share - 1) * send.overlaps for send, wait in zip(sends, turn.waits, strict=True)]
-    waits = tuple(wait + each for wait, each in zip(turn.waits, lost, strict=True))
-    return replace(turn, seconds=turn.seconds + sum(lost), waits=waits)
+def slow_beside(turn: SimulatedTurn, kernels: Sequence[float], sends: Sequence[Send], share: float) -> SimulatedTurn:
+    """The turn where kernels keep only `share` of their speed while collectives run beside them.
+
+    What they lose then first fills up the time that the device waits anyway, for a collective or for the host; the rest counts as waiting
+    for the collectives that were hidden.
+
+    >>> slow_beside(simulate([10.0], [Send(0, 1, 5.0, ("a",), True)]), [10.0], [Send(0, 1, 5.0, ("a",), True)], 0.5).seconds
+    12.5
+    >>> slow_beside(simulate([5.0], [Send(0, 1, 10.0, ("a",), True)]), [5.0], [Send(0, 1, 10.0, ("a",), True)], 0.4).seconds
+    10.0
+    """
+    hidden = [max(send.seconds - wait, 0.0) * send.overlaps for send, wait in zip(sends, turn.waits, strict=True)]
+    by_link: dict[str, float] = {}
+    for send, seconds in zip(sends, hidden, strict=True):
+        for link in send.links:
+            by_link[link] = by_link.get(link, 0.0) + seconds
+    beside = min(max(by_link.values(), default=0.0), sum(kernels))
+    lost = max(beside * (1 - share) - turn.exposed - turn.host, 0.0)
+    if not lost:
+        return turn
+    waits = tuple(wait + lost * each / sum(hidden) for wait, each in zip(turn.waits, hidden, strict=True))
+    return replace(turn, seconds=turn.seconds + lost, waits=waits)

@@ -16,11 +16,23 @@ from workbench.errors import HardwareError
 from workbench.hardware.axis_placement import physical_spans
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
+from workbench.propagation import Propagated
+from workbench.propagation.module.operation_kinds import DOTS
 from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.reports.step_time import StepTime
 
 _DECOMPOSED = ("all-gather", "reduce-scatter")
-"""Kinds whose pieces go around while a dot runs, under a runtime that decomposes them (async tensor parallelism)."""
+
+
+def decomposed_collectives(partitioned: Propagated) -> frozenset[int]:
+    """Places of the collectives whose pieces go around while their dot runs, under a runtime that decomposes them (async tensor
+    parallelism)."""
+    ops = partitioned.structure.ops
+    return frozenset(
+        number
+        for number, each in enumerate(partitioned.reshards)
+        if each.kind in _DECOMPOSED and (dot := dot_of(each)) >= 0 and ops[dot].kind in DOTS
+    )
 
 
 def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardware: Hardware, windowed: Container[int] = ()) -> list[Cost]:
@@ -38,8 +50,7 @@ def collective_costs(reshards: Sequence[InsertedCollective], plan: Plan, hardwar
             )
             wires = tuple(dict.fromkeys(link for axis in axes for link in links.get(axis, (axis,))))
             known[key] = Cost(seconds, wires, overlaps(each.kind, hardware.chip))
-        is_windowed = number in windowed or (hardware.runtime.decomposes and each.kind in _DECOMPOSED and dot_of(each) >= 0)
-        found.append(known[key]._replace(is_windowed=True) if is_windowed else known[key])
+        found.append(known[key]._replace(is_windowed=True) if number in windowed else known[key])
     return found
 
 

@@ -4,10 +4,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import reduce
 
 from workbench.errors import HardwareError, WorkbenchError, unknown_name
 from workbench.hardware.link_change import LinkChange, add_link_change, split_options
-from workbench.hardware.runtime import SWITCHES, XLA, Runtime, find_runtime, is_runtime
+from workbench.hardware.runtime import SWITCHES, XLA, Runtime, find_runtime, is_runtime, is_switch
 
 
 class AxisTopology(StrEnum):
@@ -18,6 +19,8 @@ class AxisTopology(StrEnum):
     SWITCH = "switch"  # each to all, through a switch
 
 
+NCCL_PROTOCOLS = ("simple", "ll128", "ll")
+"""The protocols of NCCL, the one with the largest bandwidth first."""
 MeasuredShares = tuple[tuple[int, float], ...]
 """(devices of a collective, share of a link's bandwidth that it reaches), the fewest devices first."""
 
@@ -39,18 +42,24 @@ class Link:
     bandwidth: float
     latency: float
     overhead: float = 0.0
-    protocols: tuple[str, ...] = ("simple", "ll128", "ll")
+    protocols: tuple[str, ...] = NCCL_PROTOCOLS
     reduces: MeasuredShares = ()
     gathers: MeasuredShares = ()
     adapters: int = 0
 
     def __post_init__(self) -> None:
-        _verify_rates(self, ("bandwidth",), ("latency", "overhead"))
+        _verify_rates(self, ("bandwidth",), ("latency", "overhead", "adapters"))
+        if not self.protocols or not set(self.protocols) <= set(NCCL_PROTOCOLS):
+            raise WorkbenchError(f"`{self.name}`: `protocols` is {list(self.protocols)}; it is one or more of {list(NCCL_PROTOCOLS)}.")
+        if any(devices < 1 or not 0 < share <= 1 for devices, share in (*self.reduces, *self.gathers)):
+            raise WorkbenchError(f"`{self.name}`: a measured share is of 1 device or more, above 0 and at most 1.")
 
     def changed(self, change: LinkChange) -> "Link":
         """This link at another speed, under its own name."""
-        changes = {name: getattr(change, name) for name in ("bandwidth", "latency", "adapters")}
-        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+        given = {name: getattr(change, name) for name in ("bandwidth", "latency", "adapters")}
+        changes = {name: value for name, value in given.items() if value is not None}
+        overhead = self.overhead if change.latency is None else min(self.overhead, change.latency)  # a step is no slower than was said
+        return replace(self, **changes, overhead=overhead)
 
     def bandwidth_of_device(self, devices: int) -> float:
         """Bytes a second that one of a node's `devices` sends while all do."""
@@ -168,6 +177,11 @@ class Hardware:
         for all of its devices. What is left out stays. Raises `HardwareError` for a link that this hardware does not have.
         """
         axes = self._axes_named(name)
+        link = axes[0].link
+        if bandwidth is not None and adapters is None and link.adapters:
+            adapters = link.adapters
+        if adapters is not None and bandwidth is None:
+            bandwidth = link.bandwidth
         change = LinkChange(axes[0].name if len(axes) == 1 else axes[0].link.name, bandwidth, latency, adapters)
         changed = tuple(replace(each, link=each.link.changed(change)) if each in axes else each for each in self.axes)
         return replace(self, axes=changed, name=add_link_change(self.name, change))
@@ -184,12 +198,16 @@ class Hardware:
         if runtime != XLA and self.chip.platform != "cuda":
             raise HardwareError(f"{self.chip.name} runs what XLA compiles; `{runtime.name}` is a runtime of GPUs.", ["leave it out"])
         devices, *options = split_options(self.name) if self.name else [""]
-        kept = [each for each in options if not is_runtime(each)]
+        others = [each for each in options if not is_runtime(each) and not is_switch(each)]
         chosen = [] if runtime == XLA else [runtime.name]
-        return replace(self, runtime=runtime, name=", ".join([devices, *chosen, *kept]) if devices else "")
+        found = replace(self, runtime=runtime, name=", ".join([devices, *chosen, *others]) if devices else "")
+        switches = () if runtime == XLA else self.runtime.switches
+        return reduce(Hardware.with_switch, switches, found)
 
     def with_switch(self, switch: str) -> "Hardware":
         """The same runtime with `no prefetch`, `no reshard` or `async TP` (`Runtime`). Raises `HardwareError` under XLA."""
+        if not is_switch(switch):
+            raise HardwareError(*unknown_name("option of a runtime", switch, SWITCHES))
         if self.runtime == XLA:
             raise HardwareError(f"`{switch}` is an option of a runtime other than XLA.", [f'write "{self}, eager, {switch}"'])
         word = next(each for each in SWITCHES if each.casefold() == switch.casefold())
@@ -197,7 +215,7 @@ class Hardware:
         others = [each for each in options if each != word]
         place = sum(is_runtime(each) or each in SWITCHES for each in others)
         name = ", ".join([devices, *others[:place], word, *others[place:]]) if devices else ""
-        return replace(self, runtime=replace(self.runtime, **SWITCHES[word]), name=name)
+        return replace(self, runtime=self.runtime.switched(word), name=name)
 
     def _axes_named(self, name: str) -> tuple[PhysicalAxis, ...]:
         """The physical axis of this name, or all whose links have it."""

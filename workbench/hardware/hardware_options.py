@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from workbench.errors import HardwareError
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.link_change import is_link_change, parse_link_change
-from workbench.hardware.runtime import is_runtime, is_switch
+from workbench.hardware.runtime import SWITCHES, is_runtime, is_switch, load_runtimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ def apply_option(hardware: Hardware, text: str) -> Hardware:
         if option.reads(text):
             return option.apply(hardware, text)
     known = ", ".join(f"`{option.example}` ({option.meaning})" for option in HARDWARE_OPTIONS)
+    near = get_close_matches(text, (*load_runtimes(), *SWITCHES), n=1)
     raise HardwareError(
         f"There is no option `{text[:80]}` of hardware; behind a comma there may be {known}.",
-        [f'write "{hardware}"'],
+        [f'write "{hardware}, {near[0]}"' if near else f'write "{hardware}"'],
     )

@@ -31,6 +31,11 @@ class LinkChange:
     def __post_init__(self) -> None:
         if self.bandwidth is not None and not 0 < self.bandwidth < math.inf:
             raise HardwareError(f"The bandwidth of `{self.name}` is {self.bandwidth:g} B/s; a rate is more than 0.", ["leave it out"])
+        if self.adapters is not None and (self.adapters < 1 or self.bandwidth is None):
+            raise HardwareError(
+                f"`{self.name}` has {self.adapters} adapters in a node; there is one at least, of some bandwidth.",
+                ['write "node=4 x 200 Gb/s"'],
+            )
         if self.latency is not None and not 0 <= self.latency < math.inf:
             raise HardwareError(f"The latency of `{self.name}` is {self.latency:g} s; it is a number of seconds from 0.", ["leave it out"])
 

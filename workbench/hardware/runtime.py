@@ -4,7 +4,7 @@ A plan is priced for a runtime, an option of the hardware: `8 H100, eager`. XLA'
 """
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,16 @@ class Runtime:
     decomposes: bool = False
     reserved: float = 1.0
     source: str = ""
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """The options by which it differs from the runtime of its name."""
+        plain = load_runtimes()[self.name]
+        return tuple(word for word, change in SWITCHES.items() if any(getattr(self, key) != getattr(plain, key) for key in change))
+
+    def switched(self, word: str) -> "Runtime":
+        """The runtime with one of `SWITCHES`."""
+        return replace(self, **SWITCHES[word])
 
     @property
     def waits_for_host(self) -> bool:

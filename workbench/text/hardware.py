@@ -9,7 +9,8 @@ from workbench.hardware.axis_assignment_text import AxisAssignment
 from workbench.hardware.axis_placement import PhysicalSpan, axis_assignment_error, physical_spans
 from workbench.hardware.catalogue import Catalogue, parse_hardware
 from workbench.hardware.catalogue_entry import CatalogueEntry
-from workbench.hardware.hardware import AxisTopology, Hardware
+from workbench.hardware.hardware import AxisTopology, Hardware, Link
+from workbench.hardware.runtime import SWITCHES, Runtime
 from workbench.text.tables import pairs_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds
 
@@ -45,7 +46,7 @@ def hardware_text(text: str, catalogue: Catalogue) -> str:
     except HardwareError:
         hardware = parse_hardware(text, catalogue)
         head = f"{hardware}: {hardware.size:,} device{'s' * (hardware.size != 1)}\n\n{_axes_text(hardware)}"
-        return f"{head}\n\n{entry_text(catalogue[hardware.chip.name])}"
+        return f"{head}\n\n{_runtime_text(hardware.runtime)}{entry_text(catalogue[hardware.chip.name])}"
     return entry_text(entry)
 
 
@@ -91,10 +92,35 @@ def _figures(entry: CatalogueEntry) -> Iterable[tuple[str, str, str]]:
     efficiencies = " · ".join(f"{work} {share:.0%}" for work, share in chip.efficiency.items()) or "100%"
     yield "efficiency", "", f"{efficiencies}. {sources.pop('efficiency', '')}"
     yield "calibrated", "", chip.calibrated or (f"no: shares of {chip.shares_of}" if chip.shares_of else "no")
-    for axis in entry.links:
-        yield axis.name, f"{_rate_text(axis.bandwidth)}, {format_seconds(axis.latency)}", sources.pop(axis.name, "")
+    for link in entry.links:
+        yield link.name, f"{_rate_text(link.bandwidth)}, {format_seconds(link.latency)}", f"{_link_facts(link)}{sources.pop(link.name, '')}"
     for name, source in sources.items():
         yield name.replace("_", " "), "", source
+
+
+def _link_facts(link: Link) -> str:
+    """What is known of a network besides its rate and latency, in a sentence."""
+    shares = {"all-reduces": link.reduces, "gathers": link.gathers}
+    facts = [f"a step of a ring takes {format_seconds(link.overhead)} at least"] if link.overhead else []
+    facts += [
+        f"{kind} reach " + ", ".join(f"{share:.0%} over {devices:,}" for devices, share in measured)
+        for kind, measured in shares.items()
+        if measured
+    ]
+    return "; ".join(facts) + ". " if facts else ""
+
+
+def _runtime_text(runtime: Runtime) -> str:
+    """What a runtime other than XLA does, and where its numbers are from; empty for XLA."""
+    if not runtime.source:
+        return ""
+    facts = {
+        "a call of a kernel": format_seconds(runtime.dispatch),
+        "a call of a collective": format_seconds(runtime.collective_dispatch),
+        "reserved by its allocator": f"{runtime.reserved:.2f} times what is allocated",
+        "options": " · ".join(SWITCHES),
+    }
+    return f"Runtime {runtime.name}: {runtime.source}\n\n{pairs_text((name, fact, '') for name, fact in facts.items())}\n\n"
 
 
 def _axes_text(hardware: Hardware) -> str:

@@ -1,7 +1,8 @@
-"""Kernels of a program that runs eagerly: each call of a library is a kernel, and nothing is fused with anything.
+"""Kernels of a program that runs eagerly: each call of a library is a kernel, and no call is fused with another.
 
-What is a call? A dot; what a hand-written kernel computes; and what one line of the user's program computes elementwise in one named scope,
-in one direction: `jax.nn.softmax(scores)` is PyTorch's softmax, a kernel forward and one backward. Views, broadcasts, constants and marks
+What is a call? A dot; what a hand-written kernel computes; and what one line of the user's program computes of one value after the other in
+one named scope, in one direction: `jax.nn.softmax(scores)` is PyTorch's softmax, a kernel forward and one backward. What a line computes of
+several tensors are as many calls, but for the optimiser's. Views, broadcasts, constants and marks
 are none, single integers, which count iterations, are the host's, and what a loop stacks stays where each iteration has made it.
 """
 
@@ -15,6 +16,7 @@ from workbench.propagation.structure.aliased_values import VIEWING
 from workbench.propagation.structure.program_structure import Op, Structure
 
 _UPDATE = "stablehlo.dynamic_update_slice"
+_MULTI_TENSOR = ("optimizer", "accumulate")  # scopes in which PyTorch calls one kernel for many tensors (`foreach`, `fused`)
 _STACKING = "dynamic_update_index_in_dim"  # the scope in which `lax.scan` stacks its results
 _MARKS = frozenset({"stablehlo.reduce_precision", "stablehlo.optimization_barrier", "sdy.data_flow_edge", "sdy.sharding_constraint"})
 """What only marks a value: in a traced program its precision, its sharding, or that it is computed again."""
@@ -52,8 +54,10 @@ class _CallGrouping(KernelGrouping):
 
     def _choose_kernel(self, index: int, op: Op) -> int:
         key = op.region, self._calls[index]
-        latest = max((source.kernel for source in self._all_sources(op)), default=-1)
-        if op.kind not in DOTS and (found := self._called.get(key, -1)) >= max(latest, 0):
+        read = {source.kernel for source in self._all_sources(op)}
+        found = self._called.get(key, -1)
+        is_part = found in read or self._calls[index][0].startswith(_MULTI_TENSOR)
+        if op.kind not in DOTS and is_part and found >= max(read, default=0) and found >= 0:
             return found
         self._kernels.append(KernelDraft(op.region, set(), op.position, is_plain=False))
         if op.kind not in DOTS:
