@@ -58,7 +58,7 @@ class MixtureConfig:
     gate_up: int = 2
     expert_gates: int = 2
     fused: str = several_of("attention", "norm", "activation", "rotary", "loss", "permute", "sort")
-    recompute: str = one_of("none", "kernels", "attention", "full", "offload")
+    recompute: str = one_of("none", "kernels", "alternate", "attention", "full", "offload")
     norm: str = one_of("rms", "layer")
     positions: str = one_of("rotary")
     tied: bool = False
