@@ -53,7 +53,7 @@ def answer_of(plan, platform=""):
 def test_the_answer_for_cpu_is_what_xla_compiles_for_it(plan):
     answer = answer_of(plan, "cpu")
     if answer is None:
-        with pytest.raises(Exception, match="INTERNAL|INVALID_ARGUMENT"):  # XLA's own error, or its verifier's, whatever wraps it
+        with pytest.raises(Exception, match=r"INTERNAL|INVALID_ARGUMENT"):  # XLA's own error, or its verifier's, whatever wraps it
             compiled_bytes(plan)
         return
     assert by_class(answer.by_axis_and_kind) == compiled_bytes(plan)
