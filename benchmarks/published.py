@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import workbench as wb
+from benchmarks.published_layouts import model_rules, split_states
 from benchmarks.published_mixture import stage_plans
 from benchmarks.published_rows import GIB, TABLES, Row
 from workbench.core.program import Program
@@ -73,12 +74,8 @@ def _update(config: DecoderConfig, first: bool, last: bool, replicas: int, accum
     return decoder_stage.update(config, first=first, last=last, replicas=replicas, accumulate=accumulate)
 
 
-def _rules(program: Program) -> str:
-    return "; ".join(f"{dim}:model" for dim in ("kv_heads", "d_ff", "vocab") if dim in program.dims)
-
-
 def _stage_layout(row: Row, program: Program, *, first: bool, last: bool) -> str:
-    parts = [_rules(program), *(["seq:context"] if row.context > 1 else [])]
+    parts = [model_rules(program), *(["seq:context"] if row.context > 1 else [])]
     if row.splits_sequence and row.tensor * row.context > 1:
         parts.append(sequence_parallel(context="context" if row.context > 1 else "-", first=first, last=last))
     return "; ".join(parts)
@@ -86,18 +83,9 @@ def _stage_layout(row: Row, program: Program, *, first: bool, last: bool) -> str
 
 def _update_layout(row: Row, program: Program) -> str:
     """The model's axis as in the stage; optimiser state split over the replicas along the first dimension that allows it."""
-    parts = [_rules(program), "replica:data"]
-    if row.shares_state and row.replicas * row.context > 1:
-        model = {"kv_heads", "d_ff", "vocab"}
-        for tensor in program.arguments:
-            if tensor.role is not Role.PARAMETER:
-                continue
-            dims = ["model" if dim in model else "-" for dim in tensor.dims]
-            free = next((i for i, dim in enumerate(dims) if dim == "-" and tensor.shape[i] % (row.replicas * row.context) == 0), None)
-            if free is not None:
-                dims[free] = "data"
-                parts.append(f"opt_state/**/{tensor.path.partition('/')[2]}=[{', '.join(dims)}]")
-    return "; ".join(parts)
+    replicas = row.replicas * row.context
+    states = split_states(program, replicas) if row.shares_state and replicas > 1 else ()
+    return "; ".join([model_rules(program), "replica:data", *states])
 
 
 def _stage(row: Row, number: int, hardware: Hardware) -> Stage:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import cache
 
 import workbench as wb
+from benchmarks.published_layouts import split_states
 from workbench.core.program import Program
-from workbench.core.tensor import Role
 from workbench.hardware.hardware import Hardware
 from workbench.models.mixture import mixture_stage
 from workbench.models.mixture.config import MixtureConfig
@@ -39,12 +39,4 @@ def stage_plans(config: MixtureConfig, replicas: int, pipe: int, number: int, ha
 
 def _update_layout(program: Program, replicas: int) -> str:
     """Experts as in the stage; the state of all else is split over the replicas along the first dimension that allows it."""
-    parts = ["replica:data", "experts:data"]
-    for tensor in program.arguments:
-        if tensor.role is not Role.PARAMETER or "experts" in tensor.dims:
-            continue
-        free = next((i for i, size in enumerate(tensor.shape) if size % replicas == 0), None)
-        if free is not None:
-            lies = ", ".join("data" if i == free else "-" for i in range(len(tensor.shape)))
-            parts.append(f"opt_state/**/{tensor.path.partition('/')[2]}=[{lies}]")
-    return "; ".join(parts)
+    return "; ".join(["replica:data", "experts:data", *split_states(program, replicas, over_model=False, but="experts")])

@@ -17,7 +17,7 @@ import json
 import math
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -28,6 +28,7 @@ from typing import NamedTuple
 from scipy.stats import spearmanr
 
 import workbench as wb
+from benchmarks.published_layouts import model_rules, split_states
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.schedules.stage_cost import StageCost
@@ -165,10 +166,6 @@ def _update(config: DecoderConfig, first: bool, last: bool, replicas: int) -> Pr
     return decoder_stage.update(config, first=first, last=last, replicas=replicas, scan=True)
 
 
-def _rules(program: Program) -> str:
-    return "; ".join(f"{dim}:model" for dim in ("kv_heads", "d_ff", "vocab") if dim in program.dims)
-
-
 def _stage_part(run: Run, hardware: Hardware, layers: int, *, first: bool, last: bool) -> Part:
     """A stage of so many layers, whole."""
     inside = _around(hardware, math.ceil(run.tensor / 8))
@@ -193,7 +190,7 @@ def _micro_batch_estimate(
 ) -> tuple[Estimate, int]:
     """And the bytes kept for the backward pass; on the catalogue's hardware."""
     program = _micro_batch(config_of(model, micro_batch, layers), first, last)
-    layout = _rules(program)
+    layout = model_rules(program)
     if tensor > 1:
         layout += "; " + sequence_parallel(first=first, last=last) + _KEEPS_GATHERED
     plan = wb.Plan(program, f"model:{tensor}", layout, hardware=hardware_of(devices // 8))
@@ -203,22 +200,10 @@ def _micro_batch_estimate(
 @cache
 def _update_estimate(model: str, layers: int, replicas: int, tensor: int, zero: int, first: bool, last: bool, devices: int) -> Estimate:
     program = _update(config_of(model, 1, layers), first, last, replicas)
-    layout = f"{_rules(program)}; replica:data"
+    layout = f"{model_rules(program)}; replica:data"
     if zero and replicas > 1:
-        layout += "; " + "; ".join(_split_states(program, replicas))
+        layout += "; " + "; ".join(split_states(program, replicas))
     return estimate(wb.Plan(program, f"data:{replicas} model:{tensor}", layout, hardware=hardware_of(devices // 8)))
-
-
-def _split_states(program: Program, replicas: int) -> Iterable[str]:
-    """The optimiser's state split over the replicas, along the first dimension that allows it."""
-    for each in program.arguments:
-        if each.role is not Role.PARAMETER:
-            continue
-        dims = ["model" if dim in ("kv_heads", "d_ff", "vocab") else "-" for dim in each.dims]
-        free = next((i for i, dim in enumerate(dims) if dim == "-" and each.shape[i] % replicas == 0), None)
-        if free is not None:
-            dims[free] = "data"
-            yield f"opt_state/**/{each.path.partition('/')[2]}=[{', '.join(dims)}]"
 
 
 @cache
