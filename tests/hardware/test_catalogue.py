@@ -80,7 +80,7 @@ def test_the_numbers_of_a_device_are_plausible(entry):
     assert all(fast >= each for each in slower)
     assert all(0 < link.latency < 1e-3 for link in entry.links)
     # What is read ahead comes from the chip, and some of what is counted as moved stays there; peaks of vector units are derived.
-    most = {"operands": 4, "memory": 2, "vector": 2, "host": 2}
+    most = {"operands": 4, "memory": 2, "vector": 2}
     assert all(0 < share <= most.get(work, 1) for work, share in chip.efficiency.items())
 
 

@@ -76,7 +76,7 @@ def _diagnose_host(report: Report) -> list[Diagnostic]:
     if step is None or hardware is None or report.plan.pipeline is not None or step.host <= _MIN_HOST_SHARE * step.total:
         return []
     kernels, collectives = (sum(each.count for each in found) for found in (report.kernel_costs, report.collectives))
-    runtime = hardware.host_calls
+    runtime = hardware.runtime
     message = (
         f"A device waits {format_seconds(step.host)} of {format_seconds(step.total)} for the host, which calls {kernels:,} kernels at "
         f"{format_seconds(runtime.dispatch)} and {collectives:,} collectives at {format_seconds(runtime.collective_dispatch)}. Larger "

@@ -135,7 +135,9 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
     simulated = seconds = None
     if hardware and times:
         busy = (times.busy + times.launch).tolist()
-        simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, busy, costs, hardware.host_calls, _speed_beside(hardware))
+        simulated = simulate_step(
+            partitioned, fixed.kernels, fixed.regions, busy, costs, hardware.runtime, hardware.chip.efficiency_of("beside")
+        )
         seconds = with_transfers(step_time(hardware, fixed.kernels, times, simulated, dot_flops, mesh.size), host_moved, hardware.chip)
     return Estimate(
         plan=plan,
@@ -188,10 +190,6 @@ def _on_chip(fixed: _Fixed, partitioned: Propagated, times: KernelTimes | None, 
     if hardware is None or times is None or not hardware.chip.on_chip:
         return None
     return on_chip(partitioned.structure, fixed.kernels, times, fixed.lifetimes.extents, hardware.chip)
-
-
-def _speed_beside(hardware: Hardware) -> float:
-    return hardware.chip.efficiency_of("beside")
 
 
 def _recomputes(hardware: Hardware | None) -> bool:

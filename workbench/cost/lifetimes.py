@@ -12,6 +12,7 @@ from workbench.core.tensor import Role, itemsize
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.on_chip_memory import accesses
 from workbench.propagation.structure.aliased_values import VIEWING
+from workbench.propagation.structure.loop_invariants import unchanged_slots
 from workbench.propagation.structure.program_structure import Structure, TracedValue
 
 _NARROW = 4  # columns: a matrix this narrow is read in the order it is stored in
@@ -159,15 +160,13 @@ def _loop_buffers_in_place(structure: Structure, last_use: dict[int, int]) -> se
     `last_use` of what they take over is moved to theirs.
     """
     found = set()
-    for loop, body in structure.body_of.items():
+    for loop in structure.body_of:
         op = structure.ops[loop]
-        last = max(index for index, each in enumerate(structure.ops) if each.region == body)
-        arguments = [index for index in structure.regions[body].values if structure.values[index].maker < 0]
+        unchanged = unchanged_slots(structure, loop)
         for slot, result in enumerate(op.results):
             start = structure.values[op.operands[slot]]
-            unchanged = structure.ops[last].operands[slot] == arguments[slot]
             dies_here = start.maker >= 0 and last_use.get(op.operands[slot]) == op.position and start.region == op.region
-            if unchanged:
+            if slot in unchanged:
                 found.add(result)
             elif dies_here:
                 last_use[op.operands[slot]] = max(op.position, last_use.get(result, -1))

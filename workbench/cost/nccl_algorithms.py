@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workbench.hardware.hardware import Link, MeasuredShares
+from workbench.hardware.hardware import NCCL_PROTOCOLS, Link, MeasuredShares
 
 
 class Line(NamedTuple):
@@ -36,11 +36,10 @@ class Protocol(NamedTuple):
     bandwidth: float
 
 
-PROTOCOLS = {
-    "simple": Protocol(8.4e-6, 1.0, 1.0, 1.0),
-    "ll128": Protocol(14e-6, 1.9 / 3.4, 4.0 / 14, 0.92),
-    "ll": Protocol(6.6e-6, 0.6 / 3.4, 2.7 / 14, 0.25),
-}
+_SIMPLE = Protocol(8.4e-6, 1.0, 1.0, 1.0)
+_LL128 = Protocol(14e-6, 1.9 / 3.4, 4.0 / 14, 0.92)
+_LL = Protocol(6.6e-6, 0.6 / 3.4, 2.7 / 14, 0.25)
+PROTOCOLS = dict(zip(NCCL_PROTOCOLS, (_SIMPLE, _LL128, _LL), strict=True))
 _TREE_SHARE = 0.92
 _NO_LINK = Link("none", inf, 0.0)
 

@@ -8,20 +8,10 @@ compute theirs (DDP's and FSDP's reduction; Li et al. 2020, PyTorch Distributed,
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workbench.cost.simulate_turn import Send, SimulatedTurn
+from workbench.cost.simulate_turn import Send, SimulatedTurn, busiest_link
 from workbench.propagation.structure.program_structure import Structure
 
 _MOST = 64  # operations between an argument of a loop and what is gathered of it
-
-
-def invariant_values(structure: Structure) -> frozenset[int]:
-    """Arguments of loops' bodies that every iteration passes on unchanged: stacked weights, among others."""
-    last = {op.region: op for op in structure.ops}
-    found: set[int] = set()
-    for body in structure.body_of.values():
-        arguments = [index for index in structure.regions[body].values if structure.values[index].maker < 0]
-        found.update(each for slot, each in enumerate(arguments) if last[body].operands[slot : slot + 1] == (each,))
-    return frozenset(found)
 
 
 def is_made_of_invariants(structure: Structure, value: int, invariant: frozenset[int]) -> bool:
@@ -43,11 +33,7 @@ def is_made_of_invariants(structure: Structure, value: int, invariant: frozenset
 
 def simulate_beside_others(turn: SimulatedTurn, sends: Sequence[Send]) -> SimulatedTurn:
     """`turn`, simulated without the sends that float, with them: each link needs its time for all sends in each iteration."""
-    busy: dict[str, float] = {}
-    for send in sends:
-        for link in send.links:
-            busy[link] = busy.get(link, 0.0) + send.seconds
-    waited = max(max(busy.values(), default=0.0) - turn.seconds, 0.0)
+    waited = max(busiest_link(sends, [send.seconds for send in sends]) - turn.seconds, 0.0)
     total = sum(send.seconds for send in sends if send.floats) or 1.0
     waits = tuple(wait + waited * send.seconds / total * send.floats for wait, send in zip(turn.waits, sends, strict=True))
     return replace(turn, seconds=turn.seconds + waited, waits=waits)

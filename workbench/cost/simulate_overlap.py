@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from workbench.cost.fusion.kernel_table import Kernels
-from workbench.cost.prefetched_collectives import invariant_values, is_made_of_invariants, simulate_beside_others
+from workbench.cost.prefetched_collectives import is_made_of_invariants, simulate_beside_others
 from workbench.cost.simulate_turn import HostCalls, Send, SimulatedTurn, simulate, simulate_called, slow_beside
 from workbench.cost.timeline_regions import TimelineRegion
 from workbench.cost.windowed_dots import dot_of
@@ -95,14 +95,16 @@ def simulate_step(
 ) -> SimulatedStep:
     """Simulate all regions, inner ones first; `busy` are the seconds of each kernel (0 if it was dropped), `costs` those of each
     collective; `beside` is the share of their speed that kernels keep while collectives run."""
-    invariant = invariant_values(partitioned.structure) if runtime.prefetches else frozenset[int]()
     sends: list[list[Send]] = [[] for _ in regions]
     numbers: list[list[int]] = [[] for _ in regions]
     for number, (reshard, cost) in enumerate(zip(partitioned.reshards, costs, strict=True)):
-        send = _make_send(reshard, cost, partitioned.structure, kernels, regions[reshard.region])
-        floats = reshard.region > 0 and runtime.prefetches and _floats(reshard, partitioned.structure, kernels, invariant)
-        waits = runtime.waits_at_once and not floats and not cost.is_windowed and send.before - send.after <= _AT_ONCE
-        sends[reshard.region].append(send._replace(floats=floats, overlaps=send.overlaps and not waits))
+        region = regions[reshard.region]
+        send = _make_send(reshard, cost, partitioned.structure, kernels, region)
+        if runtime.prefetches and region.parent >= 0 and _floats(reshard, partitioned.structure, kernels, region.unchanged):
+            send = send._replace(floats=True)
+        elif runtime.waits_at_once and not cost.is_windowed and send.before - send.after <= _AT_ONCE:
+            send = send._replace(overlaps=False)
+        sends[reshard.region].append(send)
         numbers[reshard.region].append(number)
     seconds_of_loop: dict[int, float] = {}
     calls_of_loop: dict[int, float] = {}

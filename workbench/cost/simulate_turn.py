@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 class Send(NamedTuple):
     """A collective among the kernels of a region: it may start when `after` of them are done, and kernel number `before` reads its
-    result.
-    One that `floats` waits for nothing in its iteration of a loop, or nothing there for it (see `prefetched_collectives`)."""
+    result. One that `floats` waits for nothing in its iteration of a loop, or nothing there for it (see `prefetched_collectives`)."""
 
     after: int
     before: int
@@ -127,6 +126,15 @@ def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, bool]]:
     return moments
 
 
+def busiest_link(sends: Sequence[Send], seconds: Sequence[float]) -> float:
+    """Seconds of the link that is under way the longest, `seconds` for each send."""
+    by_link: dict[str, float] = {}
+    for send, each in zip(sends, seconds, strict=True):
+        for link in send.links:
+            by_link[link] = by_link.get(link, 0.0) + each
+    return max(by_link.values(), default=0.0)
+
+
 def simulate_called(items: Sequence[float], sends: Sequence[Send], calls: HostCalls, *, is_loop: bool) -> SimulatedTurn:
     """One turn where the host calls everything. Over the iterations of a loop the host is ahead, or the device waits for it in each."""
     if not is_loop:
@@ -148,11 +156,7 @@ def slow_beside(turn: SimulatedTurn, kernels: Sequence[float], sends: Sequence[S
     10.0
     """
     hidden = [max(send.seconds - wait, 0.0) * send.overlaps for send, wait in zip(sends, turn.waits, strict=True)]
-    by_link: dict[str, float] = {}
-    for send, seconds in zip(sends, hidden, strict=True):
-        for link in send.links:
-            by_link[link] = by_link.get(link, 0.0) + seconds
-    beside = min(max(by_link.values(), default=0.0), sum(kernels))
+    beside = min(busiest_link(sends, hidden), sum(kernels))
     lost = max(beside * (1 - share) - turn.exposed - turn.host, 0.0)
     if not lost:
         return turn

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from workbench.cost.fusion.kernel_table import Kernels
+from workbench.propagation.structure.loop_invariants import unchanged_arguments
 from workbench.propagation.structure.program_structure import Structure
 
 _JUST_BEFORE = 1e-4  # positions: so many kernels can be moved before one operation that they stay behind the one before it
@@ -24,13 +25,14 @@ class TimelineRegion:
     times: int
     places: Mapping[int, int]  # for each kernel its place among the items
     positions: Sequence[float]  # of every kernel of the program, see `_run_positions`
+    unchanged: frozenset[int]  # arguments of this loop, and of others, that every iteration passes on as they are
     final: frozenset[int]  # places of elementwise work of a loop that the next iteration, or what follows the loop, is the first to read
 
 
 def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, ...]:
     """The regions of a program, computed once; a region's inner ones come behind it."""
     ends = _last_positions(structure)
-    positions = _run_positions(structure, kernels)
+    positions, unchanged = _run_positions(structure, kernels), unchanged_arguments(structure)
     inside: list[list[tuple[float, float, int]]] = [[] for _ in structure.regions]  # (position, end, kernel or -1 - operation)
     for number, position in enumerate(positions):
         inside[kernels.regions[number]].append((position, position, number))
@@ -55,6 +57,7 @@ def regions_of(structure: Structure, kernels: Kernels) -> tuple[TimelineRegion, 
                 region.runs_per_step,
                 {item: place for place, (_, _, item) in enumerate(items) if item >= 0},
                 positions,
+                unchanged,
                 _final_places(structure, kernels, [item for _, _, item in items], read) if outer >= 0 else frozenset(),
             )
         )

@@ -8,7 +8,7 @@ from functools import reduce
 
 from workbench.errors import HardwareError, WorkbenchError, unknown_name
 from workbench.hardware.link_change import LinkChange, add_link_change, split_options
-from workbench.hardware.runtime import SWITCHES, XLA, Runtime, find_runtime, is_runtime, is_switch
+from workbench.hardware.runtime import SWITCHES, XLA, Runtime, find_runtime, find_switch, is_runtime, is_switch
 
 
 class AxisTopology(StrEnum):
@@ -93,8 +93,7 @@ class Chip:
       `memory` and, for what dots read, `operands` are of `memory_bandwidth`, above 1 where it is read ahead into memory on the chip;
       `large` is that of arrays that do not fit there (`on_chip_memory`); `sustained` is the share of all of these, the compiler's estimate,
       that a run reaches; `attention` and `attention_backward` are of hand-written kernels with dots, with heads of any size; `beside` is
-      the share of their speed that kernels keep while collectives run; `host` is how much faster its host calls kernels than the one that a
-      runtime's figures are of;
+      the share of their speed that kernels keep while collectives run;
     - `calibrated`: the measured runs that its shares were fitted on, empty where there are none; `shares_of`: then the chip whose are
       taken;
     - `target`: its name in the compile tier (`tpu:v5e`), empty where there is no compiler for it here;
@@ -186,12 +185,6 @@ class Hardware:
         changed = tuple(replace(each, link=each.link.changed(change)) if each in axes else each for each in self.axes)
         return replace(self, axes=changed, name=add_link_change(self.name, change))
 
-    @property
-    def host_calls(self) -> Runtime:
-        """The runtime with what its calls take on the host of such chips, which may be faster than that of the runtime's own figures."""
-        speed = self.chip.efficiency_of("host")
-        return replace(self.runtime, dispatch=self.runtime.dispatch / speed, collective_dispatch=self.runtime.collective_dispatch / speed)
-
     def with_runtime(self, name: str) -> "Hardware":
         """The same devices under another runtime: `XLA`, `eager` or `CUDA graphs`. Raises `HardwareError` for one they do not have."""
         runtime = find_runtime(name)
@@ -206,11 +199,9 @@ class Hardware:
 
     def with_switch(self, switch: str) -> "Hardware":
         """The same runtime with `no prefetch`, `no reshard` or `async TP` (`Runtime`). Raises `HardwareError` under XLA."""
-        if not is_switch(switch):
-            raise HardwareError(*unknown_name("option of a runtime", switch, SWITCHES))
+        word = find_switch(switch)
         if self.runtime == XLA:
             raise HardwareError(f"`{switch}` is an option of a runtime other than XLA.", [f'write "{self}, eager, {switch}"'])
-        word = next(each for each in SWITCHES if each.casefold() == switch.casefold())
         devices, *options = split_options(self.name) if self.name else [""]
         others = [each for each in options if each != word]
         place = sum(is_runtime(each) or each in SWITCHES for each in others)

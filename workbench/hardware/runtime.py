@@ -4,6 +4,7 @@ A plan is priced for a runtime, an option of the hardware: `8 H100, eager`. XLA'
 """
 
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -75,18 +76,31 @@ def load_runtimes() -> dict[str, Runtime]:
 
 def find_runtime(name: str) -> Runtime:
     """The runtime of this name, however its letters are cased; raises `HardwareError` with the nearest names."""
-    folded = " ".join(name.casefold().split())
-    for runtime in load_runtimes().values():
-        if runtime.name.casefold() == folded:
-            return runtime
-    raise HardwareError(*unknown_name("runtime", name, load_runtimes()))
+    found = _find_name(name, load_runtimes())
+    if found is None:
+        raise HardwareError(*unknown_name("runtime", name, load_runtimes()))
+    return load_runtimes()[found]
+
+
+def find_switch(text: str) -> str:
+    """The option of a runtime that a text says; raises `HardwareError` with the nearest ones."""
+    found = _find_name(text, SWITCHES)
+    if found is None:
+        raise HardwareError(*unknown_name("option of a runtime", text, SWITCHES))
+    return found
 
 
 def is_runtime(text: str) -> bool:
     """Whether a text names a runtime."""
-    return " ".join(text.casefold().split()) in map(str.casefold, load_runtimes())
+    return _find_name(text, load_runtimes()) is not None
 
 
 def is_switch(text: str) -> bool:
     """Whether a text is an option of a runtime."""
-    return text.casefold() in map(str.casefold, SWITCHES)
+    return _find_name(text, SWITCHES) is not None
+
+
+def _find_name(text: str, names: Iterable[str]) -> str | None:
+    """The name that a text is, however its letters are cased and its words spaced."""
+    folded = " ".join(text.casefold().split())
+    return next((name for name in names if name.casefold() == folded), None)

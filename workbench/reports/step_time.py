@@ -81,6 +81,11 @@ class StepTime:
         return self.compute * self.sustained + self.launch - self.unestimated
 
     @property
+    def host_counts(self) -> bool:
+        """Whether it waits for the host at all: more than for the first call."""
+        return self.host > 0.001 * self.total
+
+    @property
     def calibration(self) -> str:
         """What a reader has to know of the prediction where no run of such a device was measured; else empty."""
         if self.calibrated:

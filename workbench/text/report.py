@@ -108,9 +108,6 @@ def _tier_source_text(report: Report) -> str:
     return f"as {report.partitioned.compiler} {'schedules' if report.is_scheduled else 'partitions'} it"
 
 
-_SHOWN_HOST = 0.001  # of a step
-
-
 def _figure_with_range(value: float, found: Range | None, show: Callable[[float], str]) -> str:
     """A figure, and the interval that holds nine of ten true ones, if that is known."""
     return show(value) if found is None else f"{show(value)} ({format_range(found.low, found.high, show)})"
@@ -138,7 +135,7 @@ def _time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, st
         "memory-bound kernels": time.memory,
         "communication waited for": time.exposed,
         "starting kernels": time.launch,
-        **({"waiting for the host": time.host} if time.host > _SHOWN_HOST * time.total else {}),
+        **({"waiting for the host": time.host} if time.host_counts else {}),
     }
     shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts.items())
     yield "step time, predicted", _figure_with_range(time.total, found, format_seconds), f"{shown}, {time.place}"

@@ -2,8 +2,8 @@
 
 What is a call? A dot; what a hand-written kernel computes; and what one line of the user's program computes of one value after the other in
 one named scope, in one direction: `jax.nn.softmax(scores)` is PyTorch's softmax, a kernel forward and one backward. What a line computes of
-several tensors are as many calls, but for the optimiser's. Views, broadcasts, constants and marks
-are none, single integers, which count iterations, are the host's, and what a loop stacks stays where each iteration has made it.
+several tensors are as many calls, but for the optimiser's. Views, broadcasts, constants and marks are none, single integers, which count
+iterations, are the host's, and what a loop stacks stays where each iteration has made it.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from workbench.core.program import Program
 from workbench.cost.fusion.fuse_operations import FREE, KernelGrouping
 from workbench.cost.fusion.kernel_table import KernelDraft, Kernels
 from workbench.propagation.module.operation_kinds import DOTS, ELEMENTWISE
-from workbench.propagation.structure.aliased_values import VIEWING
+from workbench.propagation.structure.aliased_values import PASSING, VIEWING
 from workbench.propagation.structure.program_structure import Op, Structure
 
 _UPDATE = "stablehlo.dynamic_update_slice"
 _MULTI_TENSOR = ("optimizer", "accumulate")  # scopes in which PyTorch calls one kernel for many tensors (`foreach`, `fused`)
 _STACKING = "dynamic_update_index_in_dim"  # the scope in which `lax.scan` stacks its results
-_MARKS = frozenset({"stablehlo.reduce_precision", "stablehlo.optimization_barrier", "sdy.data_flow_edge", "sdy.sharding_constraint"})
+_MARKS = PASSING | {"stablehlo.reduce_precision"}
 """What only marks a value: in a traced program its precision, its sharding, or that it is computed again."""
 
 

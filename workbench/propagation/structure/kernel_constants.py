@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW, ELEMENTWISE
 from workbench.propagation.structure.aliased_values import PASSING
+from workbench.propagation.structure.loop_invariants import unchanged_slots
 from workbench.propagation.structure.program_structure import Op, Structure
 
 _LOOP = "stablehlo.while"
@@ -31,7 +32,7 @@ class KernelConstants:
         self.made_of_nothing: set[int] = set()
         self._known: set[int] = set()
         self._of_kernels: set[int] = set()
-        self._unchanged = {loop: set(_unchanged_slots(structure, loop)) for loop in structure.body_of}
+        self._unchanged = {loop: unchanged_slots(structure, loop) for loop in structure.body_of}
         self._users: dict[int, list[int]] = {}
         for index, op in enumerate(structure.ops):
             for operand in set(op.operands):
@@ -100,11 +101,3 @@ class KernelConstants:
 
 def _slots(op: Op, value: int) -> list[int]:
     return [slot for slot, operand in enumerate(op.operands) if operand == value]
-
-
-def _unchanged_slots(structure: Structure, loop: int) -> Iterator[int]:
-    """What a loop carries and never changes."""
-    body = structure.body_of[loop]
-    arguments = [each for each in structure.regions[body].values if structure.values[each].maker < 0]
-    returned = next((op.operands for op in structure.ops[loop:] if op.region == body and op.kind in _ENDS), ())
-    yield from (slot for slot, (argument, value) in enumerate(zip(arguments, returned, strict=False)) if argument == value)

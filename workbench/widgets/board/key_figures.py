@@ -63,7 +63,7 @@ def _time(step: StepTime | None) -> Iterator[Figure]:
         "memory-bound": (step.memory, "in kernels whose memory traffic takes longer than their arithmetic"),
         "launches": (step.launch, "between one kernel and the next"),
         "exposed communication": (step.exposed, "the device waits for it and computes nothing"),
-        **({"waiting for the host": (step.host, "which calls one kernel after the other")} if step.host > 0.001 * step.total else {}),
+        **({"waiting for the host": (step.host, "which calls one kernel after the other")} if step.host_counts else {}),
     }
     total = step.total or 1.0
     yield Figure(

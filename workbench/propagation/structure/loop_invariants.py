@@ -1,0 +1,21 @@
+"""What a loop carries and never changes: constants of a `lax.scan`, and the stacks it takes slices of."""
+
+from workbench.propagation.structure.program_structure import Structure
+
+
+def unchanged_slots(structure: Structure, loop: int) -> frozenset[int]:
+    """The places among a loop's operands whose value its body hands on as it is."""
+    body = structure.body_of[loop]
+    arguments = [each for each in structure.regions[body].values if structure.values[each].maker < 0]
+    returned = max((index for index, op in enumerate(structure.ops) if op.region == body), default=None)
+    operands = () if returned is None else structure.ops[returned].operands
+    return frozenset(slot for slot, (argument, value) in enumerate(zip(arguments, operands, strict=False)) if argument == value)
+
+
+def unchanged_arguments(structure: Structure) -> frozenset[int]:
+    """The arguments of loops' bodies that stand for such values."""
+    found: set[int] = set()
+    for loop, body in structure.body_of.items():
+        arguments = [each for each in structure.regions[body].values if structure.values[each].maker < 0]
+        found.update(arguments[slot] for slot in unchanged_slots(structure, loop))
+    return frozenset(found)
