@@ -54,7 +54,8 @@ each model on both sides."""
 
 
 _KEEPS_GATHERED = "".join(f"; @{part}/normal/reduce_precision=[-, -, ?]" for part in ("attention", "mlp"))
-"""What a product of split columns reads is gathered once and kept for its backward pass (`tp_recompute_allgather: false`)."""
+"""What a product of split columns reads is gathered once and kept for its backward pass (`tp_recompute_allgather: false`). So were most
+rows run, by the memory they took; a row that ran and would not fit so was not."""
 
 
 class Run(NamedTuple):
@@ -111,7 +112,7 @@ def runs() -> tuple[Run, ...]:
 
 
 def config_of(model: str, micro_batch: int, layers: int) -> DecoderConfig:
-    """A part of a model: its kernels are those of flash-attn and Triton that nanotron calls."""
+    """A part of a model: its kernels are those of flash-attn and Triton that nanotron calls; silu and its product with a gate are two."""
     _, d_model, d_ff, heads = MODELS[model]
     return DecoderConfig(
         vocab=131072,
@@ -124,7 +125,7 @@ def config_of(model: str, micro_batch: int, layers: int) -> DecoderConfig:
         seq=SEQUENCE,
         batch=micro_batch,
         gate_up=2,
-        fused="attention norm rotary activation",
+        fused="attention norm rotary nonlinearity",
         recompute="kernels",
         params="bfloat16",
     )
@@ -166,10 +167,10 @@ def _update(config: DecoderConfig, first: bool, last: bool, replicas: int) -> Pr
     return decoder_stage.update(config, first=first, last=last, replicas=replicas, scan=True)
 
 
-def _stage_part(run: Run, hardware: Hardware, layers: int, *, first: bool, last: bool) -> Part:
-    """A stage of so many layers, whole."""
+def _stage_part(run: Run, hardware: Hardware, layers: int, *, keeps: bool, first: bool, last: bool) -> Part:
+    """A stage of so many layers, whole; `keeps` what is gathered."""
     inside = _around(hardware, math.ceil(run.tensor / 8))
-    one, kept = _micro_batch_estimate(run.model, run.micro_batch, layers, run.tensor, first, last, inside.size)
+    one, kept = _micro_batch_estimate(run.model, run.micro_batch, layers, run.tensor, first, last, inside.size, keeps)
     end = _update_estimate(run.model, layers, run.replicas, run.tensor, run.zero, first, last, hardware.size)
     one, end = _on_hardware(one, inside), _on_hardware(end, hardware)
     assert one.step_time
@@ -186,13 +187,13 @@ def _on_hardware(found: Estimate, hardware: Hardware) -> Estimate:
 
 @cache
 def _micro_batch_estimate(
-    model: str, micro_batch: int, layers: int, tensor: int, first: bool, last: bool, devices: int
+    model: str, micro_batch: int, layers: int, tensor: int, first: bool, last: bool, devices: int, keeps: bool
 ) -> tuple[Estimate, int]:
     """And the bytes kept for the backward pass; on the catalogue's hardware."""
     program = _micro_batch(config_of(model, micro_batch, layers), first, last)
     layout = model_rules(program)
     if tensor > 1:
-        layout += "; " + sequence_parallel(first=first, last=last) + _KEEPS_GATHERED
+        layout += "; " + sequence_parallel(first=first, last=last) + (_KEEPS_GATHERED if keeps else "")
     plan = wb.Plan(program, f"model:{tensor}", layout, hardware=hardware_of(devices // 8))
     return estimate(plan), count_residual_bytes(plan)
 
@@ -218,11 +219,11 @@ def _around(hardware: Hardware, nodes: int) -> Hardware:
 
 
 @cache
-def _parts(key: Run, hardware: Hardware) -> Parts:
+def _parts(key: Run, hardware: Hardware, *, keeps: bool) -> Parts:
     """`key` is a run by what its parts depend on (`_key`)."""
-    two, three = (_stage_part(key, hardware, layers, first=False, last=False) for layers in (2, 3))
+    two, three = (_stage_part(key, hardware, layers, keeps=keeps, first=False, last=False) for layers in (2, 3))
     layer = three.plus(two, -1)
-    first, last = (_stage_part(key, hardware, 2, first=end, last=not end) for end in (True, False))
+    first, last = (_stage_part(key, hardware, 2, keeps=keeps, first=end, last=not end) for end in (True, False))
     return Parts(layer, first.plus(layer, -2), last.plus(layer, -2))
 
 
@@ -256,9 +257,15 @@ class Prediction:
 
 
 def predict(run: Run, change: Callable[[Hardware], Hardware] = lambda hardware: hardware) -> Prediction:
-    """Seconds of a step and bytes on the fullest device; `change` makes other hardware of the catalogue's."""
+    """Seconds of a step and bytes allocated on the fullest device; `change` makes other hardware of the catalogue's."""
     hardware = change(hardware_of(run.nodes))
-    layer, embedding, head = _parts(_key(run), hardware)
+    found = _predict_so(run, hardware, keeps=True)
+    return found if run.tensor == 1 or found.memory < hardware.chip.memory else _predict_so(run, hardware, keeps=False)
+
+
+def _predict_so(run: Run, hardware: Hardware, *, keeps: bool) -> Prediction:
+    """The same, what is gathered kept or not."""
+    layer, embedding, head = _parts(_key(run), hardware, keeps=keeps)
     layers, d_model, d_ff, _ = MODELS[run.model]
     blocks = split_blocks(layers, 4 * d_model**2 + 3 * d_model * d_ff, 131072 * d_model, run.pipe)
     stages = []
@@ -275,7 +282,7 @@ def predict(run: Run, change: Callable[[Hardware], Hardware] = lambda hardware: 
     update = max(each.update + _waited_sums(run, each) for each in stages)
     work = max(step.busy)
     parts = {"work": work, "waiting": step.makespan - work, "update": update, "layer": layer.micro_batch, "head": head.micro_batch}
-    return Prediction(run, step.makespan + update, max(step.peaks) * hardware.runtime.reserved, parts)
+    return Prediction(run, step.makespan + update, max(step.peaks), parts)
 
 
 def _waited_sums(run: Run, stage: Part) -> float:
@@ -306,8 +313,8 @@ def predictions(chosen: Sequence[Run]) -> list[Prediction]:
 
 
 def scores(found: Sequence[Prediction]) -> dict[str, float]:
-    """`mape` of time, `bias`, `memory` error; medians over (model, nodes) of rank correlation and of regret: how much slower than the best
-    measured row the row is that is predicted to be the best."""
+    """`mape` of time, `bias`, `memory` error and its median; medians over (model, nodes) of rank correlation and of regret: how much slower
+    than the best measured row the row is that is predicted to be the best."""
     groups: dict[tuple[str, int], list[Prediction]] = {}
     for each in found:
         groups.setdefault(each.run.group, []).append(each)
@@ -325,6 +332,7 @@ def scores(found: Sequence[Prediction]) -> dict[str, float]:
         "spearman": round(median(ranks), 4) if ranks else math.nan,
         "regret": round(median(regrets), 4) if regrets else math.nan,
         "memory": round(sum(abs(each.memory_error) for each in found) / count, 4),
+        "memory_median": round(median(abs(each.memory_error) for each in found), 4),
     }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.mesh import Mesh
+from workbench.cost.attention_kernels import AttentionDot, attention_slowdown
 from workbench.cost.collective_matmul import decompose_collective_matmuls
 from workbench.cost.fusion.kernel_table import KernelDot, Kernels
 from workbench.cost.gpu_dots import BlockedDot, convolution_seconds, product_seconds
@@ -23,6 +24,7 @@ from workbench.cost.windowed_dots import UNDECOMPOSED, WindowedSteps, Windows
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated, local_shape
 from workbench.propagation.structure.operation_work import OperationWork
+from workbench.propagation.structure.program_structure import Op
 
 Seconds = NDArray[np.float64]
 _BLOCK = 3  # sides of a tile that is no systolic array
@@ -31,9 +33,7 @@ _SIDES = 2
 _HALF = 2  # bytes
 DOT_LAUNCH = tuned("dot_launch")
 """Launches that a kernel with a dot takes besides its own."""
-SOFTMAX_DEPTH = tuned("softmax_depth")
-"""Multiply-adds that the softmax of a score takes as long as, in an attention kernel of a GPU."""
-_MATMUL = "matmul"
+_MATMUL, _BACKWARD = "matmul", "attention_backward"
 ROUNDING = tuned("rounding")
 """Sweeps that rounding to two-byte floats takes."""
 ROW_LAUNCHES = int(tuned("row_launches"))
@@ -187,10 +187,11 @@ def _sum_dot_seconds(
         dtype = values[op.operands[0]].dtype
         dot_steps = steps.get(each.op, UNDECOMPOSED)
         work = _kind_of_work(op.custom_kernel, is_backward=each.op in backward)
-        key = value.shape, each.batch, each.columns, dims, flops, dtype, work, dot_steps, op.work
+        share = 1.0 if work == _MATMUL else _share_of(op, values[op.operands[0]].shape, value.shape)
+        key = value.shape, each.batch, each.columns, dims, flops, dtype, work, dot_steps, op.work, share
         if key not in known:
             shape = local_shape(value.shape, dims, mesh)
-            known[key] = _dot_seconds(each, op.work, shape, flops, dtype, chip, dot_steps, work)
+            known[key] = _dot_seconds(each, op.work, shape, flops, dtype, chip, dot_steps, work, share)
         found[each.kernel] += known[key]
     return found
 
@@ -199,15 +200,12 @@ def _kind_of_work(custom_kernel: str, *, is_backward: bool) -> str:
     """The class of work of a dot, by whose share of the peak it is priced."""
     if not custom_kernel:
         return _MATMUL
-    return "attention_backward" if is_backward else "attention"
+    return _BACKWARD if is_backward else "attention"
 
 
-def _reached(work: str, summed: float, columns: int, chip: Chip) -> float:
-    """The share of the peak that a dot reaches. In an attention kernel every score is also scaled, exponentiated and summed, which takes as
-    long as `SOFTMAX_DEPTH` multiply-adds: the smaller a head, the less is left for products."""
-    if work not in chip.efficiency:
-        return chip.efficiency_of(_MATMUL)
-    return chip.efficiency[work] / (1 + SOFTMAX_DEPTH / max(min(summed, columns), 1)) if work != _MATMUL else chip.efficiency[work]
+def _share_of(op: Op, left: tuple[int, ...], result: tuple[int, ...]) -> float:
+    """What the kernel around a dot computes of it (`fused_kernel`)."""
+    return op.work.flops / max(2 * prod(result) * prod(left[dim] for dim in op.work.contracted), 1)
 
 
 def _dot_seconds(
@@ -219,6 +217,7 @@ def _dot_seconds(
     chip: Chip,
     steps: WindowedSteps,
     kind: str,
+    share: float,
 ) -> float:
     """Seconds of one dot; one inside a hand-written kernel has no kernel of its own to fill and to empty."""
     batch = prod(shape[dim] for dim in dot.batch)
@@ -229,7 +228,10 @@ def _dot_seconds(
         if work.convolution is not None:
             return convolution_seconds(work.convolution, shape, summed, dtype, chip)
         return product_seconds(BlockedDot(batch, rows, columns, summed), dtype, chip)
-    reached = _reached(kind, summed, columns, chip)
+    if len(chip.matmul_tile) == _BLOCKS and kind in chip.efficiency:
+        attention = AttentionDot(batch, rows, columns, summed / share, share, is_backward=kind == _BACKWARD)
+        return flops / (chip.peak(dtype) * chip.efficiency[kind]) * attention_slowdown(attention, chip.matmul_tile[3])
+    reached = chip.efficiency_of(kind if kind in chip.efficiency else _MATMUL)
     if len(chip.matmul_tile) == _SIDES and work.passes > 1:
         busy = 2 * work.passes * passes_volume(rows, columns, summed * work.zeros / work.passes, chip.matmul_tile)
     else:

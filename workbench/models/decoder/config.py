@@ -14,7 +14,7 @@ class DecoderConfig:
     - `gate_up`: 2 for SwiGLU (Shazeer 2020), 1 for GELU; `positions`: `learned`, `rotary` or `sinusoidal`; `norm`: `layer` or `rms`;
       `tied`: the head is the table of the embedding; `lookup`: `product` (one-hot times table) or `gather`;
     - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention softmax dropout
-      norm activation rotary loss`;
+      norm activation nonlinearity rotary loss`; `nonlinearity` is the activation without its bias and its product with a gate;
     - `recompute`: what a layer computes again in its backward pass: `none`; `kernels`, only what a kernel can make of its operands;
       `attention`, the attention's core too (selective recomputation, Korthikanti et al. 2022); `alternate`, all but every other product
       of weights, the first one kept, and what a fused attention computes (torchtitan's selective recomputation of operations); `full`,
@@ -44,7 +44,7 @@ class DecoderConfig:
     norm: str = one_of("rms", "layer")
     tied: bool = False
     lookup: str = one_of("gather", "product")
-    fused: str = several_of("attention", "softmax", "dropout", "norm", "activation", "rotary", "loss")
+    fused: str = several_of("attention", "softmax", "dropout", "norm", "activation", "nonlinearity", "rotary", "loss")
     recompute: str = one_of("none", "kernels", "alternate", "attention", "full", "replay", "offload")
     ring: int = 1
     dropout: NumberFrom0 = 0.0

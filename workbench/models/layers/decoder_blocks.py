@@ -101,17 +101,22 @@ def flash_attention(query: Any, key: Any, value: Any) -> Any:
         return jax.checkpoint(partial(mix, shares=softmax))(query, key, value)
 
 
-def activate(up: Any, bias: Any) -> Any:
+def activate(config: Choices, up: Any, bias: Any) -> Any:
     """SwiGLU, silu(gate) x value, of up [batch, seq, 2, d_ff]; GELU of [batch, seq, 1, d_ff]."""
     up = up if bias is None else up + bias.astype(up.dtype)
-    return jax.nn.silu(up[:, :, 0]) * up[:, :, 1] if up.shape[2] > 1 else jax.nn.gelu(up[:, :, 0])
+    curve = jax.nn.silu if up.shape[2] > 1 else jax.nn.gelu
+    if "nonlinearity" in config.fused.split():
+        curved = mark(kernel("nonlinearity", config, curve, up[:, :, 0]), "curved")
+    else:
+        curved = curve(up[:, :, 0])
+    return curved * up[:, :, 1] if up.shape[2] > 1 else curved
 
 
 def mlp(weights: Params, x: Any, config: Choices, einsum: Einsum = jnp.einsum) -> Any:
     """[batch, seq, d_model] from the same, through d_ff; `einsum` computes the products."""
     with jax.named_scope("up"):
         up = mark(einsum("bsd,dgf->bsgf", x, weights["w1"].astype(x.dtype)), "up")
-    hidden = kernel("activation", config, activate, up, weights.get("b1"))
+    hidden = kernel("activation", config, partial(activate, config), up, weights.get("b1"))
     with jax.named_scope("down"):
         return einsum("bsf,fd->bsd", mark(hidden, "hidden"), weights["w2"].astype(x.dtype))
 

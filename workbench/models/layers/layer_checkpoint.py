@@ -9,11 +9,11 @@ from workbench.tracing import keep_every_dot
 
 SAVED_NAMES = {
     "kernels": (
-        *("normal", "query", "key", "value", "shares", "mixed", "stream", "up", "hidden"),
+        *("normal", "query", "key", "value", "shares", "mixed", "stream", "up", "curved", "hidden"),
         *("query_low", "pair_low", "query_latent", "pair_latent"),  # of a latent attention
         *("scores", "chosen", "tokens", "mask", "share_received", "sorted"),  # of a mixture of experts
     ),
-    "attention": ("normal", "query", "key", "value", "mixed", "stream", "up", "hidden"),
+    "attention": ("normal", "query", "key", "value", "mixed", "stream", "up", "curved", "hidden"),
     "full": (),
 }
 """What a layer keeps for its backward pass besides its input, by `recompute`."""
