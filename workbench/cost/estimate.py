@@ -12,6 +12,7 @@ from typing import NamedTuple
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
+from workbench.core.tensor import Role
 from workbench.cost.fusion.eager_kernels import eager_kernels_of
 from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.fusion.kernel_table import Kernels
@@ -135,9 +136,8 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
     simulated = seconds = None
     if hardware and times:
         busy = (times.busy + times.launch).tolist()
-        simulated = simulate_step(
-            partitioned, fixed.kernels, fixed.regions, busy, costs, hardware.runtime, hardware.chip.efficiency_of("beside")
-        )
+        beside = hardware.chip.efficiency_of("beside")
+        simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, busy, costs, hardware.runtime, beside, fixed.weights)
         seconds = with_transfers(step_time(hardware, fixed.kernels, times, simulated, dot_flops, mesh.size), host_moved, hardware.chip)
     return Estimate(
         plan=plan,
@@ -171,6 +171,7 @@ class _Fixed(NamedTuple):
     types: tuple[int, ...]  # for each value: a number shared by all values of its shape and type
     dtypes: tuple[str, ...]  # of each value, as it is stored
     backward: frozenset[int]  # dots of the backward pass
+    weights: frozenset[int]  # arguments of main that are parameters
 
 
 @cache_with_program(220)
@@ -183,7 +184,9 @@ def _build_fixed(program: Program, *, recomputes: bool, copies_transposed: bool,
     types = tuple(numbers.setdefault((value.shape, dtype), len(numbers)) for value, dtype in zip(structure.values, dtypes, strict=True))
     lifetimes = lifetimes_of(program, structure, kernels, recomputes=recomputes, copies_transposed=copies_transposed, fuses=fuses)
     backward = frozenset(each.op for each in kernels.dots if program.operations[each.op].path.startswith("grad/"))
-    return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types, dtypes, backward)
+    arguments = zip(structure.arguments, program.arguments, strict=True)
+    weights = frozenset(value for value, tensor in arguments if tensor.role is Role.PARAMETER)
+    return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types, dtypes, backward, weights)
 
 
 def _on_chip(fixed: _Fixed, partitioned: Propagated, times: KernelTimes | None, hardware: Hardware | None) -> OnChip | None:

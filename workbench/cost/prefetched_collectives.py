@@ -8,27 +8,104 @@ compute theirs (DDP's and FSDP's reduction; Li et al. 2020, PyTorch Distributed,
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.simulate_turn import Send, SimulatedTurn, busiest_link
-from workbench.propagation.structure.program_structure import Structure
+from workbench.cost.timeline_regions import TimelineRegion
+from workbench.propagation.module.operation_kinds import CONTROL_FLOW
+from workbench.propagation.shardy_collectives import InsertedCollective
+from workbench.propagation.structure.aliased_values import PASSING
+from workbench.propagation.structure.program_structure import Structure, TracedValue
 
-_MOST = 64  # operations between an argument of a loop and what is gathered of it
+_MOST = 64  # operations between an argument and what is gathered of it
+_LONGEST = 64  # operations among which the last ones of a hand-written kernel are looked for
+_AHEAD = 8  # matrices and scales of a layer of a Transformer
 
 
-def is_made_of_invariants(structure: Structure, value: int, invariant: frozenset[int]) -> bool:
-    """Whether a value of a loop's body is computed from invariant arguments, values from outside, and the number of the iteration alone."""
-    region, pending = structure.values[value].region, [value]
+def floats(reshard: InsertedCollective, structure: Structure, kernels: Kernels, region: TimelineRegion, weights: frozenset[int]) -> bool:
+    """Whether a collective is of weights alone; or, in a loop, nothing of the iteration waits for its result."""
+    if region.parent < 0:
+        sent = structure.arguments[reshard.result] if reshard.source is None else structure.ops[reshard.source].results[reshard.result]
+        return reshard.kind == "all-gather" and is_made_of_arguments(structure, sent, among=weights)
+    if reshard.source is None:
+        return False
+    if is_made_of_arguments(structure, structure.ops[reshard.source].results[reshard.result], unchanged=region.unchanged):
+        return True
+    reader = kernels.of[reshard.before]
+    if reader < 0:
+        behind = readers_of(structure.ops[reshard.source].results, kernels)
+    elif ends_kernel(reshard, structure, kernels):
+        made = made_behind(reshard.before, structure, kernels)
+        if any(op.region == reshard.region and op.kind.endswith(".return") and not made.isdisjoint(op.operands) for op in structure.ops):
+            return False  # the next iteration begins with it
+        behind = readers_of(list(made), kernels)
+    else:
+        return False
+    return all(kernels.regions[each] != reshard.region for each in behind)
+
+
+def readers_of(values: Sequence[int], kernels: Kernels) -> list[int]:
+    """The kernels that read any of these values."""
+    return kernels.readers[np.isin(kernels.read, values)].tolist()
+
+
+def ends_kernel(reshard: InsertedCollective, structure: Structure, kernels: Kernels) -> bool:
+    """Whether a hand-written kernel is done when it has made what a collective sums up: the gradient of a norm's scale, say."""
+    if reshard.source is None or not structure.ops[reshard.source].custom_kernel:
+        return False
+    return reshard.kind in ("all-reduce", "reduce-scatter") and kernels.of[reshard.before] == kernels.of[reshard.source]
+
+
+def made_behind(first: int, structure: Structure, kernels: Kernels) -> set[int]:
+    """What the kernel of an operation makes from it on."""
+    made = set(structure.ops[first].results)
+    for number in range(first + 1, min(first + _LONGEST, len(structure.ops))):
+        if kernels.of[number] == kernels.of[first] and not made.isdisjoint(structure.ops[number].operands):
+            made.update(structure.ops[number].results)
+    return made
+
+
+def is_made_of_arguments(
+    structure: Structure, value: int, *, unchanged: frozenset[int] = frozenset(), among: frozenset[int] | None = None
+) -> bool:
+    """Whether a value is computed from arguments of main alone, `among` these if any are given; in a loop from those that its iterations
+    pass on as they are (`unchanged`) and the number of the iteration. So are weights, and not what an earlier loop has stacked."""
+    pending = [value]
     for _ in range(_MOST):
         if not pending:
             return True
         number = pending.pop()
         each = structure.values[number]
-        if each.region != region:
-            continue
         if each.maker >= 0:
-            pending.extend(structure.ops[each.maker].operands)
-        elif number not in invariant and (each.shape or "float" in each.dtype):
+            maker = structure.ops[each.maker]
+            if maker.kind in CONTROL_FLOW:
+                return False
+            pending.extend(maker.operands[each.result : each.result + 1] if maker.kind in PASSING else maker.operands)
+        elif each.region > 0 and number in unchanged:
+            pending.append(structure.ops[structure.regions[each.region].parent].operands[each.result])
+        elif (each.region > 0 and not _counts(each)) or (each.region == 0 and among is not None and number not in among):
             return False
     return False
+
+
+def _counts(value: TracedValue) -> bool:
+    """Whether it may be the number of an iteration."""
+    return not value.shape and "float" not in value.dtype
+
+
+def start_ahead(sends: Sequence[Send], gathers: Sequence[int]) -> list[Send]:
+    """`sends` of a program without loops, where weights, those of the numbers `gathers`, are gathered about a layer ahead: each as soon as
+    the one `_AHEAD` before it is needed.
+
+    >>> [send.after for send in start_ahead([Send(7 * i, 7 * i + 1, 1.0, ("data",), False) for i in range(10)], range(10))]
+    [0, 0, 0, 0, 0, 0, 0, 0, 1, 8]
+    """
+    found, order = list(sends), sorted(gathers, key=lambda number: sends[number].before)
+    for place, number in enumerate(order):
+        after = sends[order[place - _AHEAD]].before if place >= _AHEAD else 0
+        found[number] = sends[number]._replace(after=after, overlaps=True)
+    return found
 
 
 def simulate_beside_others(turn: SimulatedTurn, sends: Sequence[Send]) -> SimulatedTurn:

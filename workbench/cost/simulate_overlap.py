@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from workbench.cost.fusion.kernel_table import Kernels
-from workbench.cost.prefetched_collectives import is_made_of_invariants, simulate_beside_others
+from workbench.cost.prefetched_collectives import ends_kernel, floats, made_behind, readers_of, simulate_beside_others, start_ahead
 from workbench.cost.simulate_turn import HostCalls, Send, SimulatedTurn, simulate, simulate_called, slow_beside
 from workbench.cost.timeline_regions import TimelineRegion
 from workbench.cost.windowed_dots import dot_of
@@ -92,20 +90,24 @@ def simulate_step(
     costs: Sequence[Cost],
     runtime: Runtime = XLA,
     beside: float = 1.0,
+    weights: frozenset[int] = frozenset(),
 ) -> SimulatedStep:
     """Simulate all regions, inner ones first; `busy` are the seconds of each kernel (0 if it was dropped), `costs` those of each
-    collective; `beside` is the share of their speed that kernels keep while collectives run."""
+    collective; `beside` is the share of their speed that kernels keep while collectives run; `weights` are main's arguments that are."""
     sends: list[list[Send]] = [[] for _ in regions]
     numbers: list[list[int]] = [[] for _ in regions]
     for number, (reshard, cost) in enumerate(zip(partitioned.reshards, costs, strict=True)):
         region = regions[reshard.region]
         send = _make_send(reshard, cost, partitioned.structure, kernels, region)
-        if runtime.prefetches and region.parent >= 0 and _floats(reshard, partitioned.structure, kernels, region.unchanged):
-            send = send._replace(floats=True)
-        elif runtime.waits_at_once and not cost.is_windowed and send.before - send.after <= _AT_ONCE:
+        can_float = runtime.waits_at_once and floats(reshard, partitioned.structure, kernels, region, weights)
+        if can_float and (runtime.prefetches or region.parent < 0):
+            send = send._replace(floats=runtime.prefetches, overlaps=runtime.prefetches)
+        elif runtime.waits_at_once and not cost.is_windowed and _is_read_at_once(send, region):
             send = send._replace(overlaps=False)
         sends[reshard.region].append(send)
         numbers[reshard.region].append(number)
+    gathers = [number for number, send in enumerate(sends[0]) if send.floats]
+    sends[0] = [send._replace(floats=False) for send in start_ahead(sends[0], gathers)]
     seconds_of_loop: dict[int, float] = {}
     calls_of_loop: dict[int, float] = {}
     turns: list[SimulatedTurn] = []
@@ -132,15 +134,8 @@ def _simulate_turn(items: Sequence[float], sends: Sequence[Send], calls: HostCal
     return simulate_beside_others(turn, sends) if any(send.floats for send in sends) else turn
 
 
-def _floats(reshard: InsertedCollective, structure: Structure, kernels: Kernels, invariant: frozenset[int]) -> bool:
-    """Whether a collective in a loop is of weights alone, or no kernel of the iteration reads its result."""
-    if reshard.source is None:
-        return False
-    results = structure.ops[reshard.source].results
-    if is_made_of_invariants(structure, results[0], invariant):
-        return True
-    readers = kernels.readers[np.isin(kernels.read, results)].tolist()
-    return kernels.of[reshard.before] < 0 and all(kernels.regions[reader] != reshard.region for reader in readers)
+def _is_read_at_once(send: Send, region: TimelineRegion) -> bool:
+    return send.before - send.after <= _AT_ONCE and not any(send.after <= place < send.before for place, _ in region.loops)
 
 
 def _list_calls(
@@ -171,6 +166,9 @@ def _make_send(reshard: InsertedCollective, cost: Cost, structure: Structure, ke
         if maker >= 0 and kernels.regions[maker] == reshard.region:
             made = region.ready[region.places[maker]]
     reader = kernels.of[reshard.before]
+    if ends_kernel(reshard, structure, kernels):
+        behind = readers_of(list(made_behind(reshard.before, structure, kernels)), kernels)
+        reader = min(behind, key=region.positions.__getitem__, default=reader)
     needed = region.positions[reader] if reader >= 0 else _first_read(reshard, structure, kernels, region.positions)
     place = min(bisect_left(region.ends, needed), len(region.ends))
     if region.final and _is_read_last(reshard, structure, kernels, region):
@@ -204,8 +202,7 @@ def _first_read(reshard: InsertedCollective, structure: Structure, kernels: Kern
     """Where a collective's result is read that only a free operation, a transpose or a reshape, takes up."""
     if reshard.source is None:
         return reshard.first_use
-    values = np.isin(kernels.read, structure.ops[reshard.source].results)
-    places = [positions[kernel] for kernel in kernels.readers[values].tolist()]
+    places = [positions[kernel] for kernel in readers_of(structure.ops[reshard.source].results, kernels)]
     return max(min((each for each in places if each >= reshard.first_use), default=reshard.first_use), reshard.first_use)
 
 

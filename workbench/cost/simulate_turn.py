@@ -63,7 +63,7 @@ def simulate(kernels: Sequence[float], sends: Sequence[Send], calls: HostCalls |
     clock = _Device(kernels) if calls is None else _CalledDevice(kernels, calls)
     starts, waits, ends, late = ([0.0] * len(sends) for _ in range(4))
     free: dict[str, float] = {}
-    for place, _, number, is_wait in sorted(_moments(sends)):
+    for place, _, _, number, is_wait in sorted(_moments(sends)):
         send, now = sends[number], clock.at(place)
         if is_wait:
             waited = max(0.0, ends[number] - now)
@@ -113,16 +113,16 @@ class _CalledDevice(_Device):
         self._now += seconds
 
 
-def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, bool]]:
-    """(kernels done, a phase, number of the send, whether it is awaited). What is awaited comes first, then what starts and blocks, then
-    what starts and runs beside the kernels behind it."""
+def _moments(sends: Sequence[Send]) -> list[tuple[int, int, int, int, bool]]:
+    """(kernels done, a phase, when it is awaited, number of the send, whether that is now). What is awaited comes first, then what starts
+    and blocks, then what starts and runs beside the kernels behind it, what is needed first before the others."""
     moments = []
     for number, send in enumerate(sends):
         awaited = max(send.after, send.before)
         started = send.after if send.overlaps else awaited  # one that does not overlap starts where it is needed
         blocks = awaited == started
-        moments.append((started, 1 if blocks else 2, number, False))
-        moments.append((awaited, int(blocks), number, True))
+        moments.append((started, 1 if blocks else 2, awaited, number, False))
+        moments.append((awaited, int(blocks), awaited, number, True))
     return moments
 
 

@@ -46,15 +46,23 @@ class PropagationAnswer:
 
     def producer_of(self, value: ir.Value) -> int | None:
         """The operation of the program that made a value, looking through collectives."""
-        owner = producer(value)
-        while owner is not None and ID not in owner.attributes:
-            owner = producer(owner.operands[0])
+        owner = producer(self._before_collectives(value))
         return None if owner is None else int(owner.attributes[ID].value)
+
+    def result_of(self, value: ir.Value) -> int:
+        """Which result of its producer a value is, or which argument of main, looking through collectives."""
+        value = self._before_collectives(value)
+        return int(self.argument_of(value) or 0) if producer(value) is None else int(ir.OpResult(value).result_number)
+
+    def _before_collectives(self, value: ir.Value) -> ir.Value:
+        while (owner := producer(value)) is not None and ID not in owner.attributes:
+            value = owner.operands[0]
+        return value
 
     def argument_of(self, value: ir.Value) -> int | None:
         """The number of the argument of main that a value is, looking through collectives."""
-        while (owner := producer(value)) is not None and ID not in owner.attributes:
-            value = owner.operands[0]
+        value = self._before_collectives(value)
+        owner = producer(value)
         is_argument = owner is None and value.owner.owner.operation.name == "func.func"
         return ir.BlockArgument(value).arg_number if is_argument else None
 
@@ -106,6 +114,6 @@ class PropagationAnswer:
         frees_source = len(list(source.uses)) == 1
         # XLA moves the collective of a loop-invariant value out of the loop.
         made_in = self.region_of(source, region)
-        return InsertedCollective(
-            "", (), 0, 0, before, made_in, self.producer_of(source), frees_source, first_use, last_use, heights or (0,)
-        )
+        maker, result = self.producer_of(source), self.result_of(source)
+        lives = first_use, last_use, heights or (0,)
+        return InsertedCollective("", (), 0, 0, before, made_in, maker, frees_source, *lives, result=result)

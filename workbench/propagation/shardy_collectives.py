@@ -40,6 +40,7 @@ class InsertedCollective:
     user_heights: tuple[int, ...]  # see `Structure.heights`
     sent_by_operation: bool = False  # operation `before` sends it by itself (see `halos`)
     times: int | None = None  # executions per step, where they are not those of the region
+    result: int = 0  # which of the producer's results it moves, or which argument of main
 
     @property
     def sender(self) -> int:
