@@ -1,13 +1,13 @@
 """A device that fails loses what it was doing, whatever that was, and the others do it again; a run says when it cannot go on."""
 
 import threading
-import time
 
 import jax
 import pytest
 
 from tests.engine.test_fleet import fleet, is_as_alone
 from tests.engine.test_unit_scheduler import ended
+from tests.engine.test_worker import wait_until
 from workbench.engine.fleet.train import FleetRun
 
 pytestmark = pytest.mark.compile
@@ -44,8 +44,7 @@ def test_a_device_that_fails_in_the_last_unit_of_all_leaves_it_to_one_that_had_n
             mine = threading.current_thread()
             (other,) = (each for each in run.executor._threads.values() if each is not mine)
             failed.append(mine.name)
-            while other.ident is None:  # it may not have been started yet
-                time.sleep(0.01)
+            wait_until(lambda: other.ident is not None)  # it may not have been started yet
             other.join(timeout=0.5)
             raise GONE
         return compute(turn)

@@ -5,7 +5,7 @@ compute theirs (DDP's and FSDP's reduction; Li et al. 2020, PyTorch Distributed,
 3.3.2). Over the iterations of a loop such a collective costs what the links need beyond the kernels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from workbench.cost.timeline_regions import TimelineRegion
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW
 from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.propagation.structure.aliased_values import PASSING
+from workbench.propagation.structure.loop_invariants import returned_values
 from workbench.propagation.structure.program_structure import Structure, TracedValue
 
 _MOST = 64  # operations between an argument and what is gathered of it
@@ -25,29 +26,29 @@ _AHEAD = 8  # matrices and scales of a layer of a Transformer
 
 def floats(reshard: InsertedCollective, structure: Structure, kernels: Kernels, region: TimelineRegion, weights: frozenset[int]) -> bool:
     """Whether a collective is of weights alone; or, in a loop, nothing of the iteration waits for its result."""
-    if region.parent < 0:
-        sent = structure.arguments[reshard.result] if reshard.source is None else structure.ops[reshard.source].results[reshard.result]
-        return reshard.kind == "all-gather" and is_made_of_arguments(structure, sent, among=weights)
     if reshard.source is None:
-        return False
-    if is_made_of_arguments(structure, structure.ops[reshard.source].results[reshard.result], unchanged=region.unchanged):
+        return region.parent < 0 and reshard.kind == "all-gather" and structure.arguments[reshard.result] in weights
+    sent = structure.ops[reshard.source].results[reshard.result]
+    if region.parent < 0:
+        return reshard.kind == "all-gather" and is_made_of_arguments(structure, sent, among=weights)
+    if is_made_of_arguments(structure, sent, unchanged=region.unchanged):
         return True
     reader = kernels.of[reshard.before]
     if reader < 0:
         behind = readers_of(structure.ops[reshard.source].results, kernels)
     elif ends_kernel(reshard, structure, kernels):
         made = made_behind(reshard.before, structure, kernels)
-        if any(op.region == reshard.region and op.kind.endswith(".return") and not made.isdisjoint(op.operands) for op in structure.ops):
-            return False  # the next iteration begins with it
-        behind = readers_of(list(made), kernels)
+        if not made.isdisjoint(returned_values(structure, reshard.region)):  # the next iteration begins with it
+            return False
+        behind = readers_of(made, kernels)
     else:
         return False
     return all(kernels.regions[each] != reshard.region for each in behind)
 
 
-def readers_of(values: Sequence[int], kernels: Kernels) -> list[int]:
+def readers_of(values: Iterable[int], kernels: Kernels) -> list[int]:
     """The kernels that read any of these values."""
-    return kernels.readers[np.isin(kernels.read, values)].tolist()
+    return kernels.readers[np.isin(kernels.read, list(values))].tolist()
 
 
 def ends_kernel(reshard: InsertedCollective, structure: Structure, kernels: Kernels) -> bool:
@@ -94,17 +95,17 @@ def _counts(value: TracedValue) -> bool:
     return not value.shape and "float" not in value.dtype
 
 
-def start_ahead(sends: Sequence[Send], gathers: Sequence[int]) -> list[Send]:
-    """`sends` of a program without loops, where weights, those of the numbers `gathers`, are gathered about a layer ahead: each as soon as
-    the one `_AHEAD` before it is needed.
+def start_ahead(sends: Sequence[Send]) -> list[Send]:
+    """`sends` of main, where what floats, the gathers of weights, starts about a layer ahead: each as soon as the one `_AHEAD` before it is
+    needed.
 
-    >>> [send.after for send in start_ahead([Send(7 * i, 7 * i + 1, 1.0, ("data",), False) for i in range(10)], range(10))]
+    >>> [send.after for send in start_ahead([Send(7 * i, 7 * i + 1, 1.0, ("data",), False, floats=True) for i in range(10)])]
     [0, 0, 0, 0, 0, 0, 0, 0, 1, 8]
     """
-    found, order = list(sends), sorted(gathers, key=lambda number: sends[number].before)
+    found, order = list(sends), sorted((i for i, send in enumerate(sends) if send.floats), key=lambda number: sends[number].before)
     for place, number in enumerate(order):
         after = sends[order[place - _AHEAD]].before if place >= _AHEAD else 0
-        found[number] = sends[number]._replace(after=after, overlaps=True)
+        found[number] = sends[number]._replace(after=after, overlaps=True, floats=False)
     return found
 
 

@@ -106,8 +106,7 @@ def simulate_step(
             send = send._replace(overlaps=False)
         sends[reshard.region].append(send)
         numbers[reshard.region].append(number)
-    gathers = [number for number, send in enumerate(sends[0]) if send.floats]
-    sends[0] = [send._replace(floats=False) for send in start_ahead(sends[0], gathers)]
+    sends[0] = start_ahead(sends[0])
     seconds_of_loop: dict[int, float] = {}
     calls_of_loop: dict[int, float] = {}
     turns: list[SimulatedTurn] = []
@@ -167,7 +166,7 @@ def _make_send(reshard: InsertedCollective, cost: Cost, structure: Structure, ke
             made = region.ready[region.places[maker]]
     reader = kernels.of[reshard.before]
     if ends_kernel(reshard, structure, kernels):
-        behind = readers_of(list(made_behind(reshard.before, structure, kernels)), kernels)
+        behind = readers_of(made_behind(reshard.before, structure, kernels), kernels)
         reader = min(behind, key=region.positions.__getitem__, default=reader)
     needed = region.positions[reader] if reader >= 0 else _first_read(reshard, structure, kernels, region.positions)
     place = min(bisect_left(region.ends, needed), len(region.ends))
