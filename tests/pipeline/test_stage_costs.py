@@ -10,6 +10,7 @@ from workbench.core.program import Program
 from workbench.errors import PipelineError
 from workbench.models.gpt import gpt
 from workbench.pipeline import estimate_stage_costs as staged
+from workbench.pipeline.estimate_block_cost import make_stage_context
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.tracing import trace, trace_training
@@ -240,3 +241,40 @@ def test_of_constraints_one_that_does_not_divide_a_micro_batch_takes_no_other_wi
     lies = "@layers/1/tanh=[-, model]"
     one, both = (block_costs(plain.updated(layout=layout)) for layout in (lies, f"@layers/0/tanh=[model, ?]; {lies}"))
     assert both[1] == one[1] != block_costs(plain)[1]
+
+
+def test_residuals_count_as_they_are_sharded_inside_a_stage():
+    """A stage with tensor parallelism keeps a part of each activation; the sum over blocks is near the whole stage as one program."""
+    plan = Plan(gpt.build(layers=4), "stage:2 data:2 model:2", pipeline="stages:2 micro_batches:2 remat:never").recipe("data_parallel")
+    residuals = {}
+    for model in (False, True):
+        laid = plan.recipe("megatron") if model else plan
+        residuals[model] = [each.residuals for each in stage_costs(laid)]
+        exact = [each.residuals for each in staged.stage_costs(staged_program(laid), exact_memory=True)]
+        assert residuals[model] == pytest.approx(exact, rel=0.1)
+    assert residuals[True][0] < 0.8 * residuals[False][0]
+
+
+def test_constraints_on_layers_in_a_loop_reach_the_stages():
+    """The layers of a loop have one path in the program, `layers/mlp/add`, and a numbered one each in a stage."""
+    plan = Plan(gpt.build(layers=4), "stage:2 data:2 model:2", pipeline="stages:2 micro_batches:2").recipe("data_parallel")
+    kinds = {
+        name: {kind for each in stage_costs(laid) for (_, kind), _ in each.sent_forward}
+        for name, laid in (
+            ("megatron", plan.recipe("megatron")),
+            ("sequence", plan.recipe("megatron").recipe("sequence_parallel", "model")),
+        )
+    }
+    assert kinds["megatron"] == {"all-reduce"}
+    assert {"reduce-scatter", "all-gather"} <= kinds["sequence"]
+
+
+def test_the_first_stage_of_zero_costs_blocks_nothing():
+    """Where the optimiser's state lies, no block can tell: its costs are found in the cache."""
+    plan = Plan(gpt.build(layers=4), "stage:2 data:4", pipeline="stages:2 micro_batches:2").recipe("data_parallel")
+    shared = plan.recipe("zero_1")
+    assert make_stage_context(staged_program(plan)) == make_stage_context(staged_program(shared))
+    assert make_stage_context(staged_program(plan)) != make_stage_context(staged_program(plan.recipe("zero_3")))
+    whole, parts = (stage_costs(each) for each in (plan, shared))
+    assert [each.forward for each in whole] == [each.forward for each in parts]
+    assert all(one.resident > two.resident for one, two in zip(whole, parts, strict=True))

@@ -5,7 +5,8 @@ What is traced belongs to the network and is cached with it. The cost depends on
 same devices per stage.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
@@ -33,6 +34,7 @@ from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParall
 from workbench.tracing.stage_partition.block_programs import TOTAL, BlockTasks
 
 NOMINAL = 1e12  # operations per second where no hardware is chosen
+_NUMBER = re.compile(r"/\d+(?=/|$)")  # of a layer, in a path
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class StageContext:
 
     - `mesh`: the plan's without the axis of the stages; `physical_spans`: where each of its axes runs on the hardware, beside that axis;
     - `parts`: how the stage's devices share a micro-batch;
-    - `plan`: one of the plans with this context, without its pipeline.
+    - `layout`: the plan's, as far as blocks see it (`layout_of_blocks`);
+    - `plan`: one of the plans with this context, without its pipeline; where its optimiser's state lies does not count.
     """
 
     program: Program
@@ -64,9 +67,16 @@ def make_stage_context(staged: StagedProgram) -> StageContext:
     mesh = Mesh({name: size for name, size in plan.mesh.axes if name != staged.spec.axis})
     known = closest_spans(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else {}
     runs = tuple(known.get(name, ()) for name in mesh.names)
-    return StageContext(
-        plan.program, plan.layout, plan.hardware, mesh, runs, find_data_parallel_groups(staged), plan.updated(pipeline=None, name="")
-    )
+    layout, parts = layout_of_blocks(plan), find_data_parallel_groups(staged)
+    return StageContext(plan.program, layout, plan.hardware, mesh, runs, parts, plan.updated(pipeline=None, name=""))
+
+
+def layout_of_blocks(plan: Plan) -> Layout:
+    """The layout without the overrides that meet the optimiser's state alone: no block reads it, so that blocks cost the same with and
+    without ZeRO's first stage."""
+    paths = [tensor.path for tensor in plan.program.arguments if tensor.role is not Role.OPTIMIZER_STATE]
+    read = tuple(each for each in plan.layout.overrides if any(matches(each[0], path) for path in paths))
+    return plan.layout if len(read) == len(plan.layout.overrides) else plan.layout.updated(overrides=read)
 
 
 class TaskBytes(NamedTuple):
@@ -116,6 +126,11 @@ class BlockCost(NamedTuple):
     def work(self) -> float:
         """Seconds of forward and backward, without recomputation."""
         return self.forward + self.backward_input + self.backward_weight
+
+    def kept(self, places: Sequence[int]) -> int:
+        """Bytes on one device of these places in what the forward pass keeps for the backward pass."""
+        read = dict(self.at_backward.read)
+        return sum(read.get(f"kept/{place}", 0) for place in places)
 
 
 def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
@@ -193,11 +208,19 @@ def _plan_alone(program: Program, stage: StageContext) -> Plan:
 
 def _add_constraints(plan: Plan, constraints: Sequence[tuple[str, Sharding]]) -> Plan:
     """The plan with those constraints that name one of its values, and that divide what a micro-batch has of a dimension."""
+    paths = dict.fromkeys(operation.path for operation in plan.program.operations)
     for pattern, sharding in constraints:
-        if any(matches(pattern, operation.path) for operation in plan.program.operations):
+        for each in _patterns_in_block(pattern, paths):
             with suppress(WorkbenchError):
-                plan = plan.updated(layout=plan.layout.updated(constraints=(*plan.layout.constraints, (pattern, sharding))))
+                plan = plan.updated(layout=plan.layout.updated(constraints=(*plan.layout.constraints, (each, sharding))))
     return plan
+
+
+def _patterns_in_block(pattern: str, paths: Iterable[str]) -> tuple[str, ...]:
+    """The pattern as it names values of a block: layers in a loop, `layers/mlp/add` of the whole program, are `layers/3/mlp/add` in a block."""
+    if any(matches(pattern, path) for path in paths):
+        return (pattern,)
+    return tuple(f"/{path}" for path in paths if (unnumbered := _NUMBER.sub("", path)) != path and matches(pattern, unnumbered))
 
 
 def _find_dim_rules(plan: Plan) -> Mapping[str, tuple[str, ...]]:

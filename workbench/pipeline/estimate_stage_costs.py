@@ -79,7 +79,9 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
     param_slices = tuple(
         frozenset(param_slice for task in tasks[a:b] for param_slice in task.stage.virtual_stage.param_slices) for a, b in pairwise(bounds)
     )
-    ledger = _Ledger(plan, network, tasks, stage_of, param_slices, context.parts, _weigh_params(context, network), count_batch_shards(plan))
+    ledger = _Ledger(
+        plan, network, costs, tasks, stage_of, param_slices, context.parts, weigh_params(plan, network), count_batch_shards(plan)
+    )
     found = []
     for stage, (a, b) in enumerate(pairwise(bounds)):
         stage_blocks, reduced_grads = costs[a:b], ledger.reduced_grads(a, b)
@@ -119,6 +121,7 @@ class _Ledger:
 
     plan: Plan
     network: Network
+    costs: tuple[BlockCost, ...]
     tasks: tuple[BlockTasks, ...]
     stage_of: dict[int, int]
     param_slices: tuple[frozenset[int], ...]
@@ -156,9 +159,10 @@ class _Ledger:
         return (((self.parts.axes, "all-reduce"), reduced_grads),) if reduced_grads else ()
 
     def residuals(self, a: int, b: int) -> int:
+        """What a micro-batch leaves on a device from its forward to its backward pass: inside the blocks as it is sharded there."""
         values = {value for task in self.tasks[a:b] for value in task.residuals.values}
-        inside = sum(task.residuals.inside for task in self.tasks[a:b])
-        return (inside + sum(self.partition.values[value].bytes for value in values)) // self.batch_shards
+        inside = sum(block.kept(task.residuals.inside) for block, task in zip(self.costs[a:b], self.tasks[a:b], strict=True))
+        return inside + sum(self.partition.values[value].bytes for value in values) // self.batch_shards
 
     @staticmethod
     def at_work(cost: StageCost, stage_blocks: Sequence[BlockCost]) -> tuple[AtWork, AtWork]:
@@ -236,10 +240,13 @@ class _Weight(NamedTuple):
         return self.param + self.sums
 
 
-@cache_with_program(5)
-def _weigh_params(stage: StageContext, network: Network) -> tuple[_Weight, ...]:
+def weigh_params(plan: Plan, network: Network) -> tuple[_Weight, ...]:
     """The bytes of each parameter slice. They do not depend on boundaries, and stay cached while one is dragged."""
-    plan = stage.plan
+    return _weigh_params(plan.updated(pipeline=None, name=""), network)
+
+
+@cache_with_program(5)
+def _weigh_params(plan: Plan, network: Network) -> tuple[_Weight, ...]:
     arguments = zip(plan.program.arguments, plan.argument_shardings, strict=True)
     leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]
     states = _find_states(plan, [path.partition("/")[2] for path in network.parameter_paths])

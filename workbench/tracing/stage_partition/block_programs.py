@@ -83,8 +83,8 @@ class BlockTasks:
         )
 
     @cached_property
-    def _residual_places(self) -> tuple[list[int], list[int], int]:
-        """Places of residuals among the block's inputs and outputs, and bytes of the others."""
+    def _residual_places(self) -> tuple[list[int], list[int], tuple[int, ...]]:
+        """Places of residuals among the block's inputs and outputs, and places of the others in what its forward pass keeps."""
         linear = self.stage._linear  # noqa: SLF001 - the same noun from its other side
         inputs = linear.closed.jaxpr.invars
         first = len(self.stage.param_slices) + len(self.stage.batch)
@@ -94,7 +94,7 @@ class BlockTasks:
         residuals = {*variables(outvars[results:])}
         input_activations = [place for place, var in enumerate(inputs[first:]) if var in residuals]
         made = [output_activations[var] for var in linear.kept if var in output_activations]
-        return input_activations, made, sum(size_of(var.aval) for var in linear.kept if var not in output_activations)
+        return input_activations, made, tuple(place for place, var in enumerate(linear.kept) if var not in output_activations)
 
     @cached_property
     def weight_share(self) -> float:
@@ -224,10 +224,11 @@ class BlockTasks:
 
 @dataclass(frozen=True, slots=True)
 class BlockResiduals:
-    """`values`: numbers of those of the partition at every block; `inside`: bytes of others that no one else reads."""
+    """`values`: numbers of those of the partition at every block; `inside`: places, in what the forward pass keeps, of others, which no
+    other block reads."""
 
     values: frozenset[int]
-    inside: int
+    inside: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
