@@ -156,6 +156,15 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
     )
 
 
+def block_seconds(block: BlockTasks, stage: StageContext) -> tuple[float, float]:
+    """Seconds forward and backward of a block, as `estimate_block` finds them and without its bytes."""
+    running = block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately)
+    forward, backward = (estimate(_plan_alone(program, stage)) for program in (block.forward_program, running))
+    if forward.step_time is not None and backward.step_time is not None:
+        return forward.step_time.total, backward.step_time.total
+    return _estimate_seconds(forward, estimate(_plan_alone(block.both_program(stage.parts), stage)), backward)
+
+
 def task_bytes(program: Program, stage: StageContext) -> TaskBytes:
     """Bytes of a task's program alone on the devices of a stage."""
     return _count_task_bytes(estimate(_plan_alone(program, stage)))
@@ -217,7 +226,7 @@ def _add_constraints(plan: Plan, constraints: Sequence[tuple[str, Sharding]]) ->
 
 
 def _patterns_in_block(pattern: str, paths: Iterable[str]) -> tuple[str, ...]:
-    """The pattern as it names values of a block: layers in a loop, `layers/mlp/add` of the whole program, are `layers/3/mlp/add` in a block."""
+    """The pattern as it names values of a block: what is `layers/mlp/add` in a loop over layers is `layers/3/mlp/add` in a block."""
     if any(matches(pattern, path) for path in paths):
         return (pattern,)
     return tuple(f"/{path}" for path in paths if (unnumbered := _NUMBER.sub("", path)) != path and matches(pattern, unnumbered))

@@ -43,7 +43,7 @@ def stage_block_costs(stage: StageContext, network: Network) -> tuple[BlockCost,
     known: dict[int, BlockCost] = {}
     found = []
     with gc_paused():  # tracing leaves many live objects and little garbage
-        for block in _tasks_of(network):
+        for block in tasks_of(network):
             exemplar_id = id(block.exemplar)
             if exemplar_id not in known:
                 known[exemplar_id] = estimate_block(block.exemplar, stage)
@@ -72,7 +72,7 @@ def plan_starts(staged: StagedProgram) -> tuple[int, ...]:
 def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[StageCost, ...]:
     """The costs of the virtual stages that begin with these blocks."""
     plan, network = staged.plan, staged.network
-    costs, tasks = block_costs(staged), _tasks_of(network)
+    costs, tasks = block_costs(staged), tasks_of(network)
     bounds = (0, *starts, len(costs))
     stage_of = {block: stage for stage, (a, b) in enumerate(pairwise(bounds)) for block in range(a, b)}
     context = make_stage_context(staged)
@@ -107,7 +107,8 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
 
 
 @cache_with_owner
-def _tasks_of(network: Network) -> tuple[BlockTasks, ...]:
+def tasks_of(network: Network) -> tuple[BlockTasks, ...]:
+    """The tasks of every block alone."""
     return block_tasks(network)
 
 

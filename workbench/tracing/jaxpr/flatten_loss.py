@@ -7,6 +7,7 @@ Equations are moved and renamed, never evaluated: named scopes and source lines 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -133,15 +134,15 @@ class _ScanUnroller:
         if isinstance(atom, jex_core.Literal) or (atom not in self.slices_of and atom not in self.known):
             return atom
         if atom not in self.known:
-            self.known[atom] = self._splice_function(lambda *slices: jax.lax.concatenate(slices, 0), self.slices_of[atom], None)
+            self.known[atom] = self._splice_function(_concatenate, self.slices_of[atom], None)
         return self.known[atom]
 
     def _splice_function(self, fn: Callable[..., Any], atoms: Sequence[Any], like: Any) -> Any:
         """The result of a small function of these atoms, as equations in the scope of equation `like`."""
-        specs = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in atoms]
+        traced = _trace_small(fn, tuple((atom.aval.shape, atom.aval.dtype, atom.aval.weak_type) for atom in atoms))
         spliced = Inlining(constants=self.constants)
         stack = None if like is None else like.source_info.name_stack
-        (result,) = spliced.block(jax.make_jaxpr(fn)(*specs), atoms, stack)
+        (result,) = spliced.block(traced, atoms, stack)
         self.eqns += spliced.eqns
         return result
 
@@ -166,17 +167,38 @@ class _ScanUnroller:
     def _slice_argument(self, atom: Any, layer: int, scan: Any) -> Any:
         """What an iteration of the scan reads of a stacked argument."""
         if not isinstance(atom, jex_core.Literal) and atom in self.slices_of:
-            return self._splice_function(lambda param_slice: jax.lax.squeeze(param_slice, (0,)), [self.slices_of[atom][layer]], scan)
-        return self._splice_function(lambda whole: jax.lax.index_in_dim(whole, layer, 0, keepdims=False), [self._join_slices(atom)], scan)
+            return self._splice_function(_squeeze_first, [self.slices_of[atom][layer]], scan)
+        return self._splice_function(_index_function(layer), [self._join_slices(atom)], scan)
 
     def _stack_results(self, scan: Any, stacked: list[list[Any]], width: int, *, reverse: bool) -> None:
         read = {var for eqn in self.source_eqns for var in variables(eqn.invars)}
         for var, rows in zip(scan.outvars[width:], stacked, strict=True):
             if var in read:
                 ordered = rows[::-1] if reverse else rows
-                self.known[var] = self._splice_function(
-                    lambda *each: jax.lax.concatenate([jax.lax.expand_dims(row, (0,)) for row in each], 0), ordered, scan
-                )
+                self.known[var] = self._splice_function(_stack, ordered, scan)
+
+
+@lru_cache(1 << 12)
+def _trace_small(fn: Callable[..., Any], avals: tuple[tuple[tuple[int, ...], Any, bool], ...]) -> Any:
+    """A small function traced: once for all layers, micro-batches and networks that call it with these shapes."""
+    return jax.make_jaxpr(fn)(*(jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in avals))
+
+
+def _squeeze_first(param_slice: Any) -> Any:
+    return jax.lax.squeeze(param_slice, (0,))
+
+
+@lru_cache(1 << 12)
+def _index_function(layer: int) -> Callable[[Any], Any]:
+    return lambda whole: jax.lax.index_in_dim(whole, layer, 0, keepdims=False)
+
+
+def _concatenate(*slices: Any) -> Any:
+    return jax.lax.concatenate(slices, 0)
+
+
+def _stack(*rows: Any) -> Any:
+    return jax.lax.concatenate([jax.lax.expand_dims(row, (0,)) for row in rows], 0)
 
 
 def _make_slice_var(stacked: Any) -> Any:

@@ -1,0 +1,41 @@
+"""From a candidate to its plan: the statements of the start, then the decisions, each as the edits that a person would make."""
+
+from workbench.core.mesh import Mesh
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.hardware.catalogue import read_hardware
+from workbench.plan.mesh_edits import SetMesh
+from workbench.plan.plan import Plan
+from workbench.search.candidates import NO_ZERO, WHOLE, PlanCandidate
+from workbench.search.layout_choices import RecipeMove
+from workbench.search.search_space import SearchSpace
+
+
+def core_plan(space: SearchSpace, core: PlanCandidate) -> Plan:
+    """The plan of a core: mesh, examples and layout, its program as the start has it. Raises `WorkbenchError` where it is illegal."""
+    plan = space.start.updated(pipeline=None, axis_assignment=None, hardware=read_hardware(core.hardware or None))
+    plan = SetMesh(Mesh(core.mesh)).apply(plan)
+    if core.size("data") > 1:
+        plan = RecipeMove("data_parallel", ("data",)).apply(plan)
+    return space.layout_by_name[core.layout].apply(plan)
+
+
+def candidate_plan(space: SearchSpace, candidate: PlanCandidate) -> Plan:
+    """The plan of a candidate. Raises `WorkbenchError` where it is illegal."""
+    plan = core_plan(space, candidate)
+    if candidate.zero != NO_ZERO:
+        plan = RecipeMove(candidate.zero, ("data",)).apply(plan)
+    return with_schedule(space, plan, candidate)
+
+
+def with_schedule(space: SearchSpace, plan: Plan, candidate: PlanCandidate) -> Plan:
+    """The plan of a candidate's layout with its remat and its pipeline."""
+    if candidate.schedule == WHOLE:
+        return plan.updated(program=space.program_of(candidate.remat))
+    traced = "none" if candidate.remat == "full" else candidate.remat
+    return plan.updated(program=space.program_of(traced), pipeline=pipeline_of(candidate))
+
+
+def pipeline_of(candidate: PlanCandidate) -> PipelineSpec:
+    """The pipeline of a candidate that has one."""
+    remat = "always" if candidate.remat == "full" else "never"
+    return PipelineSpec(candidate.size("stage"), candidate.micro_batches, candidate.schedule, candidate.chunks, remat=remat)

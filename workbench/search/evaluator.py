@@ -1,0 +1,170 @@
+"""What a search asks the planner, in this process or in a worker: bounds of many candidates at once, and the figures of one.
+
+Everything is remembered by what it depends on, so that candidates that share a stage, a layout or a traced network share the work.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+
+from workbench.core.mesh import Mesh
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.cost.communication import closest_spans, collective_seconds
+from workbench.cost.tiled_bytes import tiled_bytes
+from workbench.errors import WorkbenchError
+from workbench.hardware.catalogue import read_hardware
+from workbench.pipeline.balance import balance
+from workbench.pipeline.estimate_block_cost import BlockCost
+from workbench.plan.plan import Plan
+from workbench.propagation import structure_of
+from workbench.search.candidate_plans import candidate_plan, core_plan, pipeline_of, with_schedule
+from workbench.search.candidates import WHOLE, PlanCandidate
+from workbench.search.figures import Figures, evaluate_plan
+from workbench.search.relaxed_blocks import DATA, BlockWork, RelaxedStage, count_replicas, relax_stage, total_blocks
+from workbench.search.search_space import SearchSpace
+from workbench.search.stage_bounds import BlockTotals, LeastFigures, least_figures
+from workbench.tracing.stage_partition.network_blocks import Network
+from workbench.tracing.stage_partition.trace_network import network_of
+
+NOMINAL = 1e12  # operations per second where no hardware is chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A candidate with bounds: no plan of it takes fewer seconds, or fewer bytes on its fullest device."""
+
+    candidate: PlanCandidate
+    seconds: float
+    memory: float
+
+
+@dataclass
+class Evaluator:
+    """The planner as a search asks it. Not a value: it remembers what it was asked."""
+
+    space: SearchSpace
+    _cores: dict[PlanCandidate, Plan | WorkbenchError] = field(default_factory=dict)
+    _blocks: dict[Hashable, tuple[BlockCost, ...]] = field(default_factory=dict)
+    _work: dict[Hashable, BlockWork] = field(default_factory=dict)
+    _networks: dict[Hashable, Network] = field(default_factory=dict)
+    _starts: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
+    _seconds: dict[Hashable, float] = field(default_factory=dict)
+
+    def core(self, core: PlanCandidate) -> Plan:
+        """The plan of a core, its program as the start has it. Raises `WorkbenchError` where it is illegal."""
+        key = replace(core.core(), remat=self.space.remats[0])
+        if key not in self._cores:
+            try:
+                self._cores[key] = core_plan(self.space, key)
+            except WorkbenchError as error:
+                self._cores[key] = error
+        found = self._cores[key]
+        if isinstance(found, WorkbenchError):
+            raise found
+        return found
+
+    def bound_core(self, core: PlanCandidate) -> Bounded:
+        """The FLOPs of the program over the peak of all devices, and what the arguments take: no plan of this core needs less.
+
+        Raises `WorkbenchError` where the core is illegal.
+        """
+        plan = self.core(core)
+        key = plan.program.identity, plan.hardware
+        if key not in self._seconds:
+            self._seconds[key] = _program_seconds(plan)
+        return Bounded(core, self._seconds[key] / plan.mesh.size, _least_bytes(plan, core))
+
+    def work_key(self, core: PlanCandidate, micro_batches: int) -> Hashable:
+        """Equal where a device does the same work for one micro-batch, however many stages and replicas there are. Nothing is traced."""
+        hardware = read_hardware(core.hardware or None)
+        spans = closest_spans(Mesh(core.mesh), hardware, None) if hardware else {}
+        others = tuple((axis, size, spans.get(axis)) for axis, size in core.mesh if axis not in (DATA, "stage"))
+        traced = "none" if core.remat == "full" else core.remat
+        return core.hardware, core.layout, traced, others, micro_batches * core.size(DATA)
+
+    def bound_work(self, core: PlanCandidate, micro_batches: int) -> BlockWork:
+        """What all stages together need at least for a micro-batch, by `work_key`.
+
+        Raises `WorkbenchError` where the program cannot be taken apart so.
+        """
+        key = self.work_key(core, micro_batches)
+        if key not in self._work:
+            plan = with_schedule(self.space, self.core(core), self.space.schedules_of(core, micro_batches)[0])
+            self._work[key] = self._relax(plan).largest_block_work()
+        return self._work[key]
+
+    def bound_candidates(self, core: PlanCandidate, micro_batches: int) -> tuple[Bounded, ...]:
+        """Each candidate of a core and a number of micro-batches, with its bounds.
+
+        Raises `WorkbenchError` where the program cannot be taken apart so.
+        """
+        plan, least = self.core(core), self.bound_core(core)
+        schedules, zeros = self.space.schedules_of(core, micro_batches), self.space.zeros_of(core)
+        if not schedules or schedules[0].schedule == WHOLE:
+            return tuple(Bounded(replace(each, zero=zero), least.seconds, least.memory) for each in schedules for zero in zeros)
+        laid = with_schedule(self.space, plan, schedules[0])
+        relaxed = self._relax(laid)
+        totals = total_blocks(relaxed, self._block_costs(relaxed), laid, zeros)
+        found = []
+        for each in schedules:
+            for zero in zeros:
+                bounds = self._least_figures(relaxed, pipeline_of(each), laid, totals[zero])
+                found.append(Bounded(replace(each, zero=zero), max(bounds.seconds, least.seconds), bounds.memory))
+        return tuple(found)
+
+    def evaluate(self, candidate: PlanCandidate) -> Figures:
+        """The planner's figures of a candidate. Raises `WorkbenchError` where it is illegal or refused."""
+        return evaluate_plan(self.plan(candidate))
+
+    def plan(self, candidate: PlanCandidate) -> Plan:
+        """The plan of a candidate. Raises `WorkbenchError` where it is illegal."""
+        return candidate_plan(self.space, candidate)
+
+    def _relax(self, plan: Plan) -> RelaxedStage:
+        """A stage without its replicas. Networks are kept as long as the search: the same few are asked for again and again."""
+        spec = plan.pipeline
+        if spec is None:
+            raise ValueError("a plan with a pipeline is needed")
+        parts = spec.micro_batches * count_replicas(plan)
+        key = plan.program.identity, parts
+        if key not in self._networks:
+            self._networks[key] = network_of(plan.program, parts)
+        return relax_stage(plan, spec, self._networks[key])
+
+    def _block_costs(self, relaxed: RelaxedStage) -> tuple[BlockCost, ...]:
+        if relaxed.key not in self._blocks:
+            self._blocks[relaxed.key] = relaxed.block_costs()
+        return self._blocks[relaxed.key]
+
+    def _least_figures(self, relaxed: RelaxedStage, spec: PipelineSpec, plan: Plan, totals: BlockTotals) -> LeastFigures:
+        key, hardware = (relaxed.key, spec.virtual_stages), plan.hardware
+        if key not in self._starts:
+            work = [block.work for block in self._block_costs(relaxed)]
+            self._starts[key] = balance(work, spec.virtual_stages).starts
+        if hardware is None:
+            return least_figures(spec, totals, self._starts[key], float("inf"), lambda _: 0.0)
+
+        def sum_seconds(count: int) -> float:
+            return collective_seconds("all-reduce", (DATA,), count, plan.mesh, hardware, plan.axis_assignment) if count else 0.0
+
+        return least_figures(spec, totals, self._starts[key], hardware.chip.memory_bandwidth, sum_seconds)
+
+
+def _program_seconds(plan: Plan) -> float:
+    """Seconds of the program's dots on one device at its peak, without what is computed again; those of hand-written kernels count half,
+    for they may skip what a mask hides."""
+    structure, hardware = structure_of(plan.program), plan.hardware
+    seconds = 0.0
+    for op in structure.ops:
+        if op.work.flops and not op.is_recomputed:
+            dtype = structure.values[op.operands[0]].dtype
+            rate = hardware.chip.peak(dtype) if hardware else NOMINAL
+            seconds += op.work.flops * structure.regions[op.region].runs_per_step / rate * (0.5 if op.custom_kernel else 1.0)
+    return seconds
+
+
+def _least_bytes(plan: Plan, core: PlanCandidate) -> float:
+    """Bytes of the arguments on one device, were they shared evenly among replicas and stages."""
+    tile = plan.hardware.chip.array_tile if plan.hardware else ()
+    placed = zip(plan.program.arguments, plan.argument_shardings, strict=True)
+    total = sum(tiled_bytes(tuple(sharding.local_shape(tensor.shape, plan.mesh)), tensor.dtype, tile) for tensor, sharding in placed)
+    return total / (core.size(DATA) * core.size("stage"))

@@ -1,0 +1,42 @@
+"""The first candidates of a search: plans that are likely to fit, so that one stands in the picture at once."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from math import log2
+
+from workbench.search.candidates import PlanCandidate
+from workbench.search.requirements import Requirement, allows_candidate
+from workbench.search.search_space import SearchSpace
+
+MOST = 8
+_USUAL = 8
+"""Devices that a layer is split over in most published runs: those of a node."""
+_LEAN_FIRST = {name: number for number, name in enumerate(("full", "selective", "as traced", "none"))}
+
+
+def list_first_candidates(space: SearchSpace, requirements: Sequence[Requirement]) -> tuple[PlanCandidate, ...]:
+    """A few candidates that hold little memory: one program before pipelines, as much shared and recomputed as the space allows."""
+    return tuple(islice(_iterate(space, requirements), MOST))
+
+
+def _iterate(space: SearchSpace, requirements: Sequence[Requirement]) -> Iterator[PlanCandidate]:
+    seen: set[tuple[object, ...]] = set()
+    for core in sorted(space.cores(), key=_order):
+        if core.mesh in seen:  # one of each mesh
+            continue
+        candidates = (
+            replace(each, zero=zero)
+            for count in sorted(space.micro_batch_counts(core), reverse=core.size("stage") > 1)
+            for each in space.schedules_of(core, count)[-1:]
+            for zero in reversed(space.zeros_of(core))
+        )
+        first = next((each for each in candidates if allows_candidate(requirements, each)), None)
+        if first is not None:
+            seen.add(core.mesh)
+            yield first
+
+
+def _order(core: PlanCandidate) -> tuple[float, ...]:
+    model = max((size for axis, size in core.mesh if axis not in ("data", "stage")), default=1)
+    return (core.size("stage") > 1, abs(log2(model / _USUAL)) if model > 1 else _USUAL, core.size("stage"), _LEAN_FIRST.get(core.remat, 0))

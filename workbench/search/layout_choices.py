@@ -1,0 +1,109 @@
+"""Ways to use the mesh axes that do not carry examples or stages: known recipes, and the program's own named dimensions.
+
+Nothing here knows Transformers: a recipe says itself whether it applies to a program, and every dimension of a parameter may be placed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from workbench.core.tensor import Role
+from workbench.errors import WorkbenchError
+from workbench.plan.edits import ShardDim
+from workbench.plan.plan import Plan
+from workbench.recipes import find_recipe
+from workbench.recipes.choose_dims import batch_dim, stacked_dims
+from workbench.recipes.recipe import apply_edits
+
+REPLICATED = "replicated"
+MOST_DIMS = 5
+"""Of so many dimensions all sets are choices (31); of more those of one and of two."""
+_PAIR = 2
+_PROBED = 2  # devices of each axis when a choice is tried
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeMove:
+    """Apply a recipe over these mesh axes."""
+
+    recipe: str
+    axes: tuple[str, ...]
+
+    def apply(self, plan: Plan) -> Plan:
+        """Raises `WorkbenchError` where it does not apply; a plan that is sharded so already stays."""
+        return apply_edits(plan, find_recipe(self.recipe, self.axes).draft_within_axes(plan).edits)
+
+
+@dataclass(frozen=True, slots=True)
+class DimsMove:
+    """Shard these dimensions over a mesh axis, behind the axes that they are on."""
+
+    dims: tuple[str, ...]
+    axis: str
+
+    def apply(self, plan: Plan) -> Plan:
+        """Raises `LayoutError` where that is illegal."""
+        return apply_edits(plan, [ShardDim(dim, (*plan.layout.rule(dim), self.axis)) for dim in self.dims])
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutChoice:
+    """A named way to use some mesh axes: all of `axes`, and no other but those of examples and stages, have more than one device."""
+
+    name: str
+    axes: tuple[str, ...] = ()
+    moves: tuple[RecipeMove | DimsMove, ...] = ()
+
+    def apply(self, plan: Plan) -> Plan:
+        """The plan laid out so. Raises `WorkbenchError` where that is illegal."""
+        for move in self.moves:
+            plan = move.apply(plan)
+        return plan
+
+
+def list_layout_choices(plan: Plan, axes: Sequence[str]) -> tuple[LayoutChoice, ...]:
+    """The choices that this plan's program allows over mesh axes of these names, the known recipes first."""
+    probe = plan.updated(mesh=" ".join(f"{axis}:{_PROBED}" for axis in axes), layout="", hardware=None, axis_assignment=None, pipeline=None)
+    found: dict[str, LayoutChoice] = {}
+    kept: set[str] = set()
+    for choice in _list_choices(plan, axes):
+        try:
+            layout = str(choice.apply(probe).layout)
+        except WorkbenchError:
+            continue
+        if choice.name == REPLICATED or (layout and layout not in kept):
+            kept.add(layout)
+            found[choice.name] = choice
+    return tuple(found.values())
+
+
+def _list_choices(plan: Plan, axes: Sequence[str]) -> Iterator[LayoutChoice]:
+    yield LayoutChoice(REPLICATED)
+    if "model" in axes:
+        megatron = RecipeMove("megatron", ("model",))
+        yield LayoutChoice("megatron", ("model",), (megatron,))
+        yield LayoutChoice("megatron + sequence", ("model",), (megatron, RecipeMove("sequence_parallel", ("model",))))
+        yield LayoutChoice("spatial", ("model",), (RecipeMove("spatial", ("model",)),))
+        for dims in _list_dim_sets(plan):
+            yield LayoutChoice(" + ".join(dims), ("model",), (DimsMove(dims, "model"),))
+    for axis, recipe in (("context", "context_parallel"), ("expert", "expert_parallel")):
+        if axis in axes:
+            alone = RecipeMove(recipe, (axis,))
+            yield LayoutChoice(recipe.replace("_", " "), (axis,), (alone,))
+            if "model" in axes:
+                yield LayoutChoice(f"megatron, {recipe.replace('_', ' ')}", ("model", axis), (RecipeMove("megatron", ("model",)), alone))
+
+
+def _list_dim_sets(plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Sets of the parameters' dimensions: all sets of a few, those of one and two of many."""
+    batch, stacked = batch_dim(plan.program), stacked_dims(plan.program)
+    dims = dict.fromkeys(
+        dim
+        for tensor in plan.program.arguments
+        if tensor.role is Role.PARAMETER
+        for dim, size in zip(tensor.dims, tensor.shape, strict=True)
+        if size > 1 and dim != batch and dim not in stacked
+    )
+    names = list(dims)
+    for count in range(1, (len(names) if len(names) <= MOST_DIMS else _PAIR) + 1):
+        yield from combinations(names, count)

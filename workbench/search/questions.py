@@ -1,0 +1,65 @@
+"""What a search asks, as records: they can be answered in this process, in workers, or on a cluster, and the answers are the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from workbench.errors import WorkbenchError
+from workbench.search.candidates import PlanCandidate
+from workbench.search.evaluator import Bounded, Evaluator
+from workbench.search.figures import Figures
+from workbench.search.relaxed_blocks import BlockWork
+
+KINDS = ("work", "candidates", "figures")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Bounds of the `work` of a group, of the `candidates` of a core with its micro-batches, or the `figures` of one candidate."""
+
+    kind: str
+    candidate: PlanCandidate
+
+    @property
+    def trace_key(self) -> tuple[str, int]:
+        """Equal for questions that read the same traced network."""
+        candidate = self.candidate
+        parts = candidate.micro_batches * (1 if self.kind == "figures" else candidate.size("data"))
+        return candidate.remat.replace("full", "none"), parts
+
+
+Answer = BlockWork | tuple[Bounded, ...] | Figures | WorkbenchError
+
+
+class Answerer(Protocol):
+    """Whoever answers questions: as many answers as questions, in their order."""
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]: ...
+
+    def close(self) -> None: ...
+
+
+def answer(evaluator: Evaluator, question: Question) -> Answer:
+    """The answer to one question; what the planner refuses is an answer too."""
+    core, micro_batches = question.candidate.core(), question.candidate.micro_batches
+    try:
+        if question.kind == "work":
+            return evaluator.bound_work(core, micro_batches)
+        if question.kind == "candidates":
+            return evaluator.bound_candidates(core, micro_batches)
+        return evaluator.evaluate(question.candidate)
+    except WorkbenchError as error:
+        return error
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Answers in this process, one question after the other."""
+
+    evaluator: Evaluator
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        return [answer(self.evaluator, each) for each in questions]
+
+    def close(self) -> None:
+        """Nothing is open."""
