@@ -20,7 +20,7 @@ SPEC = PipelineSpec(4, 8)
 @st.composite
 def specs(draw: st.DrawFn) -> PipelineSpec:
     schedule = draw(st.sampled_from(ALL_SCHEDULES))
-    stages, chunks = draw(st.integers(1, 6)), draw(st.integers(1, 3)) if schedule.loops else 1
+    stages, chunks = draw(st.integers(1, 6)), draw(st.integers(1, 3)) if schedule.loops else schedule.chunks
     names = draw(st.lists(st.text("abc/_[]0.", min_size=1, max_size=6), unique=True, max_size=stages * chunks - 1))
     engine = draw(st.sampled_from(("mpmd", "spmd"))) if schedule.spmd else "mpmd"
     micro_batches = stages * draw(st.integers(1, 5))

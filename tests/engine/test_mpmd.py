@@ -49,6 +49,12 @@ CASES = [
     ("dropout", "stages:3 micro_batches:4 schedule:1f1b"),
     ("batch_norm", "stages:2 micro_batches:4 schedule:1f1b remat:never"),
     ("masked", "stages:3 micro_batches:4 schedule:gpipe"),
+    ("chain", "stages:3 micro_batches:4 schedule:eager_1f1b"),
+    ("chain", "stages:2 micro_batches:4 schedule:zb_v chunks:2"),
+    ("dropout", "stages:2 micro_batches:4 schedule:zb_v chunks:2 remat:never"),
+    ("skips", "stages:2 micro_batches:8 schedule:dualpipe_v chunks:2 remat:never"),
+    ("stacked", "stages:2 micro_batches:4 schedule:v_half chunks:2 remat:except_last"),
+    ("masked", "stages:2 micro_batches:2 schedule:v_min chunks:2"),
 ]
 
 
@@ -56,6 +62,19 @@ CASES = [
 @pytest.mark.parametrize(("network", "pipeline"), CASES)
 def test_loss_and_updated_state_are_those_of_the_unpipelined_step(network, pipeline):
     assert largest_error(pipelined(pipelines.ALL[network](), pipeline)) < TOLERANCE
+
+
+def test_in_a_v_the_first_and_the_last_virtual_stage_share_their_devices_and_a_tied_table_from_step_to_step():
+    """The table is sent from the first to the last after each update: on one device it is the same array, which the next update donates."""
+    losses = []
+    for text in ("stages:2 micro_batches:4 schedule:v_half chunks:2", "stages:2 micro_batches:4 schedule:1f1b"):
+        step = pipelined(pipelines.stacked(), text)
+        values = step.begin()
+        step.feed(values, 0)
+        losses.append([float(step.advance(values, number)) for number in range(1, 5)])
+        homes = [step.stages.devices(stage).mesh.devices.flat[0].id for stage in range(step.stages.count)]
+        assert homes == ([0, 1, 1, 0] if "v_half" in text else [0, 1])
+    np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
 @pytest.mark.parametrize("network", ["chain", "stacked", "skips", "masked"])
@@ -148,13 +167,15 @@ def test_every_task_of_the_schedule_is_timed_once_and_none_overlap_on_a_device(s
 
 
 @pytest.mark.third
-@pytest.mark.parametrize("schedule", ["1f1b", "zero_bubble"])
+@pytest.mark.parametrize("schedule", ["1f1b", "zero_bubble", "zb_v chunks:2"])
 @pytest.mark.parametrize("remat", ["always", "never"])
 def test_the_peak_of_each_stage_is_predicted_within_a_tenth_of_what_is_compiled(remat, schedule):
     """Also of the last stage of zero bubble, where most waits between the halves of backward tasks."""
     program = gpt.build(layers=2, seq=32, batch=8)
     step = pipelined(program, f"stages:2 micro_batches:2 schedule:{schedule} remat:{remat}")
-    for exact_memory in (False, True):
+    for exact_memory in (
+        (False, True) if step.stages.spec.chunks == 1 else (True,)
+    ):  # a sum over the blocks of a small last stage is coarser
         predicted = simulate(step.stages.spec, stage_costs(staged_program(step.plan), exact_memory=exact_memory)).peaks
         for ours, compiled in zip(predicted, compiled_peaks(step), strict=True):
             assert ours == pytest.approx(compiled, rel=0.1)

@@ -91,6 +91,13 @@ def test_a_stage_that_does_not_fit_is_told_by_what_it_holds_with_what_makes_it_s
         assert after.simulated.peaks[device] < peak
 
 
+def test_two_chunks_that_do_not_fit_are_offered_a_schedule_that_keeps_less():
+    text = "micro_batches:8 schedule:dualpipe_v chunks:2 remat:never"
+    peak = max(report(text).pipeline.simulated.peaks)
+    edits = note(report(text, capacity=peak - 1), "does not fit").edits
+    assert {"schedule v_half", "schedule v_min"} <= {str(edit) for edit in edits}
+
+
 def test_the_whole_program_need_not_fit_where_the_stages_do():
     fits = report("micro_batches:8")
     small = replace(fits, memory=replace(fits.memory, capacity=1))

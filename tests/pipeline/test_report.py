@@ -20,7 +20,7 @@ def planned(text: str, forward=(1.0, 1.0), sent: int = 100, update: float = 2.0)
         StageCost(time, time, time, 1000, 100, 10, 10, ((number + 1, sent),) if number + 1 < spec.virtual_stages else (), update)
         for number, time in enumerate(forward)
     )
-    pieces = tuple(VirtualStage(number, number % spec.stages, (f"layers/{number}",), cost) for number, cost in enumerate(costs))
+    pieces = tuple(VirtualStage(number, spec.device_of(number), (f"layers/{number}",), cost) for number, cost in enumerate(costs))
     return PipelineReport(spec, pieces, simulate(spec, costs, Transfer(lambda _: 0.0)), capacity=2000)
 
 

@@ -2,16 +2,19 @@
 
 import re
 import sys
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.core.schedules import ALL_SCHEDULES, PipelineShape, schedule_named
-from workbench.core.schedules.stage_cost import StageCost
+from workbench.core.schedules.stage_cost import StageCost, equal_stages
 from workbench.core.schedules.tasks import Kind, Task
+from workbench.errors import PipelineError
 from workbench.pipeline.schedule_diagram import diagram
 from workbench.pipeline.simulate_pipeline import simulate_orders
+from workbench.pipeline.stage_transfer import Transfer
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
 laws = settings(max_examples=25)
@@ -19,7 +22,7 @@ laws = settings(max_examples=25)
 
 @st.composite
 def shapes(draw: st.DrawFn, schedule) -> PipelineShape:
-    devices, chunks = draw(st.integers(1, 6)), draw(st.integers(1, 3)) if schedule.loops else 1
+    devices, chunks = draw(st.integers(1, 6)), draw(st.integers(1, 3)) if schedule.loops else schedule.chunks
     rounds = schedule.whole_rounds and chunks > 1
     return PipelineShape(devices, draw(st.integers(1, 4)) * devices if rounds else draw(st.integers(1, 13)), chunks)
 
@@ -42,12 +45,14 @@ def test_the_diagram_in_the_docstring_is_the_schedule(schedule):
 @given(data=st.data())
 def test_each_micro_batch_goes_forward_then_backward_once_on_every_stage(schedule, data):
     shape = data.draw(shapes(schedule))
+    homes = [schedule.device_of(stage, shape) for stage in range(shape.stages)]
+    assert Counter(homes) == dict.fromkeys(range(shape.devices), shape.chunks)
     kinds = [Kind.FORWARD, *((Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT) if schedule.splits_backward else (Kind.BACKWARD,))]
     for device, order in enumerate(tasks_of(schedule, shape)):
-        assert {task.device(shape.devices) for task in order} == {device}
+        assert {schedule.device_of(task.stage, shape) for task in order} == {device}
         place = {task: number for number, task in enumerate(order)}
         assert len(place) == len(order) == len(kinds) * shape.chunks * shape.micro_batches
-        for stage in range(device, shape.stages, shape.devices):
+        for stage in {task.stage for task in order}:
             for micro_batch in range(shape.micro_batches):
                 places = [place[Task(kind, stage, micro_batch)] for kind in kinds]
                 assert places == sorted(places)
@@ -65,7 +70,9 @@ def test_equal_stages_idle_as_long_as_the_closed_form_says(schedule, data, cost)
 
 @every_schedule
 def test_a_closed_form_is_there_for_a_full_pipeline_of_equal_tasks(schedule):
-    assert schedule.idle(PipelineShape(4, 8), StageCost(1, 1, 1)) == (3 if schedule.splits_backward else 9)
+    """In tasks of a chunk, of which 1F1B with stages of two chunks idles 18."""
+    expected = {"zero_bubble": 3, "zb_v": 3, "dualpipe_v": 3, "v_half": 9, "v_min": 11}
+    assert schedule.idle(PipelineShape(4, 8, schedule.chunks), StageCost(1, 1, 1)) == expected.get(schedule.name, 9)
 
 
 @every_schedule
@@ -140,3 +147,99 @@ def test_a_zero_bubble_keeps_no_more_than_one_forward_one_backward_does():
 
 def test_no_device_keeps_more_micro_batches_than_there_are():
     assert [schedule_named("1f1b").in_flight(device, PipelineShape(4, 2)) for device in range(4)] == [2, 2, 2, 1]
+
+
+def chunks_held(name: str, devices: int, micro_batches: int) -> int:
+    return max(schedule_named(name).in_flight(device, PipelineShape(devices, micro_batches, 2)) for device in range(devices))
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4, 6, 8, 12, 16])
+def test_v_schedules_keep_as_many_micro_batches_as_published(devices):
+    """Qi et al., "Pipeline Parallelism with Controllable Memory" (the authors' table, in micro-batches of a whole device; 1F1B keeps p):
+    V-ZB p, V-Half (p + 2) div 2, V-Min (p + 4) div 3. DualPipeV: one chunk more than 1F1B (deepseek-ai/DualPipe, PP + 1 for PP = 2 p)."""
+    held = {name: chunks_held(name, devices, 4 * devices) for name in ("zb_v", "v_half", "v_min", "dualpipe_v")}
+    assert held == {
+        "zb_v": 2 * devices,
+        "v_half": 2 * ((devices + 2) // 2),
+        "v_min": 2 * ((devices + 4) // 3),
+        "dualpipe_v": 2 * devices + 1,
+    }
+    assert schedule_named("1f1b").in_flight(0, PipelineShape(devices, 4 * devices)) == devices
+
+
+@pytest.mark.parametrize(("name", "share"), [("v_half", 1 / 2), ("v_min", 2 / 3), ("zb_v", 1 / 6)])
+def test_v_schedules_idle_for_the_published_share_of_the_bubble(name, share):
+    """The same table, for F, B and W that take equally long: 1F1B p / m, V-Half p / 2 m, V-Min 2 p / 3 m. ZB-V: none between a device's
+    first task and its last; counted from the start of the step, the forward passes that the last device waits for."""
+    shape, chunk = PipelineShape(32, 64, 2), StageCost(1, 1, 1)
+    simple = schedule_named("1f1b").idle(PipelineShape(32, 64), StageCost(2, 2, 2))
+    assert schedule_named(name).idle(shape, chunk) / simple == pytest.approx(share, abs=0.02)
+
+
+def test_no_device_of_zb_v_waits_between_its_first_task_and_its_last():
+    """Qi et al. 2024, section 6: no bubble where all tasks take equally long."""
+    simulated = simulate_orders(schedule_named("zb_v").tasks(4, 12, 2), (StageCost(1, 1, 1),) * 8)
+    for spans in simulated.devices:
+        assert spans[-1].end - spans[0].start == sum(span.seconds for span in spans)
+
+
+def test_the_bubble_of_dualpipe_v_is_no_longer_than_published():
+    """(PP / 2 - 1) (F&B + B - 3 W) for PP = 2 p stages (deepseek-ai/DualPipe); here F&B is F + B, and gradients are sent before W."""
+    for cost in (StageCost(1, 1, 1), StageCost(2, 3, 2), StageCost(10, 11, 9), StageCost(2, 2, 1)):
+        for devices in (2, 4, 8):
+            simulated = simulate_orders(schedule_named("dualpipe_v").tasks(devices, 3 * devices, 2), (cost,) * (2 * devices))
+            published = (devices - 1) * (cost.forward + 2 * cost.backward - 3 * cost.backward_weight)
+            assert simulated.makespan - 3 * devices * 2 * cost.work <= published
+
+
+@pytest.mark.parametrize(
+    ("name", "cost", "grows"),
+    [
+        ("v_half", StageCost(4, 5, 3), False),
+        ("v_half", StageCost(10, 11, 9), False),
+        ("v_half", StageCost(3, 1, 1), True),
+        ("v_min", StageCost(1, 1, 1), False),
+        ("v_min", StageCost(10, 11, 9), True),
+    ],
+)
+def test_the_bubble_of_v_half_stays_while_that_of_v_min_grows_with_unequal_tasks(name, cost, grows):
+    """The authors' condition for V-Half: W + 2 B >= 2 F and W + 2 F >= 2 B."""
+    idle = [simulate_orders(schedule_named(name).tasks(4, m, 2), (cost,) * 8).makespan - 2 * m * cost.work for m in (8, 16)]
+    assert (idle[1] > idle[0]) is grows
+
+
+@pytest.mark.parametrize("latency", [0.0, 0.5, 1.0, 1.5, 2.0])
+def test_eager_warm_up_hides_transfers_that_take_up_to_half_of_a_stage(latency):
+    """Zhuang et al. 2022, section 4: with F + B = 3 only fill and drain wait for transfers of 1.5; 1F1B waits for them in every round."""
+    eager, simple = (
+        simulate_orders(schedule_named(name).tasks(4, 12), equal_stages(4, sent=8), Transfer.at(1e30, latency)).makespan
+        for name in ("eager_1f1b", "1f1b")
+    )
+    filled = 12 * 3 + 3 * (3 + 2 * latency)
+    assert eager == pytest.approx(filled) if latency <= 1.5 else eager > filled
+    assert simple >= eager + 8 * latency
+
+
+@pytest.mark.parametrize(
+    ("name", "chunks", "says", "ways"),
+    [
+        ("zb_v", 1, "has 2 chunks of layers a device; the pipeline has chunks:1", ["set chunks:2", "with one chunk, schedule:zero_bubble"]),
+        (
+            "v_min",
+            3,
+            "has 2 chunks of layers a device; the pipeline has chunks:3",
+            ["set chunks:2", "that goes round, schedule:interleaved"],
+        ),
+        (
+            "1f1b",
+            2,
+            "has one chunk of layers a device; the pipeline has chunks:2",
+            ["set chunks:1", "that goes round, schedule:interleaved"],
+        ),
+    ],
+)
+def test_a_schedule_with_so_many_chunks_has_no_others(name, chunks, says, ways):
+    with pytest.raises(PipelineError) as error:
+        schedule_named(name).tasks(4, 8, chunks)
+    assert error.value.message == f"Schedule `{name}` {says}."
+    assert error.value.ways_out == (ways[0], f"take a schedule {ways[1]} say")

@@ -39,7 +39,7 @@ def stages(draw: st.DrawFn, count: int) -> tuple[StageCost, ...]:
 
 @st.composite
 def steps(draw: st.DrawFn, schedule) -> tuple[PipelineSpec, tuple[StageCost, ...], Transfer, bool]:
-    devices, chunks = draw(st.integers(1, 4)), draw(st.integers(1, 3)) if schedule.loops else 1
+    devices, chunks = draw(st.integers(1, 4)), draw(st.integers(1, 3)) if schedule.loops else schedule.chunks
     micro_batches = draw(st.integers(1, 4)) * devices if schedule.whole_rounds and chunks > 1 else draw(st.integers(1, 9))
     spec = PipelineSpec(devices, micro_batches, schedule.name, chunks, remat=draw(st.sampled_from(REMAT)))
     transfer = Transfer.at(draw(st.sampled_from([0.5, 4.0])), draw(seconds), overlapped=draw(st.booleans()))
@@ -65,7 +65,7 @@ def test_a_device_does_one_task_at_a_time_each_after_what_it_waits_for(schedule,
         kind, stage, i = span.task
         at = span.start + (span.recompute if ahead else 0.0)
         for source, count in receives(costs)[stage] if kind is Kind.FORWARD else ():
-            wait = transfer.seconds(count) if source % spec.stages != span.device else 0.0
+            wait = transfer.seconds(count) if spec.device_of(source) != span.device else 0.0
             assert ends[Kind.FORWARD, source, i] + wait <= at
         if kind in GRADIENTS:
             assert ends[Kind.FORWARD, stage, i] <= at
@@ -118,8 +118,8 @@ def test_a_device_ends_with_what_it_holds_and_never_has_less(schedule, data):
 
 @every_schedule
 def test_slower_links_never_make_a_step_shorter(schedule):
-    costs = equal_stages(4, sent=8)
-    spec = PipelineSpec(4, 8, schedule.name)
+    costs = equal_stages(4 * schedule.chunks, sent=8)
+    spec = PipelineSpec(4, 8, schedule.name, schedule.chunks)
     times = [simulate(spec, costs, Transfer.at(bandwidth)).seconds for bandwidth in (1e9, 80.0, 8.0, 1.0)]
     assert times == sorted(times)
     assert times[-1] > times[0]
@@ -244,3 +244,12 @@ def test_one_device_walks_several_hundred_micro_batches_without_growing_stacks()
     found = simulate(PipelineSpec(16, 256, "interleaved", 2, remat="never"), equal_stages(32))
     assert found.makespan == 256 * 2 * 3 + 15 * 3
     assert len(schedule_named("interleaved").tasks(16, 256, 2)[0]) == 1024
+
+
+def test_what_goes_from_one_virtual_stage_to_the_next_on_the_same_device_is_not_sent():
+    """In a V of two devices stages 1 and 2 are neighbours on device 1; only what goes from 0 to 1 and from 2 to 3 takes a link."""
+    found = simulate(PipelineSpec(2, 1, "zb_v", 2, remat="never"), equal_stages(4, sent=8), Transfer.at(1.0))
+    at = {span.task: span.start for span in found.spans}
+    assert [at[Task(Kind.FORWARD, stage, 0)] for stage in range(4)] == [0.0, 9.0, 10.0, 19.0]
+    assert {(arrival.task.stage, arrival.stage) for arrival in found.arrivals} == {(0, 1), (2, 3), (3, 2), (1, 0)}
+    assert (found.stages_of(0), found.stages_of(1)) == ((0, 3), (1, 2))

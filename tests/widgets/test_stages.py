@@ -137,6 +137,16 @@ def test_every_schedule_can_be_chosen_and_drawn(screen, name):
     assert all(option["note"] for option in controls["schedule"]["options"])
 
 
+def test_in_a_v_each_column_has_a_virtual_stage_of_the_way_up_and_one_of_the_way_down(screen):
+    change(screen, "schedule", "zb_v")
+    stages = spec(screen).stages
+    pieces = shown(screen)["board"]["pieces"]
+    assert [piece["stage"] for piece in pieces] == [*range(stages), *reversed(range(stages))]
+    assert (pieces[stages]["name"], pieces[-1]["name"]) == (f"stage {stages - 1} chunk 1", "stage 0 chunk 1")
+    refusal = change(screen, "chunks", 1)["refusal"]
+    assert "has 2 chunks of layers a device" in refusal["message"]
+
+
 def test_the_slider_holds_what_divides_the_batch_alone(screen):
     slider = next(each for each in shown(screen)["controls"] if each["key"] == "micro_batches")
     assert [option["value"] for option in slider["options"]] == ["1", "2", "4", "8"]

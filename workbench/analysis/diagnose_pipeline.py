@@ -92,7 +92,8 @@ def _diagnose_memory(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic
 def _suggest_less_memory(plan: Plan, planned: PipelineReport, device: int) -> Iterator[SetPipeline]:
     """Other schedules of the same virtual stages in which this stage holds less, and more and smaller micro-batches."""
     spec, costs = planned.spec, planned.simulated.costs
-    changes = [("recompute all micro-batches", {"remat": "always"}), ("schedule 1f1b", {"schedule": "1f1b", "engine": "mpmd"})]
+    changes = [("recompute all micro-batches", {"remat": "always"})]
+    changes += [(f"schedule {name}", {"schedule": name, "engine": "mpmd"}) for name in _FRUGAL_SCHEDULES]
     for about, change in changes:
         other = _try_replace(spec, **change)
         if other and other != spec and simulate(other, costs, transfer_of(plan)).peaks[device] < planned.simulated.peaks[device]:
@@ -100,6 +101,8 @@ def _suggest_less_memory(plan: Plan, planned: PipelineReport, device: int) -> It
     if more := _with_micro_batches(plan, spec, spec.micro_batches + 1):
         yield SetPipeline(more, f"{more.micro_batches} micro-batches")
 
+
+_FRUGAL_SCHEDULES = ("1f1b", "v_half", "v_min")  # the first with one chunk on each device, the others with two
 
 _ONE_CHUNK_EQUIVALENTS = {"interleaved": "1f1b", "circular": "gpipe"}  # and with one chunk breadth-first is the same schedule, too
 

@@ -55,7 +55,7 @@ def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], 
     parser.add_argument(
         "--pipeline",
         metavar="STAGES",
-        help='how the step is pipelined: "stages:4 micro_batches:16 schedule:1f1b"; an interleaved one needs chunks, too: '
+        help='how the step is pipelined: "stages:4 micro_batches:16 schedule:1f1b"; one of several chunks a device says how many: '
         '"schedule:interleaved chunks:2"',
     )
     add_hardware_file(parser)

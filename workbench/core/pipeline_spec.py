@@ -63,12 +63,24 @@ class PipelineSpec:
 
     @property
     def virtual_stages(self) -> int:
-        """The number of consecutive virtual stages that the network is partitioned into; number k runs on stage k mod `stages`.
+        """The number of consecutive virtual stages that the network is partitioned into.
 
         >>> PipelineSpec(4, 8, "interleaved", chunks=2).virtual_stages
         8
         """
         return self.stages * self.chunks
+
+    def device_of(self, virtual_stage: int) -> int:
+        """The stage, a group of devices, that runs this virtual stage: the schedule says which.
+
+        >>> [PipelineSpec(2, 8, "interleaved", chunks=2).device_of(k) for k in range(4)]
+        [0, 1, 0, 1]
+        >>> [PipelineSpec(2, 8, "zb_v", chunks=2).device_of(k) for k in range(4)]
+        [0, 1, 1, 0]
+        """
+        from workbench.core.schedules import PipelineShape, schedule_named
+
+        return schedule_named(self.schedule).device_of(virtual_stage, PipelineShape(self.stages, self.micro_batches, self.chunks))
 
     def recomputes(self, micro_batch: int) -> bool:
         """Whether the backward pass of this micro-batch recomputes the forward pass.

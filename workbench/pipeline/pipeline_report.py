@@ -28,7 +28,7 @@ def _report_of_partition(staged: StagedProgram, starts: Sequence[int]) -> Pipeli
     costs = partition_costs(staged, starts)
     bounds = (0, *starts, len(paths))
     pieces = tuple(
-        VirtualStage(number, number % spec.stages, tuple(paths[a:b]), cost)
+        VirtualStage(number, spec.device_of(number), tuple(paths[a:b]), cost)
         for number, (a, b, cost) in enumerate(zip(bounds[:-1], bounds[1:], costs, strict=True))
     )
     capacity = plan.hardware.chip.memory if plan.hardware else 0

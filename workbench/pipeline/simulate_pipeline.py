@@ -78,6 +78,7 @@ class _DeviceWalk:
         devices = len(self.orders)
         self.next = [0] * devices
         self.free = [0.0] * devices
+        self.device_of = {task.stage: device for device, order in enumerate(self.orders) for task in order}
         self.receives = receives(self.costs)
         self.sends = _invert_receives(self.receives)
         self.gradient = {(task.stage, task.micro_batch): task for order in self.orders for task in order if task.kind in _GRADIENTS}
@@ -140,8 +141,9 @@ class _DeviceWalk:
             self._send(task, device, stage, count)
 
     def _send(self, task: Task, device: int, stage: int, count: int) -> None:
-        """Send a task's result, to the nearest stage first: from the end of the task, or from when the link or the port is free."""
-        target, made = stage % len(self.orders), self.spans[task].end
+        """Send a task's result, to the nearest stage first: from the end of the task, or from when the link or the port is free.
+        What stays on its device costs nothing."""
+        target, made = self.device_of[stage], self.spans[task].end
         if target == device:
             self.arrived[task, stage] = made
             return

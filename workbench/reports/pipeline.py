@@ -107,7 +107,7 @@ class PipelineReport:
         found: dict[tuple[int, int], int] = {}
         for virtual_stage in self.virtual_stages:
             for later, count in virtual_stage.cost.sends:
-                one, other = virtual_stage.device, later % self.spec.stages
+                one, other = virtual_stage.device, self.virtual_stages[later].device
                 for link in ((one, other), (other, one)) if one != other else ():
                     found[link] = found.get(link, 0) + count * self.spec.micro_batches
         return found

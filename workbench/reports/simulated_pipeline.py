@@ -101,8 +101,13 @@ class SimulatedPipeline:
             task = self.causes[task]
         return tuple(reversed(path))
 
+    @cached_property
+    def _stages(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(sorted({span.task.stage for span in spans})) for spans in self.devices)
+
     def stages_of(self, device: int) -> tuple[int, ...]:
-        return tuple(range(device, len(self.costs), len(self.devices)))
+        """The virtual stages of a device: those whose tasks it does."""
+        return self._stages[device]
 
     def in_flight(self, device: int) -> int:
         """The most micro-batches, over its stages, that a device holds anything of at a time: from forward to the end of backward."""
@@ -190,7 +195,7 @@ def _arrival_changes(simulated: SimulatedPipeline, device: int, starts: Mapping[
     positions = simulated.dispatch_positions
     in_order = [(positions[span.task], span.start) for span in simulated.devices[device]]
     for arrival in simulated.arrivals:
-        if arrival.stage % len(simulated.devices) != device:
+        if arrival.stage not in simulated.stages_of(device):
             continue
         reader = next(
             task

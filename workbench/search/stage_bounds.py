@@ -70,7 +70,7 @@ def least_figures(
     gone_back = np.concatenate(([0.0], np.cumsum(again + first + (0.0 if schedule.splits_backward else second))))
     seconds, memory = 0.0, 0.0
     for device in range(spec.stages):
-        stages = [stage for stage in range(spec.virtual_stages) if stage % spec.stages == device]
+        stages = [stage for stage in range(spec.virtual_stages) if schedule.device_of(stage, shape) == device]
         before = stages[0]
         work = spec.micro_batches * float((forward + again + first + second)[stages].sum())
         update = float(resident[stages].sum()) * 2 / bandwidth + sum(sum_seconds(int(summed[stage])) for stage in stages)

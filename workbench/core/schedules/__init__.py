@@ -1,11 +1,38 @@
 """The schedules, one file each: `SCHEDULE` and its diagram. A new one is a file here and its name in `ALL_SCHEDULES`."""
 
-from workbench.core.schedules import breadth_first, circular, gpipe, interleaved, one_f_one_b, zero_bubble
+from workbench.core.schedules import (
+    breadth_first,
+    circular,
+    dualpipe_v,
+    eager_1f1b,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    v_half,
+    v_min,
+    zb_v,
+    zero_bubble,
+)
 from workbench.core.schedules.schedule import PipelineShape as PipelineShape
 from workbench.core.schedules.schedule import Schedule as Schedule
 from workbench.errors import PipelineError, unknown_name
 
-ALL_SCHEDULES = tuple(each.SCHEDULE for each in (gpipe, one_f_one_b, interleaved, circular, zero_bubble, breadth_first))
+ALL_SCHEDULES = tuple(
+    each.SCHEDULE
+    for each in (
+        gpipe,
+        one_f_one_b,
+        eager_1f1b,
+        interleaved,
+        circular,
+        breadth_first,
+        zero_bubble,
+        zb_v,
+        dualpipe_v,
+        v_half,
+        v_min,
+    )
+)
 
 
 def schedule_named(name: str) -> Schedule:

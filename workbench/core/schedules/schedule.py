@@ -21,6 +21,24 @@ class PipelineShape:
         return self.devices * self.chunks
 
 
+def round_robin(stage: int, shape: PipelineShape) -> int:
+    """The device of a virtual stage where each device has one of every p: k mod p.
+
+    >>> [round_robin(stage, PipelineShape(2, 4, chunks=2)) for stage in range(4)]
+    [0, 1, 0, 1]
+    """
+    return stage % shape.devices
+
+
+def v_shape(stage: int, shape: PipelineShape) -> int:
+    """The device of a virtual stage where micro-batches go up the devices and back down again, so that the first one has the loss, too.
+
+    >>> [v_shape(stage, PipelineShape(2, 4, chunks=2)) for stage in range(4)]
+    [0, 1, 1, 0]
+    """
+    return min(stage, shape.stages - 1 - stage)
+
+
 def fill_and_drain(shape: PipelineShape, cost: StageCost) -> float | None:
     """Seconds each device idles in fill and drain: it waits for p - 1 forward passes and p - 1 backward ones, (p - 1) (F + B) of one stage.
 
@@ -33,7 +51,8 @@ def fill_and_drain(shape: PipelineShape, cost: StageCost) -> float | None:
 class Schedule:
     """An order of tasks. `order(device, shape)` yields those of one device; when each starts follows from what it waits for.
 
-    - `loops`: a device may hold several chunks; else `chunks` is 1.
+    - `chunks`: the chunks that each device holds; with `loops` it may be any number of them.
+    - `device_of(stage, shape)`: the device that holds a virtual stage.
     - `whole_rounds`: with chunks, the micro-batches go in rounds of one for each device, so m is a multiple of p.
     - `splits_backward`: the gradients of inputs and of weights are tasks of their own.
     - `spmd`: all devices can run it in lockstep, as one program (the shifting buffer of `pipeline.spmd_pipeline_plan`).
@@ -47,6 +66,8 @@ class Schedule:
     order: Callable[[int, PipelineShape], Iterator[Task]]
     idle: Callable[[PipelineShape, StageCost], float | None]
     in_flight: Callable[[int, PipelineShape], int]
+    chunks: int = 1
+    device_of: Callable[[int, PipelineShape], int] = round_robin
     loops: bool = False
     whole_rounds: bool = False
     splits_backward: bool = False
@@ -60,10 +81,12 @@ class Schedule:
 
     def verify(self, shape: PipelineShape) -> None:
         """Raises `PipelineError` where the schedule does not allow this shape."""
-        if shape.chunks > 1 and not self.loops:
+        if shape.chunks != self.chunks and not self.loops:
+            chunks = "one chunk" if self.chunks == 1 else f"{self.chunks} chunks"
+            other = "that goes round, schedule:interleaved" if shape.chunks > 1 else "with one chunk, schedule:zero_bubble"
             raise PipelineError(
-                f"Schedule `{self.name}` has one chunk of layers a device; the pipeline has chunks:{shape.chunks}.",
-                ["set chunks:1", "take a schedule that goes round, schedule:interleaved say"],
+                f"Schedule `{self.name}` has {chunks} of layers a device; the pipeline has chunks:{shape.chunks}.",
+                [f"set chunks:{self.chunks}", f"take a schedule {other} say"],
             )
         if self.whole_rounds and shape.chunks > 1 and shape.micro_batches % shape.devices:
             over = shape.micro_batches % shape.devices

@@ -1,6 +1,7 @@
 """A task: one stage working on one micro-batch. Schedules yield tasks; the simulator, the engine and the diagram read them.
 
-Letters, in all of this package: p devices, v chunks (stages a device holds), p v stages, m micro-batches; stage k is on device k mod p.
+Letters, in all of this package: p devices, v chunks (stages a device holds), p v stages, m micro-batches; a schedule says which device a
+stage is on (`Schedule.device_of`), one of each p consecutive stages for each.
 """
 
 from enum import StrEnum
@@ -31,12 +32,8 @@ class Task(NamedTuple):
     stage: int
     micro_batch: int
 
-    def device(self, devices: int) -> int:
-        """Which of the pipeline's devices (or groups of devices) holds the stage."""
-        return self.stage % devices
-
     def label(self, devices: int) -> str:
-        """`F3`, and a prime for each further turn around the devices.
+        """`F3`, and a prime for each further turn over the devices.
 
         >>> Task(Kind.FORWARD, 5, 3).label(devices=4), Task(Kind.BACKWARD, 1, 0).label(devices=4)
         ("F3'", 'B0')

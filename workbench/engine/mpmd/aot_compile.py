@@ -12,7 +12,6 @@ from workbench.engine.compile.targets import Target
 from workbench.engine.hlo.read_compiled import READER_VERSION, read_compiled
 from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks, resting_bytes
 from workbench.engine.mpmd.compiled_stages import Sample
-from workbench.engine.mpmd.instruction_list import pipeline_position
 from workbench.engine.mpmd.mpmd_step import MpmdStep, compile_mpmd
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled, CompiledMemory
@@ -47,8 +46,7 @@ def _stage_record(
     step: MpmdStep, position: int, resting: int, peak: int, read: Mapping[int, Compiled], target: Target, seconds: float
 ) -> Compiled:
     """One device of a stage over a step: each task times its executions; bytes that it holds between tasks, and at its peak."""
-    devices = step.stages.spec.stages
-    labelled = (each for each in step.instructions if each.label is not None and pipeline_position(each.label, devices) == position)
+    labelled = (each for each in step.instructions if each.label is not None and step.position_of(each.label) == position)
     times = Counter(id(each.call) for each in labelled)
     collectives = (replace(each, count=each.count * count) for call, count in times.items() for each in read[call].collectives)
     kernels = (replace(each, count=each.count * count) for call, count in times.items() for each in read[call].kernels)

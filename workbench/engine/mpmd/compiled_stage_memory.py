@@ -8,7 +8,6 @@ from typing import Any
 import jax
 
 from workbench.engine.hlo.read_compiled import read_memory_analysis
-from workbench.engine.mpmd.instruction_list import pipeline_position
 from workbench.engine.mpmd.mpmd_step import MpmdStep
 
 _INITIAL = ("piece", "state", "total", "batch")
@@ -21,11 +20,14 @@ def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
     peaks = [sum(each.values()) for each in alive]
     on_tpu = step.stages.devices(0).mesh.devices.flat[0].platform == "tpu"
     for each in step.instructions:
+        for read, written in zip(each.reads, each.writes, strict=False) if each.label is None else ():
+            if home[read] == home[written]:  # sent to where it is: the same array
+                alive[home[read]].pop(read, None)
         for number in each.writes:
             if number in sizes:
                 alive[home[number]][number] = sizes[number]
         if each.label is not None:
-            device = pipeline_position(each.label, devices)
+            device = step.position_of(each.label)
             needed = read_memory_analysis(each.call.memory_analysis(), on_tpu=on_tpu).temporary  # type: ignore[attr-defined]
             peaks[device] = max(peaks[device], sum(alive[device].values()) + needed)
         for device in range(devices):
@@ -53,14 +55,10 @@ def _initial_bytes(step: MpmdStep) -> list[dict[int, int]]:
 
 def _locate_slots(step: MpmdStep) -> Mapping[int, int]:
     """The device that each slot's array is placed on."""
-    devices = step.stages.spec.stages
-    found = {}
-    for name, number in step.buffer_slots.numbers.items():
-        if isinstance(name, tuple):
-            found[number] = _stage_of(name, step) % devices
-        else:
-            found[number] = (step.stages.count - 1) % devices
-    return found
+    last, device_of = step.stages.count - 1, step.stages.spec.device_of
+    return {
+        number: device_of(_stage_of(name, step) if isinstance(name, tuple) else last) for name, number in step.buffer_slots.numbers.items()
+    }
 
 
 def _stage_of(name: tuple[Any, ...], step: MpmdStep) -> int:

@@ -135,7 +135,7 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sampl
     mesh, parts = sample.mesh if sample else device_mesh(plan), find_data_parallel_groups(staged)
     for number in range(stages.count):
         tell(f"compiling stage {number + 1} of {stages.count}, forward", number / (2 * stages.count))
-        devices = StageDevices(mesh, plan, sample.compiler) if sample else stage_devices(plan, mesh, spec.axis, number % spec.stages)
+        devices = StageDevices(mesh, plan, sample.compiler) if sample else stage_devices(plan, mesh, spec.axis, spec.device_of(number))
         programs = _make_programs(stages, devices, parts, number)
         stages.programs.append(programs)
         _compile_forward(stages, number)

@@ -12,7 +12,7 @@ from workbench.core.mesh import Mesh
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.mpmd.against_sequential import largest_error, why_not
 from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
-from workbench.engine.mpmd.instruction_list import pipeline_position, run_instructions
+from workbench.engine.mpmd.instruction_list import run_instructions
 from workbench.engine.mpmd.measured_timeline import measure_tasks
 from workbench.engine.mpmd.mpmd_step import MpmdStep, compile_mpmd
 from workbench.engine.spmd.calibrate import calibrate
@@ -66,7 +66,7 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, ch
         else:
             max_error = largest_error(step)
     enter("calibrating", 0.9)
-    hardware = calibrate(tuple(device for stage in range(plan_stages(step)) for device in step.stages.devices(stage).mesh.devices.flat))
+    hardware = calibrate(_all_devices(step))
     return Measurement(
         device_kind=jax.devices()[0].device_kind,
         devices=plan.mesh.size,
@@ -90,6 +90,12 @@ def _predict_seconds(step: MpmdStep, hardware: Hardware) -> float:
     """The predicted step of this stage partition on the devices as calibrated."""
     costs = partition_costs(staged_program(step.plan.updated(hardware=hardware, axis_assignment=None)), step.stages.partition.starts)
     return simulate(step.stages.spec, costs).seconds
+
+
+def _all_devices(step: MpmdStep) -> tuple[jax.Device, ...]:
+    """The devices of all stages, each once."""
+    stages = range(step.stages.count)
+    return tuple(dict.fromkeys(device for stage in stages for device in step.stages.devices(stage).mesh.devices.flat))
 
 
 def plan_stages(step: MpmdStep) -> int:
@@ -144,13 +150,12 @@ def _shard_checks(step: MpmdStep, values: list[Any]) -> tuple[ShardCheck, ...]:
 
 def _payload(step: MpmdStep) -> Mapping[tuple[tuple[str, ...], str], int]:
     """Payload in bytes per device and step of the collectives within stages, on the device with the most."""
-    devices = plan_stages(step)
-    totals: list[Counter[Any]] = [Counter() for _ in range(devices)]
+    totals: list[Counter[Any]] = [Counter() for _ in range(plan_stages(step))]
     known: dict[int, Mapping[tuple[tuple[str, ...], str], int]] = {}
     for each in step.instructions:
         if each.label is None or (id(each.call) in known and not known[id(each.call)]):
             continue
-        place = pipeline_position(each.label, devices)
+        place = step.position_of(each.label)
         mesh = step.stages.devices(each.label[1]).mesh
         if id(each.call) not in known:
             own = Mesh(dict(zip(mesh.axis_names, mesh.devices.shape, strict=True)))
@@ -162,6 +167,5 @@ def _payload(step: MpmdStep) -> Mapping[tuple[tuple[str, ...], str], int]:
 
 
 def _device_peak(step: MpmdStep) -> int | None:
-    devices = {device for stage in range(plan_stages(step)) for device in step.stages.devices(stage).mesh.devices.flat}
-    stats = [device.memory_stats() for device in devices]
+    stats = [device.memory_stats() for device in _all_devices(step)]
     return max((each["peak_bytes_in_use"] for each in stats if each and "peak_bytes_in_use" in each), default=None)

@@ -22,12 +22,6 @@ class Instruction(NamedTuple):
     label: Any = None
 
 
-def pipeline_position(label: Any, devices: int) -> int:
-    """The pipeline position (of `devices`) at which a labelled instruction runs: a label's second entry is its stage, like a task's."""
-    stage: int = label[1]
-    return stage % devices
-
-
 @dataclass(slots=True)
 class BufferSlots:
     """Numbers the slots by name."""

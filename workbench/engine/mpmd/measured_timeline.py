@@ -9,7 +9,6 @@ device itself would report, except for the time a transfer takes and the few mic
 import queue
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 import jax
 
 from workbench.core.schedules.tasks import Task
-from workbench.engine.mpmd.instruction_list import Instruction, pipeline_position
 from workbench.engine.mpmd.mpmd_step import MpmdStep, run_watched
 from workbench.reports.measurement import TaskTime
 
@@ -43,35 +41,34 @@ def measure_tasks(step: MpmdStep, values: list[Any], steps: int = 1) -> tuple[Ta
         found.append(_measure_ends(step, values))
         step.feed(values, 0)
     ends = {label: median(each[label] for each in found) for label in found[0]}
-    return tuple(_task_times(step.instructions, ends, step.stages.spec.stages))
+    return tuple(_task_times(step, ends))
 
 
 def _measure_ends(step: MpmdStep, values: list[Any]) -> dict[Any, float]:
     """Seconds from the start of one step at which each task had ended."""
-    devices = step.stages.spec.stages
-    watchers = [_Watcher() for _ in range(devices)]
+    watchers = [_Watcher() for _ in range(step.stages.spec.stages)]
     threads = [threading.Thread(target=watcher.follow, daemon=True) for watcher in watchers]
     for thread in threads:
         thread.start()
     jax.block_until_ready([value for value in values if value is not None])
     begin = time.perf_counter()
-    run_watched(step, values, lambda label, token: watchers[pipeline_position(label, devices)].tasks.put((label, token)))
+    run_watched(step, values, lambda label, token: watchers[step.position_of(label)].tasks.put((label, token)))
     for watcher, thread in zip(watchers, threads, strict=True):
         watcher.tasks.put(None)
         thread.join()
     return {label: end - begin for watcher in watchers for label, end in watcher.ends.items()}
 
 
-def _task_times(instructions: Sequence[Instruction], ends: dict[Any, float], devices: int) -> list[TaskTime]:
+def _task_times(step: MpmdStep, ends: dict[Any, float]) -> list[TaskTime]:
     ready: dict[int, float] = {}  # by slot: when its content was produced
-    free = [0.0] * devices
+    free = [0.0] * step.stages.spec.stages
     found = []
-    for each in instructions:
+    for each in step.instructions:
         ready_at = max((ready.get(i, 0.0) for i in each.reads), default=0.0)
         if each.label is None:
             ready.update(dict.fromkeys(each.writes, ready_at))
             continue
-        device, end = pipeline_position(each.label, devices), ends[each.label]
+        device, end = step.position_of(each.label), ends[each.label]
         start = min(max(free[device], ready_at), end)
         ready.update(dict.fromkeys(each.writes, end))
         free[device] = end

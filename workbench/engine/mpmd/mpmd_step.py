@@ -46,6 +46,10 @@ class MpmdStep:
             values[self.buffer_slots.number(name)] = value
         return values
 
+    def position_of(self, label: Any) -> int:
+        """The pipeline position at which a labelled instruction runs: a label's second entry is its virtual stage, like a task's."""
+        return self.stages.spec.device_of(label[1])
+
     def feed(self, values: list[Any], step: int) -> None:
         """Put the micro-batches of step number `step` into their slots, each device's part sent to it alone."""
         program, count = self.plan.program, self.compilation.micro_batches

@@ -41,6 +41,12 @@ PIPELINES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         ("1f1b",),
     ),
     (
+        "Eager 1F1B",
+        "A schedule: 1F1B with up to twice as many forward tasks before; a stage works on one micro-batch while the next is sent.",
+        f"{_ARXIV}2211.05322",
+        ("eager_1f1b",),
+    ),
+    (
         "Interleaved, chunks",
         "A schedule: each device holds several chunks of layers (virtual stages); micro-batches go round; a shorter bubble, more is sent.",
         _MEGATRON,
@@ -51,6 +57,12 @@ PIPELINES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         "A schedule: the gradients of weights, which no other stage needs, are separate tasks, run while a stage would wait.",
         f"{_ARXIV}2401.10241",
         ("zero_bubble",),
+    ),
+    (
+        "V schedules",
+        "Schedules of two chunks a device: a micro-batch goes up the devices and back down, and its activations are kept for less time.",
+        f"{_ARXIV}2405.15362",
+        ("zb_v", "dualpipe_v", "v_half", "v_min"),
     ),
     (
         "Recompute",

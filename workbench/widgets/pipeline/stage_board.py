@@ -202,7 +202,10 @@ def _board(planned: PipelineReport) -> State:
         "starts": list(_starts(planned)),
         "stages": spec.stages,
         "chunks": spec.chunks,
-        "pieces": [{"name": stage_text(piece.number, spec), "skips": list(_skips(piece, spec))} for piece in planned.virtual_stages],
+        "pieces": [
+            {"name": stage_text(piece.number, spec), "stage": piece.device, "skips": list(_skips(piece, spec))}
+            for piece in planned.virtual_stages
+        ],
         "heads": [_head(device, planned) for device in range(spec.stages)],
         "skips": [line for piece in planned.virtual_stages for line in _skips(piece, spec)],
         "even": format_seconds(even),

@@ -100,11 +100,11 @@ def _chunks(text: str, plan: Plan, _: Report) -> Change:
 
 
 def _schedule(name: str, plan: Plan, report: Report) -> Change:
-    """An interleaved schedule gets two chunks if there are blocks enough; any other a single one."""
+    """An interleaved schedule gets two chunks if there are blocks enough; any other as many as it has."""
     spec, schedule = spec_of(plan), schedule_named(name)
     found = _find_pipeline(report)
     fits = found is not None and 2 * spec.stages <= len(found.blocks)
-    chunks = 1 if not schedule.loops else spec.chunks if spec.chunks > 1 else 2 if fits else 1
+    chunks = schedule.chunks if not schedule.loops else spec.chunks if spec.chunks > 1 else 2 if fits else 1
     boundaries = spec.boundaries if chunks == spec.chunks else ()
     return replace(spec, schedule=name, chunks=chunks, boundaries=boundaries), f"schedule {name}"
 
@@ -180,7 +180,7 @@ def bucket_starts(planned: PipelineReport) -> tuple[int, ...]:
 
 def stage_text(piece: int, spec: PipelineSpec) -> str:
     """`stage 1`, or with chunks `stage 1 chunk 2`."""
-    return f"stage {piece % spec.stages}" + (f" chunk {piece // spec.stages}" if spec.chunks > 1 else "")
+    return f"stage {spec.device_of(piece)}" + (f" chunk {piece // spec.stages}" if spec.chunks > 1 else "")
 
 
 def _find_pipeline(report: Report) -> PipelineReport | None:

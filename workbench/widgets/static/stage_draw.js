@@ -21,7 +21,7 @@ export const blockHeight = (block) => Math.max(block.height * EVEN_PX, LEAST_PX)
 export function drawColumns(state, starts) {
   const bounds = [0, ...starts, state.blocks.length];
   return state.heads.map((head, device) => {
-    const pieces = state.pieces.map((_, piece) => piece).filter((piece) => piece % state.stages === device);
+    const pieces = state.pieces.map((_, piece) => piece).filter((piece) => state.pieces[piece].stage === device);
     return h(
       "div",
       { class: "column", role: "group", ariaLabel: head.name, data: { stage: String(device) } },

@@ -2898,7 +2898,7 @@ function drawColumns(state, starts) {
     state.blocks.length
   ];
   return state.heads.map((head, device) => {
-    const pieces = state.pieces.map((_, piece) => piece).filter((piece) => piece % state.stages === device);
+    const pieces = state.pieces.map((_, piece) => piece).filter((piece) => state.pieces[piece].stage === device);
     return h("div", {
       class: "column",
       role: "group",

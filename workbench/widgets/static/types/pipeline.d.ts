@@ -48,7 +48,7 @@ export interface StageBoard {
   starts: number[];
   stages: number;
   chunks: number;
-  pieces: { name: string; skips: Skip[] }[];
+  pieces: { name: string; stage: number; skips: Skip[] }[];
   heads: StageHead[];
   skips: Skip[];
   even: string;
