@@ -124,9 +124,10 @@ class SearchSpace:
         return tuple(found)
 
     def _chunks_of(self, schedule: str, stages: int) -> tuple[int, ...]:
-        """One, or with a schedule that loops every number above it that gives each chunk as many of the layers."""
+        """As many as the schedule has, or with one that goes round every number above 1 that gives each chunk as many of the layers."""
         if not schedule_named(schedule).loops:
-            return (1,)
+            chunks = schedule_named(schedule).chunks
+            return (chunks,) if chunks * stages <= self.blocks else ()
         if self.layers % stages:
             return ()
         return tuple(each for each in divisors(self.layers // stages) if 1 < each <= self.most_chunks)

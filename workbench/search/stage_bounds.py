@@ -77,6 +77,7 @@ def least_figures(
         seconds = max(seconds, gone_through[before] + work + update)
         if not schedule.splits_backward:
             seconds = max(seconds, gone_through[before] + work + gone_back[before])
-        held = float(resident[stages].sum()) + schedule.in_flight(device, shape) * float(left[stages].min())
+        in_flight = 1 if schedule.splits_backward else schedule.in_flight(device, shape)  # between two halves less is held
+        held = float(resident[stages].sum()) + in_flight * float(left[stages].min())
         memory = max(memory, held)
     return LeastFigures(float(seconds), memory)
