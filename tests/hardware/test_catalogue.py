@@ -26,6 +26,7 @@ OWN = """
 flops = { bfloat16 = 100e12 }
 memory = 16e9
 memory_bandwidth = 1e12
+price = 0.5
 torus = { rank = 1, side = 64, chips = 64, ring_side = 64, link = "wire", slices = "net" }
 links.wire = { bandwidth = 10e9, latency = 2e-6 }
 links.net = { bandwidth = 1e9, latency = 50e-6 }
@@ -177,6 +178,8 @@ def test_an_own_file_adds_entries_and_replaces_those_of_the_same_name(tmp_path, 
     assert set(catalogue.entries) == {*TABLES, "Grid One"}
     own = parse_hardware("Grid One 64", catalogue)
     assert (own.size, own.axes[0].shape, own.chip.vector_flops) == (64, AxisTopology.RING, float("inf"))
+    assert own.hourly_price == 32
+    assert catalogue["H100"].chip.price is None
     assert catalogue["H100"].chip.memory == 1
     with pytest.raises(HardwareError, match="no hardware `Grid One`"):
         parse_hardware("Grid One 64")
@@ -193,6 +196,7 @@ def test_an_own_file_adds_entries_and_replaces_those_of_the_same_name(tmp_path, 
         (OWN.replace("bfloat16 = 100e12", ""), "`flops` needs a rate above 0"),
         (OWN.replace("bandwidth = 10e9", "bandwidth = 0"), "`bandwidth` is 0; a rate is more than 0"),
         (OWN.replace("rank = 1", "rang = 1"), "rang"),
+        (OWN.replace("price = 0.5", "price = -1"), "`price` is -1; it is dollars an hour, more than 0, or left out"),
         (OWN.replace('link = "wire"', 'link = "wier"'), "it has no `wier`"),
         ("x = 1", "cannot be used"),
     ],
