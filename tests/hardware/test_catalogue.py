@@ -52,7 +52,7 @@ def test_every_number_has_a_source(entry):
     assert set(table["sources"]) <= {*table, *table["links"]}
 
 
-MEASURED_GPUS = ("A100-40GB", "A100-80GB", "H100", "H100 EFA", "H200", "B200")
+MEASURED_GPUS = ("A100-40GB", "A100-80GB", "A800", "H100", "H100 EFA", "H200", "H800", "B200")
 """With shares that were fitted on measured runs, their own or those of a relative."""
 
 
@@ -66,6 +66,16 @@ def test_a_chip_that_no_run_was_fitted_on_has_the_shares_of_one_that_was(entry):
         fitted = ("sustained",) if chip.platform == "tpu" else ("matmul", "memory", "transfer")
         assert relative.calibrated
         assert [chip.efficiency.get(name) for name in fitted] == [relative.efficiency.get(name) for name in fitted]
+
+
+@pytest.mark.parametrize(("name", "sibling", "other"), [("H800", "H100", "float64"), ("A800", "A100-80GB", "")])
+def test_a_chip_with_slower_links_is_its_sibling_in_all_else(name, sibling, other):
+    slow, fast = load_catalogue()[name], load_catalogue()[sibling]
+    rates = [{**entry.chip.flops, other: 0} for entry in (slow, fast)]
+    same = [(entry.chip.memory, entry.chip.memory_bandwidth, entry.chip.vector_flops, entry.chip.matmul_tile) for entry in (slow, fast)]
+    assert rates[0] == rates[1]
+    assert same[0] == same[1]
+    assert (slow.chip.shares_of, slow.links[0].bandwidth, slow.links[1]) == (sibling, 200e9, fast.links[1])
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
