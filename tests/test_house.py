@@ -33,7 +33,7 @@ RETIRED = {
     **dict.fromkeys(("told", "untold"), "what it is: a description, a message"),
     **dict.fromkeys(("wish", "wishes"), "rejected axis, rejections"),
     **dict.fromkeys(("deciding", "decides"), "conflict resolution, resolves"),
-    **dict.fromkeys(("price", "pricing"), "cost, estimate"),
+    "pricing": "cost, estimate; a price is in dollars",
     **dict.fromkeys(("trainee", "trainees"), "model run"),
     **dict.fromkeys(("rehearsal", "rehearse"), "unit profile, profile units"),
     **dict.fromkeys(("seat", "seats"), "model state, device state"),

@@ -90,6 +90,25 @@ def time_text(seconds: float) -> str:
     return f"{_plain_text(Decimal(repr(float(seconds))).scaleb(6))} us"
 
 
+def parse_price(text: str) -> float | None:
+    """US dollars an hour of what a person writes; `None` for what is no price.
+
+    >>> parse_price("2.5 $/h"), parse_price("$2.5/hour"), parse_price("2.50 USD/h"), parse_price("2.5")
+    (2.5, 2.5, 2.5, None)
+    """
+    found = re.fullmatch(rf"\s*(?:\$\s*({_NUMBER})|({_NUMBER})\s*(?:\$|USD))\s*/\s*h(?:our)?\s*", text, re.IGNORECASE)
+    return found and float(found[1] or found[2])
+
+
+def price_text(price: float) -> str:
+    """US dollars an hour in full, so that `parse_price` reads exactly the same.
+
+    >>> price_text(2.5)
+    '2.5 $/h'
+    """
+    return f"{_plain_text(Decimal(repr(float(price))))} $/h"
+
+
 def _plain_text(number: Decimal) -> str:
     """A number without zeros at its end, and without an exponent unless it is far from 1."""
     text = f"{number:f}" if abs(number.adjusted()) < 12 else f"{number.normalize()}"
@@ -103,6 +122,16 @@ def format_count(count: float, unit: str = "") -> str:
     """
     text = _scale_to_unit(count, 1000, _DECIMAL)
     return f"{text}{unit}" if " " in text else f"{text} {unit}".rstrip()
+
+
+def format_dollars(amount: float) -> str:
+    """
+    >>> format_dollars(1234.5), format_dollars(12.5), format_dollars(0.0123), format_dollars(7.8e-6)
+    ('$1,234', '$12.50', '$0.012', '$0.0000078')
+    """
+    if amount >= 1:
+        return f"${amount:,.0f}" if amount >= 1000 else f"${amount:.2f}"
+    return f"${Decimal(f'{amount:.2g}'):f}"
 
 
 def format_figure(value: float, unit: str) -> str:

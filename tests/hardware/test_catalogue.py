@@ -26,6 +26,7 @@ OWN = """
 flops = { bfloat16 = 100e12 }
 memory = 16e9
 memory_bandwidth = 1e12
+price = 0.5
 torus = { rank = 1, side = 64, chips = 64, ring_side = 64, link = "wire", slices = "net" }
 links.wire = { bandwidth = 10e9, latency = 2e-6 }
 links.net = { bandwidth = 1e9, latency = 50e-6 }
@@ -51,7 +52,7 @@ def test_every_number_has_a_source(entry):
     assert set(table["sources"]) <= {*table, *table["links"]}
 
 
-MEASURED_GPUS = ("A100-40GB", "A100-80GB", "H100", "H100 EFA", "H200", "B200")
+MEASURED_GPUS = ("A100-40GB", "A100-80GB", "A800", "H100", "H100 EFA", "H200", "H800", "B200")
 """With shares that were fitted on measured runs, their own or those of a relative."""
 
 
@@ -65,6 +66,16 @@ def test_a_chip_that_no_run_was_fitted_on_has_the_shares_of_one_that_was(entry):
         fitted = ("sustained",) if chip.platform == "tpu" else ("matmul", "memory", "transfer")
         assert relative.calibrated
         assert [chip.efficiency.get(name) for name in fitted] == [relative.efficiency.get(name) for name in fitted]
+
+
+@pytest.mark.parametrize(("name", "sibling", "other"), [("H800", "H100", "float64"), ("A800", "A100-80GB", "")])
+def test_a_chip_with_slower_links_is_its_sibling_in_all_else(name, sibling, other):
+    slow, fast = load_catalogue()[name], load_catalogue()[sibling]
+    rates = [{**entry.chip.flops, other: 0} for entry in (slow, fast)]
+    same = [(entry.chip.memory, entry.chip.memory_bandwidth, entry.chip.vector_flops, entry.chip.matmul_tile) for entry in (slow, fast)]
+    assert rates[0] == rates[1]
+    assert same[0] == same[1]
+    assert (slow.chip.shares_of, slow.links[0].bandwidth, slow.links[1]) == (sibling, 200e9, fast.links[1])
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
@@ -177,6 +188,8 @@ def test_an_own_file_adds_entries_and_replaces_those_of_the_same_name(tmp_path, 
     assert set(catalogue.entries) == {*TABLES, "Grid One"}
     own = parse_hardware("Grid One 64", catalogue)
     assert (own.size, own.axes[0].shape, own.chip.vector_flops) == (64, AxisTopology.RING, float("inf"))
+    assert own.hourly_price == 32
+    assert catalogue["H100"].chip.price is None
     assert catalogue["H100"].chip.memory == 1
     with pytest.raises(HardwareError, match="no hardware `Grid One`"):
         parse_hardware("Grid One 64")
@@ -193,6 +206,7 @@ def test_an_own_file_adds_entries_and_replaces_those_of_the_same_name(tmp_path, 
         (OWN.replace("bfloat16 = 100e12", ""), "`flops` needs a rate above 0"),
         (OWN.replace("bandwidth = 10e9", "bandwidth = 0"), "`bandwidth` is 0; a rate is more than 0"),
         (OWN.replace("rank = 1", "rang = 1"), "rang"),
+        (OWN.replace("price = 0.5", "price = -1"), "`price` is -1; it is dollars an hour, more than 0, or left out"),
         (OWN.replace('link = "wire"', 'link = "wier"'), "it has no `wier`"),
         ("x = 1", "cannot be used"),
     ],

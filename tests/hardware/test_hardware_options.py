@@ -12,7 +12,7 @@ from workbench.hardware.catalogue import load_catalogue, parse_hardware
 from workbench.hardware.hardware_options import set_link
 from workbench.models import build
 from workbench.plan.plan import Plan
-from workbench.units import parse_rate, parse_time
+from workbench.units import format_dollars, parse_rate, parse_time
 
 NODES = "32 nodes of 8 H100"
 BYTES = 1 << 30
@@ -108,7 +108,7 @@ def test_a_comma_in_the_name_of_a_kind_of_device_begins_no_option(tmp_path):
             "8 H100, fast",
             "There is no option `fast` of hardware; behind a comma there may be `node=200 Gb/s` (the speed of a link), "
             "`eager` (PyTorch calls each kernel; "
-            "or `CUDA graphs`), `no reshard` (of eager, as `no prefetch` and `async TP`).\n"
+            "or `CUDA graphs`), `no reshard` (of eager, as `no prefetch` and `async TP`), `2.5 $/h` (the price of a chip).\n"
             '  Ways out: write "8 H100".',
         ),
         (
@@ -153,3 +153,65 @@ def test_a_rate_is_read_in_bits_or_bytes(text, rate):
 
 def test_a_time_is_read_in_its_unit():
     assert [parse_time(text) for text in ("2 s", "3ms", "4 µs", "5 μs", "6 ns", "7", "us")] == [2, 3e-3, 4e-6, 5e-6, 6e-9, None, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "hourly"),
+    [
+        ("8 P40, 2.5 $/h", "8 P40, 2.5 $/h", 20.0),
+        ("2 nodes of 8 H100,$3/hour", "2 nodes of 8 H100, 3 $/h", 48.0),
+        ("2 nodes of 8 H100, node=200 Gb/s, 2.50 usd/h, eager", "2 nodes of 8 H100, eager, 2.5 $/h, node=200 Gb/s", 40.0),
+        ("8 H100, 9 $/h, 2 $/h", "8 H100, 2 $/h", 16.0),
+        ("TPU v3 4x4, 3 $/h", "TPU v3 4x4, 3 $/h", 48.0),  # 16 chips of two devices each
+        ("TPU v3 4x4", "TPU v3 4x4", 32.0),
+        ("8 P40", "8 P40", None),
+    ],
+)
+def test_a_chip_has_the_price_that_is_written_else_that_of_the_catalogue(text, name, hourly):
+    hardware = parse_hardware(text)
+    assert (hardware.name, hardware.hourly_price) == (name, hourly)
+    assert parse_hardware(name) == hardware
+    assert hardware.with_link("x" if "TPU" in text else "device", latency=1e-6).hourly_price == hourly
+
+
+@given(st.floats(0, 1e300, exclude_min=True))
+def test_a_price_reads_back_exactly(price):
+    hardware = parse_hardware("2 nodes of 8 H100, eager, node=200 Gb/s").with_price(price)
+    assert parse_hardware(hardware.name) == hardware
+    assert hardware.chip.price == price
+
+
+def test_a_price_that_is_not_known_is_asked_for():
+    assert parse_hardware("8 P40, 2.5 $/h").known_hourly_price() == 20
+    with pytest.raises(HardwareError) as error:
+        parse_hardware("8 P40, eager").known_hourly_price()
+    assert str(error.value) == (
+        "What 8 P40, eager costs an hour is not known: the catalogue has no price of P40.\n"
+        '  Ways out: say what a chip costs an hour, "8 P40, eager, 2.5 $/h" · give P40 a `price` in a hardware file.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("8 H100, 0 $/h", "A chip for 0 $/h: a price is more than 0.\n  Ways out: leave it out."),
+        (
+            "8 H100, 2 $ a day",
+            '`2 $ a day` is no price: it is the US dollars that a chip costs an hour.\n  Ways out: write "2.5 $/h".',
+        ),
+    ],
+)
+def test_what_is_no_price_is_refused(text, message):
+    with pytest.raises(HardwareError) as error:
+        parse_hardware(text)
+    assert str(error.value) == message
+
+
+def test_a_plan_keeps_the_price_in_its_document_and_its_report_tells_what_steps_cost():
+    plan = Plan(build("two_layer"), "data:4", "batch:data", hardware="8 H100, 2.5 $/h")
+    assert parse_plan(dump_plan(plan)).hardware == plan.hardware
+    report = plan.report()
+    price = 20 * report.step_time.total / 3600 * 1000
+    text = " ".join(str(report).split())
+    assert f"price of 1,000 steps {format_dollars(price)} {format_dollars(price / 1000)} a step; $20.00 an hour at 2.5 $/h a chip" in text
+    assert "price of" not in str(plan.updated(hardware="8 P40").report())

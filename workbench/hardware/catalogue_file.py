@@ -80,6 +80,8 @@ def _read_entry(name: str, table: dict[str, Any]) -> CatalogueEntry:
         target=table.get("target", ""),
         calibrated=table.get("calibrated", ""),
         shares_of=table.get("shares_of", ""),
+        price=table.get("price"),
+        chip_devices=table.get("devices", 1),
         sources=table.get("sources", {}),
     )
     return CatalogueEntry(name, chip, network, table.get("devices", 1), tuple(table.get("aliases", ())))

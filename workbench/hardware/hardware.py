@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import reduce
 
 from workbench.errors import HardwareError, WorkbenchError, unknown_name
+from workbench.hardware.chip_price import add_chip_price
 from workbench.hardware.link_change import LinkChange, add_link_change, split_options
 from workbench.hardware.runtime import SWITCHES, XLA, Runtime, find_runtime, find_switch, is_runtime, is_switch
 
@@ -97,6 +98,8 @@ class Chip:
     - `calibrated`: the measured runs that its shares were fitted on, empty where there are none; `shares_of`: then the chip whose are
       taken;
     - `target`: its name in the compile tier (`tpu:v5e`), empty where there is no compiler for it here;
+    - `price`: US dollars an hour of a chip as its vendor sells it, on demand; `None` where it is not known. JAX counts `chip_devices`
+      devices on such a chip;
     - `sources`: the source of each number.
     """
 
@@ -116,12 +119,16 @@ class Chip:
     target: str = ""
     calibrated: str = ""
     shares_of: str = ""
+    price: float | None = None
+    chip_devices: int = 1
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _verify_rates(self, ("memory_bandwidth", "vector_flops", "sweep", "host_bandwidth"), ("memory", "launch", "host_memory"))
         if not self.flops or min(self.flops.values()) <= 0:
             raise WorkbenchError(f"Chip `{self.name}`: `flops` needs a rate above 0 for one dtype at least.")
+        if self.price is not None and not 0 < self.price < math.inf:
+            raise WorkbenchError(f"`{self.name}`: `price` is {self.price}; it is dollars an hour, more than 0, or left out.")
 
     def __hash__(self) -> int:
         return hash(self.name)  # the mappings cannot be hashed; chips that are equal have one name
@@ -165,8 +172,28 @@ class Hardware:
         """Devices in all."""
         return math.prod(axis.size for axis in self.axes)
 
+    @property
+    def hourly_price(self) -> float | None:
+        """US dollars an hour of all its chips, used or not; `None` where the price of a chip is not known."""
+        return None if self.chip.price is None else self.chip.price * self.size / self.chip.chip_devices
+
+    def known_hourly_price(self) -> float:
+        """US dollars an hour of all its chips; raises `HardwareError` where the price of a chip is not known."""
+        if self.hourly_price is None:
+            raise HardwareError(
+                f"What {self} costs an hour is not known: the catalogue has no price of {self.chip.name}.",
+                [f'say what a chip costs an hour, "{self}, 2.5 $/h"', f"give {self.chip.name} a `price` in a hardware file"],
+            )
+        return self.hourly_price
+
     def renamed(self, name: str) -> "Hardware":
         return replace(self, name=name)
+
+    def with_price(self, price: float) -> "Hardware":
+        """The same devices at so many US dollars an hour for each chip as it is sold. Raises `HardwareError` for a price that is none."""
+        if not 0 < price < math.inf:
+            raise HardwareError(f"A chip for {price:g} $/h: a price is more than 0.", ["leave it out"])
+        return replace(self, chip=replace(self.chip, price=price), name=add_chip_price(self.name, price))
 
     def with_link(self, name: str, bandwidth: float | None = None, latency: float | None = None, adapters: int | None = None) -> "Hardware":
         """The same devices with other links, by physical axis (`node`, `device`, `slice`, `x`) or by the link's name (`nvlink`, `ici`).

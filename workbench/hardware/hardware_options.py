@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from workbench.errors import HardwareError
+from workbench.hardware.chip_price import is_chip_price, parse_chip_price
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.link_change import is_link_change, parse_link_change
 from workbench.hardware.runtime import SWITCHES, is_runtime, is_switch, load_runtimes
@@ -30,10 +31,16 @@ def set_link(hardware: Hardware, text: str) -> Hardware:
     return hardware.with_link(change.name, change.bandwidth, change.latency, change.adapters)
 
 
+def set_price(hardware: Hardware, text: str) -> Hardware:
+    """The hardware with another price of a chip, `2.5 $/h`."""
+    return hardware.with_price(parse_chip_price(text))
+
+
 HARDWARE_OPTIONS = (
     HardwareOption("node=200 Gb/s", "the speed of a link", is_link_change, set_link),
     HardwareOption("eager", "PyTorch calls each kernel; or `CUDA graphs`", is_runtime, Hardware.with_runtime),
     HardwareOption("no reshard", "of eager, as `no prefetch` and `async TP`", is_switch, Hardware.with_switch),
+    HardwareOption("2.5 $/h", "the price of a chip", is_chip_price, set_price),
 )
 
 

@@ -12,7 +12,7 @@ from workbench.hardware.catalogue_entry import CatalogueEntry
 from workbench.hardware.hardware import AxisTopology, Hardware, Link
 from workbench.hardware.runtime import SWITCHES, Runtime
 from workbench.text.tables import pairs_text, table_text
-from workbench.units import format_bytes, format_count, format_seconds
+from workbench.units import format_bytes, format_count, format_dollars, format_seconds, price_text
 
 _SHAPES = {AxisTopology.RING: "a ring", AxisTopology.LINE: "a line", AxisTopology.SWITCH: "through a switch"}
 
@@ -45,7 +45,7 @@ def hardware_text(text: str, catalogue: Catalogue) -> str:
         entry = catalogue[text]
     except HardwareError:
         hardware = parse_hardware(text, catalogue)
-        head = f"{hardware}: {hardware.size:,} device{'s' * (hardware.size != 1)}\n\n{_axes_text(hardware)}"
+        head = f"{hardware}: {hardware.size:,} device{'s' * (hardware.size != 1)}{_price_text(hardware)}\n\n{_axes_text(hardware)}"
         return f"{head}\n\n{_runtime_text(hardware.runtime)}{entry_text(catalogue[hardware.chip.name])}"
     return entry_text(entry)
 
@@ -89,6 +89,8 @@ def _figures(entry: CatalogueEntry) -> Iterable[tuple[str, str, str]]:
     }
     for name, figure in figures.items():
         yield name.replace("_", " "), figure, sources.pop(name, "")
+    if chip.price is not None:
+        yield "price of a chip", price_text(chip.price), sources.pop("price", "")
     efficiencies = " · ".join(f"{work} {share:.0%}" for work, share in chip.efficiency.items()) or "100%"
     yield "efficiency", "", f"{efficiencies}. {sources.pop('efficiency', '')}"
     yield "calibrated", "", chip.calibrated or (f"no: shares of {chip.shares_of}" if chip.shares_of else "no")
@@ -121,6 +123,11 @@ def _runtime_text(runtime: Runtime) -> str:
         "options": " · ".join(SWITCHES),
     }
     return f"Runtime {runtime.name}: {runtime.source}\n\n{pairs_text((name, fact, '') for name, fact in facts.items())}\n\n"
+
+
+def _price_text(hardware: Hardware) -> str:
+    hourly = hardware.hourly_price
+    return "" if hourly is None else f", {format_dollars(hourly)} an hour at {price_text(hardware.chip.price or 0)} a chip"
 
 
 def _axes_text(hardware: Hardware) -> str:

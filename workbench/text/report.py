@@ -6,6 +6,7 @@ from workbench.analysis.prediction_intervals import MEMORY, SENT, STEP, Range, r
 from workbench.core.path_patterns import template
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
+from workbench.hardware.hardware import Hardware
 from workbench.reports.collective import Collective
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.memory import Memory
@@ -19,7 +20,7 @@ from workbench.text.reshard import padding_text, reshards_text
 from workbench.text.run import measurement_text
 from workbench.text.source_annotations import source_annotations_text
 from workbench.text.tables import WIDTH, axes_text, dims_text, group_items, pairs_text, shape_text, table_text, tail_text, wrap_text
-from workbench.units import format_bytes, format_count, format_range, format_seconds
+from workbench.units import format_bytes, format_count, format_dollars, format_range, format_seconds, price_text
 
 LARGEST = 12  # collectives shown one by one
 
@@ -96,6 +97,8 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     if time is not None and planned is None:
         yield from _time_figures(time, ranges.get(STEP))
     plan = report.plan
+    if plan.hardware and time is not None:
+        yield from _price_figures(plan.hardware, planned.seconds if planned else time.total)
     if plan.hardware and (routes := axis_assignment_text(plan.mesh, plan.hardware, plan.axis_assignment)):
         yield "the mesh on its links", "", routes
     if plan.hardware and (idle := plan.hardware.size - report.mesh.size) > 0:
@@ -143,6 +146,14 @@ def _time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, st
         yield "communication hidden", format_seconds(time.hidden), f"behind computation, of {format_seconds(time.communication)} in all"
     if time.mfu:
         yield "model FLOPs utilisation", f"{time.mfu:.1%}", f"hardware FLOPs utilisation {time.hfu:.1%}"
+
+
+def _price_figures(hardware: Hardware, seconds: float) -> Iterable[tuple[str, str, str]]:
+    """What a step costs, where a chip has a price: devices that the plan leaves idle are paid for, too."""
+    if (hourly := hardware.hourly_price) is not None:
+        step = hourly * seconds / 3600
+        rate = f"{format_dollars(hourly)} an hour at {price_text(hardware.chip.price or 0)} a chip"
+        yield "price of 1,000 steps", format_dollars(1000 * step), f"{format_dollars(step)} a step; {rate}"
 
 
 def _duplication_text(duplication: float) -> str:
