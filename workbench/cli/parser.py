@@ -17,6 +17,7 @@ from workbench.cli.arguments import (
     positive,
 )
 from workbench.cli.fleet_parser import add_fleet
+from workbench.cli.search_parser import add_search
 
 _EPILOG = f"""\
 {TERMS}
@@ -30,6 +31,8 @@ examples:
   workbench run my.plan.json --steps 20 --check             run it here, and check the result against the unsharded step
   workbench compare my.plan.json --hardware "TPU v5e 4x4"   what its compiler makes of it, beside the prediction; no TPU is needed
   workbench diff mine.plan.json theirs.plan.json            what two plans decide otherwise, and what it costs or saves
+  workbench search my.plan.json --devices 256 --hardware "TPU v5p" --within 60s
+                                                            the best way to lay its program out over them, proved where time allows
   workbench export my.plan.json -o my_plan.py               the same plan as a JAX script
 """
 
@@ -46,7 +49,22 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"workbench {__version__}")
     added = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_serve, _report, _run, _compile, _compare, _diff, _explain, _recipe, add_fleet, _export, _calibrate, _models, _hardware):
+    for add in (
+        _serve,
+        _report,
+        _run,
+        _compile,
+        _compare,
+        _diff,
+        _explain,
+        _recipe,
+        add_search,
+        add_fleet,
+        _export,
+        _calibrate,
+        _models,
+        _hardware,
+    ):
         add(added)
     return parser
 

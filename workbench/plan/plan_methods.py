@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from workbench.reports.measurement import Measurement
     from workbench.reports.partitioned import Partitioned
     from workbench.reports.report import Report
+    from workbench.search.search_result import SearchResult
 
 TIERS = ("planned", "partitioned", "compiled")  # of a report
 
@@ -109,6 +110,18 @@ class PlanVerbs:
         if not isinstance(other, PlanVerbs):
             raise WorkbenchError(wrong_type("other", other, "a `Plan`"), ['write `plan.diff(plan.recipe("megatron"))`, say'])
         return PlanDiff(self.report(), other.report())
+
+    def search(self, *, workers: int | None = None, cluster: str | None = None, **wanted: Any) -> "SearchResult":
+        """Search for the best plan of this plan's program: `plan.search(devices=256, hardware="TPU v5p", within=60)`.
+
+        The layout, the mesh, ZeRO, rematerialisation, stages, schedule and micro-batches are chosen; `pins`, `at_most`, `objective` and the
+        choices are arguments of `search.find_plans.find_plans` and `search.make_space.make_space`. `workers` processes of this machine
+        answer, or a Ray `cluster`. `print` what comes back; its `best` is a plan. Raises `SearchError`.
+        """
+        from workbench.search.find_plans import find_plans
+
+        del workers, cluster
+        return find_plans(_as_plan(self), **wanted)
 
     def save(self, path: str | Path) -> None:
         """Write the plan document (`*.plan.json`); `workbench.load(path)` reads it."""

@@ -18,23 +18,20 @@ from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 from workbench.search.candidate_plans import candidate_plan, core_plan, pipeline_of, with_schedule
 from workbench.search.candidates import WHOLE, PlanCandidate
-from workbench.search.figures import Figures, evaluate_plan
+from workbench.search.figures import NOMINAL, Figures, evaluate_plan, figures_on
 from workbench.search.relaxed_blocks import DATA, BlockWork, RelaxedStage, count_replicas, relax_stage, total_blocks
 from workbench.search.search_space import SearchSpace
 from workbench.search.stage_bounds import BlockTotals, LeastFigures, least_figures
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
 
-NOMINAL = 1e12  # operations per second where no hardware is chosen
-
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """A candidate with bounds: no plan of it takes fewer seconds, or fewer bytes on its fullest device."""
+    """A candidate with bounds: no plan of it is better in any of these figures."""
 
     candidate: PlanCandidate
-    seconds: float
-    memory: float
+    bounds: Figures
 
 
 @dataclass
@@ -48,6 +45,7 @@ class Evaluator:
     _networks: dict[Hashable, Network] = field(default_factory=dict)
     _starts: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
     _seconds: dict[Hashable, float] = field(default_factory=dict)
+    _figures: dict[PlanCandidate, Figures | WorkbenchError] = field(default_factory=dict)
 
     def core(self, core: PlanCandidate) -> Plan:
         """The plan of a core, its program as the start has it. Raises `WorkbenchError` where it is illegal."""
@@ -71,7 +69,7 @@ class Evaluator:
         key = plan.program.identity, plan.hardware
         if key not in self._seconds:
             self._seconds[key] = _program_seconds(plan)
-        return Bounded(core, self._seconds[key] / plan.mesh.size, _least_bytes(plan, core))
+        return Bounded(core, figures_on(plan.hardware, self._seconds[key] / plan.mesh.size, _least_bytes(plan, core), plan.mesh.size))
 
     def work_key(self, core: PlanCandidate, micro_batches: int) -> Hashable:
         """Equal where a device does the same work for one micro-batch, however many stages and replicas there are. Nothing is traced."""
@@ -100,7 +98,7 @@ class Evaluator:
         plan, least = self.core(core), self.bound_core(core)
         schedules, zeros = self.space.schedules_of(core, micro_batches), self.space.zeros_of(core)
         if not schedules or schedules[0].schedule == WHOLE:
-            return tuple(Bounded(replace(each, zero=zero), least.seconds, least.memory) for each in schedules for zero in zeros)
+            return tuple(Bounded(replace(each, zero=zero), least.bounds) for each in schedules for zero in zeros)
         laid = with_schedule(self.space, plan, schedules[0])
         relaxed = self._relax(laid)
         totals = total_blocks(relaxed, self._block_costs(relaxed), laid, zeros)
@@ -108,12 +106,21 @@ class Evaluator:
         for each in schedules:
             for zero in zeros:
                 bounds = self._least_figures(relaxed, pipeline_of(each), laid, totals[zero])
-                found.append(Bounded(replace(each, zero=zero), max(bounds.seconds, least.seconds), bounds.memory))
+                seconds = max(bounds.seconds, least.bounds.seconds)
+                found.append(Bounded(replace(each, zero=zero), figures_on(plan.hardware, seconds, bounds.memory, plan.mesh.size)))
         return tuple(found)
 
     def evaluate(self, candidate: PlanCandidate) -> Figures:
         """The planner's figures of a candidate. Raises `WorkbenchError` where it is illegal or refused."""
-        return evaluate_plan(self.plan(candidate))
+        if candidate not in self._figures:
+            try:
+                self._figures[candidate] = evaluate_plan(self.plan(candidate))
+            except WorkbenchError as error:
+                self._figures[candidate] = error
+        found = self._figures[candidate]
+        if isinstance(found, WorkbenchError):
+            raise found
+        return found
 
     def plan(self, candidate: PlanCandidate) -> Plan:
         """The plan of a candidate. Raises `WorkbenchError` where it is illegal."""

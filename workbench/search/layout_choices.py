@@ -95,12 +95,13 @@ def _list_choices(plan: Plan, axes: Sequence[str]) -> Iterator[LayoutChoice]:
 
 
 def _list_dim_sets(plan: Plan) -> Iterator[tuple[str, ...]]:
-    """Sets of the parameters' dimensions: all sets of a few, those of one and two of many."""
+    """Sets of the parameters' dimensions (of all arguments', where there are no parameters): all sets of a few, those of one and two of
+    many."""
     batch, stacked = batch_dim(plan.program), stacked_dims(plan.program)
+    parameters = [each for each in plan.program.arguments if each.role is Role.PARAMETER]
     dims = dict.fromkeys(
         dim
-        for tensor in plan.program.arguments
-        if tensor.role is Role.PARAMETER
+        for tensor in parameters or plan.program.arguments
         for dim, size in zip(tensor.dims, tensor.shape, strict=True)
         if size > 1 and dim != batch and dim not in stacked
     )

@@ -31,7 +31,8 @@ class SearchSpace:
 
     - `start`: the plan that the search starts from; its statements are kept in every candidate (`layout_choices` adds to them);
     - `hardware`: texts of the hardware to choose from, with their numbers of devices;
-    - `axes`: names of the mesh axes, major to minor; `data` carries examples, `stage` the stages of a pipeline; `sizes` fixes some;
+    - `axes`: names of the mesh axes, major to minor; `data` carries examples, `stage` the stages of a pipeline; `sizes`
+      fixes some, `kept_axes` are those that the start's own statements use;
     - `layouts`, `zeros`, `remats`, `schedules`: the choices by name;
     - `batch`: examples of a step (0: the program has no batch, or is no training step, and is not divided into micro-batches);
     - `blocks`: blocks of the network that a boundary may separate, `layers` those of them that are alike;
@@ -55,6 +56,7 @@ class SearchSpace:
     most_chunks: int = 64
     most_micro_batches: int = 4096
     sizes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    kept_axes: tuple[str, ...] = ()
 
     @cached_property
     def layout_by_name(self) -> Mapping[str, LayoutChoice]:
@@ -70,7 +72,7 @@ class SearchSpace:
             for mesh in self._list_meshes(devices):
                 large = {axis for axis, size in mesh if size > 1} - {"data", "stage"}
                 for layout in self.layouts:
-                    if large == set(layout.axes):
+                    if large - {*self.kept_axes} <= {*layout.axes} <= large:
                         for remat in self.remats:
                             yield PlanCandidate(hardware, mesh, layout.name, remat=remat)
 

@@ -1,0 +1,65 @@
+"""So many devices of one kind, joined as they are sold: the hardware of a search that chooses how many."""
+
+from functools import reduce
+from math import prod
+
+from workbench.errors import HardwareError
+from workbench.hardware.catalogue import default_catalogue, parse_hardware
+from workbench.hardware.catalogue_entry import CatalogueEntry
+from workbench.hardware.hardware import Hardware
+from workbench.hardware.hardware_options import apply_option
+from workbench.hardware.link_change import split_options
+from workbench.hardware.interconnect import Node
+from workbench.units import divisors
+
+
+def resize_hardware(hardware: Hardware | str, devices: int) -> Hardware:
+    """Hardware of the same kind, and with the same options, of so many devices: whole nodes, or a slice as near to a cube as there is.
+
+    `hardware` may be the name of a kind alone. Raises `HardwareError` where that many are not sold.
+
+    >>> resize_hardware("TPU v5p", 256).name, resize_hardware("32 nodes of 8 H100, eager", 16).name
+    ('TPU v5p 4x8x8', '2 nodes of 8 H100, eager')
+    """
+    text = hardware if isinstance(hardware, str) else hardware.name
+    kind, *options = split_options(text)
+    catalogue = default_catalogue()
+    named = kind if isinstance(hardware, str) and _is_kind(kind) else parse_hardware(kind).chip.name
+    if devices < 1:
+        raise HardwareError(f"{devices:,} devices cannot hold a plan.", ["write 1 or more devices"])
+    return reduce(apply_option, options, _make(catalogue[named], devices))
+
+
+def _is_kind(text: str) -> bool:
+    return any(
+        text.casefold() in (each.casefold() for each in (entry.name, *entry.aliases)) for entry in default_catalogue().entries.values()
+    )
+
+
+def _make(entry: CatalogueEntry, devices: int) -> Hardware:
+    network = entry.network
+    if isinstance(network, Node):
+        inside = max(each for each in divisors(devices) if each <= network.size)
+        if devices > network.size and inside < network.size:
+            near = [devices // network.size * network.size, -(-devices // network.size) * network.size]
+            raise HardwareError(
+                f"{devices:,} {entry.name} do not fill nodes of {network.size}; {devices} % {network.size} = {devices % network.size}.",
+                [f"take {' or '.join(f'{each:,}' for each in near if each)} devices"],
+            )
+        return entry.nodes(inside, devices // inside)
+    if devices % entry.devices:
+        raise HardwareError(f"A chip of {entry.name} is {entry.devices} devices; {devices:,} are no whole chips.", ["take an even number"])
+    chips = devices // entry.devices
+    for slices in divisors(chips):
+        if chips // slices <= network.chips and (sides := _find_sides(chips // slices, network.rank, network.side)):
+            return entry.slices(sides, slices)
+    raise HardwareError(f"{entry.name} comes in slices of at most {network.chips:,} chips; {chips:,} make none.", ["take a power of two"])
+
+
+def _find_sides(chips: int, rank: int, side: int) -> tuple[int, ...]:
+    """Sides whose product is `chips`, as equal as possible, the longest last; empty where one would be longer than `side`."""
+    if rank == 1:
+        return (chips,) if chips <= side else ()
+    found = [(first, *others) for first in divisors(chips) if first <= side and (others := _find_sides(chips // first, rank - 1, side))]
+    ordered = [sides for sides in found if list(sides) == sorted(sides) and prod(sides) == chips]
+    return min(ordered, key=lambda sides: (max(sides) - min(sides), sides), default=())

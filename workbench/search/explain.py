@@ -1,0 +1,159 @@
+"""Why one plan and not another: ledgers and counterfactuals, every figure of which the planner computed.
+
+A ledger goes from one candidate to another one decision at a time, each step a candidate of its own that is planned. So its lines add up to
+the whole difference by construction. A decision that cannot be changed alone (more stages, and the schedule that needs them) stands with
+the next one. A counterfactual changes one decision of a candidate and plans what comes out.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from workbench.errors import WorkbenchError
+from workbench.search.candidates import DECISIONS, PlanCandidate
+from workbench.search.evaluator import Evaluator
+from workbench.search.figures import Figures
+from workbench.search.requirements import Requirement, allows_figures
+from workbench.search.search_space import SearchSpace
+
+_ORDERS = (DECISIONS, tuple(reversed(DECISIONS)))
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLine:
+    """Decisions changed together, from what to what, and what that adds: seconds of a step, bytes of the fullest device."""
+
+    decisions: tuple[str, ...]
+    before: str
+    after: str
+    seconds: float
+    memory: float
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The way from one candidate to another. **Invariants**: the lines add up to the difference of the figures."""
+
+    start: PlanCandidate
+    end: PlanCandidate
+    start_figures: Figures
+    end_figures: Figures
+    lines: tuple[LedgerLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counterfactual:
+    """One decision of a candidate changed, and what comes of it: figures, or the reason why it is no plan.
+
+    - `breaks`: the requirements that its figures do not keep.
+    """
+
+    decision: str
+    candidate: PlanCandidate
+    change: str
+    figures: Figures | None = None
+    reason: str = ""
+    breaks: tuple[str, ...] = ()
+
+
+def make_ledger(evaluator: Evaluator, start: PlanCandidate, end: PlanCandidate) -> Ledger:
+    """The ledger from `start` to `end`, by the order of decisions that has the most lines.
+
+    Raises `WorkbenchError` where one of the two cannot be planned.
+    """
+    first, last = evaluator.evaluate(start), evaluator.evaluate(end)
+    ways = [tuple(_walk(evaluator, start, end, order)) for order in _ORDERS]
+    return Ledger(start, end, first, last, max(ways, key=len))
+
+
+def _walk(evaluator: Evaluator, start: PlanCandidate, end: PlanCandidate, order: Sequence[str]) -> Iterator[LedgerLine]:
+    here, figures = start, evaluator.evaluate(start)
+    waiting: list[str] = []
+    there = start
+    for name in order:
+        if here.decision(name) == end.decision(name) and there.decision(name) == end.decision(name):
+            continue
+        waiting.append(name)
+        there = there.with_decision(name, end)
+        after = _evaluate_if_legal(evaluator, there)
+        if after is None:
+            continue
+        shown = [[each.describe(decision) for decision in waiting] for each in (here, there)]
+        yield LedgerLine(
+            tuple(waiting), ", ".join(shown[0]), ", ".join(shown[1]), after.seconds - figures.seconds, after.memory - figures.memory
+        )
+        here, figures, waiting = there, after, []
+
+
+def _evaluate_if_legal(evaluator: Evaluator, candidate: PlanCandidate) -> Figures | None:
+    """The figures of a candidate that the space allows; `None` where it does not, or the planner refuses it."""
+    if not is_of_space(evaluator.space, candidate):
+        return None
+    try:
+        return evaluator.evaluate(candidate)
+    except WorkbenchError:
+        return None
+
+
+def is_of_space(space: SearchSpace, candidate: PlanCandidate) -> bool:
+    """Whether the candidate's decisions go together, as far as that shows without planning."""
+    core = candidate.core()
+    large = {axis for axis, size in candidate.mesh if size > 1} - {"data", "stage"}
+    layout = space.layout_by_name.get(candidate.layout)
+    if layout is None or not large - {*space.kept_axes} <= {*layout.axes} <= large or candidate.zero not in space.zeros_of(core):
+        return False
+    if space.batch and (space.batch % candidate.size("data") or candidate.micro_batches not in space.micro_batch_counts(core)):
+        return False
+    schedules = space.schedules_of(core, candidate.micro_batches)
+    return (candidate.schedule, candidate.chunks) in {(each.schedule, each.chunks) for each in schedules}
+
+
+def list_counterfactuals(
+    evaluator: Evaluator, candidate: PlanCandidate, requirements: Sequence[Requirement] = ()
+) -> tuple[Counterfactual, ...]:
+    """Every change of one decision to another value that the space has for it, planned; the mildest first, what is no plan last."""
+    found = [_try(evaluator, candidate, name, each, requirements) for name, each in _list_neighbours(evaluator.space, candidate)]
+    return tuple(sorted(found, key=lambda each: (each.figures is None, bool(each.breaks), each.figures.seconds if each.figures else 0.0)))
+
+
+def _try(
+    evaluator: Evaluator, candidate: PlanCandidate, decision: str, other: PlanCandidate, requirements: Sequence[Requirement]
+) -> Counterfactual:
+    change = f"{other.describe(decision)} instead of {candidate.describe(decision)}"
+    try:
+        figures = evaluator.evaluate(other)
+    except WorkbenchError as error:
+        return Counterfactual(decision, other, change, reason=error.message)
+    broken = tuple(str(each) for each in requirements if not each.allows_figures(figures) or not each.allows(other))
+    return Counterfactual(decision, other, change, figures, breaks=broken)
+
+
+def _list_neighbours(space: SearchSpace, candidate: PlanCandidate) -> Iterator[tuple[str, PlanCandidate]]:
+    """Candidates that differ in one decision; of micro-batches the next numbers, of meshes one factor moved between two axes."""
+    others = [("zero", replace(candidate, zero=each)) for each in space.zeros]
+    others += [("remat", replace(candidate, remat=each)) for each in space.remats]
+    others += [("layout", replace(candidate, layout=each.name)) for each in space.layouts]
+    counts = space.micro_batch_counts(candidate.core())
+    near = sorted(counts, key=lambda count: abs(counts.index(count) - counts.index(candidate.micro_batches)))[:3]
+    for count in near:
+        same = [each for each in space.schedules_of(candidate.core(), count) if each.schedule == candidate.schedule]
+        others += [
+            ("micro_batches", replace(candidate, micro_batches=count, schedule=each.schedule, chunks=each.chunks)) for each in same[-1:]
+        ]
+    schedules = space.schedules_of(candidate.core(), candidate.micro_batches)
+    others += [("schedule", replace(candidate, schedule=each.schedule, chunks=each.chunks)) for each in schedules]
+    others += [("mesh", replace(candidate, mesh=mesh)) for mesh in _list_near_meshes(candidate)]
+    seen = {candidate}
+    for name, each in others:
+        if each not in seen and is_of_space(space, each):
+            seen.add(each)
+            yield name, each
+
+
+def _list_near_meshes(candidate: PlanCandidate) -> Iterator[tuple[tuple[str, int], ...]]:
+    """Meshes with the least factor of one axis moved to another."""
+    for source, size in candidate.mesh:
+        factor = next((each for each in range(2, size + 1) if size % each == 0), None)
+        for target, _ in candidate.mesh:
+            if factor is not None and target != source:
+                moved = {source: size // factor, target: candidate.size(target) * factor}
+                yield tuple((axis, moved.get(axis, old)) for axis, old in candidate.mesh)

@@ -1,0 +1,117 @@
+"""`find_plans`: from a plan and what is wanted to a `SearchResult`, with every state on the way."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from workbench.errors import SearchError, unknown_name, wrong_type
+from workbench.hardware.catalogue import read_hardware
+from workbench.plan.plan import Plan
+from workbench.search.evaluator import Evaluator
+from workbench.search.make_space import make_space
+from workbench.search.questions import Answerer
+from workbench.search.requirements import FIGURES, PINNED, AtMost, Pin, Requirement
+from workbench.search.run_search import run_search
+from workbench.search.search_result import SearchResult
+from workbench.search.search_space import SearchSpace
+from workbench.search.search_state import SearchState
+from workbench.units import parse_bytes
+
+OpenAnswerer = Callable[[SearchSpace], Answerer]
+
+
+def find_plans(
+    plan: Plan,
+    *,
+    within: float = 30.0,
+    objective: str = "seconds",
+    at_most: Mapping[str, float | str] | None = None,
+    pins: Mapping[str, Any] | None = None,
+    on_progress: Callable[[SearchState], None] | None = None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    most_evaluations: int | None = None,
+    open_answerer: OpenAnswerer | None = None,
+    again: SearchResult | None = None,
+    **choices: Any,
+) -> SearchResult:
+    """Search the alternatives of a plan for those with the least `objective`: `seconds`, `memory`, `devices` or `dollars`.
+
+    - `at_most`: limits on these figures; memory in bytes or as text, `{"memory": "40 GiB", "seconds": 4.0}`. Without one a plan must fit
+      into the memory of its devices;
+    - `pins`: values of decisions that are fixed, `{"model": 8, "zero": "zero_1", "stage": 1}`: mesh axes by their size, and `PINNED`;
+    - `on_progress` hears each state; `open_answerer` makes who answers (workers, a cluster), this process if left out;
+    - `again`: an earlier result, whose work is used where the space is the same;
+    - `choices`: what may be chosen, arguments of `make_space`.
+
+    Raises `SearchError` for what does not exist or contradicts itself.
+    """
+    space = make_space(plan, **choices)
+    requirements = read_requirements(space, at_most or {}, pins or {})
+    evaluator = again.evaluator if again is not None and again.space == space else Evaluator(space)
+    answerer = open_answerer(space) if open_answerer else None
+    state: SearchState | None = None
+    try:
+        for state in run_search(
+            space,
+            requirements,
+            objective=objective,
+            within=within,
+            most_evaluations=most_evaluations,
+            is_cancelled=is_cancelled,
+            answerer=answerer,
+            evaluator=evaluator,
+        ):
+            if on_progress is not None:
+                on_progress(state)
+    finally:
+        if answerer is not None:
+            answerer.close()
+    if state is None:
+        raise SearchError("The search ended before it began.", ["search again"])
+    return SearchResult(space, requirements, state, evaluator)
+
+
+def read_requirements(space: SearchSpace, at_most: Mapping[str, float | str], pins: Mapping[str, Any]) -> tuple[Requirement, ...]:
+    """The requirements of a search. Raises `SearchError` for a figure or a decision that there is not, `HardwareError` for a missing
+    price."""
+    limits = {name: _read_limit(name, value) for name, value in at_most.items()}
+    hardware = [found for text, _ in space.hardware if (found := read_hardware(text or None)) is not None]
+    if "memory" not in limits and hardware:
+        limits["memory"] = float(min(each.chip.memory for each in hardware))
+    if "dollars" in limits:
+        for each in hardware:
+            each.known_hourly_price()
+        if not hardware:
+            raise SearchError("What a step costs is not known: the plan names no hardware.", ['search with hardware, "TPU v5p 8x16x16"'])
+    return (*(AtMost(name, limit) for name, limit in limits.items()), *(_read_pin(space, name, value) for name, value in pins.items()))
+
+
+def _read_limit(name: str, value: float | str) -> float:
+    if name not in FIGURES:
+        raise SearchError(*unknown_name("figure", name, FIGURES))
+    if isinstance(value, str) and name == "memory" and (count := parse_bytes(value)) is not None:
+        return float(count)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        way = 'write "40 GiB"' if name == "memory" else "write a number"
+        raise SearchError(wrong_type(f'at_most["{name}"]', value, "a number" if name != "memory" else "bytes"), [way]) from None
+
+
+def _read_pin(space: SearchSpace, name: str, value: Any) -> Pin:
+    known = (*PINNED, *space.axes)
+    if name not in known:
+        raise SearchError(*unknown_name("decision", name, known))
+    values = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    choices = {
+        "layout": [each.name for each in space.layouts],
+        "zero": space.zeros,
+        "remat": space.remats,
+        "schedule": (*space.schedules, ""),
+        "hardware": [text for text, _ in space.hardware],
+    }.get(name)
+    for each in values:
+        if choices is not None and each not in choices:
+            raise SearchError(*unknown_name(name, str(each), [str(choice) for choice in choices]))
+        if choices is None and (not isinstance(each, int) or isinstance(each, bool) or each < 1):
+            raise SearchError(wrong_type(f'pins["{name}"]', each, "a whole number from 1"), [f'write {{"{name}": 1}}'])
+    return Pin(name, values)

@@ -1,0 +1,157 @@
+"""From a plan to the space of its alternatives: what may be chosen, as far as the program allows it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from workbench.core.layout import Layout
+from workbench.core.program import Program
+from workbench.core.schedules import schedule_named
+from workbench.core.sharding import base_axis
+from workbench.core.tensor import Role
+from workbench.errors import SearchError, WorkbenchError, unknown_name
+from workbench.hardware.hardware import Hardware
+from workbench.hardware.resize_hardware import resize_hardware
+from workbench.plan.plan import Plan
+from workbench.recipes.choose_dims import batch_dim
+from workbench.search.candidates import NO_ZERO
+from workbench.search.layout_choices import RecipeMove, list_layout_choices
+from workbench.search.search_space import AS_TRACED, REMATS, ZEROS, SearchSpace
+from workbench.tracing.stage_partition.trace_network import network_of
+
+SCHEDULES = ("1f1b", "interleaved", "zero_bubble", "zb_v", "v_half")
+_AXES = ("stage", "data", "model")
+
+
+def make_space(
+    plan: Plan,
+    *,
+    devices: int | Sequence[int] | None = None,
+    hardware: Hardware | str | None = None,
+    keep: bool = False,
+    axes: Sequence[str] = _AXES,
+    layouts: Sequence[str] | None = None,
+    zeros: Sequence[str] = ZEROS,
+    remats: Sequence[str] | None = None,
+    schedules: Sequence[str] = SCHEDULES,
+    most_examples: int = 16,
+) -> SearchSpace:
+    """The space of plans for a plan's program.
+
+    - `devices`: how many, or the numbers to choose from; the plan's own if left out. `hardware`: its kind, else the plan's;
+    - `keep`: whether what the plan's layout states stays;
+    - `axes`: `stage`, `data`, `model`, and `context` or `expert` where the program has them;
+    - `layouts`: names of `layout_choices`, else all that apply; `zeros`, `remats`, `schedules`: the choices by name;
+    - `most_examples` of a micro-batch on one replica.
+
+    Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold.
+    """
+    _verify_names(zeros, remats, schedules)
+    targets = _list_hardware(plan, devices, hardware)
+    start = plan.updated(pipeline=None, axis_assignment=None, layout=plan.layout if keep else Layout(""))
+    kept = _axes_of_statements(start) if keep else ()
+    names = (*(axis for axis in axes if axis not in kept or axis in _AXES), *(axis for axis in kept if axis not in axes))
+    found = list_layout_choices(start, names)
+    programs = _trace_remats(plan.program, remats)
+    batch, blocks, layers = _divide(programs[0][1])
+    is_staged = blocks > 1 and "stage" in axes
+    return SearchSpace(
+        start,
+        tuple((each.name if each else "", size) for each, size in targets),
+        tuple(axis for axis in names if (axis != "stage" or is_staged) and (axis != "data" or _has_examples(start))),
+        tuple(each for each in found if layouts is None or each.name in _verify_layouts(layouts, [choice.name for choice in found])),
+        programs,
+        tuple(each for each in zeros if each == NO_ZERO or _can_share(plan.program)),
+        tuple(name for name, _ in programs),
+        tuple(schedules) if is_staged else (),
+        batch,
+        blocks,
+        layers,
+        most_examples,
+        sizes=tuple((axis, (plan.mesh[axis],)) for axis in kept if axis not in _AXES),
+        kept_axes=kept,
+    )
+
+
+def _list_hardware(plan: Plan, devices: int | Sequence[int] | None, hardware: Hardware | str | None) -> list[tuple[Hardware | None, int]]:
+    """The hardware to choose from, with its devices."""
+    counts = (devices,) if isinstance(devices, int) else tuple(devices or ())
+    kind = hardware or plan.hardware
+    if any(count < 1 for count in counts) or (devices is not None and not counts):
+        raise SearchError(f"{min(counts, default=0):,} devices cannot hold a plan.", ["search with 1 device or more"])
+    if kind is None:
+        return [(None, count) for count in counts or (plan.mesh.size,)]
+    if not counts and isinstance(kind, Hardware):
+        return [(kind, kind.size)]
+    return [(resize_hardware(kind, count), count) for count in counts] if counts else _named(kind)
+
+
+def _named(kind: Hardware | str) -> list[tuple[Hardware | None, int]]:
+    from workbench.hardware.catalogue import read_hardware
+
+    found = read_hardware(kind)
+    return [(found, found.size)] if found else []
+
+
+def _trace_remats(program: Program, remats: Sequence[str] | None) -> tuple[tuple[str, Program], ...]:
+    """The program with each remat that it allows; as it is where it cannot be traced again."""
+    found = []
+    for name in remats if remats is not None else ("none", "selective", "full"):
+        try:
+            found.append((name, program.variant(remat=REMATS[name])))
+        except WorkbenchError:
+            if remats is not None:
+                raise
+    return tuple(found) or ((AS_TRACED, program),)
+
+
+def _divide(program: Program) -> tuple[int, int, int]:
+    """Examples of a step, blocks of the network, and those that are alike; zeros and one block where it is no step with a loss."""
+    dim = batch_dim(program)
+    inputs = [program.arguments[i] for i in program.inputs]
+    sizes = {tensor.shape[tensor.dims.index(dim)] for tensor in inputs if dim in tensor.dims}
+    if program.step.training is None or len(sizes) != 1:
+        return 0, 1, 1
+    try:
+        network = network_of(program)
+    except WorkbenchError:
+        return 0, 1, 1
+    alike = Counter((block.flops, block.parameter_bytes) for block in network.blocks)
+    return sizes.pop(), len(network.paths), max(alike.values())
+
+
+def _has_examples(plan: Plan) -> bool:
+    """Whether the examples can be split over an axis."""
+    try:
+        RecipeMove("data_parallel", ("data",)).apply(plan.updated(mesh="data:1", layout="", hardware=None))
+    except WorkbenchError as error:
+        return "one device" in error.message
+    return True
+
+
+def _can_share(program: Program) -> bool:
+    return any(each.role is Role.OPTIMIZER_STATE for each in program.arguments)
+
+
+def _axes_of_statements(plan: Plan) -> tuple[str, ...]:
+    """The mesh axes that the layout's statements use, in the order of the mesh."""
+    shardings = [sharding for _, sharding in (*plan.layout.overrides, *plan.layout.constraints)]
+    used = {base_axis(axis) for _, axes in plan.layout.rules for axis in axes}
+    used |= {base_axis(axis) for each in shardings for axis in each.axes}
+    return tuple(axis for axis in plan.mesh.names if axis in used)
+
+
+def _verify_names(zeros: Sequence[str], remats: Sequence[str] | None, schedules: Sequence[str]) -> None:
+    for what, names, known in (("ZeRO stage", zeros, ZEROS), ("remat", remats or (), tuple(REMATS))):
+        for name in names:
+            if name not in known:
+                raise SearchError(*unknown_name(what, name, known))
+    for name in schedules:
+        schedule_named(name)
+
+
+def _verify_layouts(names: Sequence[str], known: Sequence[Any]) -> Sequence[str]:
+    for name in names:
+        if name not in known:
+            raise SearchError(*unknown_name("layout", name, known))
+    return names

@@ -1,0 +1,92 @@
+"""What a search found: plans, the proof, and why. `print` it."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from workbench.errors import SearchError
+from workbench.plan.plan import Plan
+from workbench.search.candidates import PlanCandidate
+from workbench.search.clashes import Clash, find_clash
+from workbench.search.evaluator import Evaluator
+from workbench.search.explain import Counterfactual, Ledger, list_counterfactuals, make_ledger
+from workbench.search.figures import Figures
+from workbench.search.requirements import Requirement
+from workbench.search.search_space import SearchSpace
+from workbench.search.search_state import SearchState
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The last state of a search, and what can be asked of it. Plans are numbered as on the front, the fastest is 0."""
+
+    space: SearchSpace
+    requirements: tuple[Requirement, ...]
+    state: SearchState
+    evaluator: Evaluator = field(compare=False, repr=False)
+
+    @property
+    def front(self) -> tuple[tuple[PlanCandidate, Figures], ...]:
+        return self.state.front.entries
+
+    @property
+    def best(self) -> Plan:
+        """The plan with the least objective. Raises `SearchError`, saying what clashes, where none keeps the requirements."""
+        if self.state.best is None:
+            raise self.no_plan_error()
+        return self.evaluator.plan(self.state.best[0])
+
+    def plan(self, number: int) -> Plan:
+        """A plan of the front."""
+        return self.evaluator.plan(self._candidate(number))
+
+    def why(self, number: int | None = None, than: int | None = None) -> Ledger:
+        """The ledger from one plan of the front to another: from the runner-up to the best, if not said otherwise.
+
+        Raises `SearchError` where there are no two.
+        """
+        best = self._number_of_best if number is None else number
+        other = than if than is not None else next((each for each in range(len(self.front)) if each != best), None)
+        if other is None:
+            raise SearchError("The front has one plan, which no other was found to rival.", ["ask `what_if()` what each decision does"])
+        return make_ledger(self.evaluator, self._candidate(other), self._candidate(best))
+
+    def what_if(self, number: int | None = None) -> tuple[Counterfactual, ...]:
+        """Every decision of a plan of the front changed alone, and what comes of it; of the best if not said otherwise."""
+        candidate = self._candidate(self._number_of_best if number is None else number)
+        return list_counterfactuals(self.evaluator, candidate, self.requirements)
+
+    @cached_property
+    def clash(self) -> Clash:
+        """What clashes, where no plan keeps the requirements."""
+        return find_clash(self.space, self.requirements, evaluator=self.evaluator)
+
+    def no_plan_error(self) -> SearchError:
+        """The error in the user's words: what clashes, and the least that would have to give way."""
+        clash = self.clash
+        if not clash.requirements:
+            reason = self.state.refused[0][0] if self.state.refused else "nothing is left to choose from"
+            return SearchError(f"The space has no legal plan: {reason}", ["allow more choices", "take another number of devices"])
+        what = " and ".join(f"`{each}`" for each in clash.requirements)
+        together = " together" if len(clash.requirements) > 1 else ""
+        return SearchError(f"No plan keeps {what}{together}.", [f"allow {each.weakened}" for each in clash.relaxations])
+
+    @property
+    def _number_of_best(self) -> int:
+        if self.state.best is None:
+            raise self.no_plan_error()
+        return self.front.index(self.state.best)
+
+    def _candidate(self, number: int) -> PlanCandidate:
+        if not -len(self.front) <= number < len(self.front):
+            raise SearchError(f"The front has {len(self.front)} plans; there is no number {number}.", ["count from 0, the fastest"])
+        return self.front[number][0]
+
+    def __str__(self) -> str:
+        from workbench.text.search import search_text
+
+        return search_text(self)
+
+    def _repr_html_(self) -> str:
+        from workbench.text.tables import html_text
+
+        return html_text(lambda: str(self))

@@ -1,0 +1,57 @@
+"""How far a search is: a value that every view of it shows."""
+
+from dataclasses import dataclass
+
+from workbench.search.candidates import PlanCandidate
+from workbench.search.figures import Figures
+from workbench.search.pareto_front import ParetoFront
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """How far a search is.
+
+    - `objective`: the figure that is to be least;
+    - `front`: the plans that nothing found beats; `best` the one with the least objective, `None` as long as none keeps the requirements;
+    - `least`: no plan of the space that keeps the requirements has a lesser objective;
+    - `evaluated` candidates were planned, `bounded` are known by bounds, `refused` are illegal, by reason; `open` nodes wait;
+    - `is_proved`: none is better than the best; `is_complete`: nothing is left to look at.
+    """
+
+    elapsed: float
+    objective: str
+    front: ParetoFront[PlanCandidate]
+    least: float
+    evaluated: int
+    bounded: int
+    open: int
+    refused: tuple[tuple[str, int], ...] = ()
+    is_proved: bool = False
+    is_complete: bool = False
+
+    @property
+    def best(self) -> tuple[PlanCandidate, Figures] | None:
+        return min(self.front, key=lambda entry: objective_key(self.objective, entry[1]), default=None)
+
+    @property
+    def gap(self) -> float:
+        """By how much of its objective the best could be beaten at most; 1 as long as there is none."""
+        if self.best is None:
+            return 1.0
+        value = objective_key(self.objective, self.best[1])[0]
+        return 0.0 if self.is_proved or not value else max(0.0, 1 - self.least / value)
+
+    @property
+    def status(self) -> str:
+        """`proved`, or the gap, or that nothing fits."""
+        if self.best is None:
+            return "no plan keeps the requirements" if self.is_complete else "no plan yet"
+        if self.is_complete:
+            return "proved, and the front with it"
+        return "proved" if self.is_proved else f"within {self.gap:.1%} of what no plan can beat"
+
+
+def objective_key(objective: str, figures: Figures) -> tuple[float, ...]:
+    """What is compared first, and what decides between equals: seconds and bytes. An unknown figure is worse than any."""
+    value = getattr(figures, objective)
+    return (float("inf") if value is None else float(value), figures.seconds, figures.memory)

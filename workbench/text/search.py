@@ -1,0 +1,90 @@
+"""A search as text: the front, the proof, ledgers and counterfactuals."""
+
+from workbench.search.clashes import Clash
+from workbench.search.explain import Counterfactual, Ledger
+from workbench.search.figures import Figures
+from workbench.search.search_result import SearchResult
+from workbench.search.search_state import SearchState
+from workbench.text.tables import pairs_text, table_text, wrap_text
+from workbench.units import format_bytes, format_dollars, format_seconds
+
+MOST_ROWS = 12
+
+
+def search_text(result: SearchResult) -> str:
+    """The front as a table, the state of the proof, and the space in words."""
+    state, requirements = result.state, ", ".join(map(str, result.requirements)) or "none"
+    facts = pairs_text(
+        [
+            ("found in", format_seconds(state.elapsed), f"{state.evaluated:,} planned, {state.bounded:,} known by their bounds"),
+            ("the best is", "proved" if state.is_proved else f"{state.gap:.1%}", state.status),
+            ("to keep", f"{len(result.requirements)}", requirements),
+        ]
+    )
+    body = front_text(result) if result.front else wrap_text(str(result.no_plan_error()))
+    return "\n\n".join([body, facts, wrap_text(f"Space: {result.space.describe()}.")])
+
+
+def front_text(result: SearchResult) -> str:
+    """The plans that none beats, the fastest first."""
+    shown = result.front[:MOST_ROWS]
+    rows = [(str(number), *_figure_cells(figures), str(candidate)) for number, (candidate, figures) in enumerate(shown)]
+    dollars = ["1,000 steps>"] if any(figures.dollars is not None for _, figures in shown) else []
+    rows = rows if dollars else [(*row[:3], *row[4:]) for row in rows]
+    more = f"\n … and {len(result.front) - len(shown)} more" if len(result.front) > len(shown) else ""
+    return table_text(["", "step>", "memory>", *dollars, "plan~"], rows) + more
+
+
+def progress_text(state: SearchState) -> str:
+    """One line: `12.4 s · 6.02 s, 34.8 GiB · 3 on the front · within 4.0% of what no plan can beat`."""
+    best = f"{figures_text(state.best[1])} · {len(state.front)} on the front · " if state.best else ""
+    return f"{format_seconds(state.elapsed)} · {best}{state.status}"
+
+
+def figures_text(figures: Figures) -> str:
+    """`6.02 s, 34.8 GiB`, with the dollars of 1,000 steps where a price is known."""
+    dollars = "" if figures.dollars is None else f", {format_dollars(figures.dollars)} for 1,000 steps"
+    return f"{format_seconds(figures.seconds)}, {format_bytes(int(figures.memory))}{dollars}"
+
+
+def ledger_text(ledger: Ledger) -> str:
+    """The way from one plan to another, line by line, with both ends."""
+    rows = [(_line_text(each.before, each.after), _signed(each.seconds, "s"), _signed(each.memory, "B")) for each in ledger.lines]
+    ends = [
+        ("from " + str(ledger.start), format_seconds(ledger.start_figures.seconds), format_bytes(int(ledger.start_figures.memory))),
+        *rows,
+        ("to " + str(ledger.end), format_seconds(ledger.end_figures.seconds), format_bytes(int(ledger.end_figures.memory))),
+    ]
+    return table_text(["decision~", "step>", "memory>"], ends)
+
+
+def counterfactual_text(each: Counterfactual, base: Figures) -> str:
+    """`with ZeRO 1 instead of ZeRO 3: +12 ms, +9.1 GiB`; or why it is no plan, or what it breaks."""
+    if each.figures is None:
+        return f"with {each.change}: no plan. {each.reason}"
+    change = f"{_signed(each.figures.seconds - base.seconds, 's')}, {_signed(each.figures.memory - base.memory, 'B')}"
+    broken = f"; it does not keep {' and '.join(each.breaks)}" if each.breaks else ""
+    return f"with {each.change}: {change}{broken}"
+
+
+def clash_text(clash: Clash) -> str:
+    """What clashes, and what would help."""
+    if not clash.requirements:
+        return "Nothing clashes."
+    lines = [f"No plan keeps {' and '.join(f'`{each}`' for each in clash.requirements)}."]
+    lines += [f"With `{each.weakened}` there is {each.candidate}: {figures_text(each.figures)}." for each in clash.relaxations]
+    return "\n".join(wrap_text(line) for line in lines)
+
+
+def _figure_cells(figures: Figures) -> tuple[str, str, str]:
+    dollars = "-" if figures.dollars is None else format_dollars(figures.dollars)
+    return format_seconds(figures.seconds), format_bytes(int(figures.memory)), dollars
+
+
+def _line_text(before: str, after: str) -> str:
+    return f"{before} → {after}"
+
+
+def _signed(value: float, unit: str) -> str:
+    shown = format_seconds(abs(value)) if unit == "s" else format_bytes(int(abs(value)))
+    return "same" if not value else f"{'+' if value > 0 else '−'}{shown}"
