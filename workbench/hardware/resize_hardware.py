@@ -8,8 +8,8 @@ from workbench.hardware.catalogue import default_catalogue, parse_hardware
 from workbench.hardware.catalogue_entry import CatalogueEntry
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.hardware_options import apply_option
-from workbench.hardware.link_change import split_options
 from workbench.hardware.interconnect import Node
+from workbench.hardware.link_change import split_options
 from workbench.units import divisors
 
 

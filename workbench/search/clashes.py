@@ -88,7 +88,7 @@ def _least(
     """The plan that keeps the others and needs least of what is given up."""
     objective = given_up.figure if isinstance(given_up, AtMost) else "seconds"
     state = None
-    for state in run_search(space, others, objective=objective, within=within, evaluator=evaluator):  # noqa: B007 - the last one counts
+    for state in run_search(space, others, objective=objective, within=within, evaluator=evaluator):
         if state.is_proved:
             break
     return state.best if state else None

@@ -12,7 +12,7 @@ from workbench.errors import WorkbenchError
 from workbench.search.candidates import DECISIONS, PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.figures import Figures
-from workbench.search.requirements import Requirement, allows_figures
+from workbench.search.requirements import Requirement
 from workbench.search.search_space import SearchSpace
 
 _ORDERS = (DECISIONS, tuple(reversed(DECISIONS)))

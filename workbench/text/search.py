@@ -28,9 +28,9 @@ def search_text(result: SearchResult) -> str:
 def front_text(result: SearchResult) -> str:
     """The plans that none beats, the fastest first."""
     shown = result.front[:MOST_ROWS]
-    rows = [(str(number), *_figure_cells(figures), str(candidate)) for number, (candidate, figures) in enumerate(shown)]
-    dollars = ["1,000 steps>"] if any(figures.dollars is not None for _, figures in shown) else []
-    rows = rows if dollars else [(*row[:3], *row[4:]) for row in rows]
+    has_price = any(figures.dollars is not None for _, figures in shown)
+    rows = [(str(number), *_figure_cells(figures, has_price), str(candidate)) for number, (candidate, figures) in enumerate(shown)]
+    dollars = ["1,000 steps>"] if has_price else []
     more = f"\n … and {len(result.front) - len(shown)} more" if len(result.front) > len(shown) else ""
     return table_text(["", "step>", "memory>", *dollars, "plan~"], rows) + more
 
@@ -76,9 +76,9 @@ def clash_text(clash: Clash) -> str:
     return "\n".join(wrap_text(line) for line in lines)
 
 
-def _figure_cells(figures: Figures) -> tuple[str, str, str]:
-    dollars = "-" if figures.dollars is None else format_dollars(figures.dollars)
-    return format_seconds(figures.seconds), format_bytes(int(figures.memory)), dollars
+def _figure_cells(figures: Figures, has_price: bool) -> tuple[str, ...]:
+    dollars = ("-" if figures.dollars is None else format_dollars(figures.dollars),) if has_price else ()
+    return format_seconds(figures.seconds), format_bytes(int(figures.memory)), *dollars
 
 
 def _line_text(before: str, after: str) -> str:
