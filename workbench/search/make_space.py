@@ -10,9 +10,11 @@ from workbench.core.schedules import schedule_named
 from workbench.core.sharding import base_axis
 from workbench.core.tensor import Role
 from workbench.errors import SearchError, WorkbenchError, unknown_name
+from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.resize_hardware import resize_hardware
 from workbench.plan.plan import Plan
+from workbench.propagation import structure_of
 from workbench.recipes.choose_dims import batch_dim
 from workbench.search.candidates import NO_ZERO
 from workbench.search.layout_choices import RecipeMove, list_layout_choices
@@ -54,11 +56,11 @@ def make_space(
     found = list_layout_choices(start, names)
     programs = _trace_remats(plan.program, remats)
     batch, blocks, layers = _divide(programs[0][1])
-    is_staged = blocks > 1 and "stage" in axes
+    is_staged = blocks > 1 and "stage" in axes and "stage" not in kept
     return SearchSpace(
         start,
         tuple((each.name if each else "", size) for each, size in targets),
-        tuple(axis for axis in names if (axis != "stage" or is_staged) and (axis != "data" or _has_examples(start))),
+        tuple(axis for axis in names if (axis != "stage" or batch) and (axis != "data" or _has_examples(start))),
         tuple(each for each in found if layouts is None or each.name in _verify_layouts(layouts, [choice.name for choice in found])),
         programs,
         tuple(each for each in zeros if each == NO_ZERO or _can_share(plan.program)),
@@ -87,16 +89,17 @@ def _list_hardware(plan: Plan, devices: int | Sequence[int] | None, hardware: Ha
 
 
 def _named(kind: Hardware | str) -> list[tuple[Hardware | None, int]]:
-    from workbench.hardware.catalogue import read_hardware
-
     found = read_hardware(kind)
     return [(found, found.size)] if found else []
 
 
 def _trace_remats(program: Program, remats: Sequence[str] | None) -> tuple[tuple[str, Program], ...]:
-    """The program with each remat that it allows; as it is where it cannot be traced again."""
+    """The program with each remat that it allows; as it is where it cannot be traced again, or recomputes nothing as it is."""
     found = []
     for name in remats if remats is not None else ("none", "selective", "full"):
+        if name == "none" and program.remat == REMATS[AS_TRACED] and not any(op.is_recomputed for op in structure_of(program).ops):
+            found.append((name, program))
+            continue
         try:
             found.append((name, program.variant(remat=REMATS[name])))
         except WorkbenchError:
