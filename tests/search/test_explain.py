@@ -68,7 +68,7 @@ def test_no_plan_is_an_error_with_the_ways_out():
     plan = Plan(build("two_layer"), "", hardware="TPU v5e 2x4")
     result = find_plans(plan, within=60, at_most={"memory": "1 KiB"})
     assert not result.front
-    with pytest.raises(SearchError, match="No plan keeps `at most 1.00 KiB a device`") as caught:
+    with pytest.raises(SearchError, match=r"No plan keeps `at most 1.00 KiB a device`") as caught:
         _ = result.best
     assert caught.value.ways_out[0].startswith("allow at most ")
     assert "No plan keeps" in search_text(result)
