@@ -126,6 +126,18 @@ def test_it_is_suggested_where_all_but_the_state_fits_and_the_host_has_room():
     assert suggested(peak - 1) == [SetOffload(HOST)]
 
 
+def test_what_the_host_has_no_room_for_is_said():
+    hardware = parse_hardware("1 P100")
+    small = replace(hardware, chip=replace(hardware.chip, host_memory=1 << 20))
+    plan = Plan(step(width=512).variant(offload=HOST), "data:1", hardware=small)
+    (note,) = (each for each in plan.report().notes if each.kind == "host memory too small")
+    assert note.message == (
+        "One device would keep 8.01 MiB in the host's memory, and its share of that of P100's host is 1.00 MiB: 8.01 times as much."
+    )
+    assert note.edits == (SetOffload(Offload()),)
+    assert all(each.kind != note.kind for each in plan.updated(hardware=hardware).report().notes)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [

@@ -35,6 +35,7 @@ def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> 
     found = (
         *_diagnose_hardware(report),
         *_diagnose_memory(report, partitioned),
+        *_diagnose_host_memory(report),
         *_diagnose_host(report),
         *diagnose_rematerialisations(report, partitioned, edges),
         *diagnose_resharding(report, partitioned, edges),
@@ -73,6 +74,20 @@ def _diagnose_memory(report: Report, partitioned: Propagated) -> list[Diagnostic
             DOES_NOT_FIT, "memory", message, (*_suggest_remat(report, partitioned), *_suggest_splits(report), *_suggest_offload(report))
         )
     ]
+
+
+def _diagnose_host_memory(report: Report) -> list[Diagnostic]:
+    """What is offloaded against a device's share of its host's memory, where that is known."""
+    host, hardware = report.memory.host, report.hardware
+    if hardware is None or not 0 < hardware.chip.host_memory < host:
+        return []
+    room = hardware.chip.host_memory
+    message = (
+        f"One device would keep {format_bytes(host)} in the host's memory, and its share of that of {hardware.chip.name}'s host is "
+        f"{format_bytes(room)}: {host / room:.2f} times as much."
+    )
+    edits = (SetOffload(Offload()),) if report.plan.program.on_host and report.plan.program.retrace else ()
+    return [Diagnostic("host memory too small", "memory", message, edits)]
 
 
 def _diagnose_host(report: Report) -> list[Diagnostic]:
