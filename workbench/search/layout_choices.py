@@ -54,11 +54,22 @@ class LayoutChoice:
     axes: tuple[str, ...] = ()
     moves: tuple[RecipeMove | DimsMove, ...] = ()
 
+    @property
+    def is_recipe(self) -> bool:
+        """Whether it is known by a recipe, or leaves all as it is."""
+        return not any(isinstance(move, DimsMove) for move in self.moves)
+
     def apply(self, plan: Plan) -> Plan:
         """The plan laid out so. Raises `WorkbenchError` where that is illegal."""
         for move in self.moves:
             plan = move.apply(plan)
         return plan
+
+
+def usual_choices(choices: Sequence[LayoutChoice]) -> tuple[LayoutChoice, ...]:
+    """The recipes alone where one of them splits a program's own dimensions over `model`; else all choices."""
+    recipes = tuple(each for each in choices if each.is_recipe)
+    return recipes if any(each.axes[:1] == ("model",) and each.name != "spatial" for each in recipes) else tuple(choices)
 
 
 def list_layout_choices(plan: Plan, axes: Sequence[str]) -> tuple[LayoutChoice, ...]:
@@ -83,6 +94,8 @@ def _list_choices(plan: Plan, axes: Sequence[str]) -> Iterator[LayoutChoice]:
         megatron = RecipeMove("megatron", ("model",))
         yield LayoutChoice("megatron", ("model",), (megatron,))
         yield LayoutChoice("megatron + sequence", ("model",), (megatron, RecipeMove("sequence_parallel", ("model",))))
+        if "data" in axes:
+            yield LayoutChoice("two-dimensional", ("model",), (RecipeMove("two_dimensional", ("data", "model")),))
         yield LayoutChoice("spatial", ("model",), (RecipeMove("spatial", ("model",)),))
         for dims in _list_dim_sets(plan):
             yield LayoutChoice(" + ".join(dims), ("model",), (DimsMove(dims, "model"),))
