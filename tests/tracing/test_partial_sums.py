@@ -107,6 +107,29 @@ def test_what_is_computed_again_still_is(name, recompute):
     assert split.specs == task.specs
 
 
+@pytest.mark.third
+@pytest.mark.parametrize("recompute", [True, False])
+@pytest.mark.parametrize("name", ["skips", "masked", "checkpointed", *CHECKPOINTED])
+def test_halves_of_a_backward_pass_hand_over_partial_sums(name, recompute):
+    """Of a layer that is computed again, the first half makes the gradients of weights too."""
+    stage = whole(network_of(MODELS[name](), 2))
+    halves = stage.backward_input(recompute=recompute), stage.backward_weight(recompute=recompute)
+    groups = DataParallelGroups(("data",), 2, frozenset(stage.virtual_stage.param_slices))
+    split = [split_task(stage, half, groups) for half in halves]
+    assert [places for _, places in split] == [frozenset(), set(stage.trained)]
+    backward = stage.backward(recompute=recompute)
+    known = dict(zip(backward.reads, values_of(backward.specs), strict=True))
+    for half, _ in split:
+        arguments = [known[each] for each in half.reads]
+        assert [(each.shape, each.dtype) for each in arguments] == [(each.shape, each.dtype) for each in half.specs]
+        known |= dict(zip(half.gives, jax.jit(half.call)(*arguments), strict=True))
+    expected = dict(zip(backward.gives, jax.jit(backward.call)(*(known[each] for each in backward.reads)), strict=True))
+    for place in stage.trained:
+        plain, found = expected["gradient", place], known["gradient", place]
+        assert found.shape == (2, *plain.shape)
+        np.testing.assert_allclose(found.sum(axis=0), plain, rtol=0, atol=1e-4 * (float(jnp.abs(plain).max()) or 1.0))
+
+
 def test_what_every_device_has_not_whole_is_left_as_it_is():
     stage = whole(network_of(pipelines.chain(), 2))
     task = stage.backward(recompute=True)
@@ -123,8 +146,19 @@ def test_what_every_device_has_not_whole_is_left_as_it_is():
         lambda x, w: x @ jnp.concatenate([w[:, :4], -w[:, 4:]], axis=1),
         lambda x, w: jnp.take(w, jnp.argmax(x, axis=1), axis=0),
         lambda x, w: x * w.sum(axis=0) + w.mean(),
+        lambda x, w: x @ jnp.where(w > 0.0, w, 0.5),
+        lambda x, w: x @ jax.lax.dynamic_slice(w, (jnp.argmax(w[0]), 0), (8, 8)),
+        lambda x, w: x @ w[jnp.argsort(w[0])],
+        lambda x, w: x @ jnp.flip(jax.lax.reduce_precision(w, 8, 23)),
+        lambda x, w: x @ (w @ w.T),
+        lambda x, w: jnp.subtract(*jax.lax.optimization_barrier((x @ w, w.sum(axis=0)))),
+        lambda x, w: x @ jax.checkpoint(jnp.sin)(w),
+        jax.checkpoint(lambda x, w: jax.checkpoint(jnp.matmul)(jnp.cos(x), jax.nn.softmax(w))),
     ],
-    ids=["product", "transposed", "sliced", "looked up", "summed"],
+    ids=[
+        *("product", "transposed", "sliced", "looked up", "summed", "masked", "dynamically sliced", "sorted", "rounded and reversed"),
+        *("of a product", "behind a barrier", "recomputed apart", "recomputed twice"),
+    ],
 )
 def test_a_gradient_goes_on_from_its_sum_over_the_batch_part_by_part(last):
     def loss(params, batch):
