@@ -1,5 +1,5 @@
-"""Tiny networks that pipelines find hard: unequal layers, skips, dropout, layers computed again, batch normalisation, masks, tied and
-stacked weights."""
+"""Tiny networks that pipelines find hard: unequal layers, skips, dropout, layers computed again, loops, batch normalisation, masks, tied
+and stacked weights."""
 
 from collections.abc import Callable
 from typing import Any
@@ -123,6 +123,22 @@ def checkpointed(policy: Any = None, prevent_cse: Any = True) -> Program:
     return trace_training(loss, {"layers": layers}, batch, optimizer=optax.sgd(0.1), dims=names, name="checkpointed")
 
 
+def recurrent() -> Program:
+    """Layers that use their weights in each iteration of a loop, every other one computed again."""
+
+    def loss(params, batch):
+        x = batch["x"]
+        for number, weights in enumerate(params["layers"]):
+            with jax.named_scope(f"layers/{number}"):
+                step = jax.checkpoint(_dense) if number % 2 else _dense
+                x, each = jax.lax.scan(lambda x, scale, step=step, w=weights: (step(w, x) * scale, x), x, np.asarray([1.0, 0.9], "float32"))
+                x = x + each.sum(axis=0)
+        with jax.named_scope("loss"):
+            return jnp.mean((x - batch["y"]) ** 2)
+
+    return trace_training(loss, {"layers": _weights(3)}, _batch(), optimizer=SGD, dims={"batch/*": "batch ..."}, name="recurrent")
+
+
 def _label(path: Any, _: Any) -> str:
     return "average" if path[0].key == "statistics" else "trained"
 
@@ -167,4 +183,6 @@ def masked(optimizer: Any = SGD) -> Program:
     return trace_training(loss, {"layers": _weights(3)}, batch, optimizer=optimizer, dims={"batch/*": "batch ..."}, name="masked")
 
 
-ALL: dict[str, Callable[[], Program]] = {each.__name__: each for each in (chain, stacked, skips, dropout, checkpointed, batch_norm, masked)}
+ALL: dict[str, Callable[[], Program]] = {
+    each.__name__: each for each in (chain, stacked, skips, dropout, checkpointed, recurrent, batch_norm, masked)
+}

@@ -14,7 +14,8 @@ from typing import Any
 import jax
 from jax.extend import core as jex_core
 
-from workbench.tracing.grad_accumulation.partial_sums_jaxpr import PartialSumJaxpr, PartialSumResults
+from workbench.tracing.grad_accumulation.partial_sums_jaxpr import PartialSumJaxpr
+from workbench.tracing.grad_accumulation.summed_scans import PartialSumResults
 from workbench.tracing.stage_partition.stage_tasks import TracedStageTask
 
 
@@ -49,8 +50,8 @@ def split_gradients(task: TracedStageTask, count: int, batch: int, places: Colle
 def split_halves(
     halves: tuple[TracedStageTask, TracedStageTask], count: int, batch: int, places: Collection[int]
 ) -> tuple[tuple[TracedStageTask, TracedStageTask], frozenset[int]]:
-    """As `split_gradients`, for the halves of a backward pass: sums that the gradient of the input leaves for that of the weights (of a layer
-    that is computed again, both are one equation) are passed on as partial sums."""
+    """As `split_gradients`, for the halves of a backward pass: of sums that the gradient of the input leaves for that of the weights, the
+    parts are handed over (of a layer that is computed again, both gradients are one equation)."""
     first, second = halves
     gradients = _list_gradients(second, places)
     if not _divides(count, batch) or not gradients:

@@ -1,10 +1,10 @@
 """A jaxpr with some of its results as partial sums, one for each data-parallel part of a micro-batch.
 
 What `jax.checkpoint` computes again stays one equation, with the same policy and the same barrier: its jaxpr returns partial sums in place
-of their sum. So does an optimization barrier between them.
+of their sum. So do an optimization barrier, and the body of a loop.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,22 +13,19 @@ import jax
 from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
+from workbench.tracing.grad_accumulation.summed_scans import (
+    PartialSumResults,
+    SummedScan,
+    list_partial_results,
+    rewrite_scan,
+    run_scan,
+    split_scan,
+)
 from workbench.tracing.grad_accumulation.summing_equations import SummedOperand, SummingRules
 from workbench.tracing.jaxpr.equations import closed_jaxpr, variables
 from workbench.tracing.jaxpr.inline_jaxpr import Inlining, inline
 
 _BARRIER = "optimization_barrier"
-
-
-class PartialSumResults(NamedTuple):
-    """A jaxpr `closed(*wholes, *partials) -> (*wholes, *partials)`.
-
-    `wholes` and `partials` number the arguments of the jaxpr it comes from that it reads, whole and as partial sums.
-    """
-
-    closed: Any
-    wholes: tuple[int, ...]
-    partials: tuple[int, ...]
 
 
 class _EquationUse(NamedTuple):
@@ -96,14 +93,23 @@ class PartialSumJaxpr:
         return found
 
     def _find_joint_results(self, eqn: Any, given: frozenset[int]) -> frozenset[int]:
-        return given if eqn.primitive.name == _BARRIER else self._inside(eqn, given).partial_results
+        if eqn.primitive.name == _BARRIER:
+            return given
+        inside = self._inside(eqn, given)
+        return list_partial_results(eqn, inside) if _is_scan(eqn) else inside.partial_results
 
     def _inside(self, eqn: Any, given: frozenset[int]) -> "PartialSumJaxpr":
+        """What is inside an equation of a whole jaxpr; `given` numbers its operands that can be had as partial sums."""
         jaxpr = eqn.params["jaxpr"]
-        key = id(jaxpr), given
-        if key not in self.known:
-            self.known[key] = PartialSumJaxpr(jex_core.ClosedJaxpr(jaxpr, ()), self.count, self.batch, given, self.known)
-        return self.known[key]
+        closed = jaxpr if isinstance(jaxpr, jex_core.ClosedJaxpr) else jex_core.ClosedJaxpr(jaxpr, ())
+
+        def split(arguments: frozenset[int]) -> PartialSumJaxpr:
+            key = id(jaxpr), arguments
+            if key not in self.known:
+                self.known[key] = PartialSumJaxpr(closed, self.count, self.batch, arguments, self.known)
+            return self.known[key]
+
+        return split_scan(eqn, given, self._rules.list_zeros(eqn), split) if _is_scan(eqn) else split(given)
 
     def _rewrite(self, wholes: Sequence[Any], partials: Sequence[Any]) -> PartialSumResults:
         uses, needed, split = self._find_uses(wholes, partials)
@@ -117,7 +123,7 @@ class PartialSumJaxpr:
         )
         for use in uses:
             writer.write(use)
-        results = [*wholes, *(parts[var] for var in partials)]
+        results = [*map(writer.read, wholes), *(parts[var] for var in partials)]
         return PartialSumResults(closed_jaxpr(jaxpr, writer.written.constants, arguments, writer.written.eqns, results), read, read_split)
 
     def _find_uses(self, wholes: Sequence[Any], partials: Sequence[Any]) -> tuple[list[_EquationUse], set[Any], set[Any]]:
@@ -129,23 +135,27 @@ class PartialSumJaxpr:
             if not use.wholes and not use.partials:
                 continue
             if use.partials and _is_joint(eqn):
-                use = use._replace(inside=self._rewrite_joint(use))
+                use = self._rewrite_joint(use)
             uses.append(use)
             for atom, is_partial in self._list_read(use):
                 (split if is_partial else needed).add(atom)
         return uses[::-1], needed, split
 
-    def _rewrite_joint(self, use: _EquationUse) -> PartialSumResults:
+    def _rewrite_joint(self, use: _EquationUse) -> _EquationUse:
         if use.eqn.primitive.name == _BARRIER:
-            return PartialSumResults(None, use.wholes, use.partials)
-        return self._inside(use.eqn, frozenset(_positions(use.eqn.invars, self._partial))).rewrite(use.wholes, use.partials)
+            return use._replace(inside=PartialSumResults(None, use.wholes, use.partials))
+        inside = self._inside(use.eqn, frozenset(_positions(use.eqn.invars, self._partial)))
+        if not _is_scan(use.eqn):
+            return use._replace(inside=inside.rewrite(use.wholes, use.partials))
+        scan = rewrite_scan(use.eqn, use.wholes, use.partials, inside)
+        return _EquationUse(use.eqn, scan.wholes, scan.partials, scan.body)
 
     def _list_read(self, use: _EquationUse) -> Iterator[tuple[Any, bool]]:
         """The variables that a use of an equation reads, and whether as partial sums."""
         invars = use.eqn.invars
         if use.inside:
             yield from ((each, False) for each in variables(invars[i] for i in use.inside.wholes))
-            yield from ((invars[i], True) for i in use.inside.partials)
+            yield from ((invars[i], True) for i in use.inside.partials if i in _positions(invars, self._partial))
             return
         if use.wholes:
             yield from ((each, False) for each in variables(invars))
@@ -156,21 +166,27 @@ class PartialSumJaxpr:
 
 @dataclass(frozen=True, slots=True)
 class _PartialSumWriter:
-    """Writes equations anew as they are used; `parts` are the variables with the partial sums of each variable of the old jaxpr `base`,
-    `written` the new equations, and the constants that they read."""
+    """Writes equations anew as they are used: `written`, with the constants that they read.
+
+    `parts` has the variable with the partial sums of each variable of the old jaxpr `base`, `renamed` the whole ones with a new name.
+    """
 
     rules: SummingRules
     base: Any
     partial: Mapping[Any, Sequence[SummedOperand]]
     parts: dict[Any, Any]
     written: Inlining
+    renamed: dict[Any, Any] = field(default_factory=dict)
+
+    def read(self, atom: Any) -> Any:
+        return atom if isinstance(atom, jex_core.Literal) else self.renamed.get(atom, atom)
 
     def write(self, use: _EquationUse) -> None:
         if use.inside:
-            self._write_joint(use, use.inside)
+            (self._write_scan if _is_scan(use.eqn) else self._write_joint)(use, use.inside)
             return
         if use.wholes:
-            self.written.eqns.append(use.eqn)
+            self.written.eqns.append(use.eqn.replace(invars=[*map(self.read, use.eqn.invars)]))
         if use.partials:
             self._write_parts(use.eqn, self.partial[use.eqn.outvars[use.partials[0]]])
 
@@ -179,7 +195,7 @@ class _PartialSumWriter:
         eqn = use.eqn
         for i in use.partials:
             self.parts[eqn.outvars[i]] = _make_parts_var(eqn.outvars[i], self.rules.count)
-        invars = [*(eqn.invars[i] for i in inside.wholes), *(self.parts[eqn.invars[i]] for i in inside.partials)]
+        invars = [*(self.read(eqn.invars[i]) for i in inside.wholes), *(self.parts[eqn.invars[i]] for i in inside.partials)]
         outvars = [*(eqn.outvars[i] for i in use.wholes), *(self.parts[eqn.outvars[i]] for i in use.partials)]
         params = eqn.params
         if inside.closed is not None:
@@ -197,16 +213,40 @@ class _PartialSumWriter:
         self.written.constants.update(zip(found, closed.consts, strict=True))
         return found
 
+    def _write_scan(self, use: _EquationUse, body: PartialSumResults) -> None:
+        eqn, scan, width = use.eqn, SummedScan(body, use.wholes, use.partials), len(body.wholes)
+        given = [i for i in body.partials if eqn.invars[i] in self.parts]
+        atoms = [*(self.read(eqn.invars[i]) for i in body.wholes), *(self.parts[eqn.invars[i]] for i in given)]
+
+        def run(*values: Any) -> list[Any]:
+            whole, partial = dict(zip(body.wholes, values[:width], strict=True)), dict(zip(given, values[width:], strict=True))
+            return run_scan(eqn, scan, self.rules.count, whole, partial)
+
+        start = len(self.written.eqns)
+        results = self._write_traced(run, atoms)
+        self.written.eqns[start:] = [each.replace(source_info=eqn.source_info) for each in self.written.eqns[start:]]
+        self.renamed.update(zip((eqn.outvars[i] for i in use.wholes), results, strict=False))
+        self.parts.update(zip((eqn.outvars[i] for i in use.partials), results[len(use.wholes) :], strict=True))
+
     def _write_parts(self, eqn: Any, operands: Sequence[SummedOperand]) -> None:
         read = [each for each in operands if not isinstance(each.atom, jex_core.Literal)]
-        atoms = [self.parts[each.atom] if each.is_partial else each.atom for each in read]
+        atoms = [self.parts[each.atom] if each.is_partial else self.read(each.atom) for each in read]
+        results = self._write_traced(lambda *values: self.rules.apply(self.base, eqn, operands, values), atoms)
+        self.parts.update(zip(eqn.outvars, results, strict=True))
+
+    def _write_traced(self, fn: Callable[..., Sequence[Any]], atoms: Sequence[Any]) -> list[Any]:
+        """Write the equations of a function of these atoms, and return its results."""
         specs = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype, weak_type=atom.aval.weak_type) for atom in atoms]
-        traced = jax.make_jaxpr(lambda *values: self.rules.apply(self.base, eqn, operands, values))(*specs)
-        self.parts.update(zip(eqn.outvars, self.written.block(traced, atoms, None), strict=True))
+        return self.written.block(jax.make_jaxpr(fn)(*specs), atoms, None)
 
 
 def _is_joint(eqn: Any) -> bool:
-    return eqn.primitive is primitives.remat_p or eqn.primitive.name == _BARRIER
+    """Whether an equation has several results each of which may be whole or partial sums."""
+    return eqn.primitive is primitives.remat_p or eqn.primitive.name == _BARRIER or _is_scan(eqn)
+
+
+def _is_scan(eqn: Any) -> bool:
+    return eqn.primitive is primitives.scan_p
 
 
 def _positions(atoms: Sequence[Any], among: Container[Any]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.extend import core as jex_core
 
 from workbench.tracing.jaxpr.equations import closed_jaxpr
@@ -45,6 +46,10 @@ class SummingRules:
             return [SummedOperand(each, is_partial=True) for each in eqn.invars] if all(is_partial) else None
         index = next((i for i in self._list_linear_operands(eqn) if is_partial[i]), None)
         return None if index is None else [SummedOperand(each, is_partial=i == index) for i, each in enumerate(eqn.invars)]
+
+    def list_zeros(self, eqn: Any) -> frozenset[int]:
+        """The numbers of the operands that are floating-point zeros."""
+        return frozenset(i for i, each in enumerate(eqn.invars) if jnp.issubdtype(each.aval.dtype, jnp.inexact) and self._is_zeros(each))
 
     def _list_linear_operands(self, eqn: Any) -> Sequence[int]:
         """The operands in each of which alone an equation is linear."""
@@ -110,4 +115,4 @@ class SummingRules:
 
 
 def _is_zero(atom: Any) -> bool:
-    return getattr(atom, "val", None) is not None and jax.numpy.ndim(atom.val) == 0 and bool(atom.val == 0)
+    return getattr(atom, "val", None) is not None and jnp.ndim(atom.val) == 0 and bool(atom.val == 0)
