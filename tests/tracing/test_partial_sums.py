@@ -155,6 +155,7 @@ def test_what_every_device_has_not_whole_is_left_as_it_is():
         lambda x, w: x @ jax.checkpoint(jnp.sin)(w),
         lambda x, w: jax.lax.scan(lambda h, _: (jnp.tanh(h @ w), h[:, 0]), x, None, length=3)[0],
         lambda x, w: jax.lax.scan(jax.checkpoint(lambda h, each: (jnp.tanh(h @ each), h.sum())), x, w.reshape(2, 4, 8).repeat(2, 1))[0],
+        lambda x, w: jax.lax.scan(lambda h, _: (jnp.tanh(h * w.sum()), None), x, None, length=3)[0],
         lambda x, w: jnp.moveaxis(jax.lax.map(lambda each: each @ w, jnp.stack([x, jnp.cos(x)])), 0, 1).reshape(4, 16),
         jax.checkpoint(lambda x, w: jax.lax.scan(lambda h, each: (h * each + h @ w, None), x, w, reverse=True)[0]),
         jax.checkpoint(lambda x, w: jax.checkpoint(jnp.matmul)(jnp.cos(x), jax.nn.softmax(w))),
@@ -162,7 +163,7 @@ def test_what_every_device_has_not_whole_is_left_as_it_is():
     ids=[
         *("product", "transposed", "sliced", "looked up", "summed", "masked", "dynamically sliced", "sorted", "rounded and reversed"),
         *("of a product", "behind a barrier", "recomputed apart"),
-        *("in every iteration", "stacked by a loop", "with no carry", "in a recomputed loop", "recomputed twice"),
+        *("in every iteration", "stacked by a loop", "of a number in a loop", "with no carry", "in a recomputed loop", "recomputed twice"),
     ],
 )
 def test_a_gradient_goes_on_from_its_sum_over_the_batch_part_by_part(last):

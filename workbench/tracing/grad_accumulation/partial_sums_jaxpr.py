@@ -215,7 +215,7 @@ class _PartialSumWriter:
 
     def _write_scan(self, use: _EquationUse, body: PartialSumResults) -> None:
         eqn, scan, width = use.eqn, SummedScan(body, use.wholes, use.partials), len(body.wholes)
-        given = [i for i in body.partials if eqn.invars[i] in self.parts]
+        given = [i for i in _positions(eqn.invars, self.parts) if i in body.partials]
         atoms = [*(self.read(eqn.invars[i]) for i in body.wholes), *(self.parts[eqn.invars[i]] for i in given)]
 
         def run(*values: Any) -> list[Any]:
