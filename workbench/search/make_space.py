@@ -42,7 +42,8 @@ def make_space(
     - `devices`: how many, or the numbers to choose from; the plan's own if left out. `hardware`: its kind, else the plan's;
     - `keep`: whether what the plan's layout states stays;
     - `axes`: `stage`, `data`, `model`, and `context` or `expert` where the program has them;
-    - `layouts`: names of `layout_choices`, or `all` that apply; the known recipes if left out and one splits more than examples; `zeros`, `remats`, `schedules`: the choices by name;
+    - `layouts`: names of `layout_choices`, or `all` that apply; if left out, the known recipes where one splits more than examples;
+    - `zeros`, `remats`, `schedules`: the choices by name;
     - `most_examples` of a micro-batch on one replica.
 
     Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold.
