@@ -148,8 +148,16 @@ class BlockTasks:
 
     def backward_program(self, parts: DataParallelGroups, *, recompute: bool, add_separately: bool) -> Program:
         """Its backward pass as it runs, which reads the forward pass's residuals or recomputes them; `parts` and `add_separately` as in
-        `accumulate_grads`."""
-        return self._make_running_program(self.stage.backward(recompute=recompute), "backward", parts, add_separately=add_separately)
+        `accumulate_grads`. Traced once."""
+        key = parts, recompute, add_separately
+        if key not in self._known_backward:
+            task = self.stage.backward(recompute=recompute)
+            self._known_backward[key] = self._make_running_program(task, "backward", parts, add_separately=add_separately)
+        return self._known_backward[key]
+
+    @cached_property
+    def _known_backward(self) -> dict[tuple[DataParallelGroups, bool, bool], Program]:
+        return {}
 
     def half_programs(self, parts: DataParallelGroups, *, recompute: bool, add_separately: bool) -> tuple[Program | None, Program | None]:
         """The gradients of its inputs, and those of its weights, each if it has any; as they run."""
