@@ -18,6 +18,8 @@ from workbench.recipes.recipe import apply_edits
 REPLICATED = "replicated"
 MOST_DIMS = 5
 """Of so many dimensions all sets are choices (31); of more those of one and of two."""
+FEW = 8
+"""So many choices are all usual."""
 _PAIR = 2
 _PROBED = 2  # devices of each axis when a choice is tried
 
@@ -67,9 +69,9 @@ class LayoutChoice:
 
 
 def usual_choices(choices: Sequence[LayoutChoice]) -> tuple[LayoutChoice, ...]:
-    """The recipes alone where one of them splits a program's own dimensions over `model`; else all choices."""
+    """The recipes alone where one of them splits a program's own dimensions over `model` and there are many others; else all choices."""
     recipes = tuple(each for each in choices if each.is_recipe)
-    return recipes if any(each.axes[:1] == ("model",) and each.name != "spatial" for each in recipes) else tuple(choices)
+    return recipes if len(choices) > FEW and any(each.axes[:1] == ("model",) and each.name != "spatial" for each in recipes) else tuple(choices)
 
 
 def list_layout_choices(plan: Plan, axes: Sequence[str]) -> tuple[LayoutChoice, ...]:
