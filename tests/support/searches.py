@@ -49,3 +49,20 @@ def make_result(found: tuple[tuple[PlanCandidate, Figures], ...], requirements: 
 def front_result() -> SearchResult:
     """Four plans on the front, two on 16 devices and two on 8."""
     return make_result(FOUND)
+
+
+def proof_states() -> tuple[SearchState, ...]:
+    """Six rounds of a search: nothing found, a plan, a better bound, a better plan, a bound that does not rise, the proof."""
+    first, second = (ParetoFront[PlanCandidate]().with_item(*each) for each in (FOUND[3], FOUND[0]))
+    rounds = (
+        (ParetoFront[PlanCandidate](), 0.0, 0, 0),
+        (first, 0.5, 1, 4),
+        (first, 1.0, 1, 12),
+        (second, 1.0, 5, 12),
+        (second, 1.0, 6, 14),
+        (second, 1.5, 9, 16),
+    )
+    return tuple(
+        SearchState(0.1 * number, "seconds", front, least, evaluated, bounded, 3, is_proved=number == len(rounds) - 1)
+        for number, (front, least, evaluated, bounded) in enumerate(rounds)
+    )

@@ -16,7 +16,7 @@ from hypothesis import given
 from tests.support.details import with_details
 from tests.support.placements import image_batch, placed, placements
 from tests.support.programs import mlp_report
-from tests.support.searches import OTHERS, front_result
+from tests.support.searches import OTHERS, front_result, proof_states
 from tests.support.steps import step_report
 from workbench import visualize
 from workbench.analysis.tier_comparison import Comparison
@@ -39,6 +39,7 @@ from workbench.visualize import (
     propagation,
     roofline,
     search_front,
+    search_progress,
     shapes,
     step_time,
 )
@@ -106,6 +107,7 @@ PICTURES = {
     "graph": graph(step_report(), ("layers", "layers/*")),
     "propagation": propagation(SPREAD),
     "search_front": search_front(front_result(), OTHERS),
+    "search_progress": search_progress(proof_states()),
 }
 
 
@@ -127,6 +129,7 @@ def test_the_text_twin_is_what_the_text_function_says():
         ("memory_over_step", STEP),
         ("propagation", SPREAD),
         ("search_front", front_result()),
+        ("search_progress", proof_states()),
         *((kind, report) for kind in kinds),
     ):
         made = getattr(visualize, kind)(value)

@@ -14,7 +14,7 @@ from workbench.search.requirements import AtMost
 from workbench.search.search_result import SearchResult
 from workbench.text.search import MOST_ROWS, figures_text, front_text
 from workbench.units import format_bytes, format_seconds
-from workbench.visualize.draw.axis_scale import AxisScale, scale_of
+from workbench.visualize.draw.axis_scale import AxisScale, scale_of, tick_text
 from workbench.visualize.draw.drawing_marks import Area, Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import AXES, NEUTRAL, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
@@ -126,24 +126,18 @@ def _draw_axes(chart: _FrontChart) -> Iterator[Mark]:
     for value in chart.across.ticks():
         x = chart.across(value)
         yield Rectangle(x, chart.top, 1, _HIGH, fill=NEUTRAL, alpha=0.18)
-        yield Label(x, chart.up.start + 15, _tick_text(format_seconds(value)), anchor="middle")
+        yield Label(x, chart.up.start + 15, tick_text(format_seconds(value)), anchor="middle")
     unit = _BINARY ** int(len(f"{int(chart.up.high):b}") / 10)
     for value in chart.up.ticks(base=2, unit=unit):
         y = chart.up(value)
         yield Rectangle(_HEAD, y, _WIDE, 1, fill=NEUTRAL, alpha=0.18)
-        yield Label(_HEAD - 6, y + 4, _tick_text(format_bytes(int(value))), anchor="end")
+        yield Label(_HEAD - 6, y + 4, tick_text(format_bytes(int(value))), anchor="end")
     yield Rectangle(_HEAD, chart.up.start, _WIDE, 1, fill=NEUTRAL)
     yield Rectangle(_HEAD, chart.top, 1, _HIGH, fill=NEUTRAL)
     log = [name for name, scale in (("time", chart.across), ("memory", chart.up)) if scale.is_log]
     note = f" (logarithmic: {' and '.join(log)})" if log else ""
     yield Label(_HEAD + _WIDE / 2, chart.up.start + 32, f"time of a step{note}", anchor="middle")
     yield Label(0, chart.top - 10, "memory of the fullest device")
-
-
-def _tick_text(text: str) -> str:
-    """A round value without zeros behind the point."""
-    number, _, unit = text.partition(" ")
-    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
 
 def _draw_staircase(chart: _FrontChart, figures: Sequence[Figures], colour: str) -> Iterator[Mark]:

@@ -58,6 +58,16 @@ def scale_of(values: Sequence[float], start: float, length: float) -> AxisScale:
     return AxisScale(low - room, high + room, start, length)
 
 
+def tick_text(text: str) -> str:
+    """What is written at a round value: without zeros behind the point.
+
+    >>> tick_text("2.00 s"), tick_text("1.50 GiB"), tick_text("$10.00"), tick_text("20")
+    ('2 s', '1.5 GiB', '$10', '20')
+    """
+    number, space, unit = text.partition(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number}{space}{unit}"
+
+
 def _powers_of_two(low: float, high: float) -> tuple[float, ...]:
     return tuple(2.0**power for power in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1))
 
