@@ -215,7 +215,9 @@ def _list_plans(result: SearchResult) -> Iterator[Mark]:
     for number, (candidate, figures) in enumerate(result.front[:MOST_ROWS]):
         yield Label(20, y, f"{number}", anchor="end", bold=True)
         yield Rectangle(26, y - 9, 9, 9, fill=colours[candidate])
-        for line in textwrap.wrap(f"{format_seconds(figures.seconds)}, {format_bytes(int(figures.memory))}: {candidate}", _LIST):
+        for line in textwrap.wrap(
+            f"{format_seconds(figures.seconds)}, {format_bytes(int(figures.memory))}: {candidate}", _LIST, break_on_hyphens=False
+        ):
             yield Label(42, y, line)
             y += _LINE
     if len(result.front) > MOST_ROWS:
