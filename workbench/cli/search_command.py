@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from workbench.cli.plan_arguments import plan_on_the_cpu
@@ -21,6 +22,8 @@ def search(options: argparse.Namespace) -> None:
     kind = options.hardware
     if options.devices is not None:  # `--hardware "TPU v5p"` names a kind alone
         options.hardware = None
+    from workbench.engine import open_answerer
+
     plan = plan_on_the_cpu(options)
     wanted = {"devices": options.devices, "hardware": kind if options.devices is not None else None, "keep": options.keep}
     result = find_plans(
@@ -30,6 +33,7 @@ def search(options: argparse.Namespace) -> None:
         at_most=dict(_pair(text, options.parser) for text in options.at_most),
         pins={name: _value(value) for name, value in (_pair(text, options.parser) for text in options.pin)},
         on_progress=_Printer().show,
+        open_answerer=partial(open_answerer, workers=options.workers, cluster=options.cluster),
         **wanted,
     )
     if options.output:

@@ -71,7 +71,11 @@ class LayoutChoice:
 def usual_choices(choices: Sequence[LayoutChoice]) -> tuple[LayoutChoice, ...]:
     """The recipes alone where one of them splits a program's own dimensions over `model` and there are many others; else all choices."""
     recipes = tuple(each for each in choices if each.is_recipe)
-    return recipes if len(choices) > FEW and any(each.axes[:1] == ("model",) and each.name != "spatial" for each in recipes) else tuple(choices)
+    return (
+        recipes
+        if len(choices) > FEW and any(each.axes[:1] == ("model",) and each.name != "spatial" for each in recipes)
+        else tuple(choices)
+    )
 
 
 def list_layout_choices(plan: Plan, axes: Sequence[str]) -> tuple[LayoutChoice, ...]:

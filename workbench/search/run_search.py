@@ -177,6 +177,7 @@ class _Search:
     def record(self, candidate: PlanCandidate, figures: Figures) -> None:
         """Keep a planned candidate, on the front if it keeps to the requirements."""
         self.found[candidate] = figures
+        self.evaluator.remember(candidate, figures)
         if allows_candidate(self.requirements, candidate) and allows_figures(self.requirements, figures):
             self.front = self.front.with_item(candidate, figures)
 
