@@ -1,15 +1,15 @@
 """GPT-3 175B on 2,048 chips: how soon a search has a plan, how soon it is within 5 and 1 %, how soon the best is proved.
 
-The space is Megatron-LM's: tensor-parallel groups by every size that divides the model, with and without sequence parallelism; pipelines of
-every size up to the network's blocks; the rest data parallel; micro-batches of 1, 2, 4, 8, 16 examples and the other divisors up to 16;
-ZeRO 0 to 3; recomputation of nothing, of what is cheap, of everything; GPipe, 1F1B, and interleaved with every number of equal chunks. Fused
-attention is not among its choices, nor are context parallelism and uneven stages.
+The space is Megatron-LM's: tensor parallelism by every size that divides the model, with and without sequence parallelism; pipelines of
+every size up to the network's blocks; the rest data parallel; micro-batches of every divisor up to 16 examples; ZeRO 0 to 3; recomputation
+of nothing, of what is cheap, of everything; GPipe, 1F1B, and interleaved with every number of equal chunks. Context parallelism, uneven
+stages and offloading are not among its choices.
 
-To plan all of them one by one takes hours (a fifth of a second each). So the proof is not set beside a full enumeration but beside a sample:
-`SAMPLE` candidates drawn with a seed and planned by themselves, without anything of the search. None may be faster than the best that the
-search proved, and none below the bounds that the search goes by. The sample's figures are stored (`benchmarks/results/search_gpt3.json`,
-written by `python benchmarks/search_gpt3.py --record`), and `--quick` compares the proved best with the stored figures. A sample can show
-that a proof is wrong; it cannot show that it is right.
+To plan all of them one by one takes hours. So the proof is not set beside a full enumeration but beside a sample: `SAMPLE` candidates drawn
+with a seed and planned by themselves, without anything of the search. None may be faster than the best that the search proved, and none
+below the bounds that the search goes by. The sample's figures are stored (`benchmarks/results/search_gpt3.json`, written by
+`python benchmarks/search_gpt3.py --record`), and later runs compare the best with the stored figures. A sample can show that a proof is
+wrong; it cannot show that it is right.
 """
 
 import argparse
@@ -129,7 +129,7 @@ def record_sample(hardware: str, count: int = SAMPLE, seed: int = SEED) -> dict[
     found = plan_sample(space, count, seed)
     seconds = time.perf_counter() - begin
     legal = {candidate: each for candidate, each in found.items() if isinstance(each, Figures)}
-    bounds = list(compare_bounds(hardware, space, Evaluator(space), legal))
+    bounds = list(compare_bounds(hardware, Evaluator(space), legal))
     tightest = max(bounds, key=lambda each: each.ratio)
     return {
         "combinations": space.size,
@@ -163,7 +163,8 @@ def gpt3(within: float = 240.0, hardware: Sequence[str] = HARDWARE) -> dict[str,
     for each in hardware:
         search = search_gpt3(each, within)
         sample = stored.get(each)
-        beside = compare_with_sample(search.states[-1].best and search.states[-1].best[1].seconds, memory_of(search.space), sample["figures"]) if sample else {}
+        best = search.states[-1].best
+        beside = compare_with_sample(best and best[1].seconds, memory_of(search.space), sample["figures"]) if sample else {}
         kept = {name: sample[name] for name in ("planned", "violations", "worst_bound")} if sample else {}
         found[each] = {**search.figures, **beside, **{f"sample_{name}": value for name, value in kept.items()}}
         print(f"{each}: {found[each]}", flush=True)

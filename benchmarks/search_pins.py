@@ -95,7 +95,11 @@ def check_clash(known: KnownSpace, requirements: Sequence[Requirement], clash: C
     for each in clash.relaxations:
         weaker = [each.weakened if other == each.requirement else other for other in requirements]
         yield "relaxations"
-        if not known.is_feasible(weaker) or known.truth.get(each.candidate) != each.figures or not keeps(weaker, each.candidate, each.figures):
+        if (
+            not known.is_feasible(weaker)
+            or known.truth.get(each.candidate) != each.figures
+            or not keeps(weaker, each.candidate, each.figures)
+        ):
             yield "false_relaxations"
 
 

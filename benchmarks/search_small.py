@@ -132,7 +132,7 @@ def enumerate_plainly(space: SearchSpace) -> dict[PlanCandidate, Figures]:
     return found
 
 
-def compare_bounds(name: str, space: SearchSpace, evaluator: Evaluator, truth: Mapping[PlanCandidate, Figures]) -> Iterator[Bound]:
+def compare_bounds(name: str, evaluator: Evaluator, truth: Mapping[PlanCandidate, Figures]) -> Iterator[Bound]:
     """All bounds of the candidates beside their figures."""
     for candidate, figures in truth.items():
         for kind, bounds in _bounds_of(evaluator, candidate):
@@ -159,7 +159,7 @@ def search_case(case: SmallCase) -> tuple[SmallAnswer, SmallAnswer]:
     """The case freely and with pins, beside its truth."""
     free, states = _search(case)
     truth = enumerate_plainly(free.space)
-    bounds = tuple(compare_bounds(str(case), free.space, free.evaluator, truth))
+    bounds = tuple(compare_bounds(str(case), free.evaluator, truth))
     pins, limits = draw_pins(str(case), free.space, truth)
     pinned, pinned_states = _search(case, pins=pins, at_most=limits, again=free)
     shown = ", ".join(map(str, pinned.requirements[1:]))
@@ -237,7 +237,9 @@ def _search_and_print(case: SmallCase) -> tuple[SmallAnswer, SmallAnswer]:
     answers = search_case(case)
     for each in answers:
         flaw = max(each.violations, key=lambda bound: bound.ratio, default=None)
-        above = f"  {len(each.violations)} bounds above the truth: {flaw.kind} {flaw.figure} {flaw.ratio:.4f} {flaw.candidate}" if flaw else ""
+        above = (
+            f"  {len(each.violations)} bounds above the truth: {flaw.kind} {flaw.figure} {flaw.ratio:.4f} {flaw.candidate}" if flaw else ""
+        )
         print(
             f"{each.case:70} {each.candidates:6,} plans, {each.legal:5,} legal, {each.evaluated:4} evaluated in {each.seconds:6.1f} s  "
             f"{'optimal' if each.is_optimal else 'NOT OPTIMAL'}  hypervolume {each.hypervolume:.4f}{above}",

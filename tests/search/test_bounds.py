@@ -1,6 +1,7 @@
 """Bounds are never above the truth: those of a pipeline's stages against its simulation, those of candidates against the planner."""
 
 from functools import cache
+from itertools import pairwise
 from math import isfinite
 
 import numpy as np
@@ -60,7 +61,7 @@ def costs_of(blocks: BlockTotals, starts: tuple[int, ...], more: int) -> tuple[S
     """The stages' costs, `more` bytes and a transfer above what the bounds know."""
     bounds = (0, *starts, len(blocks.forward))
     found = []
-    for number, (a, b) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for number, (a, b) in enumerate(pairwise(bounds)):
         resident, summed = int(blocks.resident[a:b].sum()), int(blocks.summed[a:b].sum())
         found.append(
             StageCost(
