@@ -21,7 +21,7 @@ HOUSE = ROOT / "workbench"
 ROOMS = (
     *("errors", "units", "core", "hardware", "plan", "reports"),
     *("propagation", "spmd", "tracing", "cost", "pipeline", "analysis", "multimodel"),
-    *("models", "recipes", "text", "documents", "session", "exercises"),
+    *("models", "recipes", "search", "text", "documents", "session", "exercises"),
     *("engine", "visualize", "widgets", "app", "cli"),
 )
 VERBS = "plan/plan_methods.py"
@@ -64,17 +64,18 @@ STILL_READ = {"wiring"}  # former words of the interface
 
 # Each foreign library, and the rooms that may import it, wherever in a file.
 DOORS = {
-    "numpy": {"hardware", "propagation", "spmd", "tracing", "cost", "models", "engine"},
+    "numpy": {"hardware", "propagation", "spmd", "tracing", "cost", "models", "search", "engine"},
     "jax": {"propagation", "spmd", "tracing", "models", "engine"},
     "jax.extend": {"propagation", "spmd", "tracing"},
     "jax.extend.mlir": {"propagation", "spmd"},
     "jaxlib": {"spmd"},
     "google.protobuf": {"spmd"},
+    "scipy": {"search"},
     "optax": {"tracing", "models"},
     "cloudpickle": {"engine"},
     "libtpu": {"engine"},
     "jsonschema": {"documents"},
-    "ortools": {"multimodel"},
+    "ortools": {"multimodel", "search"},
     "rich": {"text"},
     "bokeh": {"visualize", "app"},
     "graphviz": {"visualize"},

@@ -75,6 +75,10 @@ class RecipeError(WorkbenchError):
     """A recipe that does not apply to a plan, or is there already."""
 
 
+class SearchError(WorkbenchError):
+    """A search that cannot be made: nothing to choose from, or requirements that no plan can keep."""
+
+
 class DocumentError(WorkbenchError):
     """A file that is not a plan, is of a newer version, or names a program that is not here."""
 
