@@ -10,7 +10,7 @@ from workbench.search.per_operation.choice_problem import Floats
 from workbench.search.per_operation.reduced_problem import ReducedProblem
 
 _WIDTHS = (3, 6, 12, 1_000)  # strategies per decision that a block may take
-_MOST_NODES = 400
+_MOST_NODES = 1_500
 
 
 class Neighbourhoods:
@@ -36,12 +36,9 @@ class Neighbourhoods:
         first = first or [self.random.randrange(len(self.problem.costs))]
         return width, ChoiceBlock({node: self.ranks[node] < width for node in self._grown(first, width)})
 
-    def adapt(self, width: int, is_proven: bool, is_better: bool) -> None:
-        """Larger blocks where the solver comes to the end without finding anything, smaller ones where it does not come to the end."""
-        if not is_proven:
-            self.room[width] = max(self.room[width] * 0.85, 500.0)
-        elif not is_better:
-            self.room[width] = min(self.room[width] * 1.05, 200_000.0)
+    def adapt(self, width: int, is_proven: bool) -> None:
+        """Larger blocks of `width` where the solver came to the end of one, smaller ones where it did not."""
+        self.room[width] = min(max(self.room[width] * (1.08 if is_proven else 0.8), 500.0), 500_000.0)
 
     def _grown(self, first: list[int], width: int) -> list[int]:
         """The nodes `first` and neighbours of theirs, as long as the pairs of strategies fit in the block."""
