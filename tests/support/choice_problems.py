@@ -5,7 +5,9 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
+from workbench.search.per_operation.choice_graph import choice_graph
 from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem, assess
+from workbench.search.per_operation.reduced_problem import ReducedProblem, shorten_memory
 
 COSTS = st.sampled_from([0, 0, 1, 2, 3, 5, 8, 20, np.inf])
 USAGES = st.integers(0, 6)
@@ -40,3 +42,16 @@ def least_cost(problem):
     """The cost of the best allowed choice; infinite where there is none."""
     found = (assess(problem, chosen) for chosen in every_choice(problem))
     return min((each.cost for each in found if each.is_feasible), default=np.inf)
+
+
+def unreduced(problem):
+    """The whole problem in the form of a reduced one, with nothing taken away."""
+    graph_edges = [{} for _ in problem.nodes]
+    for edge in problem.edges:
+        known = graph_edges[edge.first].get(edge.second, 0.0)
+        graph_edges[edge.first][edge.second] = known + edge.costs
+        graph_edges[edge.second][edge.first] = graph_edges[edge.first][edge.second].T
+    costs = tuple(node.costs for node in problem.nodes)
+    graph = choice_graph(problem)
+    memory = shorten_memory(graph, np.inf if problem.usage_limit is None else float(problem.usage_limit))
+    return ReducedProblem(costs, tuple(graph_edges), memory, 0.0, graph, tuple(range(len(costs))))

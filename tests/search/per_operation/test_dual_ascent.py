@@ -5,24 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.choice_problems import choice_problems, least_cost
-from workbench.search.per_operation.choice_graph import choice_graph
+from tests.support.choice_problems import choice_problems, least_cost, unreduced
 from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem
 from workbench.search.per_operation.dual_ascent import DualAscent
-from workbench.search.per_operation.reduced_problem import ReducedProblem, reduced_problem, shorten_memory
-
-
-def unreduced(problem):
-    """The whole problem in the form of a reduced one, with nothing taken away."""
-    graph_edges = [{} for _ in problem.nodes]
-    for edge in problem.edges:
-        known = graph_edges[edge.first].get(edge.second, 0.0)
-        graph_edges[edge.first][edge.second] = known + edge.costs
-        graph_edges[edge.second][edge.first] = graph_edges[edge.first][edge.second].T
-    costs = tuple(node.costs for node in problem.nodes)
-    graph = choice_graph(problem)
-    memory = shorten_memory(graph, np.inf if problem.usage_limit is None else float(problem.usage_limit))
-    return ReducedProblem(costs, tuple(graph_edges), memory, 0.0, graph, tuple(range(len(costs))))
+from workbench.search.per_operation.reduced_problem import reduced_problem
 
 
 @given(choice_problems(costs=st.sampled_from([0, 1, 2, 3, 5, 8, 20, 0.25])), st.lists(st.floats(0.01, 20), min_size=1, max_size=8))

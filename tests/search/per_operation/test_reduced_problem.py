@@ -5,13 +5,11 @@ from itertools import product
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.support.choice_problems import choice_problems, every_choice, least_cost
+from tests.support.choice_problems import choice_problems, least_cost
 from workbench.errors import SearchError
-from workbench.search.per_operation.choice_graph import choice_graph
 from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem, assess
-from workbench.search.per_operation.reduced_problem import reduced_problem, shorten_memory
+from workbench.search.per_operation.reduced_problem import reduced_problem
 
 
 @given(choice_problems())
@@ -30,16 +28,6 @@ def test_the_least_cost_of_what_is_left_is_that_of_the_whole(problem):
         assert whole.is_feasible == (fits and cost < np.inf)
         least = min(least, cost if fits else np.inf)
     assert least == pytest.approx(least_cost(problem))
-
-
-@given(choice_problems(costs=st.integers(0, 3)))
-def test_the_times_that_are_kept_tell_what_fits(problem):
-    if problem.usage_limit is None:
-        return
-    memory = shorten_memory(choice_graph(problem), float(problem.usage_limit))
-    for indices in every_choice(problem):
-        fits = (memory.profile(np.array(indices, np.int64)) <= memory.left).all()
-        assert fits == assess(problem, indices).is_feasible
 
 
 def test_a_chain_of_operations_that_follow_each_other_is_one_decision():
