@@ -53,6 +53,17 @@ def test_small_problems_are_solved_exactly(problem):
         assert found.cost == assess(problem, found.strategies).cost
 
 
+def test_costs_that_are_no_whole_numbers_are_proven_too():
+    """A triangle, which no rule eliminates, with the memory of two strategies."""
+    generator = np.random.default_rng(5)
+    nodes = tuple(ChoiceNode(generator.random(4), np.array([0.0, 1.0, 2.0, 3.0]), 0, 1) for _ in range(3))
+    edges = tuple(ChoiceEdge(one, other, generator.random((4, 4))) for one, other in ((0, 1), (1, 2), (0, 2)))
+    problem = ChoiceProblem(nodes, edges, 2)
+    found = solve(problem, seconds=1e6)
+    assert found.is_proven
+    assert found.cost == least_cost(problem)
+
+
 def test_large_problems_are_bounded_and_solved_block_by_block(by_blocks):
     problem = random_problem(0)
     seen = []

@@ -79,7 +79,7 @@ def assess(problem: ChoiceProblem, strategies: Sequence[int]) -> Assessment:
     cost = sum(float(node.costs[chosen]) for node, chosen in zip(problem.nodes, strategies, strict=True))
     cost += sum(float(edge.costs[strategies[edge.first], strategies[edge.second]]) for edge in problem.edges)
     peak = _peak_usage(problem, strategies)
-    return Assessment(cost, peak, bool(np.isfinite(cost)) and (problem.usage_limit is None or peak <= problem.usage_limit))
+    return Assessment(float(cost), peak, bool(np.isfinite(cost)) and (problem.usage_limit is None or peak <= problem.usage_limit))
 
 
 def _peak_usage(problem: ChoiceProblem, strategies: Sequence[int]) -> float:

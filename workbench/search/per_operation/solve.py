@@ -24,6 +24,7 @@ _EFFORT = 2.0  # deterministic seconds of the solver on a block
 _MOST_EFFORT = 60.0  # the same on a whole problem
 _DUAL_SHARE = 0.35  # of the time
 _FIRST_LENGTH, _LAST_LENGTH = 0.1, 1e-4  # of a step of the multipliers, as a part of what the bound can rise
+_TOLERANCE = 1e-9  # the part of a cost by which a bound may miss it
 _SECONDS_BETWEEN = 1.0  # between two solutions that are handed out
 _PUBLICATION_SHARE = 0.05  # of the time, which it takes to restore and hand out solutions
 _REPAIRED_EVERY = 5  # sweeps whose choice is brought under the limit
@@ -50,13 +51,17 @@ class Solution:
 
     @property
     def is_proven(self) -> bool:
-        """Whether nothing better exists."""
-        return self.cost <= self.bound
+        """Whether nothing better exists, to one part in a billion: the bound is computed in floating point."""
+        return _meets(self.cost, self.bound)
 
     @property
     def gap(self) -> float:
         """How much less the optimum can cost at most, as a part of the cost."""
         return 0.0 if self.is_proven else 1.0 - max(self.bound, 0.0) / self.cost if self.is_feasible else 1.0
+
+
+def _meets(cost: float, bound: float) -> bool:
+    return cost <= bound or cost - bound <= _TOLERANCE * abs(cost) < np.inf
 
 
 def solve(
@@ -184,7 +189,7 @@ class _ChoiceSearch:
     def _is_over(self, share: float = 1.0) -> bool:
         """Whether `share` of the work is done, the best is proven, or nobody waits for it. Counts a step."""
         self.work += 1
-        if self.cost <= self.bound or (self.is_cancelled and self.is_cancelled()):
+        if _meets(self.cost, self.bound) or (self.is_cancelled and self.is_cancelled()):
             return True
         if self.iterations is not None:
             return self.work > self.iterations * share
