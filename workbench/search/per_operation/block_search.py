@@ -33,10 +33,12 @@ class BlockResult:
     is_proven: bool
 
 
-def improve_block(problem: ReducedProblem, chosen: Ints, block: ChoiceBlock, usage: Floats, effort: float) -> BlockResult:
+def improve_block(
+    problem: ReducedProblem, chosen: Ints, block: ChoiceBlock, usage: Floats, effort: float, seconds: float = np.inf
+) -> BlockResult:
     """The best strategies of `block` beside what `chosen` says of the others.
 
-    `usage` is the memory of `chosen` at each time. Where that is over the limit, the block may take what it has at that time, not more.
+    The solver works for `effort` (deterministic seconds) and `seconds` at most. `usage` is the memory of `chosen` at each time. Where that is over the limit, the block may take what it has at that time, not more.
     """
     nodes = list(block.allowed)
     within = MemoryOverTime(tuple(problem.memory.nodes[node] for node in nodes), problem.memory.left)
@@ -49,7 +51,11 @@ def improve_block(problem: ReducedProblem, chosen: Ints, block: ChoiceBlock, usa
     reduce(graph)
     left = shorten_memory(graph, left).left
     hint = {node: int(chosen[node]) for node in nodes}
-    found = solve_exactly(graph, left, _positions(graph, hint), effort) if graph.costs else ExactChoice({}, graph.constant, is_proven=True)
+    found = (
+        solve_exactly(graph, left, _positions(graph, hint), effort, seconds)
+        if graph.costs
+        else ExactChoice({}, graph.constant, is_proven=True)
+    )
     if found.chosen is None:
         return BlockResult(None, found.is_proven)
     after = chosen.copy()

@@ -26,8 +26,10 @@ class ExactChoice:
     is_proven: bool
 
 
-def solve_exactly(graph: ChoiceGraph, left: Floats, hint: Mapping[int, int] | None = None, effort: float = 1.0) -> ExactChoice:
-    """Solves `graph`, whose memory at time t must stay within `left[t]`, for at most `effort` (deterministic seconds of CP-SAT).
+def solve_exactly(
+    graph: ChoiceGraph, left: Floats, hint: Mapping[int, int] | None = None, effort: float = 1.0, seconds: float = np.inf
+) -> ExactChoice:
+    """Solves `graph`, whose memory at time t must stay within `left[t]`, for at most `effort` (deterministic seconds of CP-SAT) and `seconds`.
 
     `hint` has a strategy for some of the nodes.
     """
@@ -39,6 +41,7 @@ def solve_exactly(graph: ChoiceGraph, left: Floats, hint: Mapping[int, int] | No
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = effort
+    solver.parameters.max_time_in_seconds = seconds
     solver.parameters.linearization_level = 2
     solver.parameters.relative_gap_limit = 0.0
     status = solver.solve(model.model)

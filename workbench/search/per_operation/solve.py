@@ -27,7 +27,7 @@ _FIRST_LENGTH, _LAST_LENGTH = 0.1, 1e-4  # of a step of the multipliers, as a pa
 _TOLERANCE = 1e-9  # the part of a cost by which a bound may miss it
 _SECONDS_BETWEEN = 1.0  # between two solutions that are handed out
 _PUBLICATION_SHARE = 0.05  # of the time, which it takes to restore and hand out solutions
-_REPAIRED_EVERY = 5  # sweeps whose choice is brought under the limit
+_REPAIRED_EVERY, _REPAIRED_LATER = 5, 25  # sweeps, until and after a choice was found, whose choice is brought under the limit
 _PATIENCE = 15  # sweeps without a better bound before the steps become shorter
 
 
@@ -166,7 +166,7 @@ class _ChoiceSearch:
         usage = self.reduced.memory.profile(self.chosen)
         while not self._is_over():
             width, block = self.neighbourhoods.draw(usage)
-            result = improve_block(self.reduced, self.chosen, block, usage, _EFFORT)
+            result = improve_block(self.reduced, self.chosen, block, usage, _EFFORT, self._seconds_left())
             self.neighbourhoods.adapt(width, result.is_proven)
             if result.chosen is not None:
                 self.report(result.chosen, -np.inf)
@@ -176,15 +176,18 @@ class _ChoiceSearch:
         chosen: Ints | None = step.chosen
         cost = self.reduced.cost_of(step.chosen)
         if (step.excess > 0).any():
-            chosen = repair_memory(self.reduced, step.chosen) if cost < self.cost and self.work % _REPAIRED_EVERY == 0 else None
+            is_due = cost < self.cost and self.work % (_REPAIRED_EVERY if self.chosen is None else _REPAIRED_LATER) == 0
+            chosen = repair_memory(self.reduced, step.chosen) if is_due else None
         self.report(chosen if chosen is not None and self.reduced.cost_of(chosen) < np.inf else None, step.bound)
 
     def _solve_whole(self) -> None:
         """Solves the whole problem at once, exactly if the time suffices."""
-        rest = max(self.seconds - (time.monotonic() - self.began), 1.0) if self.iterations is None else _MOST_EFFORT
-        found = solve_exactly(self.reduced.graph, self.reduced.memory.left, effort=min(rest, _MOST_EFFORT))
+        found = solve_exactly(self.reduced.graph, self.reduced.memory.left, effort=_MOST_EFFORT, seconds=self._seconds_left())
         chosen = np.array([found.chosen[node] for node in self.reduced.nodes], np.int64) if found.chosen is not None else None
         self.report(chosen, found.bound)
+
+    def _seconds_left(self) -> float:
+        return np.inf if self.iterations is not None else max(self.seconds - (time.monotonic() - self.began), 0.1)
 
     def _is_over(self, share: float = 1.0) -> bool:
         """Whether `share` of the work is done, the best is proven, or nobody waits for it. Counts a step."""
