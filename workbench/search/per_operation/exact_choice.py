@@ -29,9 +29,9 @@ class ExactChoice:
 def solve_exactly(
     graph: ChoiceGraph, left: Floats, hint: Mapping[int, int] | None = None, effort: float = 1.0, seconds: float = np.inf
 ) -> ExactChoice:
-    """Solves `graph`, whose memory at time t must stay within `left[t]`, for at most `effort` (deterministic seconds of CP-SAT) and `seconds`.
+    """Solves `graph`, whose memory at time t must stay within `left[t]`.
 
-    `hint` has a strategy for some of the nodes.
+    CP-SAT works for `effort` (its deterministic seconds) and `seconds` at most. `hint` has a strategy for some of the nodes.
     """
     model = _ExactModel(graph)
     model.limit_memory(left)
