@@ -23,9 +23,8 @@ from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import closest_spans
 from workbench.cost.estimate import Estimate, estimate
 from workbench.cost.tiled_bytes import tiled_bytes
-from workbench.errors import HardwareError, WorkbenchError
-from workbench.hardware.axis_assignment_text import AxisAssignment
-from workbench.hardware.axis_placement import PhysicalSpan, complete_axis_assignment
+from workbench.errors import WorkbenchError
+from workbench.hardware.axis_placement import PhysicalSpan
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.data_parallel_groups import find_batch_axes, find_data_parallel_groups
 from workbench.pipeline.staged_program import StagedProgram
@@ -45,7 +44,8 @@ class StageContext:
     - `mesh`: the plan's without the axis of the stages; `physical_spans`: where each of its axes runs on the hardware, beside that axis;
     - `parts`: how the stage's devices share a micro-batch;
     - `layout`: the plan's, as far as blocks see it (`layout_of_blocks`);
-    - `plan`: one of the plans with this context as one stage has it, a program for the devices of that stage alone; where its optimiser's state lies does not count.
+    - `plan`: one of the plans with this context, without its pipeline; its mesh has the axis of the stages, whose devices run other
+      programs. Where its optimiser's state lies does not count.
     """
 
     program: Program
@@ -69,17 +69,7 @@ def make_stage_context(staged: StagedProgram) -> StageContext:
     known = closest_spans(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else {}
     runs = tuple(known.get(name, ()) for name in mesh.names)
     layout, parts = layout_of_blocks(plan), find_data_parallel_groups(staged)
-    alone = plan.updated(pipeline=None, name="", mesh=mesh, axis_assignment=_assign_beside(plan, mesh))
-    return StageContext(plan.program, layout, plan.hardware, mesh, runs, parts, alone)
-
-
-def _assign_beside(plan: Plan, mesh: Mesh) -> AxisAssignment | None:
-    """Where the axes of one stage run beside that of the stages; by default where the whole mesh does not fit its hardware."""
-    if plan.hardware is None:
-        return None
-    with suppress(HardwareError):
-        return complete_axis_assignment(plan.mesh, plan.hardware, plan.axis_assignment).restricted(mesh)
-    return None
+    return StageContext(plan.program, layout, plan.hardware, mesh, runs, parts, plan.updated(pipeline=None, name=""))
 
 
 def layout_of_blocks(plan: Plan) -> Layout:
@@ -150,7 +140,7 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
     it costs a micro-batch the same however few samples it has."""
     running = block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately)
     forward, both, backward_task = (
-        estimate(_plan_alone(program, stage)) for program in (block.forward_program, block.both_program(stage.parts), running)
+        _estimate_alone(program, stage) for program in (block.forward_program, block.both_program(stage.parts), running)
     )
     one, backward = _estimate_seconds(forward, both, backward_task)
     weight = backward * block.weight_share
@@ -170,15 +160,15 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
 def block_seconds(block: BlockTasks, stage: StageContext) -> tuple[float, float]:
     """Seconds forward and backward of a block, as `estimate_block` finds them and without its bytes."""
     running = block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately)
-    forward, backward = (estimate(_plan_alone(program, stage)) for program in (block.forward_program, running))
+    forward, backward = (_estimate_alone(program, stage) for program in (block.forward_program, running))
     if forward.step_time is not None and backward.step_time is not None:
         return forward.step_time.total, backward.step_time.total
-    return _estimate_seconds(forward, estimate(_plan_alone(block.both_program(stage.parts), stage)), backward)
+    return _estimate_seconds(forward, _estimate_alone(block.both_program(stage.parts), stage), backward)
 
 
 def task_bytes(program: Program, stage: StageContext) -> TaskBytes:
     """Bytes of a task's program alone on the devices of a stage."""
-    return _count_task_bytes(estimate(_plan_alone(program, stage)))
+    return _count_task_bytes(_estimate_alone(program, stage))
 
 
 def _count_task_bytes(found: Estimate) -> TaskBytes:
@@ -202,6 +192,10 @@ def _estimate_seconds(forward: Estimate, both: Estimate, backward: Estimate) -> 
     counts = [each.flops.per_device for each in (forward, both)]
     one, two = counts if any(counts) else (forward.traffic, both.traffic)
     return one / NOMINAL, max(two - one, 0) / NOMINAL
+
+
+def _estimate_alone(program: Program, stage: StageContext) -> Estimate:
+    return estimate(_plan_alone(program, stage), own_mesh=stage.mesh)
 
 
 def _plan_alone(program: Program, stage: StageContext) -> Plan:

@@ -23,7 +23,6 @@ from workbench.search.search_space import SearchSpace
 from workbench.search.stage_bounds import BlockTotals, LeastFigures, least_figures
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
-from workbench.units import divisors
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +75,8 @@ class Evaluator:
         spans = closest_spans(Mesh(core.mesh), hardware, None) if hardware else {}
         others = tuple((axis, size, spans.get(axis)) for axis, size in core.mesh if axis not in (DATA, "stage"))
         traced = "none" if core.remat == "full" else core.remat
-        replicas = core.size(DATA)
-        least = next(each for each in divisors(replicas) if each > 1 or replicas == 1)
-        return core.hardware, core.layout, traced, others, least, micro_batches * replicas // least
+        least = least_replicas(self.core(core))
+        return core.hardware, core.layout, traced, others, least, micro_batches * core.size(DATA) // least
 
     def bound_work(self, core: PlanCandidate, micro_batches: int) -> BlockWork:
         """What all stages together need at least for a micro-batch, by `work_key`.

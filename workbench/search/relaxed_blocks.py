@@ -2,8 +2,8 @@
 
 How many devices share the examples changes no local shape, as long as each has as many. So a stage of `data:8 model:4` with micro-batches
 of 16 examples does what one of `data:2 model:4` does with micro-batches of 4, and besides it gathers, reduces and scatters among more
-replicas: the costs with two replicas that share nothing are a lower bound for both, and are estimated once. (With one replica they would not
-be: a batch of one example is another program, and XLA takes a dot apart around a ring only where every axis of the mesh splits it.)
+replicas: the costs with two replicas that share nothing are a lower bound for both, and are estimated once. (With one replica they would
+not be: a batch of one example is another program, and XLA takes a dot apart around a ring only where every axis of the mesh splits it.)
 """
 
 from collections import Counter
@@ -19,6 +19,8 @@ from workbench.core.mesh import Mesh
 from workbench.core.micro_batches import batch_dim
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
+from workbench.core.sharding import base_axis
+from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import complete_axis_assignment
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, block_seconds, make_stage_context
 from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of, weigh_params
@@ -88,8 +90,11 @@ def count_replicas(plan: Plan) -> int:
 
 
 def least_replicas(plan: Plan) -> int:
-    """The least number of replicas, above one if there are several, that theirs is a multiple of."""
-    return next(each for each in divisors(count_replicas(plan)) if each > 1 or count_replicas(plan) == 1)
+    """The least number of replicas, above one if there are several, that theirs is a multiple of; theirs, where they share parameters."""
+    placed = zip(plan.program.arguments, plan.argument_shardings, strict=True)
+    shares = any(tensor.role is Role.PARAMETER and DATA in {base_axis(axis) for axis in sharding.axes} for tensor, sharding in placed)
+    replicas = count_replicas(plan)
+    return replicas if shares else next(each for each in divisors(replicas) if each > 1 or replicas == 1)
 
 
 def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan, zeros: Sequence[str]) -> dict[str, BlockTotals]:
@@ -100,7 +105,7 @@ def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan
     received = [sum(values[v].bytes for v in task.stage.virtual_stage.input_activations) for task in tasks]
     columns = [[getattr(each, name) for each in costs] for name in ("forward", "backward_input", "backward_weight")]
     replicas = count_replicas(plan)
-    param, sums, state, partial = _weigh_blocks(plan, relaxed.network)
+    param, sums, state, partial = _weigh_blocks(plan, relaxed)
     found = {}
     for zero in zeros:
         shares = {NO_ZERO: (1, 1, 1), "zero_1": (1, 1, replicas), "zero_2": (1, replicas, replicas), "zero_3": (replicas,) * 3}[zero]
@@ -110,10 +115,11 @@ def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan
     return found
 
 
-def _weigh_blocks(plan: Plan, network: Network) -> NDArray[np.float64]:
+def _weigh_blocks(plan: Plan, relaxed: RelaxedStage) -> NDArray[np.float64]:
     """float64[4, blocks]: bytes of parameters, of their gradients' sums, of the optimiser's state, and of those sums that the replicas add
     at the end of the step; each parameter slice counts with the block that uses it first."""
-    weights, partial = weigh_params(plan, network), find_partial_sums(plan.program)
+    network = relaxed.network
+    weights, partial = weigh_params(plan, network), find_partial_sums(plan.program) & relaxed.context.parts.param_slices
     seen: set[int] = set()
     found = []
     for task in tasks_of(network):

@@ -14,7 +14,6 @@ from workbench.search.requirements import AtMost, Requirement
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
 
-
 _MARGIN = 1.006
 
 
