@@ -29,6 +29,7 @@ from workbench.widgets.board.tier_marks import settling_record
 COLOURS = 6  # the palette of style.css; axes take it in order
 TABS = (
     ("tensors", "Tensors"),
+    ("find", "Find"),
     ("devices", "Devices"),
     ("communication", "Communication"),
     ("resharding", "Resharding"),

@@ -42,6 +42,7 @@ class Facts:
     views: Views = field(default_factory=Views)
     replay: Replay = field(default_factory=Replay)
     background: BackgroundQueries | None = None  # where slow questions are computed; at once, without it
+    find_blocks: Callable[[Report], list[Block]] = field(default=lambda _: [note_block("This board cannot search.")], kw_only=True)
 
 
 def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
@@ -54,6 +55,7 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
         "tensors": lambda: tensor_blocks(
             report, paint, search, facts.toggled, result_rows(report, paint, search.lower().split(), facts.toggled)
         ),
+        "find": lambda: facts.find_blocks(report),
         "devices": lambda: device_blocks(report, facts.selected),
         "communication": lambda: traffic_blocks(report, facts.comparison_state, paint),
         "resharding": lambda: resharding_blocks(report, facts.comparison_state, paint),
