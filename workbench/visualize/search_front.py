@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from workbench.search.candidates import PlanCandidate
 from workbench.search.figures import Figures
 from workbench.text.search import figures_text
 from workbench.text.tables import table_text
@@ -31,12 +30,14 @@ _NAMES = {"memory": "peak memory of the fullest device", "devices": "devices", "
 
 @dataclass(frozen=True, slots=True)
 class FoundPlan:
-    """A plan that was found: its figures, the `key` that a click on it opens, and whether it is on the front."""
+    """A plan that was found: its figures, the `key` that a click on it opens, what it is in a line, and whether it is on the front;
+    `more` lines are shown under the pointer."""
 
     key: str
-    candidate: PlanCandidate
+    label: str
     figures: Figures
     is_front: bool = False
+    more: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class _Scale:
 def search_front(found: Sequence[FoundPlan], across: Across = "memory", signs: FrontSigns | None = None) -> Picture:
     """The plans found, step time upwards; of several numbers of devices each has a stair and a colour of its own.
 
-    >>> found = [FoundPlan("0", PlanCandidate("", (("data", 2),), "replicated"), Figures(1.0, 1 << 20, 2), is_front=True)]
+    >>> found = [FoundPlan("0", "data:2, replicated", Figures(1.0, 1 << 20, 2), is_front=True)]
     >>> search_front(found).about
     'The front: 1 of 1 plan found, step time against peak memory of the fullest device'
     """
@@ -86,7 +87,7 @@ def search_front(found: Sequence[FoundPlan], across: Across = "memory", signs: F
 def search_front_text(found: Sequence[FoundPlan], across: Across = "memory") -> str:
     """The front as a table, the fastest first."""
     front = [each for each in found if each.is_front]
-    rows = [(format_seconds(each.figures.seconds), _shown(_value(each.figures, across), across), str(each.candidate)) for each in front]
+    rows = [(format_seconds(each.figures.seconds), _shown(_value(each.figures, across), across), each.label) for each in front]
     more = f"\n  and {len(rows) - MOST_ROWS} more" if len(rows) > MOST_ROWS else ""
     return f"{_title(found, across)}\n\n{table_text(['step>', f'{across}>', 'plan~'], rows[:MOST_ROWS])}{more}"
 
@@ -160,22 +161,26 @@ def _base(across: Across) -> float:
 
 
 def _ticks(scale: _Scale, base: float) -> list[float]:
-    """Some six round values: powers of two, or 1, 2 and 5 times powers of ten; finer ones where the scale is short."""
-    found: list[float] = []
-    for factors in _FACTORS[base]:
-        first, last = math.floor(math.log(scale.low, base)) - 1, math.ceil(math.log(scale.high, base)) + 1
-        found = sorted({factor * base**power for power in range(first, last) for factor in factors})
-        found = [each for each in found if scale.has(each)]
-        if len(found) >= 3:
-            break
-    step = max(1, -(-len(found) // 8))
-    return found[::step]
+    """Some six round values: powers of two, or 1, 2 and 5 times powers of ten; on a short scale values that are equally far apart."""
+    if scale.high / scale.low < _SHORT:
+        return _even_ticks(scale, base)
+    factors = (1.0,) if base == 2.0 else (1.0, 2.0, 5.0)
+    first, last = math.floor(math.log(scale.low, base)) - 1, math.ceil(math.log(scale.high, base)) + 1
+    found = [factor * base**power for power in range(first, last) for factor in factors]
+    found = [each for each in sorted(found) if scale.has(each)]
+    return found[:: max(1, -(-len(found) // _MOST_TICKS))]
 
 
-_FACTORS = {
-    10.0: ((1.0,), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0), tuple(each / 10 for each in range(10, 100))),
-    2.0: ((1.0,), (1.0, 1.5), (1.0, 1.25, 1.5, 1.75), tuple(1 + each / 16 for each in range(16))),
-}
+def _even_ticks(scale: _Scale, base: float) -> list[float]:
+    """Multiples of a power of two, or of 1, 2 or 5 times a power of ten."""
+    wanted = (scale.high - scale.low) / _MOST_TICKS
+    power = base ** math.floor(math.log(wanted, base))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= wanted)
+    return [place * step for place in range(math.ceil(scale.low / step), math.floor(scale.high / step) + 1)]
+
+
+_SHORT = 6.0
+_MOST_TICKS = 7
 
 
 def _tick_text(text: str) -> str:
@@ -235,7 +240,7 @@ def _front_dots(
 
 
 def _hover_text(each: FoundPlan) -> str:
-    return f"{figures_text(each.figures)}\n{each.candidate}"
+    return "\n".join([figures_text(each.figures), each.label, *([each.more] if each.more else [])])
 
 
 def _legend(colours: dict[int, str], outside: int) -> Iterator[Mark]:

@@ -79,7 +79,7 @@ class Board:
         self._taken: dict[str, Any] | None = None
         self._lock, self._defer = threading.RLock(), defer
         self._jobs = Jobs(runner, self._later, self._working)
-        self._finder = Finder(runner, self._later, self._show_found)
+        self._finder, self._badge = Finder(runner, self._later, self._show_found), ""
         self._settler: Settler | None = None
         self._resting: RestingCompiler | None = None
         self._free_at = 0.0  # when the last drag ended, as far as is known
@@ -178,6 +178,7 @@ class Board:
             tab=self._sight.tab,
             comparison_state=self._figures.comparison_state,
             settling_state=self._settler.settling_state if self._settler else None,
+            found=self._finder.badge,
         )
         about = {"answer": self._answers.last, "told": self._answers.revision, "follows": self._publisher.owes("table")}
         return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **about}
@@ -311,9 +312,12 @@ class Board:
         return {**live, "at_rest": self._resting and self._resting.state(), "told": self._answers.revision}
 
     def _show_found(self) -> None:
-        """Publish news of the search, where they are seen."""
+        """Publish news of the search where they are seen, and on the tab when it begins and ends."""
         if self._sight.tab == FIND_TAB:
             self._show("table")
+        if self._finder.badge != self._badge:
+            self._badge = self._finder.badge
+            self._show("board")
 
     def _find_blocks(self, report: Report) -> list[Block]:
         return find_blocks(self._finder, report, self._background)

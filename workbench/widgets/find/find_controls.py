@@ -4,14 +4,14 @@ from typing import Any
 
 from workbench.hardware.catalogue import default_catalogue
 from workbench.plan.plan import Plan
-from workbench.search.clashes import Relaxation
+from workbench.search.clashes import Clash, Relaxation
 from workbench.search.requirements import AtMost
 from workbench.search.search_space import REMATS, ZEROS
-from workbench.text.search import clash_text
-from workbench.units import format_bytes, format_seconds
+from workbench.units import format_bytes
 from workbench.widgets.board.hardware_picker import NONE
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.finder import Finder
+from workbench.widgets.find.found_text import brief_figures, found_text
 from workbench.widgets.gestures.finding import FindGesture, RelaxGesture
 from workbench.widgets.tabs.edit_buttons import act
 
@@ -31,7 +31,7 @@ def controls_state(finder: Finder, plan: Plan) -> dict[str, Any]:
         "phase": progress.phase,
         "running": progress.running,
         "label": "Find" if progress.number == 0 else "Find again",
-        "fields": _fields(form, progress),
+        "fields": _fields(form, plan, progress),
         "line": _line(progress),
         "fraction": _fraction(progress),
         "gap": _gap(progress),
@@ -40,7 +40,9 @@ def controls_state(finder: Finder, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _fields(form: FindGesture, progress: FindProgress) -> list[dict[str, Any]]:
+def _fields(form: FindGesture, plan: Plan, progress: FindProgress) -> list[dict[str, Any]]:
+    own = plan.hardware and plan.hardware.chip.name == form.hardware
+    memory = format_bytes(plan.hardware.chip.memory) if plan.hardware and own else "all it has" if form.hardware else "no limit"
     kinds = ("", *default_catalogue().entries)
     layouts = [each.name for each in progress.space.layouts] if progress.space else []
     zeros = [("", "any"), *((each, each.replace("zero_", "ZeRO ")) for each in ZEROS)]
@@ -49,7 +51,7 @@ def _fields(form: FindGesture, progress: FindProgress) -> list[dict[str, Any]]:
         _text("devices", "Devices", form.devices, "8, or 64, 128, 256", 12),
         _select("hardware", "of", form.hardware, [(each, each or NONE) for each in kinds]),
         _select("objective", "with the least", form.objective, OBJECTIVES),
-        _text("memory", "Memory at most", form.memory, "what a device has", 14),
+        _text("memory", "Memory at most", form.memory, memory, 10),
         _text("seconds", "Step at most", form.seconds, "no limit", 8),
         _text("axes", "Mesh axes", form.axes, "data model", 16, _AXES),
         _check("stages", "Pipeline stages", form.stages, "Whether layers may be dealt out over stages of a pipeline."),
@@ -85,10 +87,10 @@ def _line(progress: FindProgress) -> str:
     state = progress.state
     if state is None:
         return "Starting…" if progress.running else ""
-    counts = f"{state.evaluated:,} planned · {state.bounded:,} known by their bounds"
+    counts = f"{state.evaluated:,} planned, {state.bounded:,} known by bounds"
     size = f" of {progress.space.size:,} combinations" if progress.space else ""
-    waiting = " · looking for what clashes" if progress.running and state.is_complete and state.best is None else ""
-    return f"{format_seconds(state.elapsed)} of {progress.within:,.0f} s · {counts}{size}{waiting}"
+    waiting = " · looking for what clashes…" if progress.running and state.is_complete and state.best is None else ""
+    return f"{state.elapsed:.1f} of {progress.within:,.0f} s · {counts}{size}{waiting}"
 
 
 def _fraction(progress: FindProgress) -> float:
@@ -103,7 +105,7 @@ def _gap(progress: FindProgress) -> dict[str, Any] | None:
     if state is None or state.best is None:
         return None
     figures = state.best[1]
-    best = f"best {format_seconds(figures.seconds)}, {format_bytes(int(figures.memory))}"
+    best = f"best {brief_figures(figures)}"
     return {"best": best, "text": state.status, "share": round(1 - state.gap, 4), "proved": state.is_proved}
 
 
@@ -114,7 +116,12 @@ def _message(progress: FindProgress) -> dict[str, Any]:
     clash = progress.clash
     if clash is not None:
         acts = [act(_relaxation_text(each), RelaxGesture(str(place))) for place, each in enumerate(clash.relaxations)]
-        return {"message": clash_text(clash) if clash.requirements else _no_plan(progress), "tone": "bad", "ways_out": [], "acts": acts}
+        return {
+            "message": _clash_sentence(progress, clash),
+            "tone": "bad",
+            "ways_out": list(map(_relaxed_plan, clash.relaxations)),
+            "acts": acts,
+        }
     if progress.phase == "done" and progress.state and progress.state.best is None:
         return {"message": "No plan was found in this time.", "tone": "bad", "ways_out": ["search longer"], "acts": []}
     return {"message": INVITATION if progress.number == 0 else "", "tone": "muted", "ways_out": [], "acts": []}
@@ -124,7 +131,14 @@ def _relaxation_text(each: Relaxation) -> str:
     return f"Allow {each.weakened}" if isinstance(each.weakened, AtMost) else f"Leave open: {each.requirement}"
 
 
-def _no_plan(progress: FindProgress) -> str:
+def _relaxed_plan(each: Relaxation) -> str:
+    return f"With `{each.weakened}` there is {found_text(each.candidate)}: {brief_figures(each.figures)}."
+
+
+def _clash_sentence(progress: FindProgress, clash: Clash) -> str:
+    if clash.requirements:
+        together = " together" if len(clash.requirements) > 1 else ""
+        return f"No plan keeps {' and '.join(f'`{each}`' for each in clash.requirements)}{together}."
     refused = progress.state.refused if progress.state else ()
     return f"The space has no legal plan: {refused[0][0]}" if refused else "The space has no legal plan."
 

@@ -7,7 +7,7 @@ from workbench.analysis.analyze import analyze
 from workbench.analysis.plan_diff import PlanDiff
 from workbench.errors import WorkbenchError
 from workbench.reports.report import Report
-from workbench.search.candidates import PlanCandidate
+from workbench.search.candidates import NO_ZERO, PlanCandidate
 from workbench.search.explain import Counterfactual, Ledger
 from workbench.search.figures import Figures
 from workbench.search.requirements import AtMost
@@ -18,6 +18,7 @@ from workbench.widgets.board.background_queries import BackgroundQueries, comput
 from workbench.widgets.find.find_controls import controls_state
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.finder import Finder
+from workbench.widgets.find.found_text import brief_figures, found_text, long_figures, mesh_text, pipeline_text
 from workbench.widgets.gestures.finding import ChooseFoundGesture, ExplainFoundGesture, TakeFoundGesture
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Opens, Row, block, note_block, picture_block, rest_text, row
 from workbench.widgets.tabs.edit_buttons import act, buttons_cell
@@ -35,15 +36,20 @@ def find_blocks(finder: Finder, report: Report, background: BackgroundQueries | 
     blocks = [{**note_block(""), "find": controls_state(finder, report.plan)}]
     if not progress.front:
         return blocks
-    blocks += _pictures(progress, report)
-    if progress.chosen is not None:
-        blocks += _chosen_blocks(finder, progress.chosen, report, background)
-    return [*blocks, _front_table(progress)]
+    blocks += _pictures(finder, report, background)
+    if progress.chosen is None:
+        return [*blocks, _front_table(progress)]
+    blocks += [{**note_block(""), "found": _card(progress, progress.chosen)}, *_explanation_blocks(progress), _front_table(progress)]
+    return [*blocks, *_comparison_blocks(finder, progress.chosen, report, background)]
 
 
-def _pictures(progress: FindProgress, report: Report) -> list[Block]:
-    front = {candidate for candidate, _ in progress.front}
-    found = [FoundPlan(str(place), each, figures, each in front) for place, (each, figures) in enumerate(progress.found)]
+def _pictures(finder: Finder, report: Report, background: BackgroundQueries | None) -> list[Block]:
+    progress, front = finder.progress, {candidate for candidate, _ in finder.progress.front}
+    more = _changes_of_front(finder, report, background)
+    found = [
+        FoundPlan(str(place), found_text(each), figures, each in front, more.get(each, ""))
+        for place, (each, figures) in enumerate(progress.found)
+    ]
     chosen = progress.number_of(progress.chosen) if progress.chosen else ""
     state = progress.state
     least = state.least if state and state.objective == "seconds" and not state.is_proved else None
@@ -58,6 +64,17 @@ def _pictures(progress: FindProgress, report: Report) -> list[Block]:
     return pictures
 
 
+def _changes_of_front(finder: Finder, report: Report, background: BackgroundQueries | None) -> dict[PlanCandidate, str]:
+    """What each plan of the front changes of the present one, once that is worked out."""
+    front = [candidate for candidate, _ in finder.progress.front[:MOST_FRONT]]
+    name = f"changes of {finder.progress.number} {hash(tuple(front))}"
+
+    def work() -> dict[PlanCandidate, str]:
+        return {each: finder.changes_of(each, report.plan) for each in front}
+
+    return compute_in_background(background, report, name, work, patience=0.0) or {}
+
+
 def _sides(progress: FindProgress) -> tuple[Across, ...]:
     """Step time against memory; where the number of devices is open, against that and what it costs, too."""
     if len({figures.devices for _, figures in progress.front}) < 2:
@@ -65,18 +82,16 @@ def _sides(progress: FindProgress) -> tuple[Across, ...]:
     return ("memory", "dollars") if all(figures.dollars for _, figures in progress.front) else ("memory", "devices")
 
 
-def _chosen_blocks(finder: Finder, chosen: PlanCandidate, report: Report, background: BackgroundQueries | None) -> list[Block]:
-    """The chosen plan: its card, its ledger and what-ifs once they are asked for, its edits, the parts of its step."""
-    progress = finder.progress
-    blocks = [{**note_block(""), "found": _card(progress, chosen)}, *_explanation_blocks(progress)]
+def _comparison_blocks(finder: Finder, chosen: PlanCandidate, report: Report, background: BackgroundQueries | None) -> list[Block]:
+    """What the chosen plan changes of the present one, and the parts of its step."""
     try:
         compared = compute_in_background(background, report, f"found {chosen}", lambda: _compare(finder, chosen, report))
     except WorkbenchError as error:
-        return [*blocks, note_block(str(error))]
+        return [note_block(str(error))]
     if compared is None:
-        return [*blocks, note_block("Planning it…")]
+        return [note_block("Planning it…")]
     changes, *figures = diff_blocks(compared)[:2]
-    blocks.append({**changes, "title": "What it changes: A is the present plan, B the chosen one"} if changes["rows"] else changes)
+    blocks = [{**changes, "title": "What it changes: A is the present plan, B the chosen one"} if changes["rows"] else changes]
     if compared.after.step_time is not None and compared.after.plan.pipeline is None:
         blocks.append(picture_block(step_time(compared.after), name="step time of the chosen plan"))
     return [*blocks, *figures]
@@ -91,10 +106,14 @@ def _compare(finder: Finder, chosen: PlanCandidate, report: Report) -> PlanDiff:
 
 def _card(progress: FindProgress, chosen: PlanCandidate) -> dict[str, Any]:
     number, figures = progress.number_of(chosen), progress.figures_of(chosen)
-    others = [{"name": progress.number_of(each), "label": _brief(each, other)} for each, other in progress.front if each != chosen]
+    others = [
+        {"name": progress.number_of(each), "label": f"{brief_figures(other)}: {found_text(each)}"}
+        for each, other in progress.front
+        if each != chosen
+    ]
     return {
-        "title": str(chosen),
-        "text": _figures_line(figures) if figures else "",
+        "title": found_text(chosen),
+        "text": long_figures(figures) if figures else "",
         "acts": [
             act("Take this plan", TakeFoundGesture(number), title="As one step of the history, which undo takes back"),
             act("Why this one?", ExplainFoundGesture(number), title="The ledger from its nearest rival, and what each decision does"),
@@ -121,27 +140,20 @@ def _explanation_blocks(progress: FindProgress) -> list[Block]:
 
 def ledger_block(ledger: Ledger) -> Block:
     """The way from one plan to another, decision by decision; the lines add up to the difference."""
-    columns = (Column("decision"), Column(""), Column(""), Column("step", number=True), Column("memory", number=True))
+    columns = (Column("from one plan to the other"), Column("step", number=True), Column("memory", number=True))
     rows = [_end_row("from", ledger.start, ledger.start_figures)]
     rows += [
-        row(
-            " ".join(each.decisions),
-            {"text": each.before, "tone": "muted"},
-            {"text": "→", "tone": "muted"},
-            each.after,
-            signed_cell(each.seconds, "s"),
-            signed_cell(each.memory, "B"),
-        )
+        row(" ".join(each.decisions), f"{each.before} → {each.after}", signed_cell(each.seconds, "s"), signed_cell(each.memory, "B"))
         for each in ledger.lines
     ]
     rows.append(_end_row("to", ledger.end, ledger.end_figures))
-    return block("Why this one: from the other plan to it, decision by decision", columns, rows, "Each line was planned; they add up.")
+    return block("Why this one: every step on the way was planned, so the lines add up", columns, rows)
 
 
 def _end_row(word: str, candidate: PlanCandidate, figures: Figures) -> Row:
-    shown = {"text": str(candidate), "tone": "strong"}
     memory = {"text": format_bytes(int(figures.memory)), "tone": "strong"}
-    return row(word, {"text": word, "tone": "muted"}, "", shown, {"text": format_seconds(figures.seconds), "tone": "strong"}, memory)
+    shown = {"text": f"{word} {found_text(candidate)}", "tone": "strong"}
+    return row(word, shown, {"text": format_seconds(figures.seconds), "tone": "strong"}, memory)
 
 
 def what_if_block(progress: FindProgress, changes: Sequence[Counterfactual], base: Figures) -> Block:
@@ -186,7 +198,7 @@ def _front_table(progress: FindProgress) -> Block:
 def _front_row(progress: FindProgress, each: PlanCandidate, figures: Figures, *, several: bool, has_price: bool) -> Row:
     number, best = progress.number_of(each), progress.state and progress.state.best and progress.state.best[0] == each
     tone = "strong" if best else ""
-    pipeline = f"{each.describe('schedule')}, {each.describe('micro_batches')}" if each.schedule else {"text": "–", "tone": "muted"}
+    pipeline = pipeline_text(each) or {"text": "–", "tone": "muted"}
     acts = [
         {**act("Chosen" if each == progress.chosen else "Choose", ChooseFoundGesture(number)), "focus": f"choose {number}"},
         {**act("Take", TakeFoundGesture(number)), "focus": f"take {number}"},
@@ -197,28 +209,13 @@ def _front_row(progress: FindProgress, each: PlanCandidate, figures: Figures, *,
         {"text": format_bytes(int(figures.memory)), "tone": tone},
         *([f"{figures.devices:,}"] if several else []),
         *(["–" if figures.dollars is None else format_dollars(figures.dollars)] if has_price else []),
-        {"text": _mesh(each), "tone": tone},
+        {"text": mesh_text(each), "tone": tone},
         each.layout,
-        each.describe("zero").removeprefix("ZeRO "),
+        "–" if each.zero == NO_ZERO else each.describe("zero").removeprefix("ZeRO "),
         each.remat,
         pipeline,
         buttons_cell(*acts),
     )
-
-
-def _mesh(candidate: PlanCandidate) -> str:
-    """Its axes of more than one device."""
-    return " ".join(f"{axis}:{size}" for axis, size in candidate.mesh if size > 1) or "one device"
-
-
-def _brief(candidate: PlanCandidate, figures: Figures) -> str:
-    return f"{format_seconds(figures.seconds)}, {format_bytes(int(figures.memory))}: {_mesh(candidate)}, {candidate.layout}"
-
-
-def _figures_line(figures: Figures) -> str:
-    dollars = "" if figures.dollars is None else f", {format_dollars(figures.dollars)} for 1,000 steps"
-    memory = f"{format_bytes(int(figures.memory))} on the fullest of {figures.devices:,} devices"
-    return f"{format_seconds(figures.seconds)} a step, {memory}{dollars}"
 
 
 def signed_cell(value: float, unit: str) -> Cell:

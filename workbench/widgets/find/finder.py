@@ -5,11 +5,16 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
+from workbench.analysis.plan_diff import list_changes
+from workbench.core.mesh import Mesh
+from workbench.core.program import Program
 from workbench.core.public_error_text import describe_error
 from workbench.errors import SearchError, WorkbenchError
 from workbench.plan.edits import OpenPlan
+from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.candidate_plans import candidate_plan
@@ -26,11 +31,15 @@ from workbench.search.search_messages import (
     SearchRequest,
 )
 from workbench.search.search_space import SearchSpace
+from workbench.text.plan_diff import change_text
 from workbench.widgets.find.find_form import SearchTask, first_form, read_task, relax_form
 from workbench.widgets.find.find_progress import FindProgress
+from workbench.widgets.find.found_text import found_text
 from workbench.widgets.gestures.finding import FindGesture
 from workbench.widgets.run.board_jobs import Defer
 from workbench.widgets.run.runner import Runner, SearchHandle
+
+MOST_CHANGES = 8  # lines under the pointer
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +57,7 @@ class Finder:
         self.progress = FindProgress()
         self._handle: SearchHandle | None = None
         self._space: SearchSpace | None = None  # that of the process
+        self._expected: Program | None = None  # traced ahead
         self._questions = itertools.count(1_000_000)  # never the number of a search
         self._pending: deque[Callable[[], None]] = deque()
 
@@ -55,17 +65,24 @@ class Finder:
     def can_find(self) -> bool:
         return self._runner is not None
 
+    @property
+    def badge(self) -> str:
+        """What the tab carries: how many plans are on the front, `…` while a search is under way."""
+        return "…" if self.progress.running else str(len(self.progress.front) or "")
+
     def form_for(self, plan: Plan) -> FindGesture:
         """The form as it was last sent, or the first one for a plan."""
         return self.form or first_form(plan)
 
     def expect(self, plan: Plan) -> None:
-        """A search is likely: start its process meanwhile. Its errors are reported with the search."""
-        if self._runner is not None and self._handle is None:
-            try:
-                self._runner.expect_search(plan)
-            except WorkbenchError:
-                _log.debug("No process waits for a search", exc_info=True)
+        """A search is likely: start its process, and trace the program with each remat meanwhile. Errors are reported with the search."""
+        if self._runner is None or self._handle is not None:
+            return
+        with suppress(WorkbenchError):
+            self._runner.expect_search(plan)
+        if self._expected is not plan.program:
+            self._expected = plan.program
+            threading.Thread(target=_trace_ahead, args=(plan,), daemon=True, name="space").start()
 
     def find(self, form: FindGesture, plan: Plan) -> None:
         """Search as a form says; what was mistyped, or what the space refuses, becomes part of the progress."""
@@ -113,14 +130,25 @@ class Finder:
         return found[int(number)][0]
 
     def plan_of(self, candidate: PlanCandidate) -> Plan:
-        """The plan of a candidate. Raises `WorkbenchError` where it is illegal."""
+        """The plan of a candidate, without mesh axes of one device. Raises `WorkbenchError` where it is illegal."""
         if self.progress.space is None:
             raise SearchError("That plan is not among those found.", ["search again"])
-        return candidate_plan(self.progress.space, candidate)
+        plan = candidate_plan(self.progress.space, candidate)
+        large = tuple(each for each in plan.mesh.axes if each[1] > 1)
+        return SetMesh(Mesh(large)).apply(plan) if large and large != plan.mesh.axes else plan
 
     def edit_of(self, candidate: PlanCandidate) -> OpenPlan:
         """The edit that makes a candidate the present plan."""
-        return OpenPlan(self.plan_of(candidate), f"found: {candidate}")
+        return OpenPlan(self.plan_of(candidate), f"the plan found: {found_text(candidate)}")
+
+    def changes_of(self, candidate: PlanCandidate, plan: Plan) -> str:
+        """What a candidate changes of a plan, a line each; empty where it is no plan."""
+        try:
+            changes = [change_text(each) for each in list_changes(plan, self.plan_of(candidate))]
+        except WorkbenchError:
+            return ""
+        rest = [f"and {len(changes) - MOST_CHANGES} more"] if len(changes) > MOST_CHANGES else []
+        return "\n".join(["changes:", *changes[:MOST_CHANGES], *rest]) if changes else "the present plan"
 
     def explain(self, number: str, than: str) -> None:
         """Ask why a plan stands where it stands: from another one, else from the best, or for that from its runner-up."""
@@ -207,3 +235,9 @@ class Finder:
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.cancel()
+
+
+def _trace_ahead(plan: Plan) -> None:
+    """Traces are remembered by the program: the space of a search is then made in a hundredth of a second."""
+    with suppress(Exception):
+        make_space(plan)

@@ -5108,12 +5108,22 @@ function boardSection(wb) {
   }), counted = h("span", {
     class: "counted"
   });
+  const find = h("button", {
+    class: "btn small",
+    type: "button",
+    title: "Search for the best plan of this program",
+    data: {
+      focus: "open-find",
+      verb: "open-find"
+    },
+    onclick: () => openTab(wb, "find")
+  }, "Find");
   const section = h("section", {
     class: "board",
     ariaLabel: "Dimensions on mesh axes"
   }, h("div", {
     class: "legendline"
-  }, h("h2", {}, termLabel(wb, "Dimensions on mesh axes")), counted, recipes.button, h("span", {
+  }, h("h2", {}, termLabel(wb, "Dimensions on mesh axes")), counted, recipes.button, find, h("span", {
     class: "muted help"
   }, "Drag, or press space and arrows. Shift adds an axis.")), recipes.section, zones);
   const paint = painter((state) => keepingFocus(wb.root, section, () => {
