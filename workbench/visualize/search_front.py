@@ -21,7 +21,7 @@ Across = Literal["memory", "devices", "dollars"]
 
 MOST_DOTS = 300
 MOST_ROWS = 16
-_WIDE, _HIGH, _HEAD, _TOP = 620, 250, 84, 44  # pixels
+_WIDE, _HIGH, _HEAD, _TOP = 640, 250, 84, 34  # pixels
 _ROOM = 1.12  # times the last value of the front that the scales go on
 _REACH = 4.0  # times the front's last value up to which a limit or the present plan is shown
 _FRONT = ROLES[0]
@@ -55,7 +55,7 @@ class FrontSigns:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale:
+class _LogScale:
     """Logarithms from `low` to `high` on `length` pixels from `start`; it may run backwards."""
 
     low: float
@@ -127,13 +127,13 @@ def _near(least: float | None) -> list[float]:
     return [least] if least else []
 
 
-def _fit(front: Sequence[float], others: Sequence[float], start: float, length: float) -> _Scale:
+def _fit(front: Sequence[float], others: Sequence[float], start: float, length: float) -> _LogScale:
     """A scale over the front, and over what lies near it."""
     low, high = min(front), max(front)
     near = [each for each in others if low / _REACH <= each <= high * _REACH and each > 0]
     low, high = min([low, *near]), max([high, *near])
     room = max((high / low) ** 0.1, _ROOM)
-    return _Scale(low / room, high * room, start, length)
+    return _LogScale(low / room, high * room, start, length)
 
 
 def _colours(front: Sequence[FoundPlan]) -> dict[int, str]:
@@ -142,7 +142,7 @@ def _colours(front: Sequence[FoundPlan]) -> dict[int, str]:
     return {counts[0]: _FRONT} if len(counts) == 1 else {count: AXES[place % len(AXES)] for place, count in enumerate(counts)}
 
 
-def _axes(level: _Scale, upright: _Scale, across: Across) -> Iterator[Mark]:
+def _axes(level: _LogScale, upright: _LogScale, across: Across) -> Iterator[Mark]:
     ground = _TOP + _HIGH
     for value in _ticks(level, _base(across)):
         yield Rectangle(level(value), _TOP, 1, _HIGH, fill=NEUTRAL, alpha=0.18)
@@ -160,18 +160,21 @@ def _base(across: Across) -> float:
     return 10.0 if across == "dollars" else 2.0
 
 
-def _ticks(scale: _Scale, base: float) -> list[float]:
+def _ticks(scale: _LogScale, base: float) -> list[float]:
     """Some six round values: powers of two, or 1, 2 and 5 times powers of ten; on a short scale values that are equally far apart."""
     if scale.high / scale.low < _SHORT:
         return _even_ticks(scale, base)
-    factors = (1.0,) if base == 2.0 else (1.0, 2.0, 5.0)
     first, last = math.floor(math.log(scale.low, base)) - 1, math.ceil(math.log(scale.high, base)) + 1
-    found = [factor * base**power for power in range(first, last) for factor in factors]
-    found = [each for each in sorted(found) if scale.has(each)]
+    found: list[float] = []
+    for factors in _FACTORS[base]:
+        found = sorted(factor * base**power for power in range(first, last) for factor in factors)
+        found = [each for each in found if scale.has(each)]
+        if len(found) >= _FEWEST_TICKS:
+            break
     return found[:: max(1, -(-len(found) // _MOST_TICKS))]
 
 
-def _even_ticks(scale: _Scale, base: float) -> list[float]:
+def _even_ticks(scale: _LogScale, base: float) -> list[float]:
     """Multiples of a power of two, or of 1, 2 or 5 times a power of ten."""
     wanted = (scale.high - scale.low) / _MOST_TICKS
     power = base ** math.floor(math.log(wanted, base))
@@ -179,8 +182,9 @@ def _even_ticks(scale: _Scale, base: float) -> list[float]:
     return [place * step for place in range(math.ceil(scale.low / step), math.floor(scale.high / step) + 1)]
 
 
-_SHORT = 6.0
-_MOST_TICKS = 7
+_SHORT = 4.0
+_FEWEST_TICKS, _MOST_TICKS = 4, 7
+_FACTORS = {10.0: ((1.0,), (1.0, 2.0, 5.0)), 2.0: ((1.0,), (1.0, 1.5))}
 
 
 def _tick_text(text: str) -> str:
@@ -189,7 +193,7 @@ def _tick_text(text: str) -> str:
     return (number.rstrip("0").rstrip(".") if "." in number else number) + space + unit
 
 
-def _signs(level: _Scale, upright: _Scale, across: Across, signs: FrontSigns) -> Iterator[Mark]:
+def _signs(level: _LogScale, upright: _LogScale, across: Across, signs: FrontSigns) -> Iterator[Mark]:
     """The limit, what no plan beats, and the present plan."""
     if signs.limit and level.has(signs.limit):
         x = level(signs.limit)
@@ -202,17 +206,18 @@ def _signs(level: _Scale, upright: _Scale, across: Across, signs: FrontSigns) ->
     if signs.now and level.has(_value(signs.now, across) or math.inf) and upright.has(signs.now.seconds):
         x, y = level(_value(signs.now, across)), upright(signs.now.seconds)
         yield Rectangle(x - 5, y - 5, 10, 10, line=TEXT, title=f"The present plan: {figures_text(signs.now)}")
-        yield Label(x + 10, y - 8, "present plan")
+        is_right = x > _HEAD + _WIDE / 2
+        yield Label(x - 9 if is_right else x + 9, y - 8, "present plan", anchor="end" if is_right else "start")
 
 
-def _dots(found: Sequence[FoundPlan], level: _Scale, upright: _Scale, across: Across) -> Iterator[Mark]:
+def _dots(found: Sequence[FoundPlan], level: _LogScale, upright: _LogScale, across: Across) -> Iterator[Mark]:
     """Plans that others beat; the nearest ones of many."""
     nearest = sorted(found, key=lambda each: each.figures.seconds * each.figures.memory)[:MOST_DOTS]
     for each in nearest:
         yield Disc(level(_value(each.figures, across)), upright(each.figures.seconds), 3, NEUTRAL, 0.45, _hover_text(each), opens=each.key)
 
 
-def _stair(front: Sequence[FoundPlan], level: _Scale, upright: _Scale, across: Across, colour: str) -> Iterator[Mark]:
+def _stair(front: Sequence[FoundPlan], level: _LogScale, upright: _LogScale, across: Across, colour: str) -> Iterator[Mark]:
     """The stair through plans that no other of as many devices beats; to its right and above it everything is beaten."""
     corners: list[tuple[float, float]] = []
     for each in sorted(front, key=lambda each: (_value(each.figures, across), each.figures.seconds)):
@@ -225,7 +230,7 @@ def _stair(front: Sequence[FoundPlan], level: _Scale, upright: _Scale, across: A
 
 
 def _front_dots(
-    front: Sequence[FoundPlan], level: _Scale, upright: _Scale, across: Across, signs: FrontSigns, colours: dict[int, str]
+    front: Sequence[FoundPlan], level: _LogScale, upright: _LogScale, across: Across, signs: FrontSigns, colours: dict[int, str]
 ) -> Iterator[Mark]:
     """The plans of the front; a wider disc that is not seen takes the click."""
     for each in front:

@@ -143,7 +143,12 @@ def ledger_block(ledger: Ledger) -> Block:
     columns = (Column("from one plan to the other"), Column("step", number=True), Column("memory", number=True))
     rows = [_end_row("from", ledger.start, ledger.start_figures)]
     rows += [
-        row(" ".join(each.decisions), f"{each.before} → {each.after}", signed_cell(each.seconds, "s"), signed_cell(each.memory, "B"))
+        row(
+            " ".join(each.decisions),
+            _wrapped(f"{each.before} → {each.after}"),
+            signed_cell(each.seconds, "s"),
+            signed_cell(each.memory, "B"),
+        )
         for each in ledger.lines
     ]
     rows.append(_end_row("to", ledger.end, ledger.end_figures))
@@ -152,7 +157,7 @@ def ledger_block(ledger: Ledger) -> Block:
 
 def _end_row(word: str, candidate: PlanCandidate, figures: Figures) -> Row:
     memory = {"text": format_bytes(int(figures.memory)), "tone": "strong"}
-    shown = {"text": f"{word} {found_text(candidate)}", "tone": "strong"}
+    shown = {"text": f"{word} {found_text(candidate)}", "tone": "strong", "wrap": True}
     return row(word, shown, {"text": format_seconds(figures.seconds), "tone": "strong"}, memory)
 
 
@@ -166,12 +171,12 @@ def what_if_block(progress: FindProgress, changes: Sequence[Counterfactual], bas
 def _change_row(progress: FindProgress, each: Counterfactual, base: Figures) -> Row:
     if each.figures is None:
         reason = {"text": f"no plan: {each.reason}", "tone": "muted", "wrap": True}
-        return row(each.change, each.change, "", "", reason, "")
+        return row(each.change, _wrapped(each.change), "", "", reason, "")
     broken: Cell = {"text": f"does not keep {' and '.join(each.breaks)}", "tone": "bad"} if each.breaks else ""
     number = progress.number_of(each.candidate)
     return row(
         each.change,
-        each.change,
+        _wrapped(each.change),
         signed_cell(each.figures.seconds - base.seconds, "s"),
         signed_cell(each.figures.memory - base.memory, "B"),
         broken,
@@ -216,6 +221,10 @@ def _front_row(progress: FindProgress, each: PlanCandidate, figures: Figures, *,
         pipeline,
         buttons_cell(*acts),
     )
+
+
+def _wrapped(text: str) -> Cell:
+    return {"text": text, "wrap": True}
 
 
 def signed_cell(value: float, unit: str) -> Cell:
