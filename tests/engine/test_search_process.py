@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from workbench.engine import prepare_searches, start_searches
+from workbench.engine.find.send_updates import UpdateSender
 from workbench.engine.find.serve_searches import SearchServer, serve_searches
 from workbench.engine.worker.line_codec import COMMANDS, EVENTS
 from workbench.engine.worker.worker_process import SEARCH_STANDBY, STANDBY, standby_for
@@ -36,6 +37,18 @@ def space(plan):
     return make_space(plan)
 
 
+@pytest.fixture(scope="module")
+def searched(space):
+    """The updates of a whole search."""
+    return [each.update for each in answers_to(space, search_of(space))]
+
+
+@pytest.fixture(scope="module")
+def here(plan):
+    """What a search in this process finds."""
+    return find_plans(plan)
+
+
 def search_of(space, number=1, within=30.0, **at_most):
     return AskSearch(SearchRequest(number, read_requirements(space, at_most, {}), within=within))
 
@@ -49,19 +62,29 @@ def answers_to(space, *commands):
     return events
 
 
-def test_a_search_finds_what_it_finds_in_the_same_process(plan, space):
-    *_, last = answers_to(space, search_of(space))
-    update, here = last.update, find_plans(plan)
-    assert update.is_over
-    assert update.state.front.entries == here.front
-    assert update.clash is None
+def test_a_search_finds_what_it_finds_in_the_same_process(here, searched):
+    assert searched[-1].is_over
+    assert searched[-1].state.front.entries == here.front
+    assert searched[-1].clash is None
 
 
-def test_the_updates_hold_each_planned_candidate_once(space):
-    updates = [each.update for each in answers_to(space, search_of(space))]
-    found = [candidate for each in updates for candidate, _ in each.found]
-    assert len(found) == len(set(found)) == updates[-1].state.evaluated
-    assert [each.is_over for each in updates] == [False] * (len(updates) - 1) + [True]
+def test_the_updates_hold_each_planned_candidate_once(searched):
+    found = [candidate for each in searched for candidate, _ in each.found]
+    assert len(found) == len(set(found)) == searched[-1].state.evaluated
+    assert [each.is_over for each in searched] == [False] * (len(searched) - 1) + [True]
+
+
+def test_a_round_that_takes_long_is_followed_by_the_same_state_with_the_time_that_has_passed(searched, monkeypatch):
+    monkeypatch.setattr("workbench.engine.find.send_updates.EVERY", 0.01)
+    sent: queue.SimpleQueue = queue.SimpleQueue()
+    found = (searched[-1].state.front.entries[0],)
+    with UpdateSender(5, sent.put, lambda: found) as updates:
+        updates.show(searched[-1].state)
+        first, second = (sent.get(timeout=60).update for _ in range(2))
+    assert (first.number, first.found, first.state) == (5, found, searched[-1].state)
+    assert second.found == ()
+    assert second.state.elapsed > first.state.elapsed
+    assert second.state.front == first.state.front
 
 
 def test_without_a_plan_the_last_update_has_the_clash(space):
@@ -70,8 +93,8 @@ def test_without_a_plan_the_last_update_has_the_clash(space):
     assert list(map(str, last.update.clash.requirements)) == ["at most 1.00 KiB a device"]
 
 
-def test_a_question_is_answered_between_two_rounds_of_a_search(space):
-    first, other = (each for each, _ in answers_to(space, search_of(space))[-1].update.state.front.entries[:1] * 2)
+def test_a_question_is_answered_between_two_rounds_of_a_search(space, searched):
+    first = other = searched[-1].state.front.entries[0][0]
     events = answers_to(space, search_of(space), AskExplanation(ExplainRequest(7, first, other)))
     kinds = [type(each) for each in events]
     assert kinds.index(PlanExplained) < len(kinds) - 1
@@ -108,7 +131,7 @@ def test_a_server_that_nobody_asks_ends(plan, space, monkeypatch):
 
 @pytest.mark.worker
 @pytest.mark.cold
-def test_a_process_searches_is_asked_again_and_is_ended_at_once(plan, space):
+def test_a_process_searches_is_asked_again_and_is_ended_at_once(plan, space, here):
     prepare_searches(plan)
     assert standby_for("search") is SEARCH_STANDBY
     assert standby_for("compile") is STANDBY
@@ -124,7 +147,7 @@ def test_a_process_searches_is_asked_again_and_is_ended_at_once(plan, space):
         process.send(search_of(space))
         assert over.acquire(timeout=60)
         best = events[-1].update.state.best
-        assert best == find_plans(plan).state.best
+        assert best == here.state.best
         process.send(AskExplanation(ExplainRequest(2, best[0])))
         assert over.acquire(timeout=60)
         assert events[-1].explanation.changes

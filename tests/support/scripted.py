@@ -74,7 +74,8 @@ class ThreadedSearch:
     def __init__(self, space: SearchSpace, on_event: SearchListener) -> None:
         self._hear, self._commands, self._cancelled = on_event, queue.SimpleQueue(), threading.Event()
         server = SearchServer(space, self._tell, self._commands)
-        threading.Thread(target=self._serve, args=(server,), daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, args=(server,), daemon=True)
+        self._thread.start()
 
     def send(self, command: SearchCommand) -> None:
         self._commands.put(command)
@@ -85,9 +86,10 @@ class ThreadedSearch:
         self._hear(Cancelled())
 
     def _tell(self, event) -> None:
-        if self._cancelled.is_set():
+        if not self._cancelled.is_set():
+            self._hear(event)
+        elif threading.current_thread() is self._thread:
             raise StoppedError
-        self._hear(event)
 
     def _serve(self, server: SearchServer) -> None:
         with suppress(StoppedError):

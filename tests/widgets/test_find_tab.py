@@ -32,6 +32,10 @@ class Board(Screen):
     def form(self):
         return self.blocks[0]["find"]
 
+    @property
+    def badge(self):
+        return next(each["badge"] for each in self.shown["board"]["tabs"] if each["key"] == "find")
+
     def block(self, part):
         """The first block that has this part, or this title."""
         return next((each for each in self.blocks if each.get(part) or each["title"].startswith(part)), None)
@@ -39,7 +43,7 @@ class Board(Screen):
     def wait_for(self, is_so, seconds=30):
         until = time.monotonic() + seconds
         while not is_so():
-            assert time.monotonic() < until, self.form
+            assert time.monotonic() < until, self.shown["table"]
             time.sleep(0.02)
 
 
@@ -82,8 +86,7 @@ def test_the_front_is_a_picture_and_a_table_and_all_of_it_is_json(found):
     assert len(table["rows"]) >= 1
     assert json.loads(json.dumps(found.shown["table"], allow_nan=False)) == found.shown["table"]
     assert found.form["gap"]["proved"] or found.form["gap"]["share"] < 1
-    badge = next(each["badge"] for each in found.shown["board"]["tabs"] if each["key"] == "find")
-    assert badge == str(len(table["rows"]))
+    found.wait_for(lambda: found.badge == str(len(table["rows"])))
 
 
 def test_a_plan_is_chosen_taken_as_one_step_and_taken_back(found):
@@ -141,7 +144,7 @@ def test_news_of_a_search_go_to_the_page_only_where_they_are_seen(board):
     board.send("find", devices="8", hardware="TPU v5e", within="20")
     board.wait_for(lambda: board.board._finder.progress.phase == "done")
     assert board.shown["table"]["tab"] == "notes"
-    assert next(each["badge"] for each in board.shown["board"]["tabs"] if each["key"] == "find").isdecimal()
+    board.wait_for(lambda: board.badge != "…")
 
 
 def test_what_is_not_there_is_refused_over_the_tables(board):

@@ -15,6 +15,8 @@ from workbench.search.figures import Figures
 from workbench.search.requirements import Requirement
 from workbench.search.search_state import SearchState
 
+FoundEntries = tuple[tuple[PlanCandidate, Figures], ...]
+
 
 @dataclass(frozen=True)
 class SearchRequest:
@@ -45,7 +47,7 @@ class SearchUpdate:
 
     number: int
     state: SearchState
-    found: tuple[tuple[PlanCandidate, Figures], ...] = ()
+    found: FoundEntries = ()
     is_over: bool = False
     clash: Clash | None = None
 

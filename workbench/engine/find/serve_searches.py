@@ -1,11 +1,10 @@
 """The work of a process that searches: one space, any number of searches and questions, one memory for all of them."""
 
 import queue
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from workbench.engine.find.send_updates import Tell, UpdateSender
 from workbench.engine.worker.line_codec import WorkerCommand
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
@@ -20,6 +19,7 @@ from workbench.search.search_messages import (
     AskExplanation,
     AskSearch,
     ExplainRequest,
+    FoundEntries,
     PlanExplained,
     PlanExplanation,
     SearchRefused,
@@ -30,11 +30,8 @@ from workbench.search.search_messages import (
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
 
-EVERY = 0.5  # seconds between two updates
 IDLE_LIMIT = 600.0  # seconds without a request, after which the process ends
 CLASH_SECONDS = 10.0  # for each search that a clash needs
-
-Tell = Callable[[Any], None]
 
 
 def serve_searches(plan: Plan, on_event: Tell, commands: "queue.SimpleQueue[WorkerCommand]", space: SearchSpace) -> int:
@@ -61,7 +58,7 @@ class RecordingAnswerer:
         self._found += [(question.candidate, answer) for question, answer in pairs if isinstance(answer, Figures)]
         return answers
 
-    def take_found(self) -> tuple[tuple[PlanCandidate, Figures], ...]:
+    def take_found(self) -> FoundEntries:
         """What was planned since the last call."""
         found, self._found = tuple(self._found), []
         return found
@@ -104,23 +101,22 @@ class SearchServer:
     def _search(self, request: SearchRequest) -> SearchRequest | None:
         """One search to its end, or to the next request for one, which is returned."""
         answerer = RecordingAnswerer(InProcess(self._evaluator))
-        number, shown, state = request.number, -EVERY, None
+        state: SearchState | None = None
         try:
-            for state in run_search(
-                self._space,
-                request.requirements,
-                objective=request.objective,
-                within=request.within,
-                answerer=answerer,
-                evaluator=self._evaluator,
-            ):
-                if time.monotonic() - shown >= EVERY:
-                    shown = time.monotonic()
-                    self._tell(SearchUpdated(SearchUpdate(number, state, answerer.take_found())))
-                if (following := self._answer_waiting()) is not None:
-                    return following
+            with UpdateSender(request.number, self._tell, answerer.take_found) as updates:
+                for state in run_search(
+                    self._space,
+                    request.requirements,
+                    objective=request.objective,
+                    within=request.within,
+                    answerer=answerer,
+                    evaluator=self._evaluator,
+                ):
+                    updates.show(state)
+                    if (following := self._answer_waiting()) is not None:
+                        return following
         except WorkbenchError as error:
-            self._tell(SearchRefused(number, error.message, error.ways_out))
+            self._tell(SearchRefused(request.number, error.message, error.ways_out))
             return None
         if state is not None:
             self._finish(request, state, answerer)

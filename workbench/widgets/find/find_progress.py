@@ -8,7 +8,15 @@ from workbench.search.candidates import PlanCandidate
 from workbench.search.clashes import Clash
 from workbench.search.figures import Figures
 from workbench.search.requirements import Requirement
-from workbench.search.search_messages import PlanExplained, PlanExplanation, SearchClosed, SearchEvent, SearchRefused, SearchUpdated
+from workbench.search.search_messages import (
+    FoundEntries,
+    PlanExplained,
+    PlanExplanation,
+    SearchClosed,
+    SearchEvent,
+    SearchRefused,
+    SearchUpdated,
+)
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
 
@@ -31,7 +39,7 @@ class FindProgress:
     space: SearchSpace | None = None
     requirements: tuple[Requirement, ...] = ()
     state: SearchState | None = None
-    found: tuple[tuple[PlanCandidate, Figures], ...] = ()
+    found: FoundEntries = ()
     clash: Clash | None = None
     chosen: PlanCandidate | None = None
     asked: int = 0
@@ -98,9 +106,7 @@ class FindProgress:
         return next((figures for each, figures in self.found if each == candidate), None)
 
 
-def _extend(
-    found: tuple[tuple[PlanCandidate, Figures], ...], more: Iterable[tuple[PlanCandidate, Figures]]
-) -> tuple[tuple[PlanCandidate, Figures], ...]:
+def _extend(found: FoundEntries, more: Iterable[tuple[PlanCandidate, Figures]]) -> FoundEntries:
     """With candidates that are not among those found; each keeps its place."""
     known = dict(found)
     return (*found, *((candidate, figures) for candidate, figures in dict(more).items() if candidate not in known))

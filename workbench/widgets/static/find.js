@@ -2,6 +2,7 @@
 // The tab Find: its form, how far the search is, what clashes; and the card of the plan that was chosen.
 
 import { h, keepingFocus, painter, withCode } from "./dom.js";
+import { termLabel } from "./help.js";
 import { speaker } from "./run.js";
 /** @import { Act } from "./types/table_cells.d.ts" */
 /** @import { FindField, FindState, FoundCard } from "./types/find.d.ts" */
@@ -87,15 +88,17 @@ const actOf = (wb, each, kind = "btn small") =>
 
 /**
  * How near the best is to what no plan can beat.
+ * @param {Wb} wb
  * @param {NonNullable<FindState["gap"]>} gap
  */
-function drawGap(gap) {
+function drawGap(wb, gap) {
   const level = h("i");
   level.style.width = `${gap.share * 100}%`;
   return h(
     "div",
     { class: gap.proved ? "gap proved" : "gap" },
     h("b", {}, gap.best),
+    h("span", { class: "muted" }, termLabel(wb, "Gap")),
     h("div", { class: "bar", role: "img", ariaLabel: gap.text }, level),
     h("span", { class: gap.proved ? "good" : "muted" }, gap.proved ? `✓ ${gap.text}` : gap.text),
   );
@@ -145,7 +148,7 @@ function findOf(wb) {
     bar.classList.toggle("unknown", state.phase === "preparing");
     level.style.width = state.phase === "preparing" ? "" : `${state.fraction * 100}%`;
     bar.ariaValueNow = String(Math.round(state.fraction * 100));
-    gap.replaceChildren(...(state.gap ? [drawGap(state.gap)] : []));
+    gap.replaceChildren(...(state.gap ? [drawGap(wb, state.gap)] : []));
     keepingFocus(wb.root, message, () => paintMessage(wb, message, state));
     speak(state.said);
   });

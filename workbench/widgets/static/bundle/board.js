@@ -2777,12 +2777,14 @@ var actOf = (wb, each, kind = "btn small") => h("button", {
   },
   onclick: () => wb.send(each.gesture)
 }, ...withCode(each.label));
-function drawGap(gap) {
+function drawGap(wb, gap) {
   const level = h("i");
   level.style.width = `${gap.share * 100}%`;
   return h("div", {
     class: gap.proved ? "gap proved" : "gap"
-  }, h("b", {}, gap.best), h("div", {
+  }, h("b", {}, gap.best), h("span", {
+    class: "muted"
+  }, termLabel(wb, "Gap")), h("div", {
     class: "bar",
     role: "img",
     ariaLabel: gap.text
@@ -2861,7 +2863,7 @@ function findOf(wb) {
     level.style.width = state.phase === "preparing" ? "" : `${state.fraction * 100}%`;
     bar.ariaValueNow = String(Math.round(state.fraction * 100));
     gap.replaceChildren(...state.gap ? [
-      drawGap(state.gap)
+      drawGap(wb, state.gap)
     ] : []);
     keepingFocus(wb.root, message, () => paintMessage(wb, message, state));
     speak(state.said);
