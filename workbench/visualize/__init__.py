@@ -18,6 +18,8 @@ from workbench.visualize.device_grid import device_grid_text as device_grid_text
 from workbench.visualize.draw.picture import Picture as Picture
 from workbench.visualize.fleet import fleet as fleet
 from workbench.visualize.fleet import fleet_text as fleet_text
+from workbench.visualize.found_plans import found_plans as found_plans
+from workbench.visualize.found_plans import found_plans_text as found_plans_text
 from workbench.visualize.graph import graph as graph
 from workbench.visualize.graph import graph_dot as graph_dot
 from workbench.visualize.graph import graph_text as graph_text
@@ -33,8 +35,6 @@ from workbench.visualize.propagation import propagation_text as propagation_text
 from workbench.visualize.propagation_graph import propagation_graph as propagation_graph
 from workbench.visualize.roofline import roofline as roofline
 from workbench.visualize.roofline import roofline_text as roofline_text
-from workbench.visualize.search_front import search_front as search_front
-from workbench.visualize.search_front import search_front_text as search_front_text
 from workbench.visualize.step_time_bars import step_time as step_time
 from workbench.visualize.step_time_bars import step_time_text as step_time_text
 from workbench.visualize.step_timeline import timeline as timeline

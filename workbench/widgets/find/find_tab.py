@@ -12,8 +12,8 @@ from workbench.search.explain import Counterfactual, Ledger
 from workbench.search.figures import Figures
 from workbench.search.requirements import AtMost
 from workbench.units import format_bytes, format_dollars, format_seconds
-from workbench.visualize import search_front, step_time
-from workbench.visualize.search_front import Across, FoundPlan, FrontSigns
+from workbench.visualize import found_plans, step_time
+from workbench.visualize.found_plans import Across, FoundPlan, FrontSigns
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.find.find_controls import controls_state
 from workbench.widgets.find.find_progress import FindProgress
@@ -60,7 +60,7 @@ def _pictures(finder: Finder, report: Report, background: BackgroundQueries | No
         signs = FrontSigns(chosen, now if across != "dollars" else None, limits.get(across), least)
         hint = "Click a plan to see what it changes. What lies right of the line and above it is beaten by a plan upon it."
         opens = Opens(ChooseFoundGesture, "plan")
-        pictures.append(picture_block(search_front(found, across, signs), "" if pictures else hint, f"front by {across}", opens))
+        pictures.append(picture_block(found_plans(found, across, signs), "" if pictures else hint, f"front by {across}", opens))
     return pictures
 
 

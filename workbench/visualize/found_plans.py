@@ -70,21 +70,21 @@ class _LogScale:
         return self.low <= value <= self.high
 
 
-def search_front(found: Sequence[FoundPlan], across: Across = "memory", signs: FrontSigns | None = None) -> Picture:
+def found_plans(found: Sequence[FoundPlan], across: Across = "memory", signs: FrontSigns | None = None) -> Picture:
     """The plans found, step time upwards; of several numbers of devices each has a stair and a colour of its own.
 
     >>> found = [FoundPlan("0", "data:2, replicated", Figures(1.0, 1 << 20, 2), is_front=True)]
-    >>> search_front(found).about
+    >>> found_plans(found).about
     'The front: 1 of 1 plan found, step time against peak memory of the fullest device'
     """
     title = _title(found, across)
     front = [each for each in found if each.is_front and _value(each.figures, across)]
     if not front:
         return Picture(fit_drawing((Label(0, 12, title, bold=True),)), title)
-    return Picture(_drawing(found, front, across, signs or FrontSigns()), search_front_text(found, across))
+    return Picture(_drawing(found, front, across, signs or FrontSigns()), found_plans_text(found, across))
 
 
-def search_front_text(found: Sequence[FoundPlan], across: Across = "memory") -> str:
+def found_plans_text(found: Sequence[FoundPlan], across: Across = "memory") -> str:
     """The front as a table, the fastest first."""
     front = [each for each in found if each.is_front]
     rows = [(format_seconds(each.figures.seconds), _shown(_value(each.figures, across), across), each.label) for each in front]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from workbench.search.figures import Figures
 from workbench.search.pareto_front import ParetoFront
 from workbench.visualize.draw.drawing_marks import Disc, Polyline
-from workbench.visualize.search_front import FoundPlan, FrontSigns, search_front
+from workbench.visualize.found_plans import FoundPlan, FrontSigns, found_plans
 
 MIB = 1 << 20
 FOUND = (
@@ -29,7 +29,7 @@ def texts(picture):
 
 
 def test_each_plan_in_sight_opens_itself_and_says_what_it_is():
-    picture = search_front(FOUND)
+    picture = found_plans(FOUND)
     found = opening(picture)
     assert set(found) == {"0", "1", "2", "3"}
     assert found["1"].title == "1.50 s, 4.00 MiB\ndata:4 model:2, megatron\nchanges:\nmesh axis model: - → 2"
@@ -38,13 +38,13 @@ def test_each_plan_in_sight_opens_itself_and_says_what_it_is():
 
 
 def test_faster_is_lower_and_more_memory_is_farther_right():
-    found = opening(search_front(FOUND))
+    found = opening(found_plans(FOUND))
     assert found["2"].y < found["1"].y < found["0"].y
     assert found["2"].x < found["1"].x < found["0"].x
 
 
 def test_the_stair_goes_through_the_front_and_the_beaten_plan_lies_beyond_it():
-    picture = search_front(FOUND)
+    picture = found_plans(FOUND)
     [stair] = [each for each in picture.drawing.lines if not each.dashed]
     found = opening(picture)
     assert all((found[key].x, found[key].y) in stair.points for key in "012")
@@ -53,27 +53,27 @@ def test_the_stair_goes_through_the_front_and_the_beaten_plan_lies_beyond_it():
 
 
 def test_the_present_plan_the_limit_and_what_no_plan_beats_are_marked_where_they_are_near():
-    near = search_front(FOUND, signs=FrontSigns("1", Figures(1.2, 9 * MIB, 8), limit=10 * MIB, least=0.8))
+    near = found_plans(FOUND, signs=FrontSigns("1", Figures(1.2, 9 * MIB, 8), limit=10 * MIB, least=0.8))
     assert {"present plan", "limit 10.0 MiB", "no plan is faster"} <= set(texts(near))
-    far = search_front(FOUND, signs=FrontSigns("1", Figures(1.2e3, 9 * MIB, 8), limit=900 * MIB, least=0.0008))
+    far = found_plans(FOUND, signs=FrontSigns("1", Figures(1.2e3, 9 * MIB, 8), limit=900 * MIB, least=0.0008))
     assert not {"present plan", "limit 900 MiB", "no plan is faster"} & set(texts(far))
-    assert far.drawing.width == search_front(FOUND).drawing.width
+    assert far.drawing.width == found_plans(FOUND).drawing.width
 
 
 def test_each_number_of_devices_has_a_stair_and_a_colour():
     several = (*FOUND[:2], FoundPlan("5", "data:4", Figures(3.0, 4 * MIB, 4, 0.5), is_front=True))
-    picture = search_front(several)
+    picture = found_plans(several)
     stairs = [each for each in picture.drawing.lines if isinstance(each, Polyline) and not each.dashed]
     assert len({each.colour for each in stairs}) == 2
     assert {"4 devices", "8 devices"} <= set(texts(picture))
-    assert "step time against devices" in search_front(several, "devices").about
-    assert set(opening(search_front(several, "dollars"))) == {"5"}, "the others have no price"
+    assert "step time against devices" in found_plans(several, "devices").about
+    assert set(opening(found_plans(several, "dollars"))) == {"5"}, "the others have no price"
 
 
 def test_the_text_has_the_front_and_a_picture_without_one_says_so():
-    assert str(search_front(FOUND)).splitlines()[0] == "The front: 3 of 5 plans found, step time against peak memory of the fullest device"
-    assert "data:4 model:2, megatron" in str(search_front(FOUND))
-    assert search_front(()).about == "The front: 0 of 0 plans found, step time against peak memory of the fullest device"
+    assert str(found_plans(FOUND)).splitlines()[0] == "The front: 3 of 5 plans found, step time against peak memory of the fullest device"
+    assert "data:4 model:2, megatron" in str(found_plans(FOUND))
+    assert found_plans(()).about == "The front: 0 of 0 plans found, step time against peak memory of the fullest device"
 
 
 @given(st.lists(st.tuples(st.floats(1e-6, 1e3), st.floats(1e3, 1e13)), min_size=1, max_size=30))
@@ -83,7 +83,7 @@ def test_every_mark_lies_inside_the_drawing_and_the_axes_have_values(pairs):
         front = front.with_item(place, Figures(seconds, memory, 8))
     kept = {place for place, _ in front}
     found = tuple(FoundPlan(str(place), "", Figures(*each, 8), place in kept) for place, each in enumerate(pairs))
-    picture = search_front(found)
+    picture = found_plans(found)
     drawing = picture.drawing
     assert {str(each) for each in kept} <= set(opening(picture))
     assert all(0 <= mark.x <= drawing.width and 0 <= mark.y <= drawing.height for mark in drawing.dots)
