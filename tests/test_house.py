@@ -74,6 +74,7 @@ DOORS = {
     "optax": {"tracing", "models"},
     "cloudpickle": {"engine"},
     "libtpu": {"engine"},
+    "ray": {"engine"},
     "jsonschema": {"documents"},
     "ortools": {"multimodel", "search"},
     "rich": {"text"},

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.core.layout import Layout as Layout
 from workbench.core.mesh import Mesh as Mesh
+from workbench.core.offload import Offload as Offload
 from workbench.core.precision import Precision as Precision
 from workbench.core.program import Program as Program
 from workbench.core.program import Reference as Reference

@@ -55,6 +55,10 @@ class PrecisionError(WorkbenchError):
     """A precision that does not exist, or that has no meaning for this program."""
 
 
+class OffloadError(WorkbenchError):
+    """State that cannot be kept in the host's memory, or that this program does not have."""
+
+
 class PartitionError(WorkbenchError):
     """A plan that Shardy refuses."""
 

@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from workbench.cost.estimate import estimate
-from workbench.errors import DimensionError, TraceError
+from workbench.errors import DimensionError, RecipeError, TraceError
 from workbench.models.data import text
 from workbench.models.decoder import decoder
 from workbench.models.decoder.config import PRESETS
@@ -20,6 +20,8 @@ from workbench.models.decoder.weights import init
 from workbench.models.layers.decoder_blocks import mix, softmax
 from workbench.models.layers.ring_attention import ring_attention, zigzag, zigzag_positions
 from workbench.plan.plan import Plan
+from workbench.recipes.recipe_list import find_recipe
+from workbench.reports.timeline import COMPUTE
 from workbench.spmd.ask_partitioner import ask_partitioner
 
 pytestmark = pytest.mark.compile
@@ -152,6 +154,58 @@ def test_what_goes_around_is_hidden_behind_the_attention_of_a_step(hardware):
 def test_a_ring_waits_less_than_gathered_keys_and_values():
     ring, gathered = (long_plan("8 H100", each).report() for each in (8, 1))
     assert ring.step_time.exposed < gathered.step_time.exposed / 4
+
+
+def timeline_of(hardware, seq):
+    """A layer of Llama-3 8B over a ring of eight devices."""
+    config = replace(
+        PRESETS["llama3-70b"], layers=1, recompute="none", ring=8, d_model=4096, kv_heads=8, q_per_kv=4, d_head=128, d_ff=14336
+    )
+    program = micro_batch(replace(config, seq=seq, batch=1), first=False, last=False, scan=True)
+    return Plan(program, "context:8", hardware=hardware).recipe("ring_attention").report().timeline.events
+
+
+@pytest.mark.parametrize("hardware", ["8 H100, device=20 GB/s", "TPU v5p 2x2x2, ici=20 GB/s"])
+def test_the_timeline_has_the_exchange_behind_the_attention_of_long_sequences_and_waits_for_it_with_short_ones(hardware):
+    waits = {}
+    for seq in (131072, 2048):
+        events = timeline_of(hardware, seq)
+        exchanges = [each for each in events if each.kind == "collective-permute"]
+        assert {each.stream for each in exchanges} == {"context"}
+        assert sum(each.count for each in exchanges) == 7 + 7 + 8
+        (exchange,) = (each for each in exchanges if each.path.startswith("layers/") and each.count == 6)  # in the forward loop
+        (attention,) = (
+            each
+            for each in events
+            if each.stream == COMPUTE and each.path.startswith("layers/") and "ring_other/" in each.path and each.count == 6
+        )
+        assert attention.start < exchange.end
+        assert exchange.start < attention.end
+        waits[seq] = exchange.exposed / exchange.seconds
+    assert waits[131072] < 0.15  # GPUs' kernels slow down beside it
+    assert waits[2048] > 0.5
+
+
+def test_ring_attention_is_a_recipe_of_programs_that_go_around():
+    plan = Plan(decoder.training_step(replace(TINY, ring=4)), "data:2 context:4", "batch:data").recipe("ring_attention")
+    assert str(plan.layout) == "batch:data; seq:context"
+    kinds = {each.kind for each in plan.report().collectives if "context" in each.axes}
+    assert kinds == {"collective-permute", "all-reduce"}
+    assert find_recipe("ring_attention").edits(Plan(plan.program, "data:2 context:4"))
+    with pytest.raises(RecipeError, match="The plan is ring attention already"):
+        plan.recipe("ring_attention")
+
+
+@pytest.mark.parametrize(("ring", "mesh", "message"), [
+    (1, "context:4", "Ring attention is for a program whose keys and values go around; this one's attention reads all of them at once.\n"
+     '  Ways out: build it so, `build("decoder", ring=8)` · gather them, recipe `context_parallel`.'),
+    (4, "context:8", "Keys and values of this program go around 4 devices; mesh axis `context` has 8.\n"
+     "  Ways out: make `context` 4 · build the program with `ring=8`."),
+])  # fmt: skip
+def test_a_recipe_that_the_program_is_not_made_for_is_refused(ring, mesh, message):
+    with pytest.raises(RecipeError) as found:
+        Plan(decoder.training_step(replace(TINY, ring=ring)), mesh).recipe("ring_attention")
+    assert str(found.value) == message
 
 
 @pytest.mark.parametrize(("changes", "error", "says"), [

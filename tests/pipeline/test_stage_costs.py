@@ -6,8 +6,11 @@ import optax
 import pytest
 
 from tests.support import pipelines
+from workbench.core.precision import Precision
 from workbench.core.program import Program
+from workbench.core.remat import Remat
 from workbench.errors import PipelineError
+from workbench.models import build
 from workbench.models.gpt import gpt
 from workbench.pipeline import estimate_stage_costs as staged
 from workbench.pipeline.estimate_block_cost import make_stage_context
@@ -278,3 +281,22 @@ def test_the_first_stage_of_zero_costs_blocks_nothing():
     whole, parts = (stage_costs(each) for each in (plan, shared))
     assert [each.forward for each in whole] == [each.forward for each in parts]
     assert all(one.resident > two.resident for one, two in zip(whole, parts, strict=True))
+
+
+@pytest.mark.parametrize("remat", ["as traced", "dots_no_batch", "full"])
+def test_gradients_are_summed_once_a_step_whatever_layers_compute_again(remat):
+    program = gpt.build(layers=4).variant(remat=Remat.parse(remat), precision=Precision())
+    plan = Plan(program, "stage:2 data:2 model:2", pipeline="stages:2 micro_batches:2").recipe("data_parallel").recipe("megatron")
+    for cost in stage_costs(plan):
+        of_data = {kind: size for (axes, kind), size in cost.sent_both if "data" in axes}
+        assert not of_data or of_data == {"all-reduce": 4}  # the last stage's loss, one float32
+        assert dict(cost.sent_update)[("data",), "all-reduce"] > 100_000
+
+
+def test_of_a_model_with_checkpoints_of_its_own_gradients_are_summed_once_a_step():
+    program = build("decoder", preset="megatron-22b", batch=64)
+    plan = Plan(program, "stage:8 data:32 model:8", pipeline="stages:8 micro_batches:2").recipe("data_parallel").recipe("megatron")
+    cost = stage_costs(plan)[1]
+    assert {axes for (axes, _), _ in cost.sent_both} == {("model",)}
+    weights = 48 // 8 * 12 * 6144**2 // 8  # on one device
+    assert dict(cost.sent_update) == {(("data",), "all-reduce"): pytest.approx(4 * weights, rel=1e-3)}  # and the biases

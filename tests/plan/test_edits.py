@@ -3,6 +3,7 @@ import pytest
 from tests.support.programs import mlp
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
+from workbench.core.offload import Offload
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.precision import Precision
 from workbench.core.remat import Remat
@@ -23,6 +24,7 @@ from workbench.plan.edits import (
     SetBarrier,
     SetHardware,
     SetLayout,
+    SetOffload,
     SetPipeline,
     SetPrecision,
     SetRemat,
@@ -109,6 +111,7 @@ CASES = [
     (SetRemat(Remat()), "remat as traced", "data:4 model:2", LAYOUT),
     (SetRemat(Remat("full")), "remat full", None, None),  # refused: the program's function is not here
     (SetPrecision(Precision("bfloat16")), "precision bfloat16", None, None),
+    (SetOffload(Offload(optimizer_state=True)), "offload optimizer_state", None, None),
     (OpenPlan(Plan(mlp(), "x:2", "batch:x"), "mlp.plan.json"), "open mlp.plan.json", "x:2", "batch:x"),
 ]
 

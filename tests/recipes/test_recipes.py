@@ -62,7 +62,8 @@ def undivided(name):
 
 
 def mesh_for(recipe):
-    axis = {"expert_parallel": "expert", "context_parallel": "context", "spatial": "spatial"}.get(recipe, "model")
+    tokens = dict.fromkeys(("context_parallel", "ring_attention"), "context")
+    axis = {"expert_parallel": "expert", "spatial": "spatial", **tokens}.get(recipe, "model")
     return f"data:2 {axis}:4"
 
 
@@ -402,7 +403,7 @@ def test_what_is_not_there_is_refused_in_the_names_that_are(name, axes, error, s
 
 
 def test_every_recipe_says_what_it_is_and_where_it_is_from():
-    assert len({recipe.name for recipe in ALL_RECIPES}) == len(ALL_RECIPES) == 10
+    assert len({recipe.name for recipe in ALL_RECIPES}) == len(ALL_RECIPES) == 11
     for recipe in ALL_RECIPES:
         assert recipe.name.isidentifier()
         assert recipe.title

@@ -1,4 +1,5 @@
-"""Tiny networks that pipelines find hard: unequal layers, skips, dropout, batch normalisation, masks, tied and stacked weights."""
+"""Tiny networks that pipelines find hard: unequal layers, skips, dropout, layers computed again, loops, batch normalisation, masks, tied
+and stacked weights."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.ad_checkpoint import checkpoint_name
 
 from workbench.core.program import Program
 from workbench.tracing import trace_training
@@ -98,6 +100,45 @@ def dropout() -> Program:
     return trace_training(loss, {"layers": _weights(3)}, batch, optimizer=optax.sgd(0.1), dims=names, name="dropout")
 
 
+def checkpointed(policy: Any = None, prevent_cse: Any = True) -> Program:
+    """Layers that are computed again in the backward pass under `policy`, each with a second one inside and dropout of its own."""
+
+    def layer(weights: dict[str, Any], x: Any, key: Any) -> Any:
+        hidden = jax.checkpoint(_dense)({"w": weights["w"], "b": weights["b"]}, x)
+        x, scale = jax.lax.optimization_barrier((hidden * jax.random.bernoulli(key, 0.7, x.shape), weights["scale"]))
+        return checkpoint_name(x @ weights["out"], "mixed") * scale + x
+
+    def loss(params, batch):
+        keys = jax.random.split(batch["key"], len(params["layers"]))
+        x = batch["x"]
+        for number, weights in enumerate(params["layers"]):
+            with jax.named_scope(f"layers/{number}"):
+                x = jax.checkpoint(layer, policy=policy, prevent_cse=prevent_cse)(weights, x, keys[number])
+        with jax.named_scope("loss"):
+            return jnp.mean((x - batch["y"]) ** 2)
+
+    layers = [{**one, "out": two["w"], "scale": two["b"] + 0.9} for one, two in zip(_weights(3), _weights(3, seed=5), strict=True)]
+    batch = _batch(key=np.asarray([3, 4], "uint32"))
+    names = {"batch/x": "batch ...", "batch/y": "batch ...", "batch/key": "word"}
+    return trace_training(loss, {"layers": layers}, batch, optimizer=optax.sgd(0.1), dims=names, name="checkpointed")
+
+
+def recurrent() -> Program:
+    """Layers that use their weights in each iteration of a loop, every other one computed again."""
+
+    def loss(params, batch):
+        x = batch["x"]
+        for number, weights in enumerate(params["layers"]):
+            with jax.named_scope(f"layers/{number}"):
+                step = jax.checkpoint(_dense) if number % 2 else _dense
+                x, each = jax.lax.scan(lambda x, scale, step=step, w=weights: (step(w, x) * scale, x), x, np.asarray([1.0, 0.9], "float32"))
+                x = x + each.sum(axis=0)
+        with jax.named_scope("loss"):
+            return jnp.mean((x - batch["y"]) ** 2)
+
+    return trace_training(loss, {"layers": _weights(3)}, _batch(), optimizer=SGD, dims={"batch/*": "batch ..."}, name="recurrent")
+
+
 def _label(path: Any, _: Any) -> str:
     return "average" if path[0].key == "statistics" else "trained"
 
@@ -142,4 +183,6 @@ def masked(optimizer: Any = SGD) -> Program:
     return trace_training(loss, {"layers": _weights(3)}, batch, optimizer=optimizer, dims={"batch/*": "batch ..."}, name="masked")
 
 
-ALL: dict[str, Callable[[], Program]] = {each.__name__: each for each in (chain, stacked, skips, dropout, batch_norm, masked)}
+ALL: dict[str, Callable[[], Program]] = {
+    each.__name__: each for each in (chain, stacked, skips, dropout, checkpointed, recurrent, batch_norm, masked)
+}

@@ -8,12 +8,13 @@ from functools import partial
 from workbench.analysis.diagnose_operators import operator_notes, subject_of
 from workbench.analysis.diagnose_resharding import diagnose_rematerialisations, diagnose_resharding, source_text
 from workbench.analysis.remedies import fix_padding, fix_split_reshape
+from workbench.core.offload import STREAMED, Offload
 from workbench.core.remat import Remat
 from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import axis_assignment_error
-from workbench.plan.edits import SetAxisAssignment, SetHardware, SetRemat, ShardDim
+from workbench.plan.edits import SetAxisAssignment, SetHardware, SetOffload, SetRemat, ShardDim
 from workbench.plan.layout_legality import illegality_text
 from workbench.propagation import Propagated, padding_list
 from workbench.propagation.reshard_edges import Edge
@@ -34,6 +35,7 @@ def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> 
     found = (
         *_diagnose_hardware(report),
         *_diagnose_memory(report, partitioned),
+        *_diagnose_host_memory(report),
         *_diagnose_host(report),
         *diagnose_rematerialisations(report, partitioned, edges),
         *diagnose_resharding(report, partitioned, edges),
@@ -67,7 +69,25 @@ def _diagnose_memory(report: Report, partitioned: Propagated) -> list[Diagnostic
         return []
     largest = ", ".join(f"{each.path} {format_bytes(each.bytes)}" for each in report.alive[:_MOST_NAMED])
     message = f"One device would hold {over_capacity_text(memory, 'at the peak')} The largest then: {largest}."
-    return [Diagnostic(DOES_NOT_FIT, "memory", message, (*_suggest_remat(report, partitioned), *_suggest_splits(report)))]
+    return [
+        Diagnostic(
+            DOES_NOT_FIT, "memory", message, (*_suggest_remat(report, partitioned), *_suggest_splits(report), *_suggest_offload(report))
+        )
+    ]
+
+
+def _diagnose_host_memory(report: Report) -> list[Diagnostic]:
+    """What is offloaded against a device's share of its host's memory, where that is known."""
+    host, hardware = report.memory.host, report.hardware
+    if hardware is None or not 0 < hardware.chip.host_memory < host:
+        return []
+    room = hardware.chip.host_memory
+    message = (
+        f"One device would keep {format_bytes(host)} in the host's memory, and its share of that of {hardware.chip.name}'s host is "
+        f"{format_bytes(room)}: {host / room:.2f} times as much."
+    )
+    edits = (SetOffload(Offload()),) if report.plan.program.on_host and report.plan.program.retrace else ()
+    return [Diagnostic("host memory too small", "memory", message, edits)]
 
 
 def _diagnose_host(report: Report) -> list[Diagnostic]:
@@ -99,6 +119,16 @@ def _suggest_remat(report: Report, partitioned: Propagated) -> tuple[SetRemat, .
     has_layers = bool(program.carried and partitioned.structure.body_of)
     can_remat = program.retrace is not None and has_layers and most is Role.ACTIVATION and program.remat.policy != "full"
     return (SetRemat(Remat("full")),) if can_remat else ()
+
+
+def _suggest_offload(report: Report) -> tuple[SetOffload, ...]:
+    """Suggest the host's memory for the optimiser's state, if the rest then fits and the host has room for it."""
+    plan, memory = report.plan, report.memory
+    program, state = plan.program, memory.by_role.get(Role.OPTIMIZER_STATE, 0)
+    room = report.hardware.chip.host_memory if report.hardware else 0
+    can_offload = program.retrace is not None and program.step.training is not None and plan.pipeline is None
+    fits = memory.peak - state <= memory.capacity and state + memory.host <= room
+    return (SetOffload(Offload(optimizer_state=True)),) if can_offload and fits and state and not program.on_host else ()
 
 
 def _suggest_splits(report: Report) -> tuple[ShardDim, ...]:
@@ -190,8 +220,8 @@ def _carries_stages(report: Report, axis: str) -> bool:
 
 
 def _diagnose_unknown_loops(report: Report, partitioned: Propagated) -> list[Diagnostic]:
-    structure = partitioned.structure
-    unknown = [index for index in structure.control_flow if not structure.ops[index].trips_known]
+    structure, operations = partitioned.structure, report.plan.program.operations
+    unknown = [index for index in structure.control_flow if not structure.ops[index].trips_known and STREAMED not in operations[index].path]
     return [Diagnostic(UNKNOWN_TRIP_COUNT, subject_of(report.plan.program, index), _trip_count_text(structure, index)) for index in unknown]
 
 

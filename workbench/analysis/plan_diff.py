@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from workbench.core.offload import Offload
 from workbench.core.path_patterns import template
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.precision import Precision
@@ -18,7 +19,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 
-PlanSetting = tuple[str, ...] | Sharding | Hardware | AxisAssignment | Remat | Precision | PipelineSpec | int | str | None
+PlanSetting = tuple[str, ...] | Sharding | Hardware | AxisAssignment | Remat | Precision | Offload | PipelineSpec | int | str | None
 """A setting of a plan: mesh axes of a dimension, a sharding, the size of an axis, ...; `None` if the plan has none."""
 
 
@@ -33,7 +34,7 @@ class Change(NamedTuple):
 
 KINDS = (
     *("program", "dimension", "rule", "priority", "override", "constraint", "group", "barrier"),
-    *("mesh axis", "axis order", "hardware", "axis assignment", "remat", "precision", "pipeline"),
+    *("mesh axis", "axis order", "hardware", "axis assignment", "remat", "precision", "offload", "pipeline"),
 )
 
 
@@ -144,6 +145,7 @@ def list_changes(before: Plan, after: Plan) -> Iterator[Change]:
         ("axis assignment", before.axis_assignment, after.axis_assignment),
         ("remat", before.program.remat, after.program.remat),
         ("precision", before.program.precision, after.program.precision),
+        ("offload", before.program.offload, after.program.offload),
         ("pipeline", before.pipeline, after.pipeline),
     ):
         if was != now:
@@ -160,7 +162,7 @@ def _compare_programs(before: Plan, after: Plan) -> Iterator[Change]:
     names = [{traced: each.renamed.get(traced, traced) for traced in {**one.renamed, **other.renamed}} for each in (one, other)]
     renamed = list(_compare_entries("dimension", names[0], names[1]))
     yield from renamed
-    same_variant = (one.remat, one.precision) == (other.remat, other.precision)
+    same_variant = (one.remat, one.precision, one.offload) == (other.remat, other.precision, other.offload)
     unexplained = same_variant and (one.fingerprint != other.fingerprint or not renamed)
     if one != other and (one.reference != other.reference or unexplained):
         yield Change("program", "", str(one.reference or one.name), str(other.reference or other.name))

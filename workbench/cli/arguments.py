@@ -44,6 +44,7 @@ def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], 
         "--remat", metavar="POLICY", help="what a layer keeps for its backward pass: none, full, dots, dots_every:2, save:NAME+NAME, ..."
     )
     parser.add_argument("--precision", metavar="TYPE", help="what the step is computed in: bfloat16, params=bfloat16,moments=float32, ...")
+    parser.add_argument("--offload", metavar="WHAT", help="what is in the host's memory between steps: optimizer_state, nothing")
     parser.add_argument("--hardware", metavar="NAME", help='what it is planned for: "TPU v5p 8x8x16", "32 nodes of 8 H100"')
     add_link(parser)
     parser.add_argument(

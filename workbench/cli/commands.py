@@ -27,6 +27,7 @@ CHANGES = (
     "layout",
     "remat",
     "precision",
+    "offload",
     "hardware",
     "link",
     "axis_assignment",

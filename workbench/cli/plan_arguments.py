@@ -27,12 +27,13 @@ def plan_of(options: argparse.Namespace) -> Plan:
     """The plan of a document, with another mesh or layout if one is given; or a new plan of a model."""
     from workbench.core.layout import Layout
     from workbench.core.mesh import Mesh
+    from workbench.core.offload import Offload
     from workbench.core.pipeline_spec import PipelineSpec
     from workbench.core.precision import Precision
     from workbench.core.remat import Remat
     from workbench.documents import load_plan, program_from_reference
     from workbench.hardware.axis_assignment_text import parse_axis_assignment
-    from workbench.plan.edits import SetAxisAssignment, SetHardware, SetLayout, SetPrecision, SetRemat
+    from workbench.plan.edits import SetAxisAssignment, SetHardware, SetLayout, SetOffload, SetPrecision, SetRemat
     from workbench.plan.mesh_edits import SetMesh
 
     use_hardware_file(options)
@@ -49,6 +50,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         mesh, layout = options.mesh or DEFAULT_MESH, options.layout
     plan = plan if options.remat is None else plan.apply(SetRemat(Remat.parse(options.remat)))
     plan = plan if options.precision is None else plan.apply(SetPrecision(Precision.parse(options.precision)))
+    plan = plan if options.offload is None else plan.apply(SetOffload(Offload.parse(options.offload)))
     plan = plan if mesh is None else plan.apply(SetMesh(Mesh(mesh)))
     plan = plan if options.pipeline is None else _set_pipeline(plan, PipelineSpec.parse(options.pipeline))
     plan = plan if layout is None else plan.apply(SetLayout(Layout(layout)))

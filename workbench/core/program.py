@@ -6,6 +6,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from workbench.core.offload import ALL_ON_DEVICE, Offload
 from workbench.core.precision import AS_WRITTEN, Precision
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role, Tensor, verify_dim_name
@@ -104,8 +105,8 @@ class Program:
     - `renamed` maps every dimension name of the trace to its present one; it is empty until the first renaming.
     - `former_dims` maps dimension names of earlier versions of the model to those of the trace, so that layouts and documents written
       with them can be read.
-    - Two programs are equal if their StableHLO, names, remat and precision are; `step` is not compared.
-    - `retrace` makes the same program under another remat policy and precision, each once; it is dropped when a program is pickled.
+    - Two programs are equal if their StableHLO, names, remat, precision and offload are; `step` is not compared.
+    - `retrace` makes the same program under another remat policy, precision and offload, each once; pickling drops it.
     """
 
     name: str
@@ -122,7 +123,8 @@ class Program:
     former_dims: Mapping[str, str] = field(default_factory=dict)
     remat: Remat = AS_TRACED
     precision: Precision = AS_WRITTEN
-    retrace: "Callable[[Remat, Precision], Program] | None" = None
+    offload: Offload = ALL_ON_DEVICE
+    retrace: "Callable[[Remat, Precision, Offload], Program] | None" = None
     list_removed: Callable[[], tuple[RemovedValue, ...]] = field(default=tuple, repr=False)
 
     @cached_property
@@ -148,6 +150,13 @@ class Program:
     def inputs(self) -> tuple[int, ...]:
         """The indices of the arguments that are new in each step."""
         return tuple(i for i, tensor in enumerate(self.arguments) if tensor.role not in STATE)
+
+    @property
+    def on_host(self) -> tuple[int, ...]:
+        """The indices of the arguments that are in the host's memory between steps."""
+        if not self.offload.optimizer_state:
+            return ()
+        return tuple(i for i, tensor in enumerate(self.arguments) if tensor.role is Role.OPTIMIZER_STATE and tensor.shape)
 
     @property
     def parameters(self) -> int:
@@ -180,16 +189,16 @@ class Program:
     @property
     def traced_with(self) -> str:
         """How it was traced, `remat full, precision bfloat16`; empty for a program as its function says."""
-        parts = {"remat": self.remat, "precision": self.precision}
-        return ", ".join(f"{name} {each}" for name, each in parts.items() if each not in (AS_TRACED, AS_WRITTEN))
+        parts = {"remat": self.remat, "precision": self.precision, "offload": self.offload}
+        return ", ".join(f"{name} {each}" for name, each in parts.items() if each not in (AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE))
 
-    def variant(self, *, remat: Remat | None = None, precision: Precision | None = None) -> "Program":
-        """The program traced again with another remat policy or precision; it keeps the names of this one.
+    def variant(self, *, remat: Remat | None = None, precision: Precision | None = None, offload: Offload | None = None) -> "Program":
+        """The program traced again with another remat policy, precision or offload; it keeps the names of this one.
 
-        Raises `RematError`, `PrecisionError` where they do not fit the function, `TraceError` if the function is not available.
+        Raises `RematError`, `PrecisionError`, `OffloadError` where they do not fit the function, `TraceError` if that is not available.
         """
-        traced_as = remat or self.remat, precision or self.precision
-        if traced_as == (self.remat, self.precision):
+        traced_as = remat or self.remat, precision or self.precision, offload or self.offload
+        if traced_as == (self.remat, self.precision, self.offload):
             return self
         if self.retrace is None:
             raise TraceError(f"`{self.name}` cannot be traced again: its function is not here.", ["build the program in this process"])
@@ -213,7 +222,7 @@ class Program:
     @property
     def identity(self) -> tuple[Any, ...]:
         """The key that equal programs have in common; it does not hold the programs themselves."""
-        return self.fingerprint, self.remat, self.precision, self._names_digest
+        return self.fingerprint, self.remat, self.precision, self.offload, self._names_digest
 
     @cached_property
     def _names_digest(self) -> bytes:

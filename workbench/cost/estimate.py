@@ -130,7 +130,7 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
     windows = plan_windowed_dots(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip) if hardware else {}
     times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip, windows, fixed.backward) if hardware else None
     over_step = MemoryOverStep(program, partitioned, fixed.lifetimes, padded_bytes, _on_chip(fixed, partitioned, times, hardware))
-    dot_flops, (host_bytes, host_moved) = count_dot_flops(partitioned), host_memory(partitioned, local_bytes)
+    dot_flops, host = count_dot_flops(partitioned), host_memory(program, partitioned, local_bytes)
     windowed = decomposed_collectives(partitioned) if hardware and hardware.runtime.decomposes else windows.keys()
     costs = tuple(collective_costs(partitioned.reshards, plan, hardware, windowed)) if hardware else ()
     simulated = seconds = None
@@ -138,7 +138,7 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
         busy = (times.busy + times.launch).tolist()
         beside = hardware.chip.efficiency_of("beside")
         simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, busy, costs, hardware.runtime, beside, fixed.weights)
-        seconds = with_transfers(step_time(hardware, fixed.kernels, times, simulated, dot_flops, mesh.size), host_moved, hardware.chip)
+        seconds = with_transfers(step_time(hardware, fixed.kernels, times, simulated, dot_flops, mesh.size), host, hardware.chip)
     return Estimate(
         plan=plan,
         hardware=hardware,
@@ -149,10 +149,10 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
         costs=costs,
         times=times,
         simulated=simulated,
-        memory=_with_reserved(replace(over_step.memory(), host=host_bytes, capacity=capacity), hardware),
+        memory=_with_reserved(replace(over_step.memory(), host=host.bytes, capacity=capacity), hardware),
         flops=flops_of(program, dot_flops, mesh.size),
         traffic=moved_bytes(fixed.kernels, local_bytes),
-        host_traffic=host_moved,
+        host_traffic=host.moved,
         step_time=seconds,
     )
 

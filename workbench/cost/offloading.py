@@ -2,33 +2,52 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
+from workbench.core.offload import STREAMED
+from workbench.core.program import Program
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated
-from workbench.propagation.structure.program_structure import Structure, TracedValue
+from workbench.propagation.structure.program_structure import Op, Structure, TracedValue
 from workbench.reports.step_time import StepTime
 
 
-def host_memory(partitioned: Propagated, local_bytes: Sequence[int]) -> tuple[int, int]:
-    """Bytes one device keeps on the host, and bytes it sends there and fetches back per step.
+class HostMemory(NamedTuple):
+    """Bytes of one device: those it keeps on the host, those it sends there and fetches back per step, and how many of the latter it waits
+    for, whatever else the step does."""
 
-    The first counts all at once, at the end of the forward pass, when the backward pass has fetched nothing yet.
+    bytes: int
+    moved: int
+    waited: int
+
+
+def host_memory(program: Program, partitioned: Propagated, local_bytes: Sequence[int]) -> HostMemory:
+    """What one device has on the host, all at once: at the end of the forward pass, when the backward pass has fetched nothing yet.
+
+    It waits for an update that streams state from the host: each parameter's part is a loop, which nothing runs beside.
     """
     structure = partitioned.structure
     host_bytes = sum(
         local_bytes[index]
         for index, value in enumerate(structure.values)
-        if value.on_host and value.maker >= 0 and value.region == 0 and _is_new_on_host(structure, value)
+        if value.on_host and value.region == 0 and (value.maker < 0 or _is_new_on_host(structure, value))
     )
-    moved = sum(local_bytes[op.results[0]] * structure.regions[op.region].runs_per_step for op in structure.ops if op.placement)
-    return host_bytes, moved
+    moves = [(number, op) for number, op in enumerate(structure.ops) if op.placement and not _stays_on_host(structure, op)]
+    moved = {number: local_bytes[op.results[0]] * structure.regions[op.region].runs_per_step for number, op in moves}
+    waited = sum(count for number, count in moved.items() if STREAMED in program.operations[number].path)
+    return HostMemory(host_bytes, sum(moved.values()), waited)
+
+
+def _stays_on_host(structure: Structure, op: Op) -> bool:
+    """Whether an operation that places a value on the host finds it there."""
+    return "host" in op.placement and structure.values[op.operands[0]].on_host
 
 
 def _is_new_on_host(structure: Structure, value: TracedValue) -> bool:
     """Whether a value on the host is new there: a copy, or what a loop stacks copies in, not what it only reads."""
     op = structure.ops[value.maker]
     if value.maker not in structure.body_of:
-        return bool(op.placement)
+        return bool(op.placement) and not _stays_on_host(structure, op)
     body = structure.body_of[value.maker]
     argument = next(
         each
@@ -36,14 +55,16 @@ def _is_new_on_host(structure: Structure, value: TracedValue) -> bool:
         if structure.values[each].maker < 0 and structure.values[each].result == value.result
     )
     returned = next(each for each in reversed(structure.ops) if each.region == body).operands
-    return returned[value.result] != argument
+    start = structure.values[op.operands[value.result]].maker
+    is_there = start >= 0 and bool(structure.ops[start].placement) and _stays_on_host(structure, structure.ops[start])
+    return returned[value.result] != argument and not is_there
 
 
-def with_transfers(time: StepTime, moved: int, chip: Chip) -> StepTime:
-    """The step with `moved` bytes over the host link. Copies overlap with the step, as XLA makes them asynchronous: only the time the link
-    takes beyond the rest of the step is exposed."""
-    seconds = moved / chip.host_bandwidth
-    waited = max(0.0, seconds - time.total)
+def with_transfers(time: StepTime, host: HostMemory, chip: Chip) -> StepTime:
+    """The step with transfers over the host link. Copies overlap with the step, as XLA makes them asynchronous: exposed is only the time
+    that the link takes beyond the rest of the step, and all that is waited for."""
+    streamed, others = host.waited / chip.host_bandwidth, (host.moved - host.waited) / chip.host_bandwidth
+    waited = streamed + max(0.0, others - time.total)
     share = time.total / (time.total + waited) if waited else 1.0
-    exposed, hidden = time.exposed + waited, time.hidden + seconds - waited
+    exposed, hidden = time.exposed + waited, time.hidden + streamed + others - waited
     return replace(time, exposed=exposed, hidden=hidden, mfu=time.mfu * share, hfu=time.hfu * share)

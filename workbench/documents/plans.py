@@ -9,6 +9,7 @@ from typing import Any
 from workbench.core.layout import Layout
 from workbench.core.layout_text import axes_text
 from workbench.core.mesh import Mesh
+from workbench.core.offload import ALL_ON_DEVICE, Offload
 from workbench.core.pipeline_spec import read_pipeline
 from workbench.core.precision import AS_WRITTEN, Precision
 from workbench.core.program import Program, Reference
@@ -33,8 +34,8 @@ VERSION = 1
 def dump_plan(plan: Plan, known: Program | None = None) -> str:
     """The plan document. Raises `DocumentError` if the program has no reference, or one from which it could not be built again.
 
-    If `parse_plan` will be given the `known` program, a program without a reference is accepted if it is that one, with any remat and
-    precision.
+    If `parse_plan` will be given the `known` program, a program without a reference is accepted if it is that one, with any remat,
+    precision and offload.
     """
     reference = (known and known_reference(plan.program, known)) or _require_reference(plan)
     renamed = {traced: now for traced, now in plan.program.renamed.items() if traced != now}
@@ -46,6 +47,7 @@ def dump_plan(plan: Plan, known: Program | None = None) -> str:
         **({"dims": renamed} if renamed else {}),
         **({"remat": str(plan.program.remat)} if plan.program.remat != AS_TRACED else {}),
         **({"precision": str(plan.program.precision)} if plan.program.precision != AS_WRITTEN else {}),
+        **({"offload": str(plan.program.offload)} if plan.program.offload != ALL_ON_DEVICE else {}),
         "mesh": [list(axis) for axis in plan.mesh.axes],
         "layout": layout_record(plan.layout),
         **({"hardware": _hardware_name(plan.hardware)} if plan.hardware else {}),
@@ -66,18 +68,20 @@ def parse_plan(text: str, name: str = "The text", allow: str | Iterable[str] = (
     that can be checked without the program is checked before it is imported.
 
     Raises `DocumentError` if the text is no plan document, is of a newer version or names a program that is not allowed or cannot be built,
-    `RematError` or `PrecisionError` if it does not fit its remat or precision, and `MeshError` or `LayoutError` if the plan is illegal.
+    `RematError`, `PrecisionError` or `OffloadError` if it does not fit what it is traced with, and `MeshError` or `LayoutError` if the plan
+    is illegal.
     """
     document = _parse_document(text, name)
     mesh, layout = Mesh(tuple((axis, size) for axis, size in document["mesh"])), parse_layout(document["layout"])
     hardware_fields, pipeline = _parse_hardware_fields(document, name), read_pipeline(document.get("pipeline"))
     remat, precision = Remat.parse(document.get("remat", "")), Precision.parse(document.get("precision", ""))
+    offload = Offload.parse(document.get("offload", ""))
     reference = Reference(document["program"]["target"], document["program"].get("arguments", {}))
     if is_known_reference(reference):
-        program = known_program(reference, known, name).variant(remat=remat, precision=precision)
+        program = known_program(reference, known, name).variant(remat=remat, precision=precision, offload=offload)
     else:
         verify_allowed(reference, name, allow)
-        program = program_from_reference(reference).variant(remat=remat, precision=precision)
+        program = program_from_reference(reference).variant(remat=remat, precision=precision, offload=offload)
     if renamed := names_from_trace(program, document.get("dims", {})):
         program = program.rename(renamed)
     return Plan(program, mesh, layout, document["name"], *hardware_fields, pipeline)

@@ -7,6 +7,7 @@ from workbench.engine.partitioner import WarmWorker as WarmWorker
 from workbench.engine.partitioner import partition_plan as partition_plan
 from workbench.engine.partitioner import shared_worker as shared_worker
 from workbench.engine.partitioner import start_partition as start_partition
+from workbench.engine.search import open_answerer as open_answerer
 from workbench.engine.spmd.calibrate import calibrate as calibrate
 from workbench.engine.spmd.calibrate import calibrate_here as calibrate_here
 from workbench.engine.spmd.compiled_step import argument_specs as argument_specs

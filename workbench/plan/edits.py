@@ -5,6 +5,7 @@ from typing import Protocol
 
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
+from workbench.core.offload import Offload
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.precision import Precision
 from workbench.core.remat import Remat
@@ -126,6 +127,19 @@ class SetPrecision:
 
 
 @dataclass(frozen=True, slots=True)
+class SetOffload:
+    """Choose what the step keeps in the host's memory between steps; the program is traced again, once for each choice."""
+
+    offload: Offload
+
+    def apply(self, plan: Plan) -> Plan:
+        return plan.updated(program=plan.program.variant(offload=self.offload))
+
+    def __str__(self) -> str:
+        return f"offload {self.offload}"
+
+
+@dataclass(frozen=True, slots=True)
 class SetHardware:
     """Plan for other hardware, or for none; an axis assignment that does not fit it is dropped."""
 
@@ -211,5 +225,5 @@ class OpenPlan:
 ALL_EDITS = (
     *(ShardDim, Override, Constrain, Prioritize, GroupValues, UngroupValues, SetBarrier, SetLayout),
     *(SetMesh, ResizeAxis, AddAxis, RemoveAxis, RenameAxis, ReorderAxes, RenameDim),
-    *(SetRemat, SetPrecision, SetHardware, SetAxisAssignment, SetPipeline, EditGroup, OpenPlan),
+    *(SetRemat, SetPrecision, SetOffload, SetHardware, SetAxisAssignment, SetPipeline, EditGroup, OpenPlan),
 )

@@ -28,9 +28,19 @@ def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
 
 def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: PipelineSpec | None) -> None:
     """Raises `PipelineError` if the pipeline's axis is not one of the mesh, has not as many devices as there are stages, or also splits a
-    dimension; and if the micro-batches do not divide the batch of a training step."""
+    dimension; if the optimiser's state is in the host's memory; and if the micro-batches do not divide the batch of a training step."""
     if pipeline is None:
         return
+    if program.offload.optimizer_state:
+        raise PipelineError(
+            "The stages of a pipeline update their parameters with the optimiser's state on their own devices; only that of a step without "
+            "a pipeline can be in the host's memory.",
+            [
+                "keep it on the devices, offload `nothing`",
+                "split it over the data-parallel devices, recipe `zero_1`",
+                "leave the pipeline out",
+            ],
+        )
     _verify_axis(mesh, layout, pipeline)
     if program.step.training is not None:
         plan_input_splits(program, pipeline.micro_batches)

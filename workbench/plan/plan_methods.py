@@ -118,10 +118,12 @@ class PlanVerbs:
         choices are arguments of `search.find_plans.find_plans` and `search.make_space.make_space`. `workers` processes of this machine
         answer, or a Ray `cluster`. `print` what comes back; its `best` is a plan. Raises `SearchError`.
         """
+        from functools import partial
+
+        from workbench.engine import open_answerer
         from workbench.search.find_plans import find_plans
 
-        del workers, cluster
-        return find_plans(_as_plan(self), **wanted)
+        return find_plans(_as_plan(self), open_answerer=partial(open_answerer, workers=workers, cluster=cluster), **wanted)
 
     def save(self, path: str | Path) -> None:
         """Write the plan document (`*.plan.json`); `workbench.load(path)` reads it."""

@@ -9,6 +9,7 @@ from workbench.recipes.context_parallel import ContextParallel
 from workbench.recipes.data_parallel import DataParallel
 from workbench.recipes.expert_parallel import ExpertParallel
 from workbench.recipes.recipe import Recipe
+from workbench.recipes.ring_attention import RingAttention
 from workbench.recipes.sequence_parallel import SequenceParallel
 from workbench.recipes.spatial import Spatial
 from workbench.recipes.tensor_parallel import Megatron
@@ -19,7 +20,7 @@ from workbench.recipes.zero_3 import Zero3
 
 ALL_RECIPES: tuple[type[Recipe], ...] = (
     *(DataParallel, Megatron, SequenceParallel, Zero1, Zero2, Zero3),
-    *(TwoDimensional, ExpertParallel, ContextParallel, Spatial),
+    *(TwoDimensional, ExpertParallel, ContextParallel, RingAttention, Spatial),
 )
 
 

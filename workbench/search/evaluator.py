@@ -122,6 +122,10 @@ class Evaluator:
             raise found
         return found
 
+    def remember(self, candidate: PlanCandidate, figures: Figures) -> None:
+        """Figures that another process found."""
+        self._figures[candidate] = figures
+
     def plan(self, candidate: PlanCandidate) -> Plan:
         """The plan of a candidate. Raises `WorkbenchError` where it is illegal."""
         return candidate_plan(self.space, candidate)

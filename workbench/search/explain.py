@@ -7,9 +7,10 @@ the next one. A counterfactual changes one decision of a candidate and plans wha
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from workbench.errors import WorkbenchError
-from workbench.search.candidates import DECISIONS, PlanCandidate
+from workbench.search.candidates import DECISIONS, NO_ZERO, PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.figures import Figures
 from workbench.search.requirements import Requirement
@@ -118,7 +119,9 @@ def list_counterfactuals(
 def _try(
     evaluator: Evaluator, candidate: PlanCandidate, decision: str, other: PlanCandidate, requirements: Sequence[Requirement]
 ) -> Counterfactual:
-    change = f"{other.describe(decision)} instead of {candidate.describe(decision)}"
+    names = [name for name in DECISIONS if candidate.decision(name) != other.decision(name)]
+    shown = [", ".join(each.describe(name) for name in names) for each in (other, candidate)]
+    change = f"{shown[0]} instead of {shown[1]}"
     try:
         figures = evaluator.evaluate(other)
     except WorkbenchError as error:
@@ -141,12 +144,26 @@ def _list_neighbours(space: SearchSpace, candidate: PlanCandidate) -> Iterator[t
         ]
     schedules = space.schedules_of(candidate.core(), candidate.micro_batches)
     others += [("schedule", replace(candidate, schedule=each.schedule, chunks=each.chunks)) for each in schedules]
-    others += [("mesh", replace(candidate, mesh=mesh)) for mesh in _list_near_meshes(candidate)]
+    others += [("mesh", each) for mesh in _list_near_meshes(candidate) for each in _fit_layout(space, replace(candidate, mesh=mesh))]
     seen = {candidate}
     for name, each in others:
         if each not in seen and is_of_space(space, each):
             seen.add(each)
             yield name, each
+
+
+def _fit_layout(space: SearchSpace, candidate: PlanCandidate) -> list[PlanCandidate]:
+    """The candidate, or with the first layout, schedule and ZeRO that its mesh allows."""
+    layouts = [candidate.layout, *space.layout_by_name]
+    schedules = space.schedules_of(candidate.core(), candidate.micro_batches)
+    kinds = [(candidate.schedule, candidate.chunks), *((each.schedule, each.chunks) for each in schedules)]
+    fitting = (
+        replace(candidate, layout=layout, schedule=schedule, chunks=chunks, zero=zero)
+        for zero in (candidate.zero, NO_ZERO)
+        for layout in layouts
+        for schedule, chunks in kinds
+    )
+    return list(islice((each for each in fitting if is_of_space(space, each)), 1))
 
 
 def _list_near_meshes(candidate: PlanCandidate) -> Iterator[tuple[tuple[str, int], ...]]:

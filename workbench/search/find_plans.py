@@ -16,7 +16,7 @@ from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
 from workbench.units import parse_bytes
 
-OpenAnswerer = Callable[[SearchSpace], Answerer]
+OpenAnswerer = Callable[[Evaluator], Answerer]
 
 
 def find_plans(
@@ -47,7 +47,7 @@ def find_plans(
     space = make_space(plan, **choices)
     requirements = read_requirements(space, at_most or {}, pins or {})
     evaluator = again.evaluator if again is not None and again.space == space else Evaluator(space)
-    answerer = open_answerer(space) if open_answerer else None
+    answerer = open_answerer(evaluator) if open_answerer else None
     state: SearchState | None = None
     try:
         for state in run_search(

@@ -18,6 +18,8 @@ from workbench.recipes.recipe import apply_edits
 REPLICATED = "replicated"
 MOST_DIMS = 5
 """Of so many dimensions all sets are choices (31); of more those of one and of two."""
+FEW = 8
+"""So many choices are all usual."""
 _PAIR = 2
 _PROBED = 2  # devices of each axis when a choice is tried
 
@@ -54,11 +56,26 @@ class LayoutChoice:
     axes: tuple[str, ...] = ()
     moves: tuple[RecipeMove | DimsMove, ...] = ()
 
+    @property
+    def is_recipe(self) -> bool:
+        """Whether it is known by a recipe, or leaves all as it is."""
+        return not any(isinstance(move, DimsMove) for move in self.moves)
+
     def apply(self, plan: Plan) -> Plan:
         """The plan laid out so. Raises `WorkbenchError` where that is illegal."""
         for move in self.moves:
             plan = move.apply(plan)
         return plan
+
+
+def usual_choices(choices: Sequence[LayoutChoice]) -> tuple[LayoutChoice, ...]:
+    """The recipes alone where one of them splits a program's own dimensions over `model` and there are many others; else all choices."""
+    recipes = tuple(each for each in choices if each.is_recipe)
+    return (
+        recipes
+        if len(choices) > FEW and any(each.axes[:1] == ("model",) and each.name != "spatial" for each in recipes)
+        else tuple(choices)
+    )
 
 
 def list_layout_choices(plan: Plan, axes: Sequence[str]) -> tuple[LayoutChoice, ...]:
@@ -83,6 +100,8 @@ def _list_choices(plan: Plan, axes: Sequence[str]) -> Iterator[LayoutChoice]:
         megatron = RecipeMove("megatron", ("model",))
         yield LayoutChoice("megatron", ("model",), (megatron,))
         yield LayoutChoice("megatron + sequence", ("model",), (megatron, RecipeMove("sequence_parallel", ("model",))))
+        if "data" in axes:
+            yield LayoutChoice("two-dimensional", ("model",), (RecipeMove("two_dimensional", ("data", "model")),))
         yield LayoutChoice("spatial", ("model",), (RecipeMove("spatial", ("model",)),))
         for dims in _list_dim_sets(plan):
             yield LayoutChoice(" + ".join(dims), ("model",), (DimsMove(dims, "model"),))

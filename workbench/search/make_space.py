@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from workbench.core.layout import Layout
 from workbench.core.program import Program
@@ -10,12 +9,14 @@ from workbench.core.schedules import schedule_named
 from workbench.core.sharding import base_axis
 from workbench.core.tensor import Role
 from workbench.errors import SearchError, WorkbenchError, unknown_name
+from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.resize_hardware import resize_hardware
 from workbench.plan.plan import Plan
+from workbench.propagation import structure_of
 from workbench.recipes.choose_dims import batch_dim
 from workbench.search.candidates import NO_ZERO
-from workbench.search.layout_choices import RecipeMove, list_layout_choices
+from workbench.search.layout_choices import LayoutChoice, RecipeMove, list_layout_choices, usual_choices
 from workbench.search.search_space import AS_TRACED, REMATS, ZEROS, SearchSpace
 from workbench.tracing.stage_partition.trace_network import network_of
 
@@ -30,7 +31,7 @@ def make_space(
     hardware: Hardware | str | None = None,
     keep: bool = False,
     axes: Sequence[str] = _AXES,
-    layouts: Sequence[str] | None = None,
+    layouts: Sequence[str] | str | None = None,
     zeros: Sequence[str] = ZEROS,
     remats: Sequence[str] | None = None,
     schedules: Sequence[str] = SCHEDULES,
@@ -41,7 +42,8 @@ def make_space(
     - `devices`: how many, or the numbers to choose from; the plan's own if left out. `hardware`: its kind, else the plan's;
     - `keep`: whether what the plan's layout states stays;
     - `axes`: `stage`, `data`, `model`, and `context` or `expert` where the program has them;
-    - `layouts`: names of `layout_choices`, else all that apply; `zeros`, `remats`, `schedules`: the choices by name;
+    - `layouts`: names of `layout_choices`, or `all` that apply; if left out, the known recipes where one splits more than examples;
+    - `zeros`, `remats`, `schedules`: the choices by name;
     - `most_examples` of a micro-batch on one replica.
 
     Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold.
@@ -54,12 +56,12 @@ def make_space(
     found = list_layout_choices(start, names)
     programs = _trace_remats(plan.program, remats)
     batch, blocks, layers = _divide(programs[0][1])
-    is_staged = blocks > 1 and "stage" in axes
+    is_staged = blocks > 1 and "stage" in axes and "stage" not in kept
     return SearchSpace(
         start,
         tuple((each.name if each else "", size) for each, size in targets),
-        tuple(axis for axis in names if (axis != "stage" or is_staged) and (axis != "data" or _has_examples(start))),
-        tuple(each for each in found if layouts is None or each.name in _verify_layouts(layouts, [choice.name for choice in found])),
+        tuple(axis for axis in names if (axis != "stage" or batch) and (axis != "data" or _has_examples(start))),
+        _choose_layouts(found, layouts),
         programs,
         tuple(each for each in zeros if each == NO_ZERO or _can_share(plan.program)),
         tuple(name for name, _ in programs),
@@ -87,16 +89,17 @@ def _list_hardware(plan: Plan, devices: int | Sequence[int] | None, hardware: Ha
 
 
 def _named(kind: Hardware | str) -> list[tuple[Hardware | None, int]]:
-    from workbench.hardware.catalogue import read_hardware
-
     found = read_hardware(kind)
     return [(found, found.size)] if found else []
 
 
 def _trace_remats(program: Program, remats: Sequence[str] | None) -> tuple[tuple[str, Program], ...]:
-    """The program with each remat that it allows; as it is where it cannot be traced again."""
+    """The program with each remat that it allows; as it is where it cannot be traced again, or recomputes nothing as it is."""
     found = []
     for name in remats if remats is not None else ("none", "selective", "full"):
+        if name == "none" and program.remat == REMATS[AS_TRACED] and not any(op.is_recomputed for op in structure_of(program).ops):
+            found.append((name, program))
+            continue
         try:
             found.append((name, program.variant(remat=REMATS[name])))
         except WorkbenchError:
@@ -150,8 +153,12 @@ def _verify_names(zeros: Sequence[str], remats: Sequence[str] | None, schedules:
         schedule_named(name)
 
 
-def _verify_layouts(names: Sequence[str], known: Sequence[Any]) -> Sequence[str]:
+def _choose_layouts(found: Sequence[LayoutChoice], layouts: Sequence[str] | str | None) -> tuple[LayoutChoice, ...]:
+    if layouts is None:
+        return usual_choices(found)
+    known = [each.name for each in found]
+    names = known if layouts == "all" else [layouts] if isinstance(layouts, str) else list(layouts)
     for name in names:
         if name not in known:
             raise SearchError(*unknown_name("layout", name, known))
-    return names
+    return tuple(each for each in found if each.name in names)

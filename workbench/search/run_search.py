@@ -30,7 +30,7 @@ SLACK = 0.002
 ROUND = 8
 """Nodes that are opened at a time."""
 _TURNS = ("objective", "objective", "objective", "memory")
-"""By which bound the next node is chosen, in turn."""
+"""By which bound the next node is chosen, in turn; groups, which tell most for little work, are all opened before."""
 _INFINITE = float("inf")
 _CORE_DECISIONS = ("layout", "remat", "hardware")
 
@@ -67,6 +67,7 @@ class _Search:
     refused: Counter[str] = field(default_factory=Counter)
     open: dict[int, _Node] = field(default_factory=dict)
     bounded: int = 0
+    groups: int = 0
     has_started: bool = False
 
     def __post_init__(self) -> None:
@@ -114,6 +115,7 @@ class _Search:
             return
         number = next(self._numbers)
         self.open[number] = node
+        self.groups += bool(node.members)
         heapq.heappush(self._heaps["objective"], (self._key(node.bounds), number))
         heapq.heappush(self._heaps["memory"], ((node.bounds.memory,), number))
 
@@ -135,13 +137,18 @@ class _Search:
 
     def _next_node(self) -> _Node | None:
         while self.open:
-            heap = self._heaps[_TURNS[next(self._turns) % len(_TURNS)]]
+            heap = self._heaps["objective" if self.groups else _TURNS[next(self._turns) % len(_TURNS)]]
             while heap:
-                _, number = heapq.heappop(heap)
-                node = self.open.pop(number, None)
+                node = self._take(heapq.heappop(heap)[1])
                 if node is not None and not self._is_worthless(node):
                     return node
         return None
+
+    def _take(self, number: int) -> _Node | None:
+        """A node that waits no longer; `None` where it was taken before."""
+        node = self.open.pop(number, None)
+        self.groups -= bool(node and node.members)
+        return node
 
     def take_answer(self, node: _Node, answer: Answer) -> None:
         """Put what is below a node in its place, or keep a plan that was found."""
@@ -170,6 +177,7 @@ class _Search:
     def record(self, candidate: PlanCandidate, figures: Figures) -> None:
         """Keep a planned candidate, on the front if it keeps to the requirements."""
         self.found[candidate] = figures
+        self.evaluator.remember(candidate, figures)
         if allows_candidate(self.requirements, candidate) and allows_figures(self.requirements, figures):
             self.front = self.front.with_item(candidate, figures)
 
@@ -179,7 +187,7 @@ class _Search:
             return (0.0,)
         heap = self._heaps["objective"]
         while heap and (heap[0][1] not in self.open or self._is_worthless(self.open[heap[0][1]])):
-            self.open.pop(heapq.heappop(heap)[1], None)
+            self._take(heapq.heappop(heap)[1])
         return min(heap[0][0] if heap else (_INFINITE,), self._best_key())
 
     def state(self, elapsed: float) -> SearchState:

@@ -102,8 +102,9 @@ class SearchSpace:
         return self.zeros if core.size("data") > 1 else (NO_ZERO,)
 
     def micro_batch_counts(self, core: PlanCandidate) -> tuple[int, ...]:
-        """The numbers of micro-batches that divide the batch, no replica getting more than `most_examples` at a time."""
-        if not self.batch:
+        """The numbers of micro-batches that divide the batch, no replica getting more than `most_examples` at a time; one without an axis
+        of stages, be there one stage."""
+        if not self.batch or "stage" not in self.axes:
             return (1,)
         examples = self.batch // core.size("data")
         most = self.most_micro_batches
@@ -162,7 +163,7 @@ class SearchSpace:
         parts += [f"{len(self.layouts)} layouts"] if len(self.layouts) > 1 else []
         parts += [f"ZeRO {', '.join(each[-1] if each != NO_ZERO else '0' for each in self.zeros)}"] if len(self.zeros) > 1 else []
         parts += [f"remat {', '.join(self.remats)}"] if len(self.remats) > 1 else []
-        if self.batch:
+        if self.batch and "stage" in self.axes:
             parts.append(f"micro-batches of 1 to {min(self.most_examples, self.batch)} examples a replica")
         if self.schedules:
             parts.append(f"schedules {', '.join(self.schedules)} with every number of equal chunks")

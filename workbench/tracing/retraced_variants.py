@@ -1,4 +1,4 @@
-"""A function traced anew under each remat policy and precision that an edit asks for."""
+"""A function traced anew under each remat policy, precision and offload that an edit asks for."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
+from workbench.core.offload import Offload
 from workbench.core.precision import Precision
 from workbench.core.program import Program
 from workbench.core.remat import Remat
@@ -15,27 +16,27 @@ MOST_VARIANTS = 8  # kept, so that going back to one is instant
 
 
 class Variants:
-    """`Program.retrace` of the programs it makes: `make(remat, precision)`, each once.
+    """`Program.retrace` of the programs it makes: `make(remat, precision, offload)`, each once.
 
     What it keeps does not refer to it, only what it returns does: a program that refers to its variants, and they to it, would be freed by
     a full garbage collection alone, which Python puts off as long as most of what it finds is in use.
     It can be sent to another process if `make` can; what was traced is not sent along.
     """
 
-    def __init__(self, make: Callable[[Remat, Precision], Program]) -> None:
+    def __init__(self, make: Callable[[Remat, Precision, Offload], Program]) -> None:
         self._make = make
         self._known = lru_cache(maxsize=MOST_VARIANTS)(partial(_trace, make))
 
-    def __call__(self, remat: Remat, precision: Precision) -> Program:
-        return replace(self._known(remat, precision), remat=remat, precision=precision, retrace=self)
+    def __call__(self, remat: Remat, precision: Precision, offload: Offload) -> Program:
+        return replace(self._known(remat, precision, offload), remat=remat, precision=precision, offload=offload, retrace=self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Variants, (self._make,)
 
 
-def _trace(make: Callable[[Remat, Precision], Program], remat: Remat, precision: Precision) -> Program:
+def _trace(make: Callable[[Remat, Precision, Offload], Program], remat: Remat, precision: Precision, offload: Offload) -> Program:
     with _gc_paused():
-        return make(remat, precision)
+        return make(remat, precision, offload)
 
 
 @contextmanager

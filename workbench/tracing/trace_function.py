@@ -11,11 +11,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from workbench.core.offload import ALL_ON_DEVICE, Offload
 from workbench.core.precision import AS_WRITTEN, Precision
 from workbench.core.program import Program, Reference, Step
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role, Tensor
-from workbench.errors import PrecisionError, RematError, TraceError, WorkbenchError, wrong_type
+from workbench.errors import OffloadError, PrecisionError, RematError, TraceError, WorkbenchError, wrong_type
 from workbench.propagation import prepare_program
 from workbench.tracing.cast import cast, cast_like, compute_in
 from workbench.tracing.given_dim_names import user_names
@@ -60,15 +61,15 @@ def trace(
     structure = jax.tree.structure(args)
     plain = [spec_of(path, leaf) for path, leaf in zip(paths, leaves, strict=True)]
 
-    def traced(remat: Remat, precision: Precision) -> Program:
-        _verify_forward(title, remat, precision)
+    def traced(remat: Remat, precision: Precision, offload: Offload) -> Program:
+        _verify_forward(title, remat, precision, offload)
         specs = [cast(spec, precision.params) if role is Role.PARAMETER else spec for spec, role in zip(plain, leaf_roles, strict=True)]
         result = guard_tracing(lambda: jax.eval_shape(partial(fn), *jax.tree.unflatten(structure, plain)), title)
         call = _take_leaves(compute_in(fn, precision.compute, result), structure)
         step = Step(call, **_sources(leaves, specs, leaf_roles))
         return build_program(title, step, paths, specs, leaf_roles, _result_paths(result), (), dims, reference)
 
-    return Variants(traced)(AS_TRACED, AS_WRITTEN)
+    return Variants(traced)(AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE)
 
 
 def verify_callable(name: str, given: object, expected: str, way_out: str) -> None:
@@ -82,7 +83,7 @@ def _take_leaves(fn: Callable[..., Any], structure: Any) -> Callable[..., tuple[
     return lambda *values: tuple(jax.tree.leaves(fn(*jax.tree.unflatten(structure, values))))
 
 
-def _verify_forward(name: str, remat: Remat, precision: Precision) -> None:
+def _verify_forward(name: str, remat: Remat, precision: Precision, offload: Offload) -> None:
     if remat != AS_TRACED:
         raise RematError(
             f"`{name}` is traced as it is; remat is about what is kept for a backward pass.",
@@ -90,6 +91,11 @@ def _verify_forward(name: str, remat: Remat, precision: Precision) -> None:
         )
     if precision.moments is not None:
         raise PrecisionError(f"`{name}` has no optimiser whose moments could be {precision.moments}.", ["leave `moments` out"])
+    if offload.optimizer_state:
+        raise OffloadError(
+            f"`{name}` has no optimiser whose state could be in the host's memory.",
+            ["trace a training step, `wb.trace_training(loss, params, batch, optimizer=...)`", "leave `offload` out"],
+        )
 
 
 def argument_names(fn: Callable[..., Any], count: int) -> list[str]:

@@ -8,11 +8,12 @@ from typing import Any
 import jax
 import optax
 
+from workbench.core.offload import ALL_ON_DEVICE, Offload
 from workbench.core.precision import AS_WRITTEN, Precision
 from workbench.core.program import Program, Reference, Step, Training
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role
-from workbench.errors import TraceError, wrong_type
+from workbench.errors import OffloadError, TraceError, wrong_type
 from workbench.tracing.cast import cast, compute_in
 from workbench.tracing.jaxpr.apply_remat_policy import layers_in, rematerialize, verify_remat
 from workbench.tracing.leaves import named_leaves, spec_of
@@ -27,6 +28,7 @@ from workbench.tracing.trace_function import (
     synthesize,
     verify_callable,
 )
+from workbench.tracing.update_from_host import update_from_host
 
 
 def trace_training(
@@ -55,7 +57,7 @@ def trace_training(
     weights = _Leaves.of("params", params)
     _verify_differentiable(weights)
     tracer = _TrainingTracer(title, loss, weights, _Leaves.of("batch", batch), optimizer, dims, init, data, reference)
-    return Variants(tracer.program)(AS_TRACED, AS_WRITTEN)
+    return Variants(tracer.program)(AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE)
 
 
 def _verify_arguments(loss: object, optimizer: object, init: object, data: object) -> None:
@@ -94,7 +96,7 @@ def with_loss(program: Program, loss: Callable[..., Any]) -> Program:
     params = jax.tree.unflatten(training.params, specs)
     state = jax.eval_shape(lambda each: training.optimizer.init(cast(each, training.moments)), params)
     trees = (training.params, jax.tree.structure(state), training.batch)
-    return replace(program, step=replace(program.step, call=_make_step(loss, training.optimizer, trees, training.moments)))
+    return replace(program, step=replace(program.step, call=_make_step(loss, training.optimizer, trees, training.moments, program.offload)))
 
 
 def with_traced_loss(program: Program, loss: Callable[..., Any]) -> Program:
@@ -146,17 +148,18 @@ class _TrainingTracer:
     data: Callable[[int], Any] | None
     reference: Reference | None
 
-    def program(self, remat: Remat, precision: Precision) -> Program:
+    def program(self, remat: Remat, precision: Precision, offload: Offload) -> Program:
         params = replace(self.params, specs=cast(self.params.specs, precision.params))
         loss = self._loss(params, remat, precision)
         state_specs = guard_tracing(
             lambda: jax.eval_shape(lambda each: self.optimizer.init(cast(each, precision.moments)), params.tree()), "optimizer.init"
         )
         state = _Leaves.of("opt_state", state_specs)
+        _verify_offload(offload, state, self.title)
         carried = len(params.paths) + len(state.paths)
         trees = (params.structure, state.structure, self.batch.structure)
         step = Step(
-            _make_step(loss, self.optimizer, trees, precision.moments),
+            _make_step(loss, self.optimizer, trees, precision.moments, offload),
             self._initialize(params, precision),
             _make_feed(self.data, self.batch),
             given_indices=self._given,
@@ -215,21 +218,36 @@ def _make_step(
     optimizer: optax.GradientTransformation,
     trees: tuple[Any, Any, Any],
     moments_type: str | None,
+    offload: Offload,
 ) -> Callable[..., tuple[Any, ...]]:
     """The step on flat leaves: those of the parameters, of the optimiser's state and of the batch, whose pytrees `trees` are."""
     param_tree, state_tree, batch_tree = trees
     count, carried = param_tree.num_leaves, param_tree.num_leaves + state_tree.num_leaves
 
+    def update(gradient: Any, moments: Any, weights: Any) -> tuple[Any, Any]:
+        gradient, weights = (jax.tree.unflatten(param_tree, each) for each in (gradient, weights))
+        moments = jax.tree.unflatten(state_tree, moments)
+        updates, moments = optimizer.update(cast(gradient, moments_type), moments, cast(weights, moments_type))
+        return jax.tree.leaves(optax.apply_updates(weights, updates)), jax.tree.leaves(moments)
+
     def call(*leaves: Any) -> tuple[Any, ...]:
         weights = jax.tree.unflatten(param_tree, leaves[:count])
-        moments = jax.tree.unflatten(state_tree, leaves[count:carried])
         value, gradient = jax.value_and_grad(loss)(weights, jax.tree.unflatten(batch_tree, leaves[carried:]))
         with jax.named_scope("optimizer"):
-            updates, moments = optimizer.update(cast(gradient, moments_type), moments, cast(weights, moments_type))
-            weights = optax.apply_updates(weights, updates)
-        return (*jax.tree.leaves(weights), *jax.tree.leaves(moments), value)
+            state = jax.tree.leaves(gradient), leaves[count:carried], leaves[:count]
+            new_weights, moments = update_from_host(update, *state, value) if offload.optimizer_state else update(*state)
+        return (*new_weights, *moments, value)
 
     return call
+
+
+def _verify_offload(offload: Offload, state: _Leaves, name: str) -> None:
+    """Raises `OffloadError` where the optimiser keeps nothing but scalars."""
+    if offload.optimizer_state and not any(each.shape for each in state.specs):
+        raise OffloadError(
+            f"The optimiser of `{name}` keeps no state but scalars, so nothing of it could be in the host's memory.",
+            ["leave `offload` out", "choose an optimiser with moments, `optax.adamw(3e-4)`"],
+        )
 
 
 def _to_scalar_loss(loss: Callable[..., Any], result: Any, name: str) -> tuple[Callable[..., Any], Any]:

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from workbench.core.offload import ALL_ON_DEVICE, Offload
 from workbench.core.precision import AS_WRITTEN, Precision
 from workbench.core.program import Reference
 from workbench.core.remat import AS_TRACED, Remat
@@ -16,6 +17,11 @@ from workbench.errors import DocumentError
 from workbench.plan.plan import Plan
 from workbench.propagation import result_placements
 
+_HOST_MEMORY = (
+    "# The optimiser's state is in the host's memory.",
+    'hosted = [each.with_memory_kind("pinned_host") for each in arguments]',
+    "arguments = tuple(hosted[i] if i in program.on_host else each for i, each in enumerate(arguments))",
+)
 MAX_VIRTUAL_DEVICES = 64  # with more virtual CPU devices than this a script is not worth trying
 
 
@@ -84,13 +90,14 @@ def _setup(plan: Plan, reference: Reference) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _variant_settings(plan: Plan) -> dict[str, Remat | Precision]:
-    """Remat and precision that the program was traced with, where they differ from its own."""
-    traced: dict[str, Remat | Precision] = {"remat": plan.program.remat, "precision": plan.program.precision}
-    return {name: each for name, each in traced.items() if each not in (AS_TRACED, AS_WRITTEN)}
+def _variant_settings(plan: Plan) -> dict[str, Remat | Precision | Offload]:
+    """Remat, precision and offload that the program was traced with, where they differ from its own."""
+    program = plan.program
+    traced: dict[str, Remat | Precision | Offload] = {"remat": program.remat, "precision": program.precision, "offload": program.offload}
+    return {name: each for name, each in traced.items() if each not in (AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE)}
 
 
-def _variant_arguments(settings: Mapping[str, Remat | Precision]) -> str:
+def _variant_arguments(settings: Mapping[str, Remat | Precision | Offload]) -> str:
     return ", ".join(f"{name}={type(each).__name__}.parse({literal(str(each))})" for name, each in settings.items())
 
 
@@ -113,6 +120,7 @@ def _shardings(plan: Plan) -> str:
             *table,
             "specs = [SPECS.get(tensor.path, SPECS.get(template(tensor.path), P())) for tensor in program.arguments]",
             "arguments = tuple(NamedSharding(mesh, spec) for spec in specs)",
+            *(_HOST_MEMORY if plan.program.on_host else []),
             "carried = dict(program.carried)  # result -> the argument it becomes in the next step",
             *_results(plan),
         ]

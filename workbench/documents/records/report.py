@@ -30,6 +30,7 @@ def report_record(report: Report) -> dict[str, Any]:
         "pipeline_step": _pipeline_step_record(report),
         "remat": str(report.plan.program.remat),
         "precision": str(report.plan.program.precision),
+        "offload": str(report.plan.program.offload),
         "memory": {
             "peak": report.memory.peak,
             "by_role": {str(role): count for role, count in report.memory.by_role.items()},

@@ -27,15 +27,15 @@ class WarmProcessEnded(Exception):  # noqa: N818 - not an error yet: how the pro
 
 
 class WarmProcess:
-    """One warm process and the connection to it."""
+    """One warm process, which runs `module` with the number of its end of a connection, and our end of that."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "workbench.engine.partitioner.partitioner_process") -> None:
         ours, theirs = socket.socketpair()
         self._last_words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         self.cancelled = False
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
-                [sys.executable, "-P", "-m", "workbench.engine.partitioner.partitioner_process", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", module, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._last_words,

@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding
 from workbench.core.program import Program
 from workbench.core.tensor import Tensor
 from workbench.engine.spmd.device_mesh import device_mesh
-from workbench.engine.spmd.jax_shardings import named_sharding, put_sharded
+from workbench.engine.spmd.jax_shardings import argument_shardings, named_sharding, put_sharded
 from workbench.errors import EngineError
 from workbench.plan.plan import Plan
 from workbench.propagation import argument_placements, result_placements, write_layout
@@ -77,7 +77,7 @@ class CompiledStep:
 def compile_step(plan: Plan) -> CompiledStep:
     """Compile the plan for the attached devices; raises `EngineError` if there are too few. No state is made yet."""
     program, mesh = plan.program, device_mesh(plan)
-    shardings = tuple(named_sharding(each, mesh) for each in argument_placements(plan))
+    shardings = argument_shardings(plan, mesh)
     init_state = _make_init_state(program, shardings)
     start = time.perf_counter()
     compiled = lower_step(plan, mesh).compile()
@@ -117,15 +117,17 @@ def jit_step(plan: Plan, mesh: jax.sharding.Mesh, *, fresh_function: bool = Fals
     """The step under `jit`: arguments and results in their shardings, constraints applied, state donated. With `fresh_function`, wrapped in
     a new function, its constraints yet to be written: JAX lowers a function once and caches the module."""
     program, call = plan.program, plan.program.step.call
-    shardings = tuple(named_sharding(each, mesh) for each in argument_placements(plan))
+    shardings = argument_shardings(plan, mesh)
     if fresh_function:
         call = functools.wraps(call)(lambda *arguments, inner=call: inner(*arguments))
+    carried = dict(program.carried)
     fixed = {result: named_sharding(each, mesh) for result, each in result_placements(plan).items()}
+    fixed |= {result: shardings[argument] for result, argument in carried.items() if argument in program.on_host}
     return jax.jit(
         call,
         in_shardings=shardings,
         out_shardings=tuple(fixed.get(result) for result in range(len(program.results))),
-        donate_argnums=tuple(argument for _, argument in program.carried),
+        donate_argnums=tuple(carried.values()),
         keep_unused=True,
     )
 

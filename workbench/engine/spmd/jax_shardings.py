@@ -7,11 +7,22 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from workbench.core.sharding import Sharding
+from workbench.plan.plan import Plan
+from workbench.propagation import argument_placements
+
+HOST_MEMORY = "pinned_host"
 
 
 def named_sharding(sharding: Sharding, mesh: jax.sharding.Mesh) -> NamedSharding:
     """JAX's `NamedSharding` of a closed sharding."""
     return NamedSharding(mesh, PartitionSpec(*(dim or None for dim in sharding.dims)))
+
+
+def argument_shardings(plan: Plan, mesh: jax.sharding.Mesh) -> tuple[NamedSharding, ...]:
+    """Those of a plan's arguments, with the memory each is in."""
+    on_host = frozenset(plan.program.on_host)
+    found = (named_sharding(each, mesh) for each in argument_placements(plan))
+    return tuple(each.with_memory_kind(HOST_MEMORY) if number in on_host else each for number, each in enumerate(found))
 
 
 def put_sharded(leaf: Any, sharding: NamedSharding) -> jax.Array:

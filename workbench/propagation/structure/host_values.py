@@ -1,4 +1,4 @@
-"""Values in the host's memory: what a checkpoint policy offloads, and the buffers a loop stacks it in."""
+"""Values in the host's memory: what a checkpoint policy offloads, the buffers a loop stacks it in, and arguments that are only fetched."""
 
 from jax.extend.mlir import ir
 
@@ -36,6 +36,9 @@ def mark_host_values(structure: Structure) -> None:
         for index, op in enumerate(structure.ops):
             if op.placement:
                 values[op.results[0]].on_host = "host" in op.placement
+                source = values[op.operands[0]]
+                if "host" in op.placement and source.maker < 0 and source.region == 0 and source.reads == 1:
+                    source.on_host = True  # an argument that is the host's: `tracing.update_from_host`
             elif op.kind == "stablehlo.dynamic_update_slice":
                 values[op.results[0]].on_host = any(values[each].on_host for each in op.operands[:2])
             elif op.kind in _MOVING or op.kind == "stablehlo.optimization_barrier":

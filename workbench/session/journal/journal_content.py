@@ -109,7 +109,7 @@ def share_programs(parse: Parse) -> Parse:
 
     def parse_shared(text: str) -> Plan:
         document = json.loads(text)
-        key = json.dumps([document.get(name) for name in ("program", "dims", "remat", "precision")])
+        key = json.dumps([document.get(name) for name in ("program", "dims", "remat", "precision", "offload")])
         if key not in known:
             known[key] = parse(text)
             return known[key]

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from workbench.tracing.grad_accumulation.gradient_partial_sums import NO_GROUPS, DataParallelGroups, split_gradients
+from workbench.tracing.grad_accumulation.gradient_partial_sums import NO_GROUPS, DataParallelGroups, split_gradients, split_halves
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import accumulator
 
@@ -22,7 +22,8 @@ class GradAccumulation:
     - `totals`: places (among the virtual stage's parameter slices) of the accumulators it adds to; `sums` their shapes and types;
     - `split`: those of the places whose accumulators are partial sums, along a first dimension;
     - `reads` and `specs` of the arguments: the task's; a gradient that arrives from several stages is listed as often;
-    - `gives`: the task's results without gradients.
+    - `gives`: the task's results without gradients;
+    - `partial`: the numbers of the arguments, among `reads`, that are partial sums.
     """
 
     call: Call
@@ -32,6 +33,7 @@ class GradAccumulation:
     reads: tuple[tuple[str, int], ...]
     specs: tuple[jax.ShapeDtypeStruct, ...]
     gives: tuple[tuple[str, int], ...]
+    partial: frozenset[int]
 
 
 def accumulate_grads(
@@ -44,10 +46,12 @@ def accumulate_grads(
 ) -> GradAccumulation:
     """One of the stage's tasks with its gradients accumulated; a forward task has none. `add_separately`: gradients are made before they
     are added; `lay_out` is applied to the task first."""
+    whole = task
     task, split = split_task(stage, task, parts)
     task = replace(task, call=lay_out(task.call))
     counts = [_count_arrivals(stage, place) if group == "arriving" else 1 for group, place in task.reads]
     totals = tuple(place for group, place in task.gives if group == "gradient")
+    repeated = [i for i, count in enumerate(counts) for _ in range(count)]
     return GradAccumulation(
         _make_call(task, counts, len(totals), add_separately=add_separately),
         totals,
@@ -56,9 +60,10 @@ def accumulate_grads(
             partial_sums_spec(accumulator(stage.param_slices[place]), parts) if place in split else accumulator(stage.param_slices[place])
             for place in totals
         ),
-        tuple(each for each, count in zip(task.reads, counts, strict=True) for _ in range(count)),
-        tuple(each for each, count in zip(task.specs, counts, strict=True) for _ in range(count)),
+        tuple(task.reads[i] for i in repeated),
+        tuple(task.specs[i] for i in repeated),
         tuple(each for each in task.gives if each[0] != "gradient"),
+        frozenset(number for number, i in enumerate(repeated) if task.specs[i].shape != whole.specs[i].shape),
     )
 
 
@@ -66,12 +71,11 @@ def split_task(stage: StageTasks, task: TracedStageTask, parts: DataParallelGrou
     """The task with its gradients as partial sums where possible, and the places of those."""
     network = stage.partition.network
     size = dict(network.batch_sizes).get(network.batch_dim, 0)
-    return split_gradients(
-        task,
-        parts.count,
-        size,
-        [place for place, param_slice in enumerate(stage.virtual_stage.param_slices) if param_slice in parts.param_slices],
-    )
+    places = [place for place, param_slice in enumerate(stage.virtual_stage.param_slices) if param_slice in parts.param_slices]
+    if (halves := stage.find_halves(task)) is None:
+        return split_gradients(task, parts.count, size, places)
+    split, found = split_halves(halves, parts.count, size, places)
+    return (split[0], frozenset()) if task is halves[0] else (split[1], found)
 
 
 def partial_sums_spec(whole: jax.ShapeDtypeStruct, parts: DataParallelGroups) -> jax.ShapeDtypeStruct:

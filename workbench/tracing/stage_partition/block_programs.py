@@ -148,8 +148,16 @@ class BlockTasks:
 
     def backward_program(self, parts: DataParallelGroups, *, recompute: bool, add_separately: bool) -> Program:
         """Its backward pass as it runs, which reads the forward pass's residuals or recomputes them; `parts` and `add_separately` as in
-        `accumulate_grads`."""
-        return self._make_running_program(self.stage.backward(recompute=recompute), "backward", parts, add_separately=add_separately)
+        `accumulate_grads`. Traced once."""
+        key = parts, recompute, add_separately
+        if key not in self._known_backward:
+            task = self.stage.backward(recompute=recompute)
+            self._known_backward[key] = self._make_running_program(task, "backward", parts, add_separately=add_separately)
+        return self._known_backward[key]
+
+    @cached_property
+    def _known_backward(self) -> dict[tuple[DataParallelGroups, bool, bool], Program]:
+        return {}
 
     def half_programs(self, parts: DataParallelGroups, *, recompute: bool, add_separately: bool) -> tuple[Program | None, Program | None]:
         """The gradients of its inputs, and those of its weights, each if it has any; as they run."""
@@ -179,7 +187,8 @@ class BlockTasks:
         roles = [Role.PARAMETER if group == "param_slices" else Role.INPUT for group, _ in whole.reads]
         results = [(path, Role.GRADIENT) for path in totals] + [(f"{group}/{place}", Role.OUTPUT) for group, place in whole.gives]
         roles = [Role.GRADIENT] * len(totals) + roles
-        return self._build(title, whole.call, paths, [*whole.sums, *whole.specs], roles, results, len(totals))
+        partial = [paths[len(totals) + i] for i in whole.partial]
+        return self._build(title, whole.call, paths, [*whole.sums, *whole.specs], roles, results, len(totals), partial)
 
     def _build(
         self,
@@ -190,12 +199,15 @@ class BlockTasks:
         roles: list[Role],
         results: list[tuple[str, Role]],
         carried: int,
+        partial: Sequence[str] = (),
     ) -> Program:
-        """A program whose first `carried` results replace its first arguments."""
+        """A program whose first `carried` results replace its first arguments; the arguments `partial` have a part of the batch each along
+        their first dimension."""
         name = f"{self.stage.virtual_stage.blocks[0]}, {title}"
         step = Step(call, lambda _key, _given: (), lambda _step: ())
         places = tuple((i, i) for i in range(carried))
-        return build_program(name, step, paths, specs, roles, results, places, self._name_dims(paths, specs), None)
+        dims = self._name_dims(paths, specs) | {f"/{path}": f"{self.stage.partition.network.batch_dim} ..." for path in partial}
+        return build_program(name, step, paths, specs, roles, results, places, dims, None)
 
     def _path_of(self, group: str, place: int) -> str:
         if group == "param_slices":

@@ -112,6 +112,10 @@ class StageTasks(StageValues):
     def backward_weight(self, *, recompute: bool) -> TracedStageTask:
         return self._halves(recompute=recompute)[1]
 
+    def find_halves(self, task: TracedStageTask) -> tuple[TracedStageTask, TracedStageTask] | None:
+        """Both halves of the backward pass that a task is one of; `None` for any other task."""
+        return next((halves for halves in self._split_backwards.values() if any(task is each for each in halves)), None)
+
     @cached_property
     def _gradients(self) -> tuple[tuple[str, int], ...]:
         return (*(("gradient", place) for place in self.trained), *(("departing", i) for i in range(len(self.departing))))

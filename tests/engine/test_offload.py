@@ -1,0 +1,68 @@
+"""The optimiser's state in the host's memory, as it runs on virtual devices and as libtpu compiles it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import workbench as wb
+from tests.engine.test_compile import needs_libtpu
+from workbench.core.offload import Offload
+from workbench.documents import export_script
+from workbench.engine.spmd.compiled_step import compile_step
+from workbench.models import build
+from workbench.plan.plan import Plan
+
+HOST = Offload(optimizer_state=True)
+
+
+def losses(plan, steps=4):
+    step = compile_step(plan)
+    arguments = step.arguments(0)
+    found = [np.asarray(step.advance(arguments, number + 1)[plan.program.step.loss]) for number in range(steps)]
+    return found, [array.sharding.memory_kind for array in arguments]
+
+
+@pytest.mark.parametrize("layout", ["batch:data", "batch:data; d_ff:model; vocab:model"])
+def test_a_sharded_step_has_the_same_losses_and_its_state_on_the_host(layout):
+    program = build("gpt", layers=2)
+    (here, kinds), (there, hosted) = (losses(Plan(each, "data:4 model:2", layout)) for each in (program, program.variant(offload=HOST)))
+    np.testing.assert_array_equal(here, there)
+    on_host = program.variant(offload=HOST).on_host
+    assert set(kinds) == {"device"}
+    assert on_host
+    assert [kind == "pinned_host" for kind in hosted] == [i in on_host for i in range(len(hosted))]
+
+
+def test_the_script_keeps_the_state_there_too(capsys):
+    plan = Plan(build("gpt", layers=1).variant(offload=HOST), "data:4", "batch:data")
+    script = export_script(plan, steps=2)
+    assert 'program.variant(offload=Offload.parse("optimizer_state"))' in script
+    scope: dict[str, object] = {}
+    exec(compile(script.replace("jax.config.update", "# "), "script", "exec"), scope)
+    assert {array.sharding.memory_kind for i, array in enumerate(scope["values"]) if i in plan.program.on_host} == {"pinned_host"}
+    assert [float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()] == pytest.approx(
+        [float(each) for each in losses(plan, 2)[0]], abs=1e-5
+    )
+
+
+@needs_libtpu
+@pytest.mark.compile
+def test_libtpu_has_the_state_on_the_host_and_as_much_less_on_the_device():
+    def loss(params, batch):
+        for weight in params:
+            batch = jnp.tanh(batch @ weight)
+        return (batch**2).mean()
+
+    weights = [jax.ShapeDtypeStruct((2048, 2048), jnp.float32)] * 8
+    batch = jax.ShapeDtypeStruct((65536, 2048), jnp.float32)
+    program = wb.trace_training(loss, weights, batch, optimizer=optax.adam(1e-3), dims={"batch": "batch in"})
+    plans = [Plan(each, "data:8", "batch:data", hardware="TPU v5e 2x4") for each in (program, program.variant(offload=HOST))]
+    (here, there), (planned, moved) = [each.compile().memory for each in plans], [each.report().memory for each in plans]
+    moments = 2 * 8 * 2048 * 2048 * 4
+    assert (here.host, there.host, planned.host, moved.host) == (0, moments, 0, moments)
+    assert here.arguments - there.arguments == moments
+    assert here.peak - there.peak >= 0.95 * moments
+    assert planned.peak - moved.peak >= moments
+    assert moved.peak == pytest.approx(there.peak, rel=0.05)

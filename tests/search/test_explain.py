@@ -1,0 +1,88 @@
+"""Why one plan: ledgers that add up, counterfactuals that were planned, clashes that are smallest."""
+
+import pytest
+
+from workbench.errors import SearchError
+from workbench.models import build
+from workbench.plan.plan import Plan
+from workbench.search.clashes import find_clash
+from workbench.search.explain import is_of_space, make_ledger
+from workbench.search.figures import evaluate_plan
+from workbench.search.find_plans import find_plans
+from workbench.search.requirements import AtMost, Pin
+from workbench.text.search import clash_text, counterfactual_text, ledger_text, progress_text, search_text
+
+WANTED = {"remats": ("none", "full"), "schedules": ("1f1b", "zb_v"), "most_examples": 2, "layouts": ("replicated", "megatron")}
+
+
+@pytest.fixture(scope="module")
+def result():
+    return find_plans(Plan(build("gpt"), "", hardware="TPU v5e 2x4"), within=600, most_evaluations=60, **WANTED)
+
+
+def test_a_ledger_adds_up(result):
+    candidates = list(result.space.candidates())[::17]
+    legal = [each for each in candidates if is_of_space(result.space, each)]
+    assert len(legal) > 8
+    best = result.state.best[0]
+    for each in legal[:8]:
+        ledger = make_ledger(result.evaluator, each, best)
+        ends = ledger.end_figures, ledger.start_figures
+        assert sum(line.seconds for line in ledger.lines) == pytest.approx(ends[0].seconds - ends[1].seconds, abs=1e-12)
+        assert sum(line.memory for line in ledger.lines) == pytest.approx(ends[0].memory - ends[1].memory)
+        changed = [name for line in ledger.lines for name in line.decisions]
+        assert len(changed) == len(set(changed))
+
+
+def test_counterfactuals_are_what_the_planner_says(result):
+    found = result.what_if()
+    planned = [each for each in found if each.figures is not None]
+    assert len(planned) > 5
+    assert {each.decision for each in planned} >= {"zero", "remat", "mesh"}
+    for each in planned:
+        assert each.figures == evaluate_plan(result.evaluator.plan(each.candidate))
+        assert each.candidate != result.state.best[0]
+
+
+def test_what_clashes_is_smallest_and_a_relaxation_helps(result):
+    space, evaluator = result.space, result.evaluator
+    requirements = (AtMost("memory", 2**18), Pin("zero", ("no ZeRO",)), Pin("remat", ("none", "full")))
+    clash = find_clash(space, requirements, within=600, evaluator=evaluator)
+    assert clash.is_proved
+    assert clash.requirements == (AtMost("memory", 2**18),)
+    (relaxation,) = clash.relaxations
+    assert relaxation.figures.memory == relaxation.weakened.limit > 2**18
+    again = (relaxation.weakened, *requirements[1:])
+    assert all(each.allows(relaxation.candidate) and each.allows_figures(relaxation.figures) for each in again)
+
+
+def test_two_pins_that_contradict_are_both_named(result):
+    requirements = (Pin("stage", (1,)), Pin("schedule", ("zb_v",)))
+    clash = find_clash(result.space, requirements, within=600, evaluator=result.evaluator)
+    assert set(clash.requirements) == set(requirements)
+    assert {each.requirement for each in clash.relaxations} == set(requirements)
+    assert clash_text(clash).startswith("No plan keeps `stage 1` and `schedule zb_v`.\nWith `stage 1 or ")
+
+
+def test_no_plan_is_an_error_with_the_ways_out():
+    plan = Plan(build("two_layer"), "", hardware="TPU v5e 2x4")
+    result = find_plans(plan, within=60, at_most={"memory": "1 KiB"})
+    assert not result.front
+    with pytest.raises(SearchError, match=r"No plan keeps `at most 1.00 KiB a device`") as caught:
+        _ = result.best
+    assert caught.value.ways_out[0].startswith("allow at most ")
+    assert "No plan keeps" in search_text(result)
+    assert progress_text(result.state).endswith("no plan keeps the requirements")
+
+
+def test_the_texts(result):
+    text = search_text(result)
+    assert "Space: all meshes of 8 devices" in text
+    assert str(result.state.best[0]).split(",")[0] in text
+    if len(result.front) > 1:
+        assert ledger_text(result.why()).splitlines()[-1].strip().startswith("to ")
+    figures = result.state.best[1]
+    sentences = [counterfactual_text(each, figures) for each in result.what_if()]
+    assert all(each.startswith("with ") and " instead of " in each for each in sentences)
+    with pytest.raises(SearchError, match="there is no number 99"):
+        result.plan(99)

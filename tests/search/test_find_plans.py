@@ -1,0 +1,153 @@
+"""The search from end to end, against every plan of small spaces."""
+
+import re
+
+import pytest
+
+from workbench.errors import HardwareError, SearchError, WorkbenchError
+from workbench.models import build
+from workbench.plan.plan import Plan
+from workbench.search.candidate_plans import candidate_plan
+from workbench.search.figures import Figures, evaluate_plan
+from workbench.search.find_plans import find_plans
+from workbench.search.make_space import make_space
+from workbench.search.pareto_front import ParetoFront
+from workbench.search.requirements import allows_candidate, allows_figures
+from workbench.search.run_search import run_search
+
+HARDWARE = "TPU v5e 2x4"
+FEW = {"axes": ("data", "model"), "layouts": ("replicated", "megatron")}
+SMALL = {"remats": ("none", "full"), "zeros": ("no ZeRO", "zero_1"), "schedules": ("1f1b",), "most_examples": 2}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return Plan(build("gpt"), "", hardware=HARDWARE)
+
+
+@pytest.fixture(scope="module")
+def result(plan):
+    return find_plans(plan, within=600, layouts=("replicated", "megatron"), **SMALL)
+
+
+def enumerate_plainly(space):
+    """Each candidate's figures from the planner; illegal ones are left out."""
+    found = {}
+    for candidate in space.candidates():
+        try:
+            found[candidate] = evaluate_plan(candidate_plan(space, candidate))
+        except WorkbenchError:
+            continue
+    return found
+
+
+def test_the_search_finds_what_enumeration_finds(result):
+    figures = enumerate_plainly(result.space)
+    front = ParetoFront()
+    for candidate, each in figures.items():
+        if allows_candidate(result.requirements, candidate) and allows_figures(result.requirements, each):
+            front = front.with_item(candidate, each)
+    assert result.state.is_proved
+    assert result.state.is_complete
+    assert result.state.best[1].seconds == min(each.seconds for each in figures.values())
+    assert result.state.least == result.state.best[1].seconds
+    assert len(figures) > 60 > result.state.evaluated > len(front)
+    assert {each for each, _ in result.front} <= figures.keys()
+    assert all(any(found.dominates(each, 0.005) for _, found in result.front) for _, each in front)
+
+
+def test_no_bound_is_above_the_truth(plan):
+    space = make_space(plan, layouts=("megatron", "heads + d_ff"), axes=("data", "model"), remats=("none", "selective"))
+    least = min(each.seconds for each in enumerate_plainly(space).values())
+    states = list(run_search(space, within=600))
+    assert all(state.least <= least * (1 + 1e-9) for state in states)
+    assert states[0].best is not None
+    assert states[-1].gap == 0.0
+    assert [state.evaluated for state in states] == sorted(state.evaluated for state in states)
+
+
+def test_what_is_pinned_stays_and_what_is_limited_keeps_the_limit(plan):
+    result = find_plans(plan, within=600, pins={"model": 2, "zero": "zero_1"}, at_most={"memory": "1.5 MiB"}, **FEW, **SMALL)
+    assert result.front
+    for candidate, figures in result.front:
+        assert candidate.size("model") == 2
+        assert candidate.zero == "zero_1"
+        assert figures.memory <= 1.5 * 2**20
+    best = result.best
+    assert best.mesh["model"] == 2
+    assert evaluate_plan(best) == result.state.best[1]
+
+
+def test_what_the_layout_states_stays(plan):
+    stated = Plan(plan.program, "data:2 model:4", "d_ff:model", hardware=HARDWARE)
+    kept = find_plans(stated, within=600, keep=True, **FEW, **SMALL)
+    assert all(dict(kept.plan(number).layout.rules)["d_ff"] == ("model",) for number in range(len(kept.front)))
+    assert any("d_ff" not in dict(each.layout.rules) for each in (find_plans(stated, within=600, **FEW, **SMALL).best,))
+
+
+def test_a_search_of_the_same_space_goes_on_from_the_last(plan, result):
+    again = find_plans(plan, within=600, pins={"zero": "no ZeRO"}, again=result, layouts=("replicated", "megatron"), **SMALL)
+    assert again.evaluator is result.evaluator
+    assert all(candidate.zero == "no ZeRO" for candidate, _ in again.front)
+
+
+def test_the_fewest_devices_for_a_step_time(plan):
+    wanted = {"devices": (1, 2, 4, 8), "axes": ("data", "model"), "layouts": ("replicated", "megatron"), **SMALL}
+    fastest = {size: find_plans(plan, within=600, **{**wanted, "devices": size}).state.best[1].seconds for size in wanted["devices"]}
+    limit = sorted(fastest.values())[1]
+    result = find_plans(plan, within=600, objective="devices", at_most={"seconds": limit}, **wanted)
+    assert result.state.is_proved
+    assert result.state.best[1].devices == min(size for size, seconds in fastest.items() if seconds <= limit)
+
+
+def test_dollars_are_seconds_times_the_price(plan):
+    result = find_plans(plan, within=600, objective="dollars", hardware="TPU v5e 2x4, 1.5 $/h", **FEW, **SMALL)
+    best = result.state.best[1]
+    assert best.dollars == pytest.approx(1000 * best.seconds / 3600 * 8 * 1.5)
+
+
+def test_it_can_be_cancelled_and_ends_after_so_many_evaluations(plan):
+    seen = []
+    result = find_plans(plan, within=600, on_progress=seen.append, is_cancelled=lambda: len(seen) >= 2, axes=("data", "model"))
+    assert len(seen) == 2
+    assert not result.state.is_complete
+    assert find_plans(plan, within=600, most_evaluations=9, axes=("data", "model")).state.evaluated in range(9, 9 + 8)
+
+
+def test_any_traced_function_can_be_searched():
+    result = find_plans(Plan(build("two_layer"), "", hardware=HARDWARE), within=600)
+    assert result.state.is_complete
+    assert result.space.batch == 0
+    assert result.space.size > 5
+    assert isinstance(result.state.best[1], Figures)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kind", "text"),
+    [
+        ({"devices": 0}, SearchError, "0 devices cannot hold a plan.\n  Ways out: search with 1 device or more."),
+        ({"objective": "speed"}, SearchError, "There is no objective `speed`"),
+        ({"zeros": ("zero_4",)}, SearchError, "There is no ZeRO stage `zero_4`"),
+        ({"layouts": ("megatrom",)}, SearchError, "There is no layout `megatrom`"),
+        ({"pins": {"colour": 1}}, SearchError, "There is no decision `colour`"),
+        ({"pins": {"model": 0}}, SearchError, '`pins["model"]` is 0'),
+        ({"pins": {"zero": "zero_9"}}, SearchError, "There is no zero `zero_9`"),
+        ({"at_most": {"memory": "lots"}}, SearchError, "`at_most[\"memory\"]` is 'lots'"),
+        ({"at_most": {"seconds": -1}}, SearchError, "At most -1 seconds leaves no plan.\n  Ways out: give more than 0 seconds."),
+        ({"hardware": "Laptop", "devices": 3}, HardwareError, "Laptop"),
+        ({"hardware": "TPU v7", "at_most": {"dollars": 3}, "devices": 8}, HardwareError, "What TPU v7 1x2x2 costs an hour is not known"),
+    ],
+)
+def test_what_cannot_be_searched_is_said(plan, wanted, kind, text):
+    with pytest.raises(kind, match=re.escape(text)):
+        find_plans(plan, axes=("data", "model"), **wanted)
+
+
+def test_a_program_without_a_batch_has_no_replicas():
+    import jax
+    import jax.numpy as jnp
+
+    from workbench.tracing import trace
+
+    program = trace(lambda w: jnp.sin(w) @ w.T, jax.ShapeDtypeStruct((8, 8), "float32"))
+    assert find_plans(Plan(program, "", hardware=HARDWARE), within=60).state.is_complete

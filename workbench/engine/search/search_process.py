@@ -1,0 +1,34 @@
+"""A worker of a search: `python -m workbench.engine.search.search_process FD` answers questions on connection FD until it closes.
+
+The first message is the space (`pack_space`), each further one a pickled `Question`; an answer is a pickled `Answer`.
+"""
+
+import os
+import pickle
+import sys
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+_NICENESS = 5  # the page and the browser on the same machine go first
+
+
+def main(descriptor: int) -> None:
+    """Answer until the connection closes."""
+    with suppress(OSError):
+        os.nice(_NICENESS)
+    with Connection(descriptor) as connection:
+        from workbench.engine.search.pack_space import unpack_evaluator
+        from workbench.search.questions import answer
+
+        connection.send_bytes(pickle.dumps(("ready", os.getpid())))
+        with suppress(EOFError, OSError):
+            evaluator = unpack_evaluator(connection.recv_bytes())
+            connection.send_bytes(pickle.dumps(("space", evaluator.space.size)))
+            while True:
+                question: Any = pickle.loads(connection.recv_bytes())  # noqa: S301 - our own parent wrote it
+                connection.send_bytes(pickle.dumps(("answer", answer(evaluator, question))))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,118 @@
+"""Which equations give partial sums, one for each data-parallel part of a micro-batch, and how they are done part by part.
+
+An equation that sums over the batch (a product, a sum, a scatter) gives one from each part of its operands; one that is linear in partial
+sums gives partial sums again.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core as jex_core
+
+from workbench.tracing.jaxpr.equations import closed_jaxpr
+
+_SHAPE_OPS = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "split", "unstack", "rev", "reduce_sum")
+_LINEAR_OPS = ("neg", "convert_element_type", "reduce_precision", "copy", *_SHAPE_OPS)
+_SUM_OPERANDS = {**dict.fromkeys(_LINEAR_OPS, (0,)), "mul": (0, 1), "dot_general": (0, 1), "div": (0,)}  # which operand may be
+_ADDITION_OPS = ("add", "add_any", "sub", "concatenate")  # where every operand is
+
+
+class SummedOperand(NamedTuple):
+    """An operand of an equation that is done part by part: a whole value, the same for every part or cut into parts along dimension `dim`;
+    or a value had as partial sums."""
+
+    atom: Any
+    dim: int | None = None
+    is_partial: bool = False
+
+
+@dataclass(frozen=True)
+class SummingRules:
+    """The rules for micro-batches of `batch` examples in `count` parts; `made`: the equation that makes each variable."""
+
+    count: int
+    batch: int
+    made: Mapping[Any, Any]
+
+    def find_operands(self, eqn: Any, partial: Collection[Any]) -> list[SummedOperand] | None:
+        """The operands of an equation that is done part by part, if it can be; `partial` are the variables had as partial sums so far."""
+        if (dims := self._find_summed_dims(eqn)) is not None:
+            return [SummedOperand(each, dim) for each, dim in zip(eqn.invars, dims, strict=True)]
+        is_partial = [not isinstance(each, jex_core.Literal) and each in partial for each in eqn.invars]
+        if eqn.primitive.name in _ADDITION_OPS:
+            return [SummedOperand(each, is_partial=True) for each in eqn.invars] if all(is_partial) else None
+        index = next((i for i in self._list_linear_operands(eqn) if is_partial[i]), None)
+        return None if index is None else [SummedOperand(each, is_partial=i == index) for i, each in enumerate(eqn.invars)]
+
+    def list_zeros(self, eqn: Any) -> frozenset[int]:
+        """The numbers of the operands that are floating-point zeros."""
+        return frozenset(i for i, each in enumerate(eqn.invars) if jnp.issubdtype(each.aval.dtype, jnp.inexact) and self._is_zeros(each))
+
+    def _list_linear_operands(self, eqn: Any) -> Sequence[int]:
+        """The operands in each of which alone an equation is linear."""
+        match eqn.primitive.name:
+            case "pad":
+                return (0,) if _is_zero(eqn.invars[1]) else ()
+            case "scatter-add":
+                return (2,) if self._is_zeros(eqn.invars[0]) else ()
+            case "dynamic_update_slice":
+                return (1,) if self._is_zeros(eqn.invars[0]) else ()
+            case "select_n":
+                zeros = [self._is_zeros(each) for each in eqn.invars]
+                return [i for i in range(1, len(zeros)) if all(zeros[1:i]) and all(zeros[i + 1 :])]
+            case name:
+                return _SUM_OPERANDS.get(name, ())
+
+    def _find_summed_dims(self, eqn: Any) -> Sequence[int | None] | None:
+        """For each operand the dimension along which the batch is summed over, `None` for one without; `None` if it is not summed."""
+        match eqn.primitive.name:
+            case "dot_general":
+                (left, right), _ = eqn.params["dimension_numbers"]
+                pairs = sorted(zip(left, right, strict=True))
+                return next((pair for pair in pairs if all(map(self._is_batch, eqn.invars, pair))), None)
+            case "reduce_sum":
+                return next(((dim,) for dim in sorted(eqn.params["axes"]) if self._is_batch(eqn.invars[0], dim)), None)
+            case "scatter-add":
+                return self._find_scattered_dims(eqn)
+        return None
+
+    def _find_scattered_dims(self, eqn: Any) -> Sequence[int | None] | None:
+        """As `_find_summed_dims`, for a scatter that adds rows to zeros: the gradient of an embedding lookup."""
+        table, indices, updates = eqn.invars
+        numbers = eqn.params["dimension_numbers"]
+        if not self._is_zeros(table) or numbers.operand_batching_dims or indices.aval.ndim < 2 or not self._is_batch(indices, 0):
+            return None
+        return (None, 0, next(dim for dim in range(updates.aval.ndim) if dim not in numbers.update_window_dims))
+
+    def _is_zeros(self, atom: Any) -> bool:
+        if isinstance(atom, jex_core.Literal):
+            return _is_zero(atom)
+        maker = self.made.get(atom)
+        return maker is not None and maker.primitive.name == "broadcast_in_dim" and _is_zero(maker.invars[0])
+
+    def _is_batch(self, atom: Any, dim: int) -> bool:
+        size = atom.aval.shape[dim]
+        return size == self.batch or (dim == 0 and size > 0 and size % self.batch == 0)
+
+    def apply(self, base: Any, eqn: Any, operands: Sequence[SummedOperand], values: Sequence[Any]) -> Sequence[Any]:
+        """The results of one equation of the jaxpr `base` as partial sums, under its own name; `values` are those of the operands that are
+        variables."""
+        read = [each for each in operands if not isinstance(each.atom, jex_core.Literal)]
+        invars = [each if isinstance(each, jex_core.Literal) else jex_core.Var(each.aval) for each in eqn.invars]
+        arguments = [each for each in invars if not isinstance(each, jex_core.Literal)]
+        alone = closed_jaxpr(base, {}, arguments, [eqn.replace(invars=invars)], eqn.outvars)
+        parts = [value if each.dim is None else self._cut(value, each.dim) for each, value in zip(read, values, strict=True)]
+        dims = [0 if each.is_partial else each.dim for each in read]
+        results: Sequence[Any] = jax.vmap(jex_core.jaxpr_as_fun(alone), dims)(*parts)
+        return results
+
+    def _cut(self, value: Any, dim: int) -> Any:
+        before, after = value.shape[:dim], value.shape[dim + 1 :]
+        return value.reshape((*before, self.count, value.shape[dim] // self.count, *after))
+
+
+def _is_zero(atom: Any) -> bool:
+    return getattr(atom, "val", None) is not None and jnp.ndim(atom.val) == 0 and bool(atom.val == 0)
