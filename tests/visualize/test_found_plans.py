@@ -37,10 +37,10 @@ def test_each_plan_in_sight_opens_itself_and_says_what_it_is():
     assert "1 worse one lies outside" in texts(picture)
 
 
-def test_faster_is_lower_and_more_memory_is_farther_right():
+def test_faster_is_farther_left_and_more_memory_is_higher():
     found = opening(found_plans(FOUND))
-    assert found["2"].y < found["1"].y < found["0"].y
-    assert found["2"].x < found["1"].x < found["0"].x
+    assert found["0"].x < found["1"].x < found["2"].x
+    assert found["0"].y < found["1"].y < found["2"].y
 
 
 def test_the_stair_goes_through_the_front_and_the_beaten_plan_lies_beyond_it():
@@ -49,14 +49,14 @@ def test_the_stair_goes_through_the_front_and_the_beaten_plan_lies_beyond_it():
     found = opening(picture)
     assert all((found[key].x, found[key].y) in stair.points for key in "012")
     under = max(y for x, y in stair.points if x <= found["3"].x)
-    assert found["3"].y < under, "slower than what the stair has for as much memory"
+    assert found["3"].y < under, "more memory than the staircase has at that time"
 
 
 def test_the_present_plan_the_limit_and_what_no_plan_beats_are_marked_where_they_are_near():
     near = found_plans(FOUND, signs=FrontSigns("1", Figures(1.2, 9 * MIB, 8), limit=10 * MIB, least=0.8))
-    assert {"present plan", "limit 10.0 MiB", "no plan is faster"} <= set(texts(near))
+    assert {"present plan", "at most 10.0 MiB", "no plan is faster"} <= set(texts(near))
     far = found_plans(FOUND, signs=FrontSigns("1", Figures(1.2e3, 9 * MIB, 8), limit=900 * MIB, least=0.0008))
-    assert not {"present plan", "limit 900 MiB", "no plan is faster"} & set(texts(far))
+    assert not {"present plan", "at most 900 MiB", "no plan is faster"} & set(texts(far))
     assert far.drawing.width == found_plans(FOUND).drawing.width
 
 
@@ -71,9 +71,9 @@ def test_each_number_of_devices_has_a_stair_and_a_colour():
 
 
 def test_the_text_has_the_front_and_a_picture_without_one_says_so():
-    assert str(found_plans(FOUND)).splitlines()[0] == "The front: 3 of 5 plans found, step time against peak memory of the fullest device"
+    assert str(found_plans(FOUND)).splitlines()[0] == "The front: 3 of 5 plans found, step time against memory of the fullest device"
     assert "data:4 model:2, megatron" in str(found_plans(FOUND))
-    assert found_plans(()).about == "The front: 0 of 0 plans found, step time against peak memory of the fullest device"
+    assert found_plans(()).about == "The front: 0 of 0 plans found, step time against memory of the fullest device"
 
 
 @given(st.lists(st.tuples(st.floats(1e-6, 1e3), st.floats(1e3, 1e13)), min_size=1, max_size=30))

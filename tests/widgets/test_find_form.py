@@ -36,6 +36,13 @@ def test_what_is_fixed_becomes_limits_and_pins(plan):
     assert (task.objective, task.within) == ("memory", 60.0)
 
 
+def test_a_layout_of_its_own_is_looked_for_among_all(plan):
+    form = first_form(plan)
+    assert read_task(replace(form, layout="all"), plan).choices["layouts"] == "all"
+    task = read_task(replace(form, layout="io"), plan)
+    assert (task.choices["layouts"], task.pins) == ("all", {"layout": "io"})
+
+
 def test_more_devices_of_the_same_kind_keep_its_options(plan):
     own = parse_hardware("TPU v5e 2x4")
     assert read_task(FindGesture("16", "TPU v5e"), plan).choices["hardware"] == own

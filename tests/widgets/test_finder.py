@@ -9,6 +9,7 @@ from tests.support.scripted import HeldRunner
 from workbench.errors import EngineError, SearchError
 from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.candidates import PlanCandidate
+from workbench.search.explain import Counterfactual
 from workbench.search.figures import Figures
 from workbench.search.pareto_front import ParetoFront
 from workbench.search.search_messages import PlanExplained, PlanExplanation, SearchClosed, SearchRefused, SearchUpdate, SearchUpdated
@@ -129,6 +130,26 @@ def test_a_question_goes_to_the_best_s_rival_and_starts_a_process_where_the_sear
     again.hear(PlanExplained(answer))
     assert (stage.finder.progress.explanation, stage.finder.progress.asked) == (answer, 0)
     assert stage.finder.progress.phase == "stopped"
+
+
+def test_what_an_explanation_planned_joins_the_front_where_it_belongs_and_stays_there(stage, session):
+    process = stage.find(session.plan, memory="1 KiB")
+    stage.update(process, FAST)
+    stage.finder.explain("0", "")
+    question = stage.finder.progress.asked
+    large = PlanCandidate("", (("data", 8),), "replicated"), Figures(0.1, 4096, 8)
+    changes = tuple(Counterfactual("mesh", candidate, "", figures) for candidate, figures in (SMALL, WORSE, large))
+    process.hear(PlanExplained(PlanExplanation(question, FAST[0], None, changes)))
+    assert [each for each, _ in stage.finder.progress.found] == [FAST[0], SMALL[0], WORSE[0], large[0]]
+    assert [each for each, _ in stage.finder.progress.front] == [FAST[0], SMALL[0]], "one is beaten, one keeps no limit"
+    stage.update(process, FAST, elapsed=2.0)
+    assert [each for each, _ in stage.finder.progress.front] == [FAST[0], SMALL[0]]
+
+
+def test_a_plan_of_the_front_is_among_those_found_before_it_is_sent(stage, session):
+    process = stage.find(session.plan)
+    process.hear(SearchUpdated(SearchUpdate(1, state_of(FAST, SMALL))))
+    assert [each for each, _ in stage.finder.progress.found] == [FAST[0], SMALL[0]]
 
 
 def test_a_plan_is_chosen_and_chosen_again_for_none(stage, session):

@@ -9,6 +9,7 @@ from workbench.search.requirements import AtMost
 from workbench.search.search_space import REMATS, ZEROS
 from workbench.units import format_bytes
 from workbench.widgets.board.hardware_picker import NONE
+from workbench.widgets.find.find_form import ALL_LAYOUTS
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.finder import Finder
 from workbench.widgets.find.found_text import brief_figures, found_text
@@ -44,7 +45,8 @@ def _fields(form: FindGesture, plan: Plan, progress: FindProgress) -> list[dict[
     own = plan.hardware and plan.hardware.chip.name == form.hardware
     memory = format_bytes(plan.hardware.chip.memory) if plan.hardware and own else "all it has" if form.hardware else "no limit"
     kinds = ("", *default_catalogue().entries)
-    layouts = [each.name for each in progress.space.layouts] if progress.space else []
+    known = [each.name for each in progress.space.layouts] if progress.space else []
+    layouts = list(dict.fromkeys([*known, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
     zeros = [("", "any"), *((each, each.replace("zero_", "ZeRO ")) for each in ZEROS)]
     remats = [("", "any"), *((each, each) for each in REMATS if each != "as traced")]
     return [
@@ -55,16 +57,12 @@ def _fields(form: FindGesture, plan: Plan, progress: FindProgress) -> list[dict[
         _text("seconds", "Step at most", form.seconds, "no limit", 8),
         _text("axes", "Mesh axes", form.axes, "data model", 16, _AXES),
         _check("stages", "Pipeline stages", form.stages, "Whether layers may be dealt out over stages of a pipeline."),
-        _select("layout", "Layout", form.layout, [("", "any"), *((each, each) for each in dict.fromkeys([*layouts, *_kept(form.layout)]))]),
+        _select("layout", "Layout", form.layout, [("", "a known recipe"), (ALL_LAYOUTS, "any"), *((each, each) for each in layouts)]),
         _select("zero", "ZeRO", form.zero, zeros),
         _select("remat", "Remat", form.remat, remats),
         _check("keep", "Keep what is placed", form.keep, _KEEP),
         _text("within", "Seconds to search", form.within, "30", 4),
     ]
-
-
-def _kept(name: str) -> list[str]:
-    return [name] if name else []
 
 
 def _text(name: str, label: str, value: str, hint: str, width: int, title: str = "") -> dict[str, Any]:

@@ -14,6 +14,8 @@ from workbench.widgets.gestures.fields import whole_number
 from workbench.widgets.gestures.finding import FindGesture
 
 MOST_SECONDS = 3600
+ALL_LAYOUTS = "all"
+"""The choice of all layouts that apply, not of the known recipes alone."""
 _AXIS = re.compile(r"([A-Za-z_]\w*)(?::(\d{1,7}))?")
 _UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
@@ -51,9 +53,10 @@ def read_task(form: FindGesture, plan: Plan) -> SearchTask:
     at_most: dict[str, float | str] = {"memory": form.memory} if form.memory.strip() else {}
     if form.seconds.strip():
         at_most["seconds"] = _read_seconds(form.seconds)
-    pins = {name: value for name, value in (("layout", form.layout), ("zero", form.zero), ("remat", form.remat)) if value}
+    layout = "" if form.layout == ALL_LAYOUTS else form.layout
+    pins = {name: value for name, value in (("layout", layout), ("zero", form.zero), ("remat", form.remat)) if value}
     no_stages = {} if form.stages else {"stage": 1}
-    choices |= {"keep": form.keep, "axes": ("stage", *names)}
+    choices |= {"keep": form.keep, "axes": ("stage", *names), **({"layouts": "all"} if form.layout else {})}
     within = whole_number(form.within, "number of seconds", most=MOST_SECONDS)
     return SearchTask(start, choices, at_most, {**pins, **no_stages, **sizes}, form.objective, float(within))
 

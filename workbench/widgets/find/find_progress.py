@@ -7,7 +7,7 @@ from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.candidates import PlanCandidate
 from workbench.search.clashes import Clash
 from workbench.search.figures import Figures
-from workbench.search.requirements import Requirement
+from workbench.search.requirements import Requirement, allows_candidate, allows_figures
 from workbench.search.search_messages import (
     FoundEntries,
     PlanExplained,
@@ -27,7 +27,8 @@ class FindProgress:
 
     - `phase`: `idle`, `preparing` (the program is traced), `searching`, `done`, `stopped`, `failed`;
     - `number` of the search, which its events carry; `within`: seconds it may take;
-    - `found`: candidates that were planned, the first one first; their places are the numbers that the page knows them by;
+    - `found`: candidates that were planned, the first one first; their places are the numbers that the page knows them by; `tried`
+      are those that an explanation planned, and the search perhaps did not;
     - `chosen`: a candidate that the page shows; `asked`: the number of the question under way, `explanation` the last answer, `than` the
       candidate that its ledger begins at;
     - `message`, `ways_out`: what went wrong.
@@ -40,6 +41,7 @@ class FindProgress:
     requirements: tuple[Requirement, ...] = ()
     state: SearchState | None = None
     found: FoundEntries = ()
+    tried: FoundEntries = ()
     clash: Clash | None = None
     chosen: PlanCandidate | None = None
     asked: int = 0
@@ -75,12 +77,14 @@ class FindProgress:
         """The search after one event; those of an earlier search change nothing."""
         match event:
             case SearchUpdated(update=update) if update.number == self.number and self.phase == "searching":
-                found = _extend(self.found, update.found)
                 phase = "done" if update.is_over else "searching"
-                return replace(self, phase=phase, state=update.state, found=found, clash=update.clash)
+                found = _extend(self.found, (*update.found, *update.state.front))
+                return replace(self, phase=phase, state=self._with_tried(update.state, self.tried), found=found, clash=update.clash)
             case PlanExplained(explanation=explanation) if explanation.number == self.asked:
-                tried = ((each.candidate, each.figures) for each in explanation.changes if each.figures is not None)
-                return replace(self, asked=0, explanation=explanation, found=_extend(self.found, tried))
+                changes = tuple((each.candidate, each.figures) for each in explanation.changes if each.figures is not None)
+                tried, found = _extend(self.tried, changes), _extend(self.found, changes)
+                state = self.state and self._with_tried(self.state, changes)
+                return replace(self, asked=0, explanation=explanation, tried=tried, found=found, state=state)
             case SearchRefused(number=number) if number == self.number:
                 return self.fail(event.message, event.ways_out)
             case SearchRefused(number=number) if number == self.asked:
@@ -90,6 +94,14 @@ class FindProgress:
             case Cancelled() | SearchClosed():
                 return replace(self, asked=0)
         return self
+
+    def _with_tried(self, state: SearchState, tried: FoundEntries) -> SearchState:
+        """The state with plans that were tried for an explanation, where they belong on the front."""
+        front = state.front
+        for candidate, figures in tried:
+            if allows_candidate(self.requirements, candidate) and allows_figures(self.requirements, figures):
+                front = front.with_item(candidate, figures)
+        return replace(state, front=front)
 
     def ask(self, number: int, than: PlanCandidate | None) -> "FindProgress":
         """A question about the chosen plan is under way."""

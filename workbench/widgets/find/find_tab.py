@@ -13,7 +13,7 @@ from workbench.search.figures import Figures
 from workbench.search.requirements import AtMost
 from workbench.units import format_bytes, format_dollars, format_seconds
 from workbench.visualize import found_plans, step_time
-from workbench.visualize.found_plans import Across, FoundPlan, FrontSigns
+from workbench.visualize.found_plans import FoundPlan, FrontSigns, Up
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.find.find_controls import controls_state
 from workbench.widgets.find.find_progress import FindProgress
@@ -56,11 +56,11 @@ def _pictures(finder: Finder, report: Report, background: BackgroundQueries | No
     now = Figures(report.seconds, report.peak, report.mesh.size) if report.seconds else None
     limits = {each.figure: each.limit for each in progress.requirements if isinstance(each, AtMost)}
     pictures: list[Block] = []
-    for across in _sides(progress):
-        signs = FrontSigns(chosen, now if across != "dollars" else None, limits.get(across), least)
-        hint = "Click a plan to see what it changes. What lies right of the line and above it is beaten by a plan upon it."
+    for up in _sides(progress):
+        signs = FrontSigns(chosen, now if up != "dollars" else None, limits.get(up), least)
+        hint = "Click a plan to see what it changes. What lies above the line and right of it is beaten by a plan upon it."
         opens = Opens(ChooseFoundGesture, "plan")
-        pictures.append(picture_block(found_plans(found, across, signs), "" if pictures else hint, f"front by {across}", opens))
+        pictures.append(picture_block(found_plans(found, up, signs), "" if pictures else hint, f"front by {up}", opens))
     return pictures
 
 
@@ -75,7 +75,7 @@ def _changes_of_front(finder: Finder, report: Report, background: BackgroundQuer
     return compute_in_background(background, report, name, work, patience=0.0) or {}
 
 
-def _sides(progress: FindProgress) -> tuple[Across, ...]:
+def _sides(progress: FindProgress) -> tuple[Up, ...]:
     """Step time against memory; where the number of devices is open, against that and what it costs, too."""
     if len({figures.devices for _, figures in progress.front}) < 2:
         return ("memory",)
