@@ -99,7 +99,7 @@ def test_a_plan_is_chosen_taken_as_one_step_and_taken_back(found):
     assert state["undo"] == f"Undo open the plan found: {card['title']}"
     assert found.board.session.plan != before
     report = found.board.session.report.prediction
-    figures = found.board._finder.progress.figures_of(found.board._finder.candidate(number))
+    figures = found.board._find.finder.progress.figures_of(found.board._find.finder.candidate(number))
     assert report.peak == figures.memory
     assert report.seconds == pytest.approx(figures.seconds)
     found.send("undo")
@@ -142,7 +142,7 @@ def test_stop_is_answered_at_once_and_keeps_what_was_found(board):
 def test_news_of_a_search_go_to_the_page_only_where_they_are_seen(board):
     board.send("open", tab="notes")
     board.send("find", devices="8", hardware="TPU v5e", within="20")
-    board.wait_for(lambda: board.board._finder.progress.phase == "done")
+    board.wait_for(lambda: board.board._find.finder.progress.phase == "done")
     assert board.shown["table"]["tab"] == "notes"
     board.wait_for(lambda: board.badge != "…")
 
@@ -167,7 +167,7 @@ def test_the_process_starts_while_the_form_is_filled_in(mlp):
 
 
 def test_a_ledger_has_both_ends_and_a_line_for_each_step_between(found):
-    progress = found.board._finder.progress
+    progress = found.board._find.finder.progress
     start, end = progress.found[0][0], progress.state.best[0]
     ledger = make_ledger(Evaluator(progress.space), start, end)
     rows = ledger_block(ledger)["rows"]

@@ -28,9 +28,7 @@ from workbench.widgets.board.publishing import Publish, Publisher
 from workbench.widgets.board.recipes_panel import RecipesPanel
 from workbench.widgets.board.table_chip_options import drag_options
 from workbench.widgets.board.view_state import Sight
-from workbench.widgets.find.find_handlers import find_handlers
-from workbench.widgets.find.find_tab import find_blocks
-from workbench.widgets.find.finder import Finder
+from workbench.widgets.find.find_panel import FindPanel
 from workbench.widgets.gestures.codec import asked_hardware, read_gesture, zone_of
 from workbench.widgets.gestures.gesture import Gesture, Message
 from workbench.widgets.gestures.gesture_handlers import Handler, Handlers, on
@@ -42,12 +40,10 @@ from workbench.widgets.run.background_compile import RestingCompiler
 from workbench.widgets.run.board_jobs import Defer, Ended, Jobs
 from workbench.widgets.run.job_handlers import job_handlers
 from workbench.widgets.run.runner import Runner
-from workbench.widgets.tabs.blocks import Block
 from workbench.widgets.tabs.history_tab import HistoryPanel
 from workbench.widgets.tabs.propagation import find_suggested_edit
 from workbench.widgets.tabs.resharding import try_edits
 
-FIND_TAB = "find"
 IN_HAND = 1.0  # seconds for which a drag that hovers over a zone is expected to end in a drop
 
 _log = logging.getLogger(__name__)
@@ -79,7 +75,7 @@ class Board:
         self._taken: dict[str, Any] | None = None
         self._lock, self._defer = threading.RLock(), defer
         self._jobs = Jobs(runner, self._later, self._working)
-        self._finder, self._badge = Finder(runner, self._later, self._show_found), ""
+        self._find = FindPanel(session, runner, self._later, self._show, lambda: self._sight.tab == "find")
         self._settler: Settler | None = None
         self._resting: RestingCompiler | None = None
         self._free_at = 0.0  # when the last drag ended, as far as is known
@@ -112,7 +108,7 @@ class Board:
             is_held = message.get("ahead") or message.get("verb") == TakeGesture.verb
             self._free_at = time.monotonic() + IN_HAND if is_held else 0.0
             if message.get("ahead"):
-                foresee(message, self.session, self._jobs, self._finder)
+                foresee(message, self.session, self._jobs, self._find)
             elif self._answers.begin(message):
                 self._do(message)
             else:
@@ -166,7 +162,7 @@ class Board:
             self._resting.close()
         self._jobs.cancel_run()
         self._jobs.cancel_compilation()
-        self._finder.close()
+        self._find.close()
 
     def state(self) -> dict[str, Any]:
         """The present `board` state."""
@@ -178,7 +174,7 @@ class Board:
             tab=self._sight.tab,
             comparison_state=self._figures.comparison_state,
             settling_state=self._settler.settling_state if self._settler else None,
-            found=self._finder.badge,
+            found=self._find.badge,
         )
         about = {"answer": self._answers.last, "told": self._answers.revision, "follows": self._publisher.owes("table")}
         return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **about}
@@ -198,7 +194,7 @@ class Board:
                 {
                     **self._sight.handlers(),
                     **self._recipes.handlers(),
-                    **find_handlers(self.session, self._finder),
+                    **self._find.handlers(),
                     **dict([on(TryEditsGesture, self._try_edits)]),
                 }
             ),
@@ -311,19 +307,8 @@ class Board:
         live = self._jobs.state(self.session.plan, self._figures.comparison_state)
         return {**live, "at_rest": self._resting and self._resting.state(), "told": self._answers.revision}
 
-    def _show_found(self) -> None:
-        """Publish news of the search where they are seen, and on the tab when it begins and ends."""
-        if self._sight.tab == FIND_TAB:
-            self._show("table")
-        if self._finder.badge != self._badge:
-            self._badge = self._finder.badge
-            self._show("board")
-
-    def _find_blocks(self, report: Report) -> list[Block]:
-        return find_blocks(self._finder, report, self._background)
-
     def _table(self) -> dict[str, Any]:
-        about = (self._jobs.live, self._figures.comparison_state, self._background, self._find_blocks)
+        about = (self._jobs.live, self._figures.comparison_state, self._background, self._find.blocks)
         shown = table_part(self.session.report, self._sight, *about)
         recipes = self._recipes.state(axis_colours(self.session.plan))
         return {**shown, "recipes": recipes, "seq": self._answers.last["seq"], "told": self._answers.revision}

@@ -1,7 +1,6 @@
 """The tables of one board as JSON: the open tab, and the answer to the last question."""
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from workbench.reports.report import Report
@@ -10,9 +9,9 @@ from workbench.widgets.board.board_state import axis_colours
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.view_state import Sight
 from workbench.widgets.run.run_progress import RunProgress
-from workbench.widgets.tabs.blocks import Block, Paint
+from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.question_answers import why
-from workbench.widgets.tabs.tabs import Facts, failed_state, table_state
+from workbench.widgets.tabs.tabs import Facts, FindBlocks, failed_state, table_state
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +22,7 @@ def table_part(
     live: RunProgress,
     comparison_state: ComparisonState | None,
     background: BackgroundQueries,
-    find_blocks: Callable[[Report], list[Block]],
+    find_blocks: FindBlocks,
 ) -> dict[str, Any]:
     """The open tab of a report; a view that fails becomes an error message. `find_blocks` makes the tab of the search."""
     ran = live.of(report.plan)

@@ -23,6 +23,7 @@ from workbench.widgets.gestures.finding import ChooseFoundGesture, ExplainFoundG
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Opens, Row, block, note_block, picture_block, rest_text, row
 from workbench.widgets.tabs.edit_buttons import act, buttons_cell
 from workbench.widgets.tabs.history_diff import diff_blocks
+from workbench.widgets.tabs.tabs import NO_SEARCH
 
 MOST_FRONT = 24
 MOST_CHANGES = 30
@@ -31,7 +32,7 @@ MOST_CHANGES = 30
 def find_blocks(finder: Finder, report: Report, background: BackgroundQueries | None) -> list[Block]:
     """The tab for the present plan, whose report this is."""
     if not finder.can_find:
-        return [note_block("This board cannot search for plans.")]
+        return [note_block(NO_SEARCH)]
     progress = finder.progress
     blocks = [{**note_block(""), "find": controls_state(finder, report.plan)}]
     if not progress.front:

@@ -277,7 +277,7 @@ GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (
     ("What it costs", COST),
     ("Resharding and recipes", RESHARDING),
     ("Pipelines", tuple(Term(*each) for each in PIPELINES)),
-    ("Finding a plan", tuple(Term(*each) for each in FINDING)),
+    ("Finding a plan", tuple(Term(*each, number="05") for each in FINDING)),
     ("Many models", tuple(Term(*each, number="04") for each in FLEETS)),
     ("Where a figure is from", tuple(Term(*each) for each in TIERS)),
     ("Proving it", PROOF),
