@@ -60,6 +60,14 @@ def test_the_present_plan_the_limit_and_what_no_plan_beats_are_marked_where_they
     assert far.drawing.width == found_plans(FOUND).drawing.width
 
 
+@pytest.mark.parametrize("key", ["1", "3"])
+def test_the_chosen_plan_has_a_ring_on_the_front_or_off_it(key):
+    ringed = found_plans(FOUND, signs=FrontSigns(key))
+    place = opening(ringed)[key]
+    assert len([each for each in ringed.drawing.dots if each.radius == 10]) == 1
+    assert next((each.x, each.y) for each in ringed.drawing.dots if each.radius == 10) == (place.x, place.y)
+
+
 def test_each_number_of_devices_has_a_stair_and_a_colour():
     several = (*FOUND[:2], FoundPlan("5", "data:4", Figures(3.0, 4 * MIB, 4, 0.5), is_front=True))
     picture = found_plans(several)

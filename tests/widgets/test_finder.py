@@ -6,11 +6,16 @@ from dataclasses import replace
 import pytest
 
 from tests.support.scripted import HeldRunner
-from workbench.errors import EngineError, SearchError
+from workbench.errors import EngineError, SearchError, WorkbenchError
+from workbench.hardware.catalogue import parse_hardware
+from workbench.models import build
+from workbench.plan.plan import Plan
 from workbench.reports.run_events import Cancelled, Failed
+from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.explain import Counterfactual
-from workbench.search.figures import Figures
+from workbench.search.figures import Figures, evaluate_plan
+from workbench.search.make_space import make_space
 from workbench.search.pareto_front import ParetoFront
 from workbench.search.search_messages import PlanExplained, PlanExplanation, SearchClosed, SearchRefused, SearchUpdate, SearchUpdated
 from workbench.search.search_state import SearchState
@@ -222,6 +227,24 @@ def test_a_board_that_runs_nothing_cannot_search(session):
 def test_the_process_and_the_traces_are_expected_once_the_form_is_seen(stage, session):
     stage.finder.expect(session.plan)
     assert stage.runner.expected is session.plan
+
+
+def test_the_plan_taken_has_the_figures_that_were_found_whatever_was_chosen():
+    plan = Plan(build("gpt", layers=2), "data:8", "batch:data", hardware=parse_hardware("TPU v5e 2x4"))
+    finder, space = Finder(None, lambda work: work(), lambda: None), make_space(plan)
+    finder.progress = replace(finder.progress, space=space)
+    kinds: dict = {}
+    for each in space.candidates():  # one of each schedule, layout and set of axes that are used
+        kinds.setdefault((each.schedule, each.layout, each.micro_batches > 1, tuple(size > 1 for _, size in each.mesh)), each)
+    taken = 0
+    for candidate in list(kinds.values())[::3]:
+        try:
+            found = evaluate_plan(candidate_plan(space, candidate))
+        except WorkbenchError:
+            continue
+        assert evaluate_plan(finder.plan_of(candidate)) == found, candidate
+        taken += 1
+    assert taken >= 5
 
 
 def test_the_plan_found_has_the_candidate_s_decisions_and_no_axis_of_one_device(stage, session):

@@ -119,7 +119,7 @@ def _draw(found: Sequence[FoundPlan], front: Sequence[FoundPlan], up: Up, signs:
     for devices, colour in colours.items():
         marks += _draw_staircase(chart, [each.figures for each in front if each.figures.devices == devices], colour)
     marks += _draw_signs(chart, signs)
-    marks += _draw_others(chart, [each for each in inside if not each.is_front])
+    marks += _draw_others(chart, [each for each in inside if not each.is_front], signs.chosen)
     marks += _draw_front(chart, front, signs.chosen, colours)
     marks += _draw_legend(chart, colours, len(found) - len(inside))
     return fit_drawing(tuple(marks))
@@ -193,8 +193,9 @@ def _draw_signs(chart: _FoundChart, signs: FrontSigns) -> Iterator[Mark]:
         yield Label(x - 10 if is_right else x + 10, y - 7, "present plan", anchor="end" if is_right else "start")
 
 
-def _draw_others(chart: _FoundChart, found: Sequence[FoundPlan]) -> Iterator[Mark]:
-    """Plans that others beat; the nearest ones of many."""
+def _draw_others(chart: _FoundChart, found: Sequence[FoundPlan], chosen: str) -> Iterator[Mark]:
+    """Plans that others beat; the nearest ones of many, and the chosen one."""
+    yield from (Disc(*chart.place(each.figures), 2 * _RADIUS, NEUTRAL, 0.35) for each in found if each.key == chosen)
     for each in sorted(found, key=lambda each: each.figures.seconds * _value(each.figures, chart.figure))[:MOST_DOTS]:
         yield Disc(*chart.place(each.figures), _OTHER, NEUTRAL, 0.6, _hover_text(each), opens=each.key)
 

@@ -130,11 +130,13 @@ class Finder:
         return found[int(number)][0]
 
     def plan_of(self, candidate: PlanCandidate) -> Plan:
-        """The plan of a candidate, without mesh axes of one device. Raises `WorkbenchError` where it is illegal."""
+        """The plan of a candidate, without mesh axes of one device, but for the stages' of a pipeline, which may be one stage. Raises
+        `WorkbenchError` where it is illegal."""
         if self.progress.space is None:
             raise SearchError("That plan is not among those found.", ["search again"])
         plan = candidate_plan(self.progress.space, candidate)
-        large = tuple(each for each in plan.mesh.axes if each[1] > 1)
+        staged = plan.pipeline.axis if plan.pipeline else ""
+        large = tuple((axis, size) for axis, size in plan.mesh.axes if size > 1 or axis == staged)
         return SetMesh(Mesh(large)).apply(plan) if large and large != plan.mesh.axes else plan
 
     def edit_of(self, candidate: PlanCandidate) -> OpenPlan:
