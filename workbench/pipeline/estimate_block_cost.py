@@ -23,8 +23,9 @@ from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import closest_spans
 from workbench.cost.estimate import Estimate, estimate
 from workbench.cost.tiled_bytes import tiled_bytes
-from workbench.errors import WorkbenchError
-from workbench.hardware.axis_placement import PhysicalSpan
+from workbench.errors import HardwareError, WorkbenchError
+from workbench.hardware.axis_assignment_text import AxisAssignment
+from workbench.hardware.axis_placement import PhysicalSpan, complete_axis_assignment
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.data_parallel_groups import find_batch_axes, find_data_parallel_groups
 from workbench.pipeline.staged_program import StagedProgram
@@ -44,7 +45,7 @@ class StageContext:
     - `mesh`: the plan's without the axis of the stages; `physical_spans`: where each of its axes runs on the hardware, beside that axis;
     - `parts`: how the stage's devices share a micro-batch;
     - `layout`: the plan's, as far as blocks see it (`layout_of_blocks`);
-    - `plan`: one of the plans with this context, without its pipeline; where its optimiser's state lies does not count.
+    - `plan`: one of the plans with this context as one stage has it, a program for the devices of that stage alone; where its optimiser's state lies does not count.
     """
 
     program: Program
@@ -68,7 +69,17 @@ def make_stage_context(staged: StagedProgram) -> StageContext:
     known = closest_spans(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else {}
     runs = tuple(known.get(name, ()) for name in mesh.names)
     layout, parts = layout_of_blocks(plan), find_data_parallel_groups(staged)
-    return StageContext(plan.program, layout, plan.hardware, mesh, runs, parts, plan.updated(pipeline=None, name=""))
+    alone = plan.updated(pipeline=None, name="", mesh=mesh, axis_assignment=_assign_beside(plan, mesh))
+    return StageContext(plan.program, layout, plan.hardware, mesh, runs, parts, alone)
+
+
+def _assign_beside(plan: Plan, mesh: Mesh) -> AxisAssignment | None:
+    """Where the axes of one stage run beside that of the stages; by default where the whole mesh does not fit its hardware."""
+    if plan.hardware is None:
+        return None
+    with suppress(HardwareError):
+        return complete_axis_assignment(plan.mesh, plan.hardware, plan.axis_assignment).restricted(mesh)
+    return None
 
 
 def layout_of_blocks(plan: Plan) -> Layout:

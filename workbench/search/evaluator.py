@@ -12,18 +12,18 @@ from workbench.cost.communication import closest_spans, collective_seconds
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import read_hardware
-from workbench.pipeline.balance import balance
 from workbench.pipeline.estimate_block_cost import BlockCost
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 from workbench.search.candidate_plans import candidate_plan, core_plan, pipeline_of, with_schedule
 from workbench.search.candidates import WHOLE, PlanCandidate
 from workbench.search.figures import NOMINAL, Figures, evaluate_plan, figures_on
-from workbench.search.relaxed_blocks import DATA, BlockWork, RelaxedStage, count_replicas, relax_stage, total_blocks
+from workbench.search.relaxed_blocks import DATA, BlockWork, RelaxedStage, count_replicas, least_replicas, relax_stage, total_blocks
 from workbench.search.search_space import SearchSpace
 from workbench.search.stage_bounds import BlockTotals, LeastFigures, least_figures
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
+from workbench.units import divisors
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,6 @@ class Evaluator:
     _blocks: dict[Hashable, tuple[BlockCost, ...]] = field(default_factory=dict)
     _work: dict[Hashable, BlockWork] = field(default_factory=dict)
     _networks: dict[Hashable, Network] = field(default_factory=dict)
-    _starts: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
     _seconds: dict[Hashable, float] = field(default_factory=dict)
     _figures: dict[PlanCandidate, Figures | WorkbenchError] = field(default_factory=dict)
 
@@ -77,7 +76,9 @@ class Evaluator:
         spans = closest_spans(Mesh(core.mesh), hardware, None) if hardware else {}
         others = tuple((axis, size, spans.get(axis)) for axis, size in core.mesh if axis not in (DATA, "stage"))
         traced = "none" if core.remat == "full" else core.remat
-        return core.hardware, core.layout, traced, others, micro_batches * core.size(DATA)
+        replicas = core.size(DATA)
+        least = next(each for each in divisors(replicas) if each > 1 or replicas == 1)
+        return core.hardware, core.layout, traced, others, least, micro_batches * replicas // least
 
     def bound_work(self, core: PlanCandidate, micro_batches: int) -> BlockWork:
         """What all stages together need at least for a micro-batch, by `work_key`.
@@ -105,7 +106,7 @@ class Evaluator:
         found = []
         for each in schedules:
             for zero in zeros:
-                bounds = self._least_figures(relaxed, pipeline_of(each), laid, totals[zero])
+                bounds = self._least_figures(pipeline_of(each), laid, totals[zero])
                 seconds = max(bounds.seconds, least.bounds.seconds)
                 found.append(Bounded(replace(each, zero=zero), figures_on(plan.hardware, seconds, bounds.memory, plan.mesh.size)))
         return tuple(found)
@@ -131,11 +132,11 @@ class Evaluator:
         return candidate_plan(self.space, candidate)
 
     def _relax(self, plan: Plan) -> RelaxedStage:
-        """A stage without its replicas. Networks are kept as long as the search: the same few are asked for again and again."""
+        """A stage with the least replicas. Networks are kept as long as the search: the same few are asked for again and again."""
         spec = plan.pipeline
         if spec is None:
             raise ValueError("a plan with a pipeline is needed")
-        parts = spec.micro_batches * count_replicas(plan)
+        parts = spec.micro_batches * count_replicas(plan) // least_replicas(plan)
         key = plan.program.identity, parts
         if key not in self._networks:
             self._networks[key] = network_of(plan.program, parts)
@@ -146,18 +147,15 @@ class Evaluator:
             self._blocks[relaxed.key] = relaxed.block_costs()
         return self._blocks[relaxed.key]
 
-    def _least_figures(self, relaxed: RelaxedStage, spec: PipelineSpec, plan: Plan, totals: BlockTotals) -> LeastFigures:
-        key, hardware = (relaxed.key, spec.virtual_stages), plan.hardware
-        if key not in self._starts:
-            work = [block.work for block in self._block_costs(relaxed)]
-            self._starts[key] = balance(work, spec.virtual_stages).starts
+    def _least_figures(self, spec: PipelineSpec, plan: Plan, totals: BlockTotals) -> LeastFigures:
+        hardware = plan.hardware
         if hardware is None:
-            return least_figures(spec, totals, self._starts[key], float("inf"), lambda _: 0.0)
+            return least_figures(spec, totals, float("inf"), lambda _: 0.0)
 
         def sum_seconds(count: int) -> float:
             return collective_seconds("all-reduce", (DATA,), count, plan.mesh, hardware, plan.axis_assignment) if count else 0.0
 
-        return least_figures(spec, totals, self._starts[key], hardware.chip.memory_bandwidth, sum_seconds)
+        return least_figures(spec, totals, hardware.chip.memory_bandwidth, sum_seconds)
 
 
 def _program_seconds(plan: Plan) -> float:

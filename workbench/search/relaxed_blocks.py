@@ -1,8 +1,9 @@
-"""Block costs that many candidates have in common: those of a stage whose replicas do nothing together.
+"""Block costs that many candidates have in common: those of a stage with as few replicas as there can be.
 
-What examples are split over changes no local shape but the number of examples. So a stage of `data:8 model:4` with micro-batches of 16
-examples does what one of `data:2 model:4` does with micro-batches of 4, and besides gathers, reduces and scatters among its replicas: the
-costs without that are a lower bound for both, and are estimated once.
+How many devices share the examples changes no local shape, as long as each has as many. So a stage of `data:8 model:4` with micro-batches
+of 16 examples does what one of `data:2 model:4` does with micro-batches of 4, and besides it gathers, reduces and scatters among more
+replicas: the costs with two replicas that share nothing are a lower bound for both, and are estimated once. (With one replica they would not
+be: a batch of one example is another program, and XLA takes a dot apart around a ring only where every axis of the mesh splits it.)
 """
 
 from collections import Counter
@@ -14,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.derived_value_cache import cache_with_program
+from workbench.core.mesh import Mesh
 from workbench.core.micro_batches import batch_dim
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
-from workbench.core.sharding import base_axis
+from workbench.hardware.axis_placement import complete_axis_assignment
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, block_seconds, make_stage_context
 from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of, weigh_params
 from workbench.pipeline.staged_program import StagedProgram
@@ -27,6 +29,7 @@ from workbench.search.stage_bounds import BlockTotals
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
+from workbench.units import divisors
 
 DATA = "data"
 _PROBED = 2  # replicas
@@ -53,9 +56,8 @@ class RelaxedStage:
     @property
     def key(self) -> Hashable:
         """Equal for stages that cost alike, however many replicas there are."""
-        spans = zip(self.context.mesh.axes, self.context.physical_spans, strict=True)
-        others = tuple((axis, size, span) for (axis, size), span in spans if axis != DATA)
-        return self.context.program.identity, self.context.layout, self.context.hardware, others, self.network.micro_batches
+        placed = self.context.mesh, self.context.physical_spans, self.context.hardware
+        return self.context.program.identity, self.context.layout, placed, self.network.micro_batches
 
     def block_costs(self) -> tuple[BlockCost, ...]:
         return stage_block_costs(self.context, self.network)
@@ -71,8 +73,12 @@ class RelaxedStage:
 
 
 def relax_stage(plan: Plan, spec: PipelineSpec, network: Network) -> RelaxedStage:
-    """A stage of this plan with this pipeline, without its replicas; `network` is traced for what one of them has of a micro-batch."""
-    alone = plan.updated(layout=plan.layout.map_axes(dict.fromkeys(_list_data_axes(plan))))
+    """A stage of this plan, which has no ZeRO, with as few replicas; `network` is traced for what they have of a micro-batch. The other
+    axes run where they run in the plan."""
+    mesh = Mesh({name: least_replicas(plan) if name == DATA else size for name, size in plan.mesh.axes})
+    others = Mesh({name: size for name, size in mesh.axes if name != DATA})
+    assignment = complete_axis_assignment(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else None
+    alone = plan.updated(mesh=mesh, axis_assignment=assignment and assignment.restricted(others))
     return RelaxedStage(make_stage_context(StagedProgram(alone, spec, network)), network)
 
 
@@ -81,11 +87,9 @@ def count_replicas(plan: Plan) -> int:
     return dict(plan.mesh.axes).get(DATA, 1)
 
 
-def _list_data_axes(plan: Plan) -> list[str]:
-    """`data` and its sub-axes, as the layout names them."""
-    sharded = [sharding for _, sharding in (*plan.layout.overrides, *plan.layout.constraints)]
-    used = {axis for _, axes in plan.layout.rules for axis in axes} | {axis for each in sharded for axis in each.axes}
-    return [DATA, *(axis for axis in used if base_axis(axis) == DATA and axis != DATA)]
+def least_replicas(plan: Plan) -> int:
+    """The least number of replicas, above one if there are several, that theirs is a multiple of."""
+    return next(each for each in divisors(count_replicas(plan)) if each > 1 or count_replicas(plan) == 1)
 
 
 def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan, zeros: Sequence[str]) -> dict[str, BlockTotals]:

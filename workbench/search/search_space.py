@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
+from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.remat import Remat
-from workbench.core.schedules import ALL_SCHEDULES, PipelineShape, schedule_named
+from workbench.core.schedules import ALL_SCHEDULES, schedule_named
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.search.candidates import NO_ZERO, WHOLE, PlanCandidate
@@ -118,9 +119,8 @@ class SearchSpace:
         found = []
         for name in self.schedules:
             for chunks in self._chunks_of(name, stages):
-                with_chunks = PipelineShape(stages, micro_batches, chunks)
                 try:
-                    schedule_named(name).verify(with_chunks)
+                    PipelineSpec(stages, micro_batches, name, chunks)
                 except WorkbenchError:
                     continue
                 found.append(replace(core, micro_batches=micro_batches, schedule=name, chunks=chunks))

@@ -1,0 +1,155 @@
+"""Bounds are never above the truth: those of a pipeline's stages against its simulation, those of candidates against the planner."""
+
+from functools import cache
+from itertools import pairwise
+from math import isfinite
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.schedules import ALL_SCHEDULES
+from workbench.core.schedules.stage_cost import StageCost
+from workbench.errors import WorkbenchError
+from workbench.models import build
+from workbench.pipeline.simulate_pipeline import simulate
+from workbench.pipeline.stage_transfer import FREE_TRANSFER, Transfer
+from workbench.plan.plan import Plan
+from workbench.search.candidate_plans import candidate_plan
+from workbench.search.evaluator import Evaluator
+from workbench.search.figures import evaluate_plan
+from workbench.search.make_space import make_space
+from workbench.search.run_search import run_search
+from workbench.search.search_space import SearchSpace
+from workbench.search.stage_bounds import BlockTotals, least_figures
+
+EXACT = 1 + 1e-9
+every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
+seconds = st.integers(1, 9).map(float)
+sizes = st.integers(0, 9)
+BANDWIDTH = 4.0
+
+
+@st.composite
+def specs(draw: st.DrawFn, schedule) -> PipelineSpec:
+    devices, chunks = draw(st.integers(1, 5)), draw(st.integers(1, 3)) if schedule.loops else schedule.chunks
+    micro_batches = draw(st.integers(1, 4)) * devices if schedule.whole_rounds and chunks > 1 else draw(st.integers(1, 12))
+    return PipelineSpec(devices, micro_batches, schedule.name, chunks, remat=draw(st.sampled_from(("always", "never"))))
+
+
+@st.composite
+def networks(draw: st.DrawFn, stages: int) -> tuple[BlockTotals, tuple[int, ...]]:
+    """Random blocks, equal ones now and then, and which of them begin a virtual stage."""
+    lengths = draw(st.lists(st.integers(1, 3), min_size=stages, max_size=stages))
+    count = sum(lengths)
+
+    def column(values: st.SearchStrategy[float]) -> np.ndarray:
+        few = st.lists(values, min_size=count, max_size=count)
+        return np.array(draw(st.one_of(values.map(lambda each: [each] * count), few)), float)
+
+    rows = [column(seconds) for _ in range(3)] + [column(sizes) for _ in range(4)]
+    return BlockTotals(*rows), tuple(np.cumsum(lengths)[:-1].tolist())
+
+
+def sum_seconds(count: int) -> float:
+    return 0.5 + count / 2 if count else 0.0
+
+
+def costs_of(blocks: BlockTotals, starts: tuple[int, ...], more: int) -> tuple[StageCost, ...]:
+    """The stages' costs, `more` bytes and a transfer above what the bounds know."""
+    bounds = (0, *starts, len(blocks.forward))
+    found = []
+    for number, (a, b) in enumerate(pairwise(bounds)):
+        resident, summed = int(blocks.resident[a:b].sum()), int(blocks.summed[a:b].sum())
+        found.append(
+            StageCost(
+                *(float(each[a:b].sum()) for each in (blocks.forward, blocks.backward_input, blocks.backward_weight)),
+                resident=resident,
+                residuals=int(blocks.kept[a:b].sum()) + more,
+                transient=more,
+                input_activations=int(blocks.received[a]),
+                sends=((number + 1, 1 + more),) if b < len(blocks.forward) else (),
+                update=2 * resident / BANDWIDTH + sum_seconds(summed),
+            )
+        )
+    return tuple(found)
+
+
+@every_schedule
+@settings(max_examples=60)
+@given(data=st.data())
+def test_no_simulated_step_is_better_than_the_bounds_of_its_stages(schedule, data):
+    spec = data.draw(specs(schedule))
+    blocks, starts = data.draw(networks(spec.virtual_stages))
+    transfer = data.draw(st.sampled_from((FREE_TRANSFER, Transfer.at(2.0, 0.5), Transfer.at(4.0, overlapped=False))))
+    least = least_figures(spec, blocks, BANDWIDTH, sum_seconds)
+    step = simulate(spec, costs_of(blocks, starts, data.draw(st.integers(0, 2))), transfer)
+    assert least.seconds <= step.seconds * EXACT
+    assert least.memory <= max(step.peaks)
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
+@given(data=st.data())
+def test_with_equal_stages_and_free_transfers_the_bound_is_reached(name, data):
+    devices, micro_batches = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 12))
+    spec = PipelineSpec(devices, micro_batches, name, remat="never")
+    forward, first, second = (data.draw(seconds) for _ in range(3))
+    ones, zeros = np.ones(devices), np.zeros(devices)
+    blocks = BlockTotals(forward * ones, first * ones, second * ones, *(zeros for _ in range(4)))
+    least = least_figures(spec, blocks, BANDWIDTH, sum_seconds)
+    assert least.seconds == pytest.approx((micro_batches + devices - 1) * (forward + first + second))
+    assert least.seconds == pytest.approx(simulate(spec, costs_of(blocks, tuple(range(1, devices)), 0)).seconds)
+
+
+SPACES = {
+    "gpt": ("gpt", {}, "TPU v5e 2x4", {"most_examples": 4, "schedules": ("gpipe", "1f1b", "interleaved", "zb_v", "v_half")}),
+    "gpt, switch": ("gpt", {}, "8 H100", {"most_examples": 4, "schedules": ("1f1b", "zero_bubble", "breadth_first")}),
+    "mixture": ("mixture", {}, "8 H100", {"axes": ("data", "model", "expert")}),
+    "mnist": ("mnist", {}, "TPU v5e 2x2", {}),
+    "two_layer": ("two_layer", {}, "8 A100", {}),
+}
+
+
+@cache
+def space_of(name: str) -> tuple[SearchSpace, Evaluator]:
+    model, arguments, hardware, choices = SPACES[name]
+    space = make_space(Plan(build(model, **arguments), "", hardware=hardware), **choices)
+    return space, Evaluator(space)
+
+
+@cache
+def candidates_of(name: str) -> tuple:
+    return tuple(space_of(name)[0].candidates())
+
+
+@pytest.mark.parametrize("name", SPACES)
+@settings(max_examples=5)
+@given(data=st.data())
+def test_no_plan_is_better_than_the_bounds_of_its_candidate(name, data):
+    space, evaluator = space_of(name)
+    candidate = data.draw(st.sampled_from(candidates_of(name)))
+    try:
+        truth = evaluate_plan(candidate_plan(space, candidate))
+    except WorkbenchError:
+        return
+    core = candidate.core()
+    bounds = [evaluator.bound_core(core).bounds]
+    bounds += [each.bounds for each in evaluator.bound_candidates(core, candidate.micro_batches) if each.candidate == candidate]
+    assert len(bounds) == 2
+    for each in bounds:
+        assert each.seconds <= truth.seconds * EXACT
+        assert each.memory <= truth.memory * EXACT
+    if candidate.size("stage") > 1:
+        work = evaluator.bound_work(core, candidate.micro_batches)
+        group = candidate.micro_batches * work.seconds(recomputed=candidate.remat == "full") / candidate.size("stage")
+        assert group <= truth.seconds * EXACT
+
+
+def test_what_a_search_states_is_below_what_it_finds():
+    space, evaluator = space_of("mnist")
+    states = list(run_search(space, within=600, evaluator=evaluator))
+    best = states[-1].best[1].seconds
+    assert states[-1].is_complete
+    assert all(state.least <= best * EXACT and isfinite(state.elapsed) for state in states)
