@@ -38,7 +38,7 @@ def improve_block(
 ) -> BlockResult:
     """The best strategies of `block` beside what `chosen` says of the others.
 
-    The solver works for `effort` (deterministic seconds) and `seconds` at most. `usage` is the memory of `chosen` at each time. Where that is
+    The solver works for `effort` (deterministic seconds) and `seconds` at most. `usage` is the memory of `chosen` at each time. Where it is
     over the limit, the block may take what it has at that time, not more.
     """
     nodes = list(block.allowed)
