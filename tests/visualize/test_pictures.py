@@ -16,6 +16,7 @@ from hypothesis import given
 from tests.support.details import with_details
 from tests.support.placements import image_batch, placed, placements
 from tests.support.programs import mlp_report
+from tests.support.searches import OTHERS, front_result, proof_states
 from tests.support.steps import step_report
 from workbench import visualize
 from workbench.analysis.tier_comparison import Comparison
@@ -37,6 +38,8 @@ from workbench.visualize import (
     memory_over_step,
     propagation,
     roofline,
+    search_front,
+    search_progress,
     shapes,
     step_time,
 )
@@ -103,6 +106,8 @@ PICTURES = {
     "roofline": roofline(step_report()),
     "graph": graph(step_report(), ("layers", "layers/*")),
     "propagation": propagation(SPREAD),
+    "search_front": search_front(front_result(), OTHERS),
+    "search_progress": search_progress(proof_states()),
 }
 
 
@@ -123,6 +128,8 @@ def test_the_text_twin_is_what_the_text_function_says():
         ("device_grid", placement),
         ("memory_over_step", STEP),
         ("propagation", SPREAD),
+        ("search_front", front_result()),
+        ("search_progress", proof_states()),
         *((kind, report) for kind in kinds),
     ):
         made = getattr(visualize, kind)(value)

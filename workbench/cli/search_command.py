@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workbench.cli.plan_arguments import plan_on_the_cpu
 from workbench.plan.plan import Plan
@@ -13,6 +13,10 @@ from workbench.search.find_plans import find_plans
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import SearchState
 from workbench.text.search import clash_text, counterfactual_text, ledger_text, progress_text
+from workbench.units import format_bytes
+
+if TYPE_CHECKING:
+    from workbench.engine.search import VerifiedPlan
 
 _EVERY = 1.0  # seconds between two lines of progress
 
@@ -23,6 +27,7 @@ def search(options: argparse.Namespace) -> None:
     if options.devices is not None:  # `--hardware "TPU v5p"` names a kind alone
         options.hardware = None
     from workbench.engine import open_answerer
+    from workbench.engine.search import verify_plans
 
     plan = plan_on_the_cpu(options)
     wanted = {"devices": options.devices, "hardware": kind if options.devices is not None else None, "keep": options.keep}
@@ -41,6 +46,17 @@ def search(options: argparse.Namespace) -> None:
     print(json.dumps(search_record(result), indent=1) if options.json else result)
     if options.why and not options.json:
         print(_why(result))
+    if options.verify and result.front:
+        print("\nCompiled", file=sys.stderr)
+        verify_plans(result, options.verify, lambda each: print(verified_text(each), file=sys.stderr, flush=True))
+
+
+def verified_text(each: "VerifiedPlan") -> str:
+    """`holds 6.39 GiB, planned 6.63 GiB (+3.8%): stage:1 data:8 ...`, or why it was refused."""
+    if each.peak is None or each.memory_error is None:
+        return f"  refused: {each.candidate}: {each.refusal}"
+    held, planned = format_bytes(each.peak), format_bytes(int(each.planned.memory))
+    return f"  holds {held}, planned {planned} ({each.memory_error:+.1%}): {each.candidate}"
 
 
 def search_record(result: SearchResult) -> dict[str, Any]:

@@ -33,6 +33,10 @@ from workbench.visualize.propagation import propagation_text as propagation_text
 from workbench.visualize.propagation_graph import propagation_graph as propagation_graph
 from workbench.visualize.roofline import roofline as roofline
 from workbench.visualize.roofline import roofline_text as roofline_text
+from workbench.visualize.search_front import search_front as search_front
+from workbench.visualize.search_front import search_front_text as search_front_text
+from workbench.visualize.search_progress import search_progress as search_progress
+from workbench.visualize.search_progress import search_progress_text as search_progress_text
 from workbench.visualize.step_time_bars import step_time as step_time
 from workbench.visualize.step_time_bars import step_time_text as step_time_text
 from workbench.visualize.step_timeline import timeline as timeline

@@ -1,6 +1,7 @@
 """Actors of a Ray cluster that answer the questions of a search, as worker processes of this machine do. The one file that imports Ray."""
 
-import threading
+import socket
+import warnings
 from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
@@ -73,28 +74,27 @@ def _import_ray() -> Any:
 
 
 def _connect(ray: Any, address: str) -> None:
-    """Join the cluster, or start one here. Ray waits for minutes where nobody answers; this does not."""
-    failure: list[BaseException] = []
-
-    def join() -> None:
-        try:
+    """Join the cluster, or start one here. Ray waits for minutes where nobody listens, so that is tried first."""
+    ways = ["check the address, ray://HOST:10001 as a rule", "start one here, cluster=local", "search with workers=2 on this machine"]
+    if address != LOCAL and not _listens(address):
+        raise EngineError(f"No Ray cluster answers at {address}.", ways)
+    try:
+        with warnings.catch_warnings():  # JAX warns of forks; Ray's own processes are other programs at once
+            warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
             ray.init(address=None if address == LOCAL else address, include_dashboard=False, log_to_driver=False, logging_level="error")
-        except BaseException as error:  # noqa: BLE001 - whatever it is is said
-            failure.append(error)
+    except Exception as error:  # whatever it raises is said
+        line = next(iter(str(error).splitlines()), "")
+        raise EngineError(f"The cluster at {address} cannot be joined: {type(error).__name__}: {line[:200]}", ways) from error
 
-    thread = threading.Thread(target=join, daemon=True)
-    thread.start()
-    thread.join(None if address == LOCAL else PATIENCE)
-    if thread.is_alive():
-        raise EngineError(
-            f"The cluster at {address} did not answer in {PATIENCE:.0f} s.",
-            ["check the address, ray://HOST:10001 as a rule", "start one here, cluster=local", "search with workers=2 on this machine"],
-        )
-    if failure:
-        raise EngineError(
-            f"The cluster at {address} cannot be joined: {type(failure[0]).__name__}: {str(failure[0])[:200]}",
-            ["check the address, ray://HOST:10001 as a rule", "start one here, cluster=local"],
-        )
+
+def _listens(address: str) -> bool:
+    """Whether somebody listens at `ray://HOST:PORT`."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _count_processors(ray: Any) -> int:

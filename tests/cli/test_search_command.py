@@ -1,0 +1,66 @@
+"""`workbench search`: what it prints, writes and refuses."""
+
+import json
+import re
+
+import pytest
+
+from workbench.cli.main import main
+from workbench.documents import load_plan
+
+pytestmark = pytest.mark.compile
+
+TWO_LAYER = ["search", "--model", "two_layer", "--devices", "8", "--hardware", "TPU v5e", "--workers", "0"]
+GPT = ["search", "--model", "gpt", "--devices", "4", "--hardware", "TPU v5e", "--workers", "0", "--within", "10m", "--pin", "remat=none"]
+
+
+def test_a_kind_of_hardware_and_a_number_of_devices_are_enough(tmp_path, capsys):
+    file = tmp_path / "best.plan.json"
+    assert main([*TWO_LAYER, "-o", str(file), "--why"]) == 0
+    printed = capsys.readouterr()
+    assert re.search(r"the best is\s+proved", printed.out)
+    assert "Space: all meshes of 8 devices" in printed.out
+    assert "What if\n  with " in printed.out
+    assert "proved" in printed.err
+    best = load_plan(file)
+    assert (best.hardware.name, best.mesh.size) == ("TPU v5e 2x4", 8)
+
+
+def test_json_has_the_front_and_the_proof(capsys):
+    assert main([*GPT, "--json", "--pin", "stage=1", "--pin", "micro_batches=1", "--at-most", "memory=2.2 MiB"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["proved"]
+    assert record["front_proved"]
+    assert record["gap"] == 0.0
+    assert record["requirements"] == ["at most 2.20 MiB a device", "remat none", "stage 1", "micro batches 1"]
+    assert all(each["memory"] <= 2.2 * 2**20 for each in record["front"])
+    assert [each["seconds"] for each in record["front"]] == sorted(each["seconds"] for each in record["front"])
+
+
+def test_what_no_plan_keeps_is_told_with_the_ways_out(capsys):
+    assert main([*TWO_LAYER, "--at-most", "memory=1 KiB"]) == 0
+    assert "No plan keeps `at most 1.00 KiB a device`." in capsys.readouterr().out
+    assert main([*TWO_LAYER, "--at-most", "memory=1 KiB", "-o", "nowhere.plan.json"]) == 1
+    assert "Ways out: allow at most " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--devices", "0"], "0 is not a whole number from 1"),
+        (["--within", "soon"], "soon is no time above 0, such as 60s or 5m"),
+        (["--pin", "zero"], "zero: write NAME=VALUE"),
+        (["--objective", "beauty"], "invalid choice: 'beauty'"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(arguments, text, capsys):
+    with pytest.raises(SystemExit):
+        main([*TWO_LAYER, *arguments])
+    assert text in capsys.readouterr().err
+
+
+def test_a_missing_price_is_an_error_with_the_ways_out(capsys):
+    assert (
+        main(["search", "--model", "two_layer", "--devices", "8", "--hardware", "TPU v7", "--at-most", "dollars=3", "--workers", "0"]) == 1
+    )
+    assert "What TPU v7 1x2x2 costs an hour is not known" in capsys.readouterr().err

@@ -1,0 +1,87 @@
+"""A scale of an axis, linear or logarithmic, with round ticks. Numbers only."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MOST_TICKS = 8
+LINEAR_UP_TO = 6.0
+"""The greatest over the least value from which on a scale is logarithmic."""
+_PADDING = 0.06  # of the length, on both sides
+
+
+@dataclass(frozen=True, slots=True)
+class AxisScale:
+    """Values from `low` to `high` on `length` pixels from `start`; a negative length runs upwards.
+
+    **Invariants**
+
+    - 0 < low < high where it is logarithmic.
+    """
+
+    low: float
+    high: float
+    start: float
+    length: float
+    is_log: bool = False
+
+    def __call__(self, value: float) -> float:
+        """The pixel of a value; what lies outside is set on the edge."""
+        low, high, here = (math.log(max(each, self.low)) if self.is_log else each for each in (self.low, self.high, value))
+        return self.start + self.length * min(max((here - low) / (high - low), 0.0), 1.0)
+
+    def ticks(self, base: float = 10.0, unit: float = 1.0) -> tuple[float, ...]:
+        """Round values on it, at most `MOST_TICKS`: 1, 2 or 5 times a power of ten of `unit`; on a logarithmic scale with base 2 powers of
+        two.
+
+        >>> AxisScale(1.0, 9.0, 0, 100).ticks(), AxisScale(0.8, 300.0, 0, 100, is_log=True).ticks(base=2)
+        ((2.0, 4.0, 6.0, 8.0), (1.0, 4.0, 16.0, 64.0, 256.0))
+        """
+        if not self.is_log:
+            return self._linear_ticks(unit)
+        return _thin_out(_powers_of_two(self.low, self.high)) if base == 2 else _decades(self.low, self.high)
+
+    def _linear_ticks(self, unit: float) -> tuple[float, ...]:
+        span = (self.high - self.low) / unit
+        power = 10.0 ** math.floor(math.log10(span / (MOST_TICKS - 1)))
+        step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= MOST_TICKS - 1) * unit
+        return tuple(float(f"{place * step:.12g}") for place in range(math.ceil(self.low / step), math.floor(self.high / step) + 1))
+
+
+def scale_of(values: Sequence[float], start: float, length: float) -> AxisScale:
+    """A scale with room for these positive values; logarithmic where the greatest is more than `LINEAR_UP_TO` times the least."""
+    low, high = min(values), max(values)
+    if high / low > LINEAR_UP_TO:
+        room = (high / low) ** _PADDING
+        return AxisScale(low / room, high * room, start, length, is_log=True)
+    room = (high - low or high) * _PADDING
+    return AxisScale(low - room, high + room, start, length)
+
+
+def tick_text(text: str) -> str:
+    """What is written at a round value: without zeros behind the point.
+
+    >>> tick_text("2.00 s"), tick_text("1.50 GiB"), tick_text("$10.00"), tick_text("20")
+    ('2 s', '1.5 GiB', '$10', '20')
+    """
+    number, space, unit = text.partition(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number}{space}{unit}"
+
+
+def _powers_of_two(low: float, high: float) -> tuple[float, ...]:
+    return tuple(2.0**power for power in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1))
+
+
+def _decades(low: float, high: float) -> tuple[float, ...]:
+    """1, 2 and 5 times the powers of ten, or the powers alone where those are too many."""
+    powers = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
+    for factors in ((1, 2, 5), (1,)):
+        found = tuple(float(f"{factor}e{power}") for power in powers for factor in factors if low <= factor * 10.0**power <= high)
+        if len(found) <= MOST_TICKS:
+            break
+    return _thin_out(found)
+
+
+def _thin_out(values: tuple[float, ...]) -> tuple[float, ...]:
+    """Every so many of them that at most `MOST_TICKS` are left."""
+    return values[:: -(-len(values) // MOST_TICKS)] if values else ()

@@ -1,0 +1,122 @@
+"""How a proof came about, round by round: the best plan found falls, what no plan can beat rises, until they meet.
+
+Across are the rounds of a search, which are the same on every machine, not its seconds.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from workbench.search.search_state import SearchState, objective_key
+from workbench.text.tables import table_text
+from workbench.units import format_bytes, format_count, format_dollars, format_seconds
+from workbench.visualize.draw.axis_scale import AxisScale, scale_of, tick_text
+from workbench.visualize.draw.drawing_marks import Area, Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing
+from workbench.visualize.draw.palette import AXES, NEUTRAL
+from workbench.visualize.draw.picture import Picture
+
+MOST_ROWS = 24
+_WIDE, _HIGH, _HEAD, _TOP = 620, 220, 84, 46  # pixels
+_BEST, _LEAST = AXES[0], AXES[1]
+_WRITE: dict[str, Callable[[float], str]] = {
+    "seconds": format_seconds,
+    "memory": lambda value: format_bytes(int(value)),
+    "devices": lambda value: f"{value:,.0f} devices",
+    "dollars": format_dollars,
+}
+
+Point = tuple[float, float]
+
+
+def search_progress(states: Sequence[SearchState]) -> Picture:
+    """Two lines over the rounds of a search: its best plan, and the bound of what may still be found; the gap between them is shaded."""
+    text = search_progress_text(states)
+    title = text.partition("\n")[0]
+    if not any(state.best for state in states):
+        return Picture(fit_drawing((Label(0, 12, title, bold=True),)), text)
+    return Picture(_draw(title, states), text)
+
+
+def search_progress_text(states: Sequence[SearchState]) -> str:
+    """The rounds in which the best plan or the bound changed."""
+    if not states:
+        return "No search has begun."
+    last, write = states[-1], _WRITE[states[-1].objective]
+    rows = [
+        (str(number), f"{state.evaluated:,}", f"{state.bounded:,}", write(state.least), write(_best_value(state)) if state.best else "none")
+        for number, state in enumerate(states)
+        if number in (0, len(states) - 1) or _lines(state) != _lines(states[number - 1])
+    ]
+    if len(rows) > MOST_ROWS:
+        rows = [*rows[: MOST_ROWS // 2], ("…", "", "", "", ""), *rows[1 - MOST_ROWS // 2 :]]
+    table = table_text(["round>", "planned>", "known by bounds>", "no plan beats>", "best found>"], rows)
+    return f"least {last.objective} after {len(states) - 1:,} rounds: {last.status}\n\n{table}"
+
+
+def _lines(state: SearchState) -> tuple[float, float]:
+    """The bound, and the best if there is one."""
+    return state.least, _best_value(state) if state.best else 0.0
+
+
+def _best_value(state: SearchState) -> float:
+    return objective_key(state.objective, state.best[1])[0] if state.best else 0.0
+
+
+def _draw(title: str, states: Sequence[SearchState]) -> Drawing:
+    across = AxisScale(0, max(len(states) - 1, 1), _HEAD, _WIDE)
+    found = [(number, _best_value(state)) for number, state in enumerate(states) if state.best]
+    up = scale_of([value for _, value in found] + [state.least for state in states if state.least > 0], _TOP + _HIGH, -_HIGH)
+    best = tuple(_steps([(across(number), up(value)) for number, value in found]))
+    least = tuple(_steps([(across(number), up(state.least)) for number, state in enumerate(states)]))
+    marks: list[Mark] = [Label(0, 12, title, bold=True), *_draw_axes(across, up, states[-1].objective)]
+    below = tuple((x, y) for x, y in least if x >= best[0][0])
+    marks.append(Area((*best, *reversed(below)), NEUTRAL, 0.14, "the gap: a plan in it may still be found"))
+    marks += [Polyline(best, _BEST, 2.0), Polyline(least, _LEAST, 2.0, dashed=True)]
+    marks += [Disc(across(n), up(value), 3.5, _BEST, 1.0, _hover(n, states[n])) for n, value in _changes(found)]
+    marks += _draw_legend(across, states)
+    return fit_drawing(tuple(marks))
+
+
+def _steps(points: Sequence[Point]) -> Iterator[Point]:
+    """A line that stays level until the next point."""
+    for before, (x, y) in zip([None, *points], points, strict=False):
+        if before is not None:
+            yield x, before[1]
+        yield x, y
+
+
+def _changes(found: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
+    """The rounds that found a better plan."""
+    for place, (number, value) in enumerate(found):
+        if place == 0 or value != found[place - 1][1]:
+            yield number, value
+
+
+def _hover(number: int, state: SearchState) -> str:
+    found = f": {state.best[0]}" if state.best else ""
+    return f"round {number}, {state.evaluated:,} planned, {_WRITE[state.objective](_best_value(state))}{found}"
+
+
+def _draw_axes(across: AxisScale, up: AxisScale, objective: str) -> Iterator[Mark]:
+    for value in across.ticks():
+        if value == int(value):
+            yield Label(across(value), up.start + 15, f"{value:,.0f}", anchor="middle")
+    for value in up.ticks(base=2 if objective == "memory" else 10, unit=1024.0**3 if objective == "memory" else 1.0):
+        yield Rectangle(_HEAD, up(value), _WIDE, 1, fill=NEUTRAL, alpha=0.18)
+        text = format_count(value) if objective == "devices" else _WRITE[objective](value)
+        yield Label(_HEAD - 6, up(value) + 4, tick_text(text), anchor="end")
+    yield Rectangle(_HEAD, up.start, _WIDE, 1, fill=NEUTRAL)
+    yield Rectangle(_HEAD, _TOP, 1, _HIGH, fill=NEUTRAL)
+    yield Label(_HEAD + _WIDE / 2, up.start + 32, "rounds of the search", anchor="middle")
+
+
+def _draw_legend(across: AxisScale, states: Sequence[SearchState]) -> Iterator[Mark]:
+    """What the lines are, and the round with the proof."""
+    yield Rectangle(_HEAD, _TOP - 22, 9, 9, fill=_BEST)
+    yield Label(_HEAD + 14, _TOP - 14, "best plan found")
+    yield Rectangle(_HEAD + 150, _TOP - 22, 9, 9, fill=_LEAST)
+    yield Label(_HEAD + 164, _TOP - 14, "no plan can beat (dashed)")
+    proved = next((number for number, state in enumerate(states) if state.is_proved), None)
+    if proved is not None:
+        x = across(proved)
+        yield Polyline(((x, _TOP), (x, _TOP + _HIGH)), NEUTRAL, 1.0, dashed=True)
+        is_right = x > _HEAD + _WIDE / 2
+        yield Label(x - 5 if is_right else x + 5, _TOP + 12, f"proved in round {proved:,}", anchor="end" if is_right else "start")
