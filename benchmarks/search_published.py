@@ -112,7 +112,10 @@ def compare(choices: Iterable[Choice]) -> dict[str, dict[str, Any]]:
     groups: dict[str, list[Choice]] = {}
     for each in choices:
         groups.setdefault(each.group, []).append(each)
-        print(f"{each.group:24} {each.name:36} {each.measured:8.3f} {each.predicted:8.3f} s {each.predicted / each.measured - 1:+6.1%}", flush=True)
+        print(
+            f"{each.group:24} {each.name:36} {each.measured:8.3f} {each.predicted:8.3f} s {each.predicted / each.measured - 1:+6.1%}",
+            flush=True,
+        )
     return {group: _compare_group(members) for group, members in groups.items()}
 
 
@@ -145,7 +148,10 @@ def price_kuaishou() -> dict[str, Any]:
         fits = found.memory <= _h800_bytes()
         right += fits == row["fits"]
         sizes = f"({row['tensor']}, {row['context']}, {row['pipe']})"
-        print(f"{row['model']} {sizes}: {found.memory / 2**30:.1f} of {_h800_bytes() / 2**30:.1f} GiB, published as fitting: {row['fits']}", flush=True)
+        print(
+            f"{row['model']} {sizes}: {found.memory / 2**30:.1f} of {_h800_bytes() / 2**30:.1f} GiB, published as fitting: {row['fits']}",
+            flush=True,
+        )
     return {"runs": len(rows), "right": right}
 
 

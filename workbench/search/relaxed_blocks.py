@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.derived_value_cache import cache_with_program
+from workbench.core.mesh import Mesh
 from workbench.core.micro_batches import batch_dim
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.sharding import base_axis
+from workbench.cost.communication import closest_spans
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, block_seconds, make_stage_context
 from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of, weigh_params
 from workbench.pipeline.staged_program import StagedProgram
@@ -28,7 +30,7 @@ from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParall
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
 
-DATA = "data"
+DATA, STAGE = "data", "stage"
 _PROBED = 2  # replicas
 
 
@@ -71,9 +73,23 @@ class RelaxedStage:
 
 
 def relax_stage(plan: Plan, spec: PipelineSpec, network: Network) -> RelaxedStage:
-    """A stage of this plan with this pipeline, without its replicas; `network` is traced for what one of them has of a micro-batch."""
-    alone = plan.updated(layout=plan.layout.map_axes(dict.fromkeys(_list_data_axes(plan))))
+    """A stage of this plan with this pipeline, without its replicas; `network` is traced for what one of them has of a micro-batch.
+
+    The mesh has one replica: a dot that some axis of the mesh does not shard is computed on the devices along it over and over, and XLA:TPU
+    hides no ring of sends behind such a dot.
+    """
+    alone = plan.updated(layout=plan.layout.map_axes(dict.fromkeys(_list_data_axes(plan))), mesh=_with_one_replica(plan))
     return RelaxedStage(make_stage_context(StagedProgram(alone, spec, network)), network)
+
+
+def _with_one_replica(plan: Plan) -> Mesh:
+    """The mesh without its replicas, where its other axes run over the same links then."""
+    one = Mesh({name: 1 if name == DATA else size for name, size in plan.mesh.axes})
+    if plan.hardware is None:
+        return one
+    before, after = (closest_spans(mesh, plan.hardware, plan.axis_assignment) for mesh in (plan.mesh, one))
+    others = [name for name in plan.mesh.names if name not in (DATA, STAGE)]
+    return one if all(before.get(name) == after.get(name) for name in others) else plan.mesh
 
 
 def count_replicas(plan: Plan) -> int:
