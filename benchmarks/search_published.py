@@ -1,8 +1,8 @@
 """Choices that others measured: would the workbench have chosen as they did? (`tests/published/search_anchors.json`)
 
-- Megatron-LM at SC'21: thirty runs of figures 12 to 15, each built as real programs (`published.py`) and priced as eager PyTorch on A100. In
-  each figure's group `pick` says what the run that is predicted to be the fastest costs over the one that was, and `tau` how alike the
-  orders are (Kendall's, 1 is the same).
+- Megatron-LM at SC'21: thirty runs of figures 12 to 15, each built as real programs (`published.py`), priced as eager PyTorch on A100. In
+  each group `pick` is what the run that is predicted to be the fastest costs over the one that was, and `tau` how alike the orders are
+  (Kendall's, 1 is the same).
 - GSPMD on TPU v3: the meshes of its two-dimensional sharding, and its pipelined runs on 256 cores. The optimiser is Adam in place of
   Adafactor, layers are recomputed whole; only the order is compared.
 - Kuaishou on H800: which of four runs fit.
@@ -112,10 +112,8 @@ def compare(choices: Iterable[Choice]) -> dict[str, dict[str, Any]]:
     groups: dict[str, list[Choice]] = {}
     for each in choices:
         groups.setdefault(each.group, []).append(each)
-        print(
-            f"{each.group:24} {each.name:36} {each.measured:8.3f} {each.predicted:8.3f} s {each.predicted / each.measured - 1:+6.1%}",
-            flush=True,
-        )
+        off = each.predicted / each.measured - 1
+        print(f"{each.group:24} {each.name:36} {each.measured:8.3f} {each.predicted:8.3f} s {off:+6.1%}", flush=True)
     return {group: _compare_group(members) for group, members in groups.items()}
 
 
@@ -148,10 +146,8 @@ def price_kuaishou() -> dict[str, Any]:
         fits = found.memory <= _h800_bytes()
         right += fits == row["fits"]
         sizes = f"({row['tensor']}, {row['context']}, {row['pipe']})"
-        print(
-            f"{row['model']} {sizes}: {found.memory / 2**30:.1f} of {_h800_bytes() / 2**30:.1f} GiB, published as fitting: {row['fits']}",
-            flush=True,
-        )
+        shown = f"{found.memory / 2**30:.1f} of {_h800_bytes() / 2**30:.1f} GiB"
+        print(f"{row['model']} {sizes}: {shown}, published as fitting: {row['fits']}", flush=True)
     return {"runs": len(rows), "right": right}
 
 
