@@ -6,32 +6,20 @@ costs without that are a lower bound for both, and are estimated once.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.mesh import Mesh
-from workbench.core.micro_batches import batch_dim
 from workbench.core.pipeline_spec import PipelineSpec
-from workbench.core.program import Program
 from workbench.core.sharding import base_axis
 from workbench.cost.communication import closest_spans
-from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, block_seconds, make_stage_context
-from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of, weigh_params
+from workbench.pipeline.estimate_block_cost import StageContext, block_seconds, make_stage_context
+from workbench.pipeline.estimate_stage_costs import tasks_of
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
-from workbench.search.candidates import NO_ZERO
-from workbench.search.stage_bounds import BlockTotals
-from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.network_blocks import Network
-from workbench.tracing.stage_partition.trace_network import network_of
 
 DATA, STAGE = "data", "stage"
-_PROBED = 2  # replicas
 
 
 class BlockWork(NamedTuple):
@@ -51,16 +39,6 @@ class RelaxedStage:
 
     context: StageContext
     network: Network
-
-    @property
-    def key(self) -> Hashable:
-        """Equal for stages that cost alike, however many replicas there are."""
-        spans = zip(self.context.mesh.axes, self.context.physical_spans, strict=True)
-        others = tuple((axis, size, span) for (axis, size), span in spans if axis != DATA)
-        return self.context.program.identity, self.context.layout, self.context.hardware, others, self.network.micro_batches
-
-    def block_costs(self) -> tuple[BlockCost, ...]:
-        return stage_block_costs(self.context, self.network)
 
     def largest_block_work(self) -> "BlockWork":
         """The work of those blocks that are like the one with most work together: a lower bound for all blocks, at a fraction of their
@@ -102,51 +80,3 @@ def _list_data_axes(plan: Plan) -> list[str]:
     sharded = [sharding for _, sharding in (*plan.layout.overrides, *plan.layout.constraints)]
     used = {axis for _, axes in plan.layout.rules for axis in axes} | {axis for each in sharded for axis in each.axes}
     return [DATA, *(axis for axis in used if base_axis(axis) == DATA and axis != DATA)]
-
-
-def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan, zeros: Sequence[str]) -> dict[str, BlockTotals]:
-    """The bounds' view of blocks that cost this, for each stage of ZeRO: what it shares among replicas is an even part for each."""
-    tasks = tasks_of(relaxed.network)
-    values = tasks[0].stage.partition.values
-    kept = [block.kept(task.residuals.inside) for block, task in zip(costs, tasks, strict=True)]
-    received = [sum(values[v].bytes for v in task.stage.virtual_stage.input_activations) for task in tasks]
-    columns = [[getattr(each, name) for each in costs] for name in ("forward", "backward_input", "backward_weight")]
-    replicas = count_replicas(plan)
-    param, sums, state, partial = _weigh_blocks(plan, relaxed.network)
-    found = {}
-    for zero in zeros:
-        shares = {NO_ZERO: (1, 1, 1), "zero_1": (1, 1, replicas), "zero_2": (1, replicas, replicas), "zero_3": (replicas,) * 3}[zero]
-        resident = param / shares[0] + sums / shares[1] + state / shares[2]
-        summed = partial if replicas > 1 and zero != "zero_3" else np.zeros_like(partial)
-        found[zero] = BlockTotals(*(np.array(each, float) for each in (*columns, kept, received, resident, summed)))
-    return found
-
-
-def _weigh_blocks(plan: Plan, network: Network) -> NDArray[np.float64]:
-    """float64[4, blocks]: bytes of parameters, of their gradients' sums, of the optimiser's state, and of those sums that the replicas add
-    at the end of the step; each parameter slice counts with the block that uses it first."""
-    weights, partial = weigh_params(plan, network), find_partial_sums(plan.program)
-    seen: set[int] = set()
-    found = []
-    for task in tasks_of(network):
-        new = set(task.stage.virtual_stage.param_slices) - seen
-        seen |= new
-        columns = [sum(getattr(weights[i], name) for i in new) for name in ("param", "sums", "state")]
-        found.append([*columns, sum(weights[i].sums for i in new & partial)])
-    return np.array(found, float).T
-
-
-@cache_with_program(50)
-def find_partial_sums(program: Program) -> frozenset[int]:
-    """The parameter slices whose gradients stages keep as partial sums until the end of the step (`gradient_partial_sums`). That depends on
-    how the loss is written and not on how many replicas there are, so it is found for two."""
-    inputs = [program.arguments[i] for i in program.inputs]
-    dim = batch_dim(inputs, program.name)
-    sizes = {tensor.shape[tensor.dims.index(dim)] for tensor in inputs if dim in tensor.dims}
-    batch = next(iter(sizes)) if len(sizes) == 1 else 0
-    if batch % _PROBED:
-        return frozenset()
-    network = network_of(program, batch // _PROBED)
-    everything = frozenset(range(len(network.flat.param_slices)))
-    groups = DataParallelGroups((DATA,), _PROBED, everything)
-    return frozenset(each for task in tasks_of(network) for each in task.list_partial_sums(groups))
