@@ -24,10 +24,19 @@ from workbench.multimodel.training_events import TRAINING_EVENTS, CommandDone, T
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import RUN_ENDINGS, RUN_EVENTS, CompileDone, Failed, Progress, RunDone, RunEvent
+from workbench.search.search_messages import (
+    SEARCH_COMMANDS,
+    AskExplanation,
+    AskSearch,
+    PlanExplained,
+    SearchCommand,
+    SearchUpdated,
+)
 
 PLAN = Plan(build("two_layer"), "data:2", "batch:data")
 RESULTS = (RunDone, CompileDone, TrainingDone)  # whose fields are pickles
-PLAIN = [each for each in (*EVENTS.kinds.values(), *COMMANDS.kinds.values()) if each not in RESULTS]
+SEARCHES = (AskSearch, AskExplanation, SearchUpdated, PlanExplained)  # the same; `test_search_process` sends them
+PLAIN = [each for each in (*EVENTS.kinds.values(), *COMMANDS.kinds.values()) if each not in (*RESULTS, *SEARCHES)]
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 seconds = st.floats(0, 1e6)
@@ -47,7 +56,10 @@ def strategies_end_here():
     st.register_type_strategy(float, st.floats())
 
 
-@pytest.mark.parametrize(("union", "kinds"), [(RunEvent, RUN_EVENTS), (TrainingEvent, TRAINING_EVENTS), (FleetCommand, FLEET_COMMANDS)])
+STREAMS = [(RunEvent, RUN_EVENTS), (TrainingEvent, TRAINING_EVENTS), (FleetCommand, FLEET_COMMANDS), (SearchCommand, SEARCH_COMMANDS)]
+
+
+@pytest.mark.parametrize(("union", "kinds"), STREAMS)
 def test_every_member_of_a_stream_has_its_kind_on_the_wire(union, kinds):
     assert set(get_args(union)) == set(kinds.values())
     assert len(kinds) == len(set(kinds.values()))
@@ -99,8 +111,8 @@ def test_the_wire_says_kind_and_fields():
 @pytest.mark.parametrize(
     ("codec", "line", "message"),
     [
-        (COMMANDS, '{"command": "x"}', "There is no command `x`; there are `add`, `stop`, `leave`, `return`."),
-        (COMMANDS, "{}", "There is no command `None`; there are `add`, `stop`, `leave`, `return`."),
+        (COMMANDS, '{"command": "x"}', "There is no command `x`; there are `add`, `stop`, `leave`, `return`, `search`"),
+        (COMMANDS, "{}", "There is no command `None`; there are `add`, `stop`, `leave`, `return`, `search`"),
         (COMMANDS, '{"command": "stop"}', "The command `stop` has the fields `model`; there came none."),
         (COMMANDS, '{"command": "leave", "device": "0"}', "`value` is '0'; it should be of type `int`."),
         (COMMANDS, "[1]", "`command` is [1]; it should be a JSON object."),

@@ -84,7 +84,7 @@ def test_no_simulated_step_is_better_than_the_bounds_of_its_stages(schedule, dat
     spec = data.draw(specs(schedule))
     blocks, starts = data.draw(networks(spec.virtual_stages))
     transfer = data.draw(st.sampled_from((FREE_TRANSFER, Transfer.at(2.0, 0.5), Transfer.at(4.0, overlapped=False))))
-    least = least_figures(spec, blocks, starts, BANDWIDTH, sum_seconds)
+    least = least_figures(spec, blocks, BANDWIDTH, sum_seconds)
     step = simulate(spec, costs_of(blocks, starts, data.draw(st.integers(0, 2))), transfer)
     assert least.seconds <= step.seconds * EXACT
     assert least.memory <= max(step.peaks)
@@ -98,7 +98,7 @@ def test_with_equal_stages_and_free_transfers_the_bound_is_reached(name, data):
     forward, first, second = (data.draw(seconds) for _ in range(3))
     ones, zeros = np.ones(devices), np.zeros(devices)
     blocks = BlockTotals(forward * ones, first * ones, second * ones, *(zeros for _ in range(4)))
-    least = least_figures(spec, blocks, tuple(range(1, devices)), BANDWIDTH, sum_seconds)
+    least = least_figures(spec, blocks, BANDWIDTH, sum_seconds)
     assert least.seconds == pytest.approx((micro_batches + devices - 1) * (forward + first + second))
     assert least.seconds == pytest.approx(simulate(spec, costs_of(blocks, tuple(range(1, devices)), 0)).seconds)
 

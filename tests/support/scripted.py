@@ -1,12 +1,17 @@
-"""A runner that needs no devices: it tells a given story, at once or step by step from a thread."""
+"""A runner that needs no devices: it tells a given story, at once or step by step from a thread; a search is done in a thread."""
 
+import queue
 import threading
 import time
+from contextlib import suppress
 
+from workbench.engine.find.serve_searches import SearchServer
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
 from workbench.reports.measurement import Measurement, ShardCheck, TaskTime
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone, RunListener, StepDone
+from workbench.search.search_messages import SearchCommand, SearchListener
+from workbench.search.search_space import SearchSpace
 
 
 def measurement(plan: Plan, steps: int = 3, *, wrong: int = 0, **changes) -> Measurement:
@@ -59,6 +64,39 @@ def compiled(plan: Plan, *, widened: int = 1, target: str = "8 attached cpu") ->
     )
 
 
+class StoppedError(Exception):
+    """A search was cancelled."""
+
+
+class ThreadedSearch:
+    """Searches in a thread of this process; what it says after it was cancelled nobody hears."""
+
+    def __init__(self, space: SearchSpace, on_event: SearchListener) -> None:
+        self._hear, self._commands, self._cancelled = on_event, queue.SimpleQueue(), threading.Event()
+        server = SearchServer(space, self._tell, self._commands)
+        self._thread = threading.Thread(target=self._serve, args=(server,), daemon=True)
+        self._thread.start()
+
+    def send(self, command: SearchCommand) -> None:
+        self._commands.put(command)
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+        self._commands.put(None)
+        self._hear(Cancelled())
+
+    def _tell(self, event) -> None:
+        if not self._cancelled.is_set():
+            self._hear(event)
+        elif threading.current_thread() is self._thread:
+            raise StoppedError
+
+    def _serve(self, server: SearchServer) -> None:
+        with suppress(StoppedError):
+            while (command := self._commands.get()) is not None:
+                server.answer(command)
+
+
 class ScriptedRunner:
     """Steps every `pause` seconds from a thread, as the engine does; `wrong` shards disagree; `message` is an error instead of an end."""
 
@@ -85,6 +123,12 @@ class ScriptedRunner:
     def refuses(self, _plan: Plan) -> str:
         return ""
 
+    def search(self, space: SearchSpace, on_event: SearchListener) -> ThreadedSearch:
+        return ThreadedSearch(space, on_event)
+
+    def expect_search(self, plan: Plan) -> None:
+        self.expected = plan
+
     def cancel(self) -> None:
         self.cancelled.set()
 
@@ -109,6 +153,19 @@ class ScriptedRunner:
         on_event(ending)
 
 
+class HeldSearch:
+    """Says nothing by itself: the test holds `hear`, and sees what was `sent`."""
+
+    def __init__(self, space: SearchSpace, hear: SearchListener) -> None:
+        self.space, self.hear, self.sent, self.cancels = space, hear, [], 0
+
+    def send(self, command: SearchCommand) -> None:
+        self.sent.append(command)
+
+    def cancel(self) -> None:
+        self.cancels += 1
+
+
 class HeldRunner:
     """Tells nothing by itself: the test holds `tell`. `refusal`: why it compiles nothing, if it does not."""
 
@@ -131,3 +188,10 @@ class HeldRunner:
 
     def cancel(self) -> None:
         self.cancels += 1
+
+    def search(self, space: SearchSpace, on_event: SearchListener) -> HeldSearch:
+        self.searches = [*getattr(self, "searches", []), HeldSearch(space, on_event)]
+        return self.searches[-1]
+
+    def expect_search(self, plan: Plan) -> None:
+        self.expected = plan

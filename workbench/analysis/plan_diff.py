@@ -98,7 +98,7 @@ class PlanDiff:
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """The decisions that differ; empty exactly if the plans are equal but for their names."""
-        return tuple(_list_changes(self.before.plan, self.after.plan))
+        return tuple(list_changes(self.before.plan, self.after.plan))
 
     @cached_property
     def figures(self) -> tuple[FigureChange, ...]:
@@ -123,7 +123,8 @@ class PlanDiff:
         return plan_diff_text(self)
 
 
-def _list_changes(before: Plan, after: Plan) -> Iterator[Change]:
+def list_changes(before: Plan, after: Plan) -> Iterator[Change]:
+    """The decisions that differ; nothing is planned."""
     yield from _compare_programs(before, after)
     mine, theirs = before.layout, after.layout
     for kind, one, other in (

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from workbench.core.derived_value_cache import cache_with_program
+from workbench.core.mesh import Mesh
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
@@ -95,28 +96,31 @@ class Estimate:
         return collectives(self.plan.program, self.plan.mesh, found.structure, found.reshards, [each.seconds for each in self.costs])
 
 
-def estimate(plan: Plan, hardware: Hardware | None = None, answer: Partitioned | None = None) -> Estimate:
+def estimate(plan: Plan, hardware: Hardware | None = None, answer: Partitioned | None = None, *, own_mesh: Mesh | None = None) -> Estimate:
     """The cost of a plan for one device: by Shardy's answer, or by XLA's own `answer`; with times if the hardware is known.
+
+    `own_mesh` has the axes of the plan's mesh whose devices run this program, where along the others they run other programs (the stages of
+    a pipeline): what a compiler decides by all axes it decides by these.
 
     Raises `PartitionError` where Shardy refuses the plan.
     """
     with gc_paused() if len(plan.program.operations) > _MANY else nullcontext():
-        return _estimate(plan, hardware or plan.hardware, answer)
+        return _estimate(plan, hardware or plan.hardware, answer, own_mesh or plan.mesh)
 
 
 def estimate_on(found: Estimate, hardware: Hardware) -> Estimate:
     """The same plan on other hardware; nothing is partitioned again where both have one back end."""
     if backend_of(hardware) != backend_of(found.hardware):
         return estimate(found.plan, hardware)
-    return _estimate_cost(found.plan, hardware, found.planned, found.partitioned)
+    return _estimate_cost(found.plan, hardware, found.planned, found.partitioned, found.plan.mesh)
 
 
-def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) -> Estimate:
+def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None, own_mesh: Mesh) -> Estimate:
     planned = partition(plan, hardware)
-    return _estimate_cost(plan, hardware, planned, planned if answer is None else with_answer(planned, answer, plan.mesh))
+    return _estimate_cost(plan, hardware, planned, planned if answer is None else with_answer(planned, answer, plan.mesh), own_mesh)
 
 
-def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, partitioned: Propagated) -> Estimate:
+def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, partitioned: Propagated, own_mesh: Mesh) -> Estimate:
     program, mesh, backend = plan.program, plan.mesh, backend_of(hardware)
     fixed = _build_fixed(
         program,
@@ -127,7 +131,7 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
     )
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
     local_bytes, padded_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_two_byte_floats)
-    windows = plan_windowed_dots(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip) if hardware else {}
+    windows = plan_windowed_dots(fixed.kernels, partitioned, padded_bytes, own_mesh, hardware.chip) if hardware else {}
     times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip, windows, fixed.backward) if hardware else None
     over_step = MemoryOverStep(program, partitioned, fixed.lifetimes, padded_bytes, _on_chip(fixed, partitioned, times, hardware))
     dot_flops, host = count_dot_flops(partitioned), host_memory(program, partitioned, local_bytes)

@@ -1,6 +1,8 @@
 """Run plans on attached devices, and compile them for devices that may be absent."""
 
 from workbench.engine.compile.compile_in_process import compile_here as compile_here
+from workbench.engine.find.start_searches import prepare_searches as prepare_searches
+from workbench.engine.find.start_searches import start_searches as start_searches
 from workbench.engine.partitioner import WarmWorker as WarmWorker
 from workbench.engine.partitioner import partition_plan as partition_plan
 from workbench.engine.partitioner import shared_worker as shared_worker

@@ -31,6 +31,18 @@ PhysicalSpans = Mapping[str, tuple[PhysicalSpan, ...]]
 
 
 @functools.lru_cache(maxsize=256)
+def complete_axis_assignment(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment | None = None) -> AxisAssignment:
+    """Where every axis of a mesh runs, the ones that the assignment does not name included, so that they run there in a smaller mesh, too.
+
+    Raises `HardwareError` if the mesh does not fit.
+    """
+    given = axis_assignment or AxisAssignment()
+    placements = _place_axes(mesh, hardware, given)
+    named = [name for name, _ in given.routes]
+    order = [*(name for name in mesh.names if name not in named), *named]
+    return AxisAssignment(tuple((name, _shorten_routes(placements[name])) for name in order if mesh[name] > 1))
+
+
 def default_axis_assignment(mesh: Mesh, hardware: Hardware) -> AxisAssignment:
     """Where the axes of a mesh run without an axis assignment, as in `jax.experimental.mesh_utils`.
 

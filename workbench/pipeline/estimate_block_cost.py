@@ -44,7 +44,8 @@ class StageContext:
     - `mesh`: the plan's without the axis of the stages; `physical_spans`: where each of its axes runs on the hardware, beside that axis;
     - `parts`: how the stage's devices share a micro-batch;
     - `layout`: the plan's, as far as blocks see it (`layout_of_blocks`);
-    - `plan`: one of the plans with this context, without its pipeline; where its optimiser's state lies does not count.
+    - `plan`: one of the plans with this context, without its pipeline; its mesh has the axis of the stages, whose devices run other
+      programs. Where its optimiser's state lies does not count.
     """
 
     program: Program
@@ -139,7 +140,7 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
     it costs a micro-batch the same however few samples it has."""
     running = block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately)
     forward, both, backward_task = (
-        estimate(_plan_alone(program, stage)) for program in (block.forward_program, block.both_program(stage.parts), running)
+        _estimate_alone(program, stage) for program in (block.forward_program, block.both_program(stage.parts), running)
     )
     one, backward = _estimate_seconds(forward, both, backward_task)
     weight = backward * block.weight_share
@@ -159,15 +160,15 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
 def block_seconds(block: BlockTasks, stage: StageContext) -> tuple[float, float]:
     """Seconds forward and backward of a block, as `estimate_block` finds them and without its bytes."""
     running = block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately)
-    forward, backward = (estimate(_plan_alone(program, stage)) for program in (block.forward_program, running))
+    forward, backward = (_estimate_alone(program, stage) for program in (block.forward_program, running))
     if forward.step_time is not None and backward.step_time is not None:
         return forward.step_time.total, backward.step_time.total
-    return _estimate_seconds(forward, estimate(_plan_alone(block.both_program(stage.parts), stage)), backward)
+    return _estimate_seconds(forward, _estimate_alone(block.both_program(stage.parts), stage), backward)
 
 
 def task_bytes(program: Program, stage: StageContext) -> TaskBytes:
     """Bytes of a task's program alone on the devices of a stage."""
-    return _count_task_bytes(estimate(_plan_alone(program, stage)))
+    return _count_task_bytes(_estimate_alone(program, stage))
 
 
 def _count_task_bytes(found: Estimate) -> TaskBytes:
@@ -191,6 +192,10 @@ def _estimate_seconds(forward: Estimate, both: Estimate, backward: Estimate) -> 
     counts = [each.flops.per_device for each in (forward, both)]
     one, two = counts if any(counts) else (forward.traffic, both.traffic)
     return one / NOMINAL, max(two - one, 0) / NOMINAL
+
+
+def _estimate_alone(program: Program, stage: StageContext) -> Estimate:
+    return estimate(_plan_alone(program, stage), own_mesh=stage.mesh)
 
 
 def _plan_alone(program: Program, stage: StageContext) -> Plan:

@@ -3,7 +3,7 @@
 Everything is remembered by what it depends on, so that candidates that share a stage, a layout or a traced network share the work.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 from workbench.core.mesh import Mesh
@@ -12,20 +12,15 @@ from workbench.cost.communication import closest_spans, collective_seconds
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import read_hardware
-from workbench.pipeline.balance import balance
-from workbench.pipeline.estimate_block_cost import BlockCost, make_stage_context
-from workbench.pipeline.estimate_stage_costs import stage_block_costs
-from workbench.pipeline.staged_program import StagedProgram
+from workbench.pipeline.estimate_block_cost import BlockCost
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 from workbench.search.candidate_plans import candidate_plan, core_plan, pipeline_of, with_schedule
-from workbench.search.candidates import NO_ZERO, WHOLE, PlanCandidate
+from workbench.search.candidates import WHOLE, PlanCandidate
 from workbench.search.figures import NOMINAL, Figures, evaluate_plan, figures_on
-from workbench.search.layout_choices import RecipeMove
-from workbench.search.priced_stage import PricedStage, price_stage
-from workbench.search.relaxed_blocks import DATA, BlockWork, RelaxedStage, count_replicas, relax_stage
+from workbench.search.relaxed_blocks import DATA, BlockWork, RelaxedStage, count_replicas, least_replicas, relax_stage, total_blocks
 from workbench.search.search_space import SearchSpace
-from workbench.search.stage_bounds import LeastFigures, least_figures
+from workbench.search.stage_bounds import BlockTotals, LeastFigures, least_figures
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
 
@@ -47,7 +42,6 @@ class Evaluator:
     _blocks: dict[Hashable, tuple[BlockCost, ...]] = field(default_factory=dict)
     _work: dict[Hashable, BlockWork] = field(default_factory=dict)
     _networks: dict[Hashable, Network] = field(default_factory=dict)
-    _starts: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
     _seconds: dict[Hashable, float] = field(default_factory=dict)
     _figures: dict[PlanCandidate, Figures | WorkbenchError] = field(default_factory=dict)
 
@@ -81,7 +75,8 @@ class Evaluator:
         spans = closest_spans(Mesh(core.mesh), hardware, None) if hardware else {}
         others = tuple((axis, size, spans.get(axis)) for axis, size in core.mesh if axis not in (DATA, "stage"))
         traced = "none" if core.remat == "full" else core.remat
-        return core.hardware, core.layout, traced, others, micro_batches * core.size(DATA)
+        least = least_replicas(self.core(core))
+        return core.hardware, core.layout, traced, others, least, micro_batches * core.size(DATA) // least
 
     def bound_work(self, core: PlanCandidate, micro_batches: int) -> BlockWork:
         """What all stages together need at least for a micro-batch, by `work_key`.
@@ -104,22 +99,15 @@ class Evaluator:
         if not schedules or schedules[0].schedule == WHOLE:
             return tuple(Bounded(replace(each, zero=zero), least.bounds) for each in schedules for zero in zeros)
         laid = with_schedule(self.space, plan, schedules[0])
-        return tuple(each for zero in zeros for each in self._bound_schedules(laid, zero, schedules, least.bounds))
-
-    def _bound_schedules(self, laid: Plan, zero: str, schedules: Sequence[PlanCandidate], least: Figures) -> Iterator[Bounded]:
-        """The candidates of one layout and one stage of ZeRO, bounded by the costs of its blocks as the planner has them. One that cannot
-        be laid out so has the core's bounds: planning it tells why."""
-        candidates = [replace(each, zero=zero) for each in schedules]
-        try:
-            plan = laid if zero == NO_ZERO else RecipeMove(zero, (DATA,)).apply(laid)
-        except WorkbenchError:
-            yield from (Bounded(each, least) for each in candidates)
-            return
-        stage = self._stage_of(plan)
-        for each in candidates:
-            bounds = self._least_figures(stage, pipeline_of(each))
-            seconds = max(bounds.seconds, least.seconds)
-            yield Bounded(each, figures_on(plan.hardware, seconds, bounds.memory, plan.mesh.size))
+        relaxed = self._relax(laid)
+        totals = total_blocks(relaxed, self._block_costs(relaxed), laid, zeros)
+        found = []
+        for each in schedules:
+            for zero in zeros:
+                bounds = self._least_figures(pipeline_of(each), laid, totals[zero])
+                seconds = max(bounds.seconds, least.bounds.seconds)
+                found.append(Bounded(replace(each, zero=zero), figures_on(plan.hardware, seconds, bounds.memory, plan.mesh.size)))
+        return tuple(found)
 
     def evaluate(self, candidate: PlanCandidate) -> Figures:
         """The planner's figures of a candidate. Raises `WorkbenchError` where it is illegal or refused."""
@@ -142,42 +130,30 @@ class Evaluator:
         return candidate_plan(self.space, candidate)
 
     def _relax(self, plan: Plan) -> RelaxedStage:
-        """A stage without its replicas. Networks are kept as long as the search: the same few are asked for again and again."""
+        """A stage with the least replicas. Networks are kept as long as the search: the same few are asked for again and again."""
         spec = plan.pipeline
         if spec is None:
             raise ValueError("a plan with a pipeline is needed")
-        return relax_stage(plan, spec, self._network(plan, spec.micro_batches * count_replicas(plan)))
-
-    def _stage_of(self, plan: Plan) -> PricedStage:
-        """A plan's blocks with their costs; costs are kept for plans whose stages are alike."""
-        if plan.pipeline is None:
-            raise ValueError("a plan with a pipeline is needed")
-        staged = StagedProgram(plan, plan.pipeline, self._network(plan, plan.pipeline.micro_batches))
-        context = make_stage_context(staged)
-        key = context, plan.pipeline.micro_batches
-        if key not in self._blocks:
-            self._blocks[key] = stage_block_costs(context, staged.network)
-        return price_stage(staged, context, self._blocks[key])
-
-    def _network(self, plan: Plan, parts: int) -> Network:
+        parts = spec.micro_batches * count_replicas(plan) // least_replicas(plan)
         key = plan.program.identity, parts
         if key not in self._networks:
             self._networks[key] = network_of(plan.program, parts)
-        return self._networks[key]
+        return relax_stage(plan, spec, self._networks[key])
 
-    def _least_figures(self, stage: PricedStage, spec: PipelineSpec) -> LeastFigures:
-        plan, hardware = stage.plan, stage.plan.hardware
-        key = stage.works, spec.virtual_stages
-        if key not in self._starts:
-            self._starts[key] = balance(stage.works, spec.virtual_stages).starts
+    def _block_costs(self, relaxed: RelaxedStage) -> tuple[BlockCost, ...]:
+        if relaxed.key not in self._blocks:
+            self._blocks[relaxed.key] = relaxed.block_costs()
+        return self._blocks[relaxed.key]
+
+    def _least_figures(self, spec: PipelineSpec, plan: Plan, totals: BlockTotals) -> LeastFigures:
+        hardware = plan.hardware
         if hardware is None:
-            return least_figures(spec, stage.totals, self._starts[key], float("inf"), lambda _: 0.0)
+            return least_figures(spec, totals, float("inf"), lambda _: 0.0)
 
         def sum_seconds(count: int) -> float:
-            axes = stage.summed_over
-            return collective_seconds("all-reduce", axes, count, plan.mesh, hardware, plan.axis_assignment) if count and axes else 0.0
+            return collective_seconds("all-reduce", (DATA,), count, plan.mesh, hardware, plan.axis_assignment) if count else 0.0
 
-        return least_figures(spec, stage.totals, self._starts[key], hardware.chip.memory_bandwidth, sum_seconds)
+        return least_figures(spec, totals, hardware.chip.memory_bandwidth, sum_seconds)
 
 
 def _program_seconds(plan: Plan) -> float:

@@ -135,13 +135,7 @@ def _list_neighbours(space: SearchSpace, candidate: PlanCandidate) -> Iterator[t
     others = [("zero", replace(candidate, zero=each)) for each in space.zeros]
     others += [("remat", replace(candidate, remat=each)) for each in space.remats]
     others += [("layout", replace(candidate, layout=each.name)) for each in space.layouts]
-    counts = space.micro_batch_counts(candidate.core())
-    near = sorted(counts, key=lambda count: abs(counts.index(count) - counts.index(candidate.micro_batches)))[:3]
-    for count in near:
-        same = [each for each in space.schedules_of(candidate.core(), count) if each.schedule == candidate.schedule]
-        others += [
-            ("micro_batches", replace(candidate, micro_batches=count, schedule=each.schedule, chunks=each.chunks)) for each in same[-1:]
-        ]
+    others += [("micro_batches", each) for each in _list_near_counts(space, candidate)]
     schedules = space.schedules_of(candidate.core(), candidate.micro_batches)
     others += [("schedule", replace(candidate, schedule=each.schedule, chunks=each.chunks)) for each in schedules]
     others += [("mesh", each) for mesh in _list_near_meshes(candidate) for each in _fit_layout(space, replace(candidate, mesh=mesh))]
@@ -150,6 +144,19 @@ def _list_neighbours(space: SearchSpace, candidate: PlanCandidate) -> Iterator[t
         if each not in seen and is_of_space(space, each):
             seen.add(each)
             yield name, each
+
+
+def _list_near_counts(space: SearchSpace, candidate: PlanCandidate) -> Iterator[PlanCandidate]:
+    """The next numbers of micro-batches, up and down, that the schedule allows."""
+    counts = sorted(space.micro_batch_counts(candidate.core()))
+    kind = candidate.schedule, candidate.chunks
+    allowed = [
+        replace(candidate, micro_batches=count)
+        for count in counts
+        if kind in {(each.schedule, each.chunks) for each in space.schedules_of(candidate.core(), count)}
+    ]
+    yield from [each for each in allowed if each.micro_batches < candidate.micro_batches][-1:]
+    yield from [each for each in allowed if each.micro_batches > candidate.micro_batches][:1]
 
 
 def _fit_layout(space: SearchSpace, candidate: PlanCandidate) -> list[PlanCandidate]:

@@ -24,7 +24,7 @@ class Question:
     def trace_key(self) -> tuple[str, int]:
         """Equal for questions that read the same traced network."""
         candidate = self.candidate
-        parts = candidate.micro_batches * (1 if self.kind == "figures" else candidate.size("data"))
+        parts = candidate.micro_batches * (1 if self.kind == "figures" else candidate.size("data"))  # up to the least replicas
         return candidate.remat.replace("full", "none"), parts
 
 

@@ -1,25 +1,40 @@
-"""Block costs that many candidates have in common: those of a stage whose replicas do nothing together.
+"""Block costs that many candidates have in common: those of a stage with as few replicas as there can be.
 
-What examples are split over changes no local shape but the number of examples. So a stage of `data:8 model:4` with micro-batches of 16
-examples does what one of `data:2 model:4` does with micro-batches of 4, and besides gathers, reduces and scatters among its replicas: the
-costs without that are a lower bound for both, and are estimated once.
+How many devices share the examples changes no local shape, as long as each has as many. So a stage of `data:8 model:4` with micro-batches
+of 16 examples does what one of `data:2 model:4` does with micro-batches of 4, and besides it gathers, reduces and scatters among more
+replicas: the costs with two replicas that share nothing are a lower bound for both, and are estimated once. (With one replica they would
+not be: a batch of one example is another program, and XLA takes a dot apart around a ring only where every axis of the mesh splits it.)
 """
 
 from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.mesh import Mesh
+from workbench.core.micro_batches import batch_dim
 from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.program import Program
 from workbench.core.sharding import base_axis
-from workbench.cost.communication import closest_spans
-from workbench.pipeline.estimate_block_cost import StageContext, block_seconds, make_stage_context
-from workbench.pipeline.estimate_stage_costs import tasks_of
+from workbench.core.tensor import Role
+from workbench.hardware.axis_placement import complete_axis_assignment
+from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, block_seconds, make_stage_context
+from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of, weigh_params
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
+from workbench.search.candidates import NO_ZERO
+from workbench.search.stage_bounds import BlockTotals
+from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.network_blocks import Network
+from workbench.tracing.stage_partition.trace_network import network_of
+from workbench.units import divisors
 
-DATA, STAGE = "data", "stage"
+DATA = "data"
+_PROBED = 2  # replicas
 
 
 class BlockWork(NamedTuple):
@@ -40,6 +55,15 @@ class RelaxedStage:
     context: StageContext
     network: Network
 
+    @property
+    def key(self) -> Hashable:
+        """Equal for stages that cost alike, however many replicas there are."""
+        placed = self.context.mesh, self.context.physical_spans, self.context.hardware
+        return self.context.program.identity, self.context.layout, placed, self.network.micro_batches
+
+    def block_costs(self) -> tuple[BlockCost, ...]:
+        return stage_block_costs(self.context, self.network)
+
     def largest_block_work(self) -> "BlockWork":
         """The work of those blocks that are like the one with most work together: a lower bound for all blocks, at a fraction of their
         cost."""
@@ -51,23 +75,13 @@ class RelaxedStage:
 
 
 def relax_stage(plan: Plan, spec: PipelineSpec, network: Network) -> RelaxedStage:
-    """A stage of this plan with this pipeline, without its replicas; `network` is traced for what one of them has of a micro-batch.
-
-    The mesh has one replica: a dot that some axis of the mesh does not shard is computed on the devices along it over and over, and XLA:TPU
-    hides no ring of sends behind such a dot.
-    """
-    alone = plan.updated(layout=plan.layout.map_axes(dict.fromkeys(_list_data_axes(plan))), mesh=_with_one_replica(plan))
+    """A stage of this plan, which has no ZeRO, with as few replicas; `network` is traced for what they have of a micro-batch. The other
+    axes run where they run in the plan."""
+    mesh = Mesh({name: least_replicas(plan) if name == DATA else size for name, size in plan.mesh.axes})
+    others = Mesh({name: size for name, size in mesh.axes if name != DATA})
+    assignment = complete_axis_assignment(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else None
+    alone = plan.updated(mesh=mesh, axis_assignment=assignment and assignment.restricted(others))
     return RelaxedStage(make_stage_context(StagedProgram(alone, spec, network)), network)
-
-
-def _with_one_replica(plan: Plan) -> Mesh:
-    """The mesh without its replicas, where its other axes run over the same links then."""
-    one = Mesh({name: 1 if name == DATA else size for name, size in plan.mesh.axes})
-    if plan.hardware is None:
-        return one
-    before, after = (closest_spans(mesh, plan.hardware, plan.axis_assignment) for mesh in (plan.mesh, one))
-    others = [name for name in plan.mesh.names if name not in (DATA, STAGE)]
-    return one if all(before.get(name) == after.get(name) for name in others) else plan.mesh
 
 
 def count_replicas(plan: Plan) -> int:
@@ -75,8 +89,58 @@ def count_replicas(plan: Plan) -> int:
     return dict(plan.mesh.axes).get(DATA, 1)
 
 
-def _list_data_axes(plan: Plan) -> list[str]:
-    """`data` and its sub-axes, as the layout names them."""
-    sharded = [sharding for _, sharding in (*plan.layout.overrides, *plan.layout.constraints)]
-    used = {axis for _, axes in plan.layout.rules for axis in axes} | {axis for each in sharded for axis in each.axes}
-    return [DATA, *(axis for axis in used if base_axis(axis) == DATA and axis != DATA)]
+def least_replicas(plan: Plan) -> int:
+    """The least number of replicas, above one if there are several, that theirs is a multiple of; theirs, where they share parameters."""
+    placed = zip(plan.program.arguments, plan.argument_shardings, strict=True)
+    shares = any(tensor.role is Role.PARAMETER and DATA in {base_axis(axis) for axis in sharding.axes} for tensor, sharding in placed)
+    replicas = count_replicas(plan)
+    return replicas if shares else next(each for each in divisors(replicas) if each > 1 or replicas == 1)
+
+
+def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan, zeros: Sequence[str]) -> dict[str, BlockTotals]:
+    """The bounds' view of blocks that cost this, for each stage of ZeRO: what it shares among replicas is an even part for each."""
+    tasks = tasks_of(relaxed.network)
+    values = tasks[0].stage.partition.values
+    kept = [block.kept(task.residuals.inside) for block, task in zip(costs, tasks, strict=True)]
+    received = [sum(values[v].bytes for v in task.stage.virtual_stage.input_activations) for task in tasks]
+    columns = [[getattr(each, name) for each in costs] for name in ("forward", "backward_input", "backward_weight")]
+    replicas = count_replicas(plan)
+    param, sums, state, partial = _weigh_blocks(plan, relaxed)
+    found = {}
+    for zero in zeros:
+        shares = {NO_ZERO: (1, 1, 1), "zero_1": (1, 1, replicas), "zero_2": (1, replicas, replicas), "zero_3": (replicas,) * 3}[zero]
+        resident = param / shares[0] + sums / shares[1] + state / shares[2]
+        summed = partial if replicas > 1 and zero != "zero_3" else np.zeros_like(partial)
+        found[zero] = BlockTotals(*(np.array(each, float) for each in (*columns, kept, received, resident, summed)))
+    return found
+
+
+def _weigh_blocks(plan: Plan, relaxed: RelaxedStage) -> NDArray[np.float64]:
+    """float64[4, blocks]: bytes of parameters, of their gradients' sums, of the optimiser's state, and of those sums that the replicas add
+    at the end of the step; each parameter slice counts with the block that uses it first."""
+    network = relaxed.network
+    weights, partial = weigh_params(plan, network), find_partial_sums(plan.program) & relaxed.context.parts.param_slices
+    seen: set[int] = set()
+    found = []
+    for task in tasks_of(network):
+        new = set(task.stage.virtual_stage.param_slices) - seen
+        seen |= new
+        columns = [sum(getattr(weights[i], name) for i in new) for name in ("param", "sums", "state")]
+        found.append([*columns, sum(weights[i].sums for i in new & partial)])
+    return np.array(found, float).T
+
+
+@cache_with_program(50)
+def find_partial_sums(program: Program) -> frozenset[int]:
+    """The parameter slices whose gradients stages keep as partial sums until the end of the step (`gradient_partial_sums`). That depends on
+    how the loss is written and not on how many replicas there are, so it is found for two."""
+    inputs = [program.arguments[i] for i in program.inputs]
+    dim = batch_dim(inputs, program.name)
+    sizes = {tensor.shape[tensor.dims.index(dim)] for tensor in inputs if dim in tensor.dims}
+    batch = next(iter(sizes)) if len(sizes) == 1 else 0
+    if batch % _PROBED:
+        return frozenset()
+    network = network_of(program, batch // _PROBED)
+    everything = frozenset(range(len(network.flat.param_slices)))
+    groups = DataParallelGroups((DATA,), _PROBED, everything)
+    return frozenset(each for task in tasks_of(network) for each in task.list_partial_sums(groups))

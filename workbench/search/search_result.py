@@ -10,9 +10,11 @@ from workbench.search.clashes import Clash, find_clash
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import Counterfactual, Ledger, list_counterfactuals, make_ledger
 from workbench.search.figures import Figures
-from workbench.search.requirements import Requirement
+from workbench.search.requirements import AtMost, Requirement
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
+
+_MARGIN = 1.006
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class SearchResult:
             return SearchError(f"The space has no legal plan: {reason}", ["allow more choices", "take another number of devices"])
         what = " and ".join(f"`{each}`" for each in clash.requirements)
         together = " together" if len(clash.requirements) > 1 else ""
-        return SearchError(f"No plan keeps {what}{together}.", [f"allow {each.weakened}" for each in clash.relaxations])
+        return SearchError(f"No plan keeps {what}{together}.", [f"allow {_round_up(each.weakened)}" for each in clash.relaxations])
 
     @property
     def _number_of_best(self) -> int:
@@ -90,3 +92,8 @@ class SearchResult:
         from workbench.text.tables import html_text
 
         return html_text(lambda: str(self))
+
+
+def _round_up(requirement: Requirement) -> Requirement:
+    """The requirement with a limit that is kept as it is printed, with three digits, too."""
+    return AtMost(requirement.figure, requirement.limit * _MARGIN) if isinstance(requirement, AtMost) else requirement

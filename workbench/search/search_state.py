@@ -48,7 +48,13 @@ class SearchState:
             return "no plan keeps the requirements" if self.is_complete else "no plan yet"
         if self.is_complete:
             return "proved, and the front with it"
-        return "proved" if self.is_proved else f"within {self.gap:.1%} of what no plan can beat"
+        if self.is_proved:
+            return "proved"
+        return (
+            f"within {self.gap:.1%} of what no plan can beat"
+            if self.gap
+            else "proved, but for what is as good in it and better in the rest"
+        )
 
 
 def objective_key(objective: str, figures: Figures) -> tuple[float, ...]:

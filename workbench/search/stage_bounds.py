@@ -1,24 +1,31 @@
-"""What no schedule can beat: the least seconds of a step and the least bytes of a device, from the costs of its stages alone.
+"""What no schedule and no partition can beat: the least seconds of a step and the least bytes of a device, from the costs of blocks alone.
 
-Letters: p devices, v chunks, K = p v virtual stages, m micro-batches. A device cannot begin before a micro-batch has gone through the
-stages before its first one, and after its last backward pass one must go back through them:
+Letters: p devices, v chunks, K = p v virtual stages, m micro-batches, n blocks; block i takes W_i seconds of a micro-batch, recomputation
+with it. A device cannot begin before a micro-batch has gone through the blocks before its first one, and after its last backward pass one
+must go back through them:
 
-    step >= forward of the stages before + m x work of its stages + backward of the stages before         (backward in one task)
-    step >= forward of the stages before + m x work of its stages                                         (in two)
+    step >= forward of the blocks before + m x work of its blocks + backward of the blocks before         (backward in one task)
+    step >= forward of the blocks before + m x work of its blocks + its update                            (in two)
 
-GPipe and one-forward-one-backward with equal stages and free transfers reach it: (m + p - 1) (F + B).
+GPipe and one-forward-one-backward with equal stages and free transfers reach it: (m + p - 1) (F + B). Which blocks a stage has is not
+decided here: the bound is that of the partition for which it is least. With one chunk a device that is found by bisection (how far can each
+stage reach, in order, if none may need more than T?). With several, of the mean over devices: they do m times all the work, and wait for
+the chunks before.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.pipeline_spec import PipelineSpec
-from workbench.core.schedules import PipelineShape, schedule_named
+from workbench.core.schedules import PipelineShape, Schedule, schedule_named
 
 Array = NDArray[np.float64]
+_ROUNDS = 24
+"""Of bisection: the bound is within 2**-24 of its range of the least for all partitions."""
+_ROUNDING = 1 - 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,35 +56,101 @@ class LeastFigures:
     memory: float
 
 
-def least_figures(
-    spec: PipelineSpec, blocks: BlockTotals, starts: Sequence[int], bandwidth: float, sum_seconds: Callable[[int], float]
-) -> LeastFigures:
-    """The bounds of a pipeline whose virtual stages begin at blocks `starts`.
+def least_figures(spec: PipelineSpec, blocks: BlockTotals, bandwidth: float, sum_seconds: Callable[[int], float]) -> LeastFigures:
+    """The bounds of a pipeline, whatever its partition.
 
     `bandwidth`: of a device's memory, bytes a second, which the update needs twice over for all that is resident; `sum_seconds`: of summing
-    so many bytes of gradients over the replicas.
+    so many bytes of gradients over the replicas, at least in proportion to the bytes.
     """
-    shape = PipelineShape(spec.stages, spec.micro_batches, spec.chunks)
-    schedule, places = schedule_named(spec.schedule), np.array((0, *starts))
-    forward, first, second, kept, resident, summed = (
-        np.add.reduceat(each, places)
-        for each in (blocks.forward, blocks.backward_input, blocks.backward_weight, blocks.kept, blocks.resident, blocks.summed)
-    )
-    recomputes = spec.remat == "always"
-    again = forward if recomputes else np.zeros_like(forward)
-    left = blocks.received[places] if recomputes else kept
-    gone_through = np.concatenate(([0.0], np.cumsum(forward)))
-    gone_back = np.concatenate(([0.0], np.cumsum(again + first + (0.0 if schedule.splits_backward else second))))
-    seconds, memory = 0.0, 0.0
-    for device in range(spec.stages):
-        stages = [stage for stage in range(spec.virtual_stages) if schedule.device_of(stage, shape) == device]
-        before = stages[0]
-        work = spec.micro_batches * float((forward + again + first + second)[stages].sum())
-        update = float(resident[stages].sum()) * 2 / bandwidth + sum(sum_seconds(int(summed[stage])) for stage in stages)
-        seconds = max(seconds, gone_through[before] + work + update)
-        if not schedule.splits_backward:
-            seconds = max(seconds, gone_through[before] + work + gone_back[before])
-        in_flight = 1 if schedule.splits_backward else schedule.in_flight(device, shape)  # between two halves less is held
-        held = float(resident[stages].sum()) + in_flight * float(left[stages].min())
-        memory = max(memory, held)
-    return LeastFigures(float(seconds), memory)
+    schedule, shape = schedule_named(spec.schedule), PipelineShape(spec.stages, spec.micro_batches, spec.chunks)
+    problem = _StageProblem(spec, schedule, shape, blocks, _update_seconds(blocks, bandwidth, sum_seconds))
+    return LeastFigures(problem.least_seconds() * _ROUNDING, problem.least_memory() * _ROUNDING)
+
+
+def _update_seconds(blocks: BlockTotals, bandwidth: float, sum_seconds: Callable[[int], float]) -> Array:
+    """float64[blocks]: seconds of each block's part of an update. A sum has a latency besides, which is shared out here."""
+    total = float(blocks.summed.sum())
+    slope = sum_seconds(int(total)) / total if total else 0.0
+    return blocks.resident * (2 / bandwidth) + blocks.summed * slope
+
+
+def _before(values: Array) -> Array:
+    """float64[blocks + 1]: the sum of the values before each block, and of all."""
+    return np.concatenate(([0.0], np.cumsum(values)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _StageProblem:
+    """`update`: seconds of each block's part of it."""
+
+    spec: PipelineSpec
+    schedule: Schedule
+    shape: PipelineShape
+    blocks: BlockTotals
+    update: Array
+
+    @property
+    def again(self) -> Array:
+        """Seconds of recomputation."""
+        return self.blocks.forward if self.spec.remat == "always" else np.zeros_like(self.blocks.forward)
+
+    def least_seconds(self) -> float:
+        m, work = self.spec.micro_batches, _before(self.again + self.blocks.work)
+        forward, update = _before(self.blocks.forward), _before(self.update)
+        back = np.zeros_like(work) if self.schedule.splits_backward else work - forward
+        mean = (m * work[-1] + update[-1] + self._mean_wait(forward)) / self.spec.stages
+        if self.spec.chunks > 1:
+            return float(max(mean, (m * work[-1] + self._mean_wait(forward + back)) / self.spec.stages))
+        ends = ((m * work + update, forward - m * work - update), (m * work, forward + back - m * work))
+
+        def reach(_: int, start: int, limit: float) -> int:
+            return min(int(np.searchsorted(end, limit - begin[start], side="right")) - 1 for end, begin in ends)
+
+        return self._bisect(reach, mean, m * work[-1] + update[-1] + forward[-1] + back[-1])
+
+    def _mean_wait(self, passed: Array) -> float:
+        """Seconds that all devices together wait for the chunks before their first: each of these has one block at least."""
+        firsts = [min(k for k in range(self.spec.virtual_stages) if self._device_of(k) == device) for device in range(self.spec.stages)]
+        return float(sum(passed[min(first, len(passed) - 1)] for first in firsts))
+
+    def _device_of(self, stage: int) -> int:
+        return self.schedule.device_of(stage, self.shape)
+
+    def least_memory(self) -> float:
+        resident, kept = _before(self.blocks.resident), _before(self.blocks.kept)
+        recomputes, received = self.spec.remat == "always", self.blocks.received
+        entry = float(received[1:].min(initial=np.inf)) if len(received) > 1 else 0.0  # of a stage that begins behind the first block
+        waiting = [1 if self.schedule.splits_backward else self.schedule.in_flight(d, self.shape) for d in range(self.spec.stages)]
+        if self.spec.chunks > 1:
+            least = entry if recomputes else float(self.blocks.kept.min())
+            held = [0.0 if recomputes and not device else count * least for device, count in enumerate(waiting)]
+            return float((resident[-1] + sum(held)) / self.spec.stages)
+
+        def reach(device: int, start: int, limit: float) -> int:
+            count = waiting[device]
+            if recomputes:
+                held, end = (count * entry if start else 0.0), resident
+            else:
+                held, end = 0.0, resident + count * kept
+            return int(np.searchsorted(end, limit - held + end[start], side="right")) - 1
+
+        return self._bisect(reach, resident[-1] / self.spec.stages, resident[-1] + max(waiting) * (kept[-1] + float(received.sum())))
+
+    def _bisect(self, reach: Callable[[int, int, float], int], low: float, high: float) -> float:
+        """The least limit, from below, within which every stage in order reaches far enough: `reach(stage, start, limit)` is the end of the
+        longest stage that begins at block `start`; it ends no earlier for a later start."""
+        if self._fits(reach, low):
+            return low
+        for _ in range(_ROUNDS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._fits(reach, middle) else (middle, high)
+        return low
+
+    def _fits(self, reach: Callable[[int, int, float], int], limit: float) -> bool:
+        start, blocks = 0, len(self.blocks.forward)
+        for stage in range(self.spec.stages):
+            end = min(reach(stage, start, limit), blocks - (self.spec.stages - stage - 1))
+            if end <= start:
+                return False
+            start = end
+        return start == blocks

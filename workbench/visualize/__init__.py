@@ -18,6 +18,8 @@ from workbench.visualize.device_grid import device_grid_text as device_grid_text
 from workbench.visualize.draw.picture import Picture as Picture
 from workbench.visualize.fleet import fleet as fleet
 from workbench.visualize.fleet import fleet_text as fleet_text
+from workbench.visualize.found_plans import found_plans as found_plans
+from workbench.visualize.found_plans import found_plans_text as found_plans_text
 from workbench.visualize.graph import graph as graph
 from workbench.visualize.graph import graph_dot as graph_dot
 from workbench.visualize.graph import graph_text as graph_text

@@ -74,6 +74,12 @@ def server(program: Program) -> Iterator[tuple[str, list[Stage]]]:
         def refuses(self, plan):
             return stages[-1].runner.refuses(plan)
 
+        def search(self, space, on_event):
+            return stages[-1].runner.search(space, on_event)
+
+        def expect_search(self, plan):
+            stages[-1].runner.expect_search(plan)
+
     running = serve(Current().make, port=port, open_browser=False, runner=Current(), threaded=True)
     wait_for(f"http://127.0.0.1:{port}/liveness")
     yield f"http://127.0.0.1:{port}/", stages

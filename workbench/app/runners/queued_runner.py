@@ -8,7 +8,9 @@ from workbench.app.runners.job_queue import Kind, Slots, Ticket
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import RUN_ENDINGS, Cancelled, Failed, Progress, RunEvent, RunListener, Waiting
-from workbench.widgets.run.runner import RunHandle, Runner
+from workbench.search.search_messages import SearchListener
+from workbench.search.search_space import SearchSpace
+from workbench.widgets.run.runner import RunHandle, Runner, SearchHandle
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +35,13 @@ class QueuedRunner:
 
     def refuses(self, plan: Plan) -> str:
         return self._inner.refuses(plan)
+
+    def search(self, space: SearchSpace, on_event: SearchListener) -> SearchHandle:
+        """A search waits for nobody: it uses one processor, at low priority, and its first plans are to be seen at once."""
+        return self._inner.search(space, on_event)
+
+    def expect_search(self, plan: Plan) -> None:
+        self._inner.expect_search(plan)
 
 
 class QueuedHandle:

@@ -1,10 +1,12 @@
-"""Run and compile in worker processes of the engine, which is imported on the first request."""
+"""Run, compile and search in worker processes of the engine, which is imported on the first request."""
 
 from dataclasses import dataclass
 
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import RunListener
-from workbench.widgets.run.runner import RunHandle
+from workbench.search.search_messages import SearchListener
+from workbench.search.search_space import SearchSpace
+from workbench.widgets.run.runner import RunHandle, SearchHandle
 
 RUN_LIMIT = COMPILE_LIMIT = 1800.0  # seconds, from the start of the worker process on
 
@@ -38,3 +40,14 @@ class WorkerRunner:
         from workbench.engine import why_not_compiled
 
         return why_not_compiled(plan)
+
+    def search(self, space: SearchSpace, on_event: SearchListener) -> SearchHandle:
+        from workbench.engine import start_searches
+
+        handle: SearchHandle = start_searches(space, on_event)
+        return handle
+
+    def expect_search(self, plan: Plan) -> None:
+        from workbench.engine import prepare_searches
+
+        prepare_searches(plan)

@@ -25,6 +25,7 @@ _QUICKER = {
     "compile": ("scan the layers: one is compiled then", "compile a smaller model"),
     "fleet": ("give it a folder: it goes on from the checkpoint there", "train fewer models, or for fewer epochs"),
     "timing": ("time fewer models",),
+    "search": ("search a smaller space",),
 }
 _LESS_MEMORY = ("split a large dimension over one more mesh axis", "make the batch smaller", "run on devices with more memory")
 _LESS_MEMORY_TOGETHER = (
@@ -133,6 +134,8 @@ def _sharing(job: WorkerJob) -> str:
 def _more_room(job: WorkerJob) -> tuple[str, ...]:
     if isinstance(job.subject, Fleet):
         return _LESS_MEMORY_TOGETHER
+    if job.kind == "search":
+        return ("search a smaller space", "search on a machine with more memory")
     return _LESS_MEMORY if job.kind == "run" else ("compile on a machine with more memory", "scan the layers: one is compiled then")
 
 
@@ -146,6 +149,8 @@ def _again(job: WorkerJob) -> str:
 
 def _another_try(job: WorkerJob) -> tuple[str, ...]:
     if isinstance(job.subject, Fleet):
+        return _again(job), f"run `{job.here}` here to see it die"
+    if job.kind == "search":
         return _again(job), f"run `{job.here}` here to see it die"
     there = f"run `{job.here}` here to see it die" if job.kind == "run" else "compile for another target"
     return _again(job), "try a simpler layout: the compiler may have crashed on this one", there

@@ -11,13 +11,13 @@ from typing import Any, Generic, TypeVar
 
 from workbench.engine.worker.failure_messages import CancelledError, death, too_slow
 from workbench.engine.worker.job_payload import WorkerJob, pack
-from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerEvent
+from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerCommand, WorkerEvent
 from workbench.engine.worker.worker_environment import environment
-from workbench.engine.worker.worker_process import STANDBY, WorkerProcess
+from workbench.engine.worker.worker_process import WorkerProcess, standby_for
 from workbench.errors import EngineError, WorkbenchError
-from workbench.multimodel.training_commands import FleetCommand
 from workbench.multimodel.training_events import TimingDone, TrainingDone
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone
+from workbench.search.search_messages import SearchClosed
 from workbench.units import read_positive_seconds
 
 Listener = Callable[[Any], None]  # of the events of one kind of job
@@ -44,7 +44,7 @@ class Handle(Generic[Result]):
         self._writing = threading.Lock()
         job_payload = pack(job)
         self._environment = environment(job)
-        waiting = STANDBY.take(self._environment, job.kind)
+        waiting = standby_for(job.kind).take(self._environment, job.kind)
         self._was_waiting = waiting is not None
         worker = waiting or WorkerProcess(self._environment)
         self._stderr, self._process = worker.stderr, worker.group  # the listening thread closes them
@@ -55,8 +55,8 @@ class Handle(Generic[Result]):
         """Cancel the job now, in whatever stage it is. Nothing happens if it has ended."""
         self._stop(CancelledError(f"The {self._job.noun} of {self._job.subject.name} was cancelled."))
 
-    def send(self, command: FleetCommand) -> None:
-        """Send a command to the worker; only the training of a fleet listens. Nothing happens if it has ended."""
+    def send(self, command: WorkerCommand) -> None:
+        """Send a command to the worker; the training of a fleet and a search listen. Nothing happens if it has ended."""
         line = COMMANDS.encode(command).encode()
         with self._writing:
             if self._unsent is None:
@@ -101,7 +101,7 @@ class Handle(Generic[Result]):
             os.close(pipe)
         if self._was_waiting:  # a job that found a standby process prepares the next one
             with suppress(EngineError):
-                STANDBY.prepare(self._environment, self._job.kind)
+                standby_for(self._job.kind).prepare(self._environment, self._job.kind)
         self._tell(self._ending_event())
 
     def _send(self, job_payload: bytes) -> None:
@@ -154,6 +154,6 @@ def _result_of(event: WorkerEvent) -> Any:
     match event:
         case RunDone(measurement=result) | TrainingDone(measurement=result):
             return result
-        case CompileDone(compiled=result) | TimingDone(times=result):
+        case CompileDone(compiled=result) | TimingDone(times=result) | SearchClosed(requests=result):
             return result
     return None

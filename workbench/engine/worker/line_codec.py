@@ -1,7 +1,8 @@
 """The codec of the messages between a worker process and its parent: a frozen dataclass to a line of JSON, and back.
 
 A message is an object with its kind and its fields, which are encoded by their types: a record is the list of its own fields; where one of
-several records may occur, its class's name comes first; a job's result is a pickle, as both ends are our own code.
+several records may occur, its class's name comes first; a job's result, and what a search is asked and answers, is a pickle, as both ends
+are our own code.
 """
 
 import base64
@@ -21,10 +22,20 @@ from workbench.multimodel.training_events import TRAINING_EVENTS, TrainingEvent
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import RUN_EVENTS, RunEvent
+from workbench.search.search_messages import (
+    SEARCH_COMMANDS,
+    SEARCH_EVENTS,
+    ExplainRequest,
+    PlanExplanation,
+    SearchCommand,
+    SearchEvent,
+    SearchRequest,
+    SearchUpdate,
+)
 
 Message = TypeVar("Message")
 
-_PICKLED = (Measurement, Compiled, FleetMeasurement)
+_PICKLED = (Measurement, Compiled, FleetMeasurement, SearchRequest, ExplainRequest, SearchUpdate, PlanExplanation)
 _SCALARS: Mapping[type, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (float, int)}
 
 
@@ -54,12 +65,13 @@ class LineCodec(Generic[Message]):
         return message
 
 
-WorkerEvent = RunEvent | TrainingEvent
+WorkerEvent = RunEvent | TrainingEvent | SearchEvent
+WorkerCommand = FleetCommand | SearchCommand
 
-EVENTS: LineCodec[WorkerEvent] = LineCodec("event", {**RUN_EVENTS, **TRAINING_EVENTS})
+EVENTS: LineCodec[WorkerEvent] = LineCodec("event", {**RUN_EVENTS, **TRAINING_EVENTS, **SEARCH_EVENTS})
 """The messages of a worker."""
 
-COMMANDS: LineCodec[FleetCommand] = LineCodec("command", FLEET_COMMANDS)
+COMMANDS: LineCodec[WorkerCommand] = LineCodec("command", {**FLEET_COMMANDS, **SEARCH_COMMANDS})
 """The messages to a worker."""
 
 

@@ -15,17 +15,18 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, TextIO
 
-from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerEvent
+from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerCommand, WorkerEvent
 from workbench.errors import WorkbenchError
-from workbench.multimodel.training_commands import CommandQueue
 from workbench.multimodel.training_events import CommandRefused, TimingDone, TrainingDone
 from workbench.reports.run_events import CompileDone, Failed, RunDone
+from workbench.search.search_messages import SearchClosed
 
 WORK = {
     "run": "workbench.engine.spmd.execute_plan:execute",
     "compile": "workbench.engine.compile.compile_in_process:compile_here",
     "fleet": "workbench.engine.fleet.train:train_fleet",
     "timing": "workbench.engine.fleet.train:time_fleet",
+    "search": "workbench.engine.find.serve_searches:serve_searches",
 }
 """Each kind of job, and the function `(plan or fleet, on_event=, **options) -> result` that does it."""
 
@@ -34,11 +35,14 @@ DONE: Mapping[str, Callable[[Any], WorkerEvent]] = {
     "compile": CompileDone,
     "fleet": TrainingDone,
     "timing": TimingDone,
+    "search": SearchClosed,
 }
 """Each kind of job, and the event that holds its result."""
 
-TAKES_COMMANDS = ("fleet",)
+TAKES_COMMANDS = ("fleet", "search")
 """Kinds whose function has an additional argument `commands`, a queue of the parent's messages."""
+
+CommandQueue = queue.SimpleQueue[WorkerCommand]
 
 _BEHIND = 15
 """The niceness of a job that nobody waits for."""

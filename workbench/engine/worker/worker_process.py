@@ -107,6 +107,14 @@ def _key(environment: Mapping[str, str], kind: str) -> tuple[Any, ...]:
 STANDBY = Standby()
 """This process's standby worker. Nothing waits until it is requested (`engine.prepare_compile`)."""
 atexit.register(STANDBY.close)
+SEARCH_STANDBY = Standby()
+"""The same for searches, so that a board may have both waiting."""
+atexit.register(SEARCH_STANDBY.close)
+
+
+def standby_for(kind: str) -> Standby:
+    """Where a process for a job of this kind may wait."""
+    return SEARCH_STANDBY if kind == "search" else STANDBY
 
 
 def file_for_last_words() -> IO[bytes]:

@@ -76,6 +76,7 @@ class Disc:
     alpha: float = 1.0
     title: str = ""
     subject: str = ""
+    opens: str = ""
 
 
 Mark = Rectangle | Area | Polyline | Disc | Label

@@ -32,7 +32,7 @@ def _mark(mark: Mark) -> str:
             return _label(mark)
         case Disc():
             place = f'cx="{_number(mark.x)}" cy="{_number(mark.y)}" r="{_number(mark.radius)}"'
-            return _element("circle", f'{place} fill="{mark.fill}"{_alpha(mark.alpha)}{_about(mark.subject, "")}', mark.title)
+            return _element("circle", f'{place} fill="{mark.fill}"{_alpha(mark.alpha)}{_about(mark.subject, mark.opens)}', mark.title)
         case Area():
             return _element("polygon", f'points="{_points(mark.points)}" fill="{mark.fill}"{_alpha(mark.alpha)}', mark.title)
         case Polyline():

@@ -28,6 +28,7 @@ from workbench.widgets.board.publishing import Publish, Publisher
 from workbench.widgets.board.recipes_panel import RecipesPanel
 from workbench.widgets.board.table_chip_options import drag_options
 from workbench.widgets.board.view_state import Sight
+from workbench.widgets.find.find_panel import FindPanel
 from workbench.widgets.gestures.codec import asked_hardware, read_gesture, zone_of
 from workbench.widgets.gestures.gesture import Gesture, Message
 from workbench.widgets.gestures.gesture_handlers import Handler, Handlers, on
@@ -74,6 +75,7 @@ class Board:
         self._taken: dict[str, Any] | None = None
         self._lock, self._defer = threading.RLock(), defer
         self._jobs = Jobs(runner, self._later, self._working)
+        self._find = FindPanel(session, runner, self._later, self._show, lambda: self._sight.tab == "find")
         self._settler: Settler | None = None
         self._resting: RestingCompiler | None = None
         self._free_at = 0.0  # when the last drag ended, as far as is known
@@ -106,7 +108,7 @@ class Board:
             is_held = message.get("ahead") or message.get("verb") == TakeGesture.verb
             self._free_at = time.monotonic() + IN_HAND if is_held else 0.0
             if message.get("ahead"):
-                foresee(message, self.session, self._jobs)
+                foresee(message, self.session, self._jobs, self._find)
             elif self._answers.begin(message):
                 self._do(message)
             else:
@@ -160,6 +162,7 @@ class Board:
             self._resting.close()
         self._jobs.cancel_run()
         self._jobs.cancel_compilation()
+        self._find.close()
 
     def state(self) -> dict[str, Any]:
         """The present `board` state."""
@@ -171,6 +174,7 @@ class Board:
             tab=self._sight.tab,
             comparison_state=self._figures.comparison_state,
             settling_state=self._settler.settling_state if self._settler else None,
+            found=self._find.badge,
         )
         about = {"answer": self._answers.last, "told": self._answers.revision, "follows": self._publisher.owes("table")}
         return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **about}
@@ -186,7 +190,14 @@ class Board:
             **self._history.handlers(),
             **self._files.handlers(),
             **job_handlers(self.session, self._jobs),
-            **self._before_tables({**self._sight.handlers(), **self._recipes.handlers(), **dict([on(TryEditsGesture, self._try_edits)])}),
+            **self._before_tables(
+                {
+                    **self._sight.handlers(),
+                    **self._recipes.handlers(),
+                    **self._find.handlers(),
+                    **dict([on(TryEditsGesture, self._try_edits)]),
+                }
+            ),
             **dict(
                 [
                     on(UndoGesture, lambda _: self.session.undo()),
@@ -297,6 +308,7 @@ class Board:
         return {**live, "at_rest": self._resting and self._resting.state(), "told": self._answers.revision}
 
     def _table(self) -> dict[str, Any]:
-        shown = table_part(self.session.report, self._sight, self._jobs.live, self._figures.comparison_state, self._background)
+        about = (self._jobs.live, self._figures.comparison_state, self._background, self._find.blocks)
+        shown = table_part(self.session.report, self._sight, *about)
         recipes = self._recipes.state(axis_colours(self.session.plan))
         return {**shown, "recipes": recipes, "seq": self._answers.last["seq"], "told": self._answers.revision}

@@ -29,6 +29,7 @@ from workbench.widgets.board.tier_marks import settling_record
 COLOURS = 6  # the palette of style.css; axes take it in order
 TABS = (
     ("tensors", "Tensors"),
+    ("find", "Find"),
     ("devices", "Devices"),
     ("communication", "Communication"),
     ("resharding", "Resharding"),
@@ -81,8 +82,9 @@ def board_state(
     tab: str = "tensors",
     comparison_state: ComparisonState | None = None,
     settling_state: SettlingState | None = None,
+    found: str = "",
 ) -> dict[str, Any]:
-    """Key figures, zones and tabs of a session; JSON only, no infinities."""
+    """Key figures, zones and tabs of a session; JSON only, no infinities. `found` is the badge of the search."""
     plan, report = session.plan, session.report
     return {
         "name": plan.name,
@@ -100,7 +102,10 @@ def board_state(
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
         "refusal": refusal and refusal_state(refusal),
         "said": refusal.error.message if refusal else str(session.edits[-1]) if session.edits else "",
-        "tabs": [{"key": key, "label": label, "badge": _badge(key, report, comparison_state), "open": key == tab} for key, label in TABS],
+        "tabs": [
+            {"key": key, "label": label, "badge": found if key == "find" else _badge(key, report, comparison_state), "open": key == tab}
+            for key, label in TABS
+        ],
     }
 
 

@@ -11,21 +11,28 @@ from workbench.widgets.board.view_state import Sight
 from workbench.widgets.run.run_progress import RunProgress
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.question_answers import why
-from workbench.widgets.tabs.tabs import Facts, failed_state, table_state
+from workbench.widgets.tabs.tabs import Facts, FindBlocks, failed_state, table_state
 
 _log = logging.getLogger(__name__)
 
 
 def table_part(
-    report: Report, sight: Sight, live: RunProgress, comparison_state: ComparisonState | None, background: BackgroundQueries
+    report: Report,
+    sight: Sight,
+    live: RunProgress,
+    comparison_state: ComparisonState | None,
+    background: BackgroundQueries,
+    find_blocks: FindBlocks,
 ) -> dict[str, Any]:
-    """The open tab of a report; a view that fails becomes an error message."""
+    """The open tab of a report; a view that fails becomes an error message. `find_blocks` makes the tab of the search."""
     ran = live.of(report.plan)
     trace = ran.measurement.trace if ran and ran.measurement else None
     tasks = ran.measurement.tasks if ran and ran.measurement else ()
     opened = (sight.toggled, sight.views, sight.replay, background)
     colours = axis_colours(report.plan)
-    facts = Facts(report, comparison_state, trace, colours, sight.selected, *opened, tasks=tasks, trial=sight.trial)
+    facts = Facts(
+        report, comparison_state, trace, colours, sight.selected, *opened, tasks=tasks, trial=sight.trial, find_blocks=find_blocks
+    )
     try:
         shown = table_state(facts, sight.tab, sight.search)
     except Exception as error:  # noqa: BLE001 - a view that fails becomes an error message

@@ -6,7 +6,9 @@ from workbench.errors import WorkbenchError
 from workbench.session.plan_history import Session
 from workbench.widgets.board.gesture_edits import edit_of
 from workbench.widgets.board.key_figures import figures
+from workbench.widgets.find.find_panel import FindPanel
 from workbench.widgets.gestures.codec import read_gesture
+from workbench.widgets.gestures.finding import FindGesture
 from workbench.widgets.gestures.gesture import Message
 from workbench.widgets.gestures.running import CompileGesture
 from workbench.widgets.run.board_jobs import Jobs
@@ -15,11 +17,14 @@ FORESEEN_WITHIN = 0.1  # seconds that a report may take to be computed in advanc
 _log = logging.getLogger(__name__)
 
 
-def foresee(message: Message, session: Session, jobs: Jobs) -> None:
+def foresee(message: Message, session: Session, jobs: Jobs, find: FindPanel) -> None:
     """Compute silently, and only where that is fast, as the user may do something else. Errors are reported when it is done. A process that
-    compiles starts while the pointer is over the button."""
+    compiles or searches starts while the pointer is over the button."""
     if message.get("verb") == CompileGesture.verb:
         jobs.expect_compilation(session.plan)
+        return
+    if message.get("verb") == FindGesture.verb:
+        find.expect(session.plan)
         return
     if session.seconds > FORESEEN_WITHIN or session.plan.pipeline is not None:
         return

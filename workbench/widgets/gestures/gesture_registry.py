@@ -3,6 +3,7 @@
 from workbench.widgets.gestures import (
     annotation,
     dimensions,
+    finding,
     fleet_controls,
     hardware_choice,
     history_gestures,
@@ -76,6 +77,8 @@ BOARD_GESTURES: tuple[type[Gesture], ...] = (
         view_changes.MomentGesture,
     ),
     *(running.RunGesture, running.CancelGesture, running.CompileGesture, running.CancelCompilationGesture, running.CompileAtRestGesture),
+    *(finding.FindGesture, finding.StopFindingGesture, finding.ChooseFoundGesture, finding.TakeFoundGesture),
+    *(finding.ExplainFoundGesture, finding.RelaxGesture),
     *(running.DismissGesture, running.RefreshGesture),
 )
 """Gestures of the board over one plan."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from workbench.widgets.board.tier_marks import TIERS
 from workbench.widgets.glossary.annotations import ANNOTATIONS
+from workbench.widgets.glossary.finding import FINDING
 from workbench.widgets.glossary.fleet import FLEETS
 from workbench.widgets.glossary.pipeline import PIPELINES
 
@@ -276,6 +277,7 @@ GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (
     ("What it costs", COST),
     ("Resharding and recipes", RESHARDING),
     ("Pipelines", tuple(Term(*each) for each in PIPELINES)),
+    ("Finding a plan", tuple(Term(*each, number="05") for each in FINDING)),
     ("Many models", tuple(Term(*each, number="04") for each in FLEETS)),
     ("Where a figure is from", tuple(Term(*each) for each in TIERS)),
     ("Proving it", PROOF),

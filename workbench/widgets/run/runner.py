@@ -1,9 +1,11 @@
-"""The protocol of a runner, which runs and compiles a plan for the board. The board knows only this; `app.runners` has the engine's."""
+"""The protocol of a runner, which runs, compiles and searches for the board. The board knows only this; `app.runners` has the engine's."""
 
 from typing import Protocol
 
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import RunListener
+from workbench.search.search_messages import SearchCommand, SearchListener
+from workbench.search.search_space import SearchSpace
 
 
 class RunHandle(Protocol):
@@ -11,6 +13,18 @@ class RunHandle(Protocol):
 
     def cancel(self) -> None:
         """Ask it to stop; an event says when it has."""
+        ...
+
+
+class SearchHandle(Protocol):
+    """A process that searches a space."""
+
+    def send(self, command: SearchCommand) -> None:
+        """Ask it; its answer is an event. Nothing happens if it has ended."""
+        ...
+
+    def cancel(self) -> None:
+        """End it now."""
         ...
 
 
@@ -31,4 +45,12 @@ class Runner(Protocol):
 
     def refuses(self, plan: Plan) -> str:
         """Why a plan cannot be compiled here, as far as that is known without trying; empty if it can."""
+        ...
+
+    def search(self, space: SearchSpace, on_event: SearchListener) -> SearchHandle:
+        """Start a process that searches a space of plans, and explains them."""
+        ...
+
+    def expect_search(self, plan: Plan) -> None:
+        """A search for this plan's program is likely to be requested in a moment."""
         ...

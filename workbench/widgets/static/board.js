@@ -8,6 +8,7 @@ import { makeDraggable } from "./chip_input.js";
 import { termLabel } from "./help.js";
 import { closeMenu, openMenu } from "./menus.js";
 import { recipesSection } from "./recipes.js";
+import { openTab } from "./run.js";
 import { drawMarks } from "./tensors.js";
 /** @import { BoardState, Chip, Refusal, Zone } from "./types/states.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
@@ -186,6 +187,13 @@ function drawSpare(wb, spare, refusal) {
 /** @param {Wb} wb */
 export function boardSection(wb) {
   const recipes = recipesSection(wb), zones = h("div", { class: "zones" }), counted = h("span", { class: "counted" });
+  const find = h("button", {
+    class: "btn small",
+    type: "button",
+    title: "Search for the best plan of this program",
+    data: { focus: "open-find", verb: "open-find" },
+    onclick: () => openTab(wb, "find"),
+  }, "Find");
   const section = h(
     "section",
     { class: "board", ariaLabel: "Dimensions on mesh axes" },
@@ -195,6 +203,7 @@ export function boardSection(wb) {
       h("h2", {}, termLabel(wb, "Dimensions on mesh axes")),
       counted,
       recipes.button,
+      find,
       h("span", { class: "muted help" }, "Drag, or press space and arrows. Shift adds an axis."),
     ),
     recipes.section,

@@ -21,7 +21,7 @@ export function drawActs(wb, cell) {
       class: "btn small",
       type: "button",
       title: each.title ?? "",
-      data: { focus: `act ${each.label}` },
+      data: { focus: each.focus ?? `act ${each.label}` },
       onclick: (event) => {
         if (each.gesture.verb === "why") {
           askWhy(wb, each.gesture.of ?? "", wb.asker?.focus ?? /** @type {HTMLElement} */ (event.currentTarget));

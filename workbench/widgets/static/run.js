@@ -97,7 +97,7 @@ export function speaker(wb) {
  * @param {Wb} wb
  * @param {string} tab
  */
-function openTab(wb, tab) {
+export function openTab(wb, tab) {
   wb.send({ verb: "open", tab });
   wb.root.querySelector(".tables")?.scrollIntoView({ block: "nearest" });
 }

@@ -3,6 +3,7 @@
 
 import { drawRow } from "./table_cells.js";
 import { h, keepingFocus, one, painter, patch, the } from "./dom.js";
+import { paintFind, paintFound } from "./find.js";
 import { paintPicture } from "./picture.js";
 import { paintReplay } from "./replay.js";
 import { canSort, drawColumn, markSorted, sortedRows } from "./sort.js";
@@ -17,15 +18,19 @@ import { SEARCHES } from "./tensors.js";
 const blocksIn = new WeakMap();
 
 /**
+ * Which parts a block has beside its table.
+ * @param {Block} block
+ */
+const partsOf = (block) => [block.picture, block.replay, block.stages, block.find, block.found].map(Boolean);
+
+/**
  * The tables of `blocks`; a table that is already there under the same title and columns keeps its unchanged rows.
  * @param {Wb} wb
  * @param {HTMLElement} parent
  * @param {Block[]} blocks
  */
 export function patchBlocks(wb, parent, blocks) {
-  const heads = blocks.map((block) =>
-    JSON.stringify([block.title, block.columns, Boolean(block.picture), Boolean(block.replay), Boolean(block.stages), canSort(block)])
-  );
+  const heads = blocks.map((block) => JSON.stringify([block.title, block.columns, ...partsOf(block), canSort(block)]));
   const before = blocksIn.get(parent);
   blocksIn.set(parent, { blocks, heads });
   if (JSON.stringify(before?.heads) !== JSON.stringify(heads)) {
@@ -38,6 +43,8 @@ export function patchBlocks(wb, parent, blocks) {
           block.replay ? h("div", { class: "replay" }) : null,
           block.picture ? h("div", { class: "picture" }) : null,
           block.stages ? h("div", { class: "pipeline" }) : null,
+          block.find ? h("div", { class: "finder" }) : null,
+          block.found ? h("div", { class: "found" }) : null,
           block.columns.length
             ? h(
               "table",
@@ -69,6 +76,8 @@ export function patchBlocks(wb, parent, blocks) {
     if (body) markSorted(wb, place, heads[i]);
     if (block.replay) paintReplay(wb, the(place, ".replay"), block.replay);
     if (block.stages) paintPipeline(wb, the(place, ".pipeline"), block.stages);
+    if (block.find) paintFind(wb, the(place, ".finder"), block.find);
+    if (block.found) paintFound(wb, the(place, ".found"), block.found);
     if (block.picture) paintPicture(wb, the(place, ".picture"), block.picture);
     const note = the(place, ".note");
     note.textContent = block.note;

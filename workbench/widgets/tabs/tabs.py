@@ -23,6 +23,9 @@ from workbench.widgets.tabs.source_annotations import source_annotation_blocks
 from workbench.widgets.tabs.tensors import tensor_blocks
 from workbench.widgets.tabs.values import selected_blocks, value_blocks
 
+FindBlocks = Callable[[Report, BackgroundQueries | None], list[Block]]
+"""Makes the tab of the search."""
+NO_SEARCH = "This board cannot search for plans."
 SEARCHED = ("tensors", "values")
 """Tabs that can be searched."""
 
@@ -42,6 +45,7 @@ class Facts:
     views: Views = field(default_factory=Views)
     replay: Replay = field(default_factory=Replay)
     background: BackgroundQueries | None = None  # where slow questions are computed; at once, without it
+    find_blocks: FindBlocks = field(default=lambda _report, _background: [note_block(NO_SEARCH)], kw_only=True)
 
 
 def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
@@ -54,6 +58,7 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
         "tensors": lambda: tensor_blocks(
             report, paint, search, facts.toggled, result_rows(report, paint, search.lower().split(), facts.toggled)
         ),
+        "find": lambda: facts.find_blocks(report, facts.background),
         "devices": lambda: device_blocks(report, facts.selected),
         "communication": lambda: traffic_blocks(report, facts.comparison_state, paint),
         "resharding": lambda: resharding_blocks(report, facts.comparison_state, paint),

@@ -1501,7 +1501,7 @@ function drawActs(wb, cell) {
     type: "button",
     title: each.title ?? "",
     data: {
-      focus: `act ${each.label}`
+      focus: each.focus ?? `act ${each.label}`
     },
     onclick: (event) => {
       if (each.gesture.verb === "why") {
@@ -2149,6 +2149,780 @@ function drawRow(wb, columns, row) {
       label: i ? columns[i]?.label : null
     }
   }, i || !row.fold ? null : drawFold(wb, row.fold, typeof cell === "object" && "path" in cell ? cell.path : ""), drawCell(wb, cell))));
+}
+
+// workbench/widgets/static/curves.js
+var nearest = (points, x) => points.reduce((best, each, i) => Math.abs(each[0] - x) < Math.abs(points[best][0] - x) ? i : best, 0);
+function curveOf(wb, given) {
+  const { label } = given;
+  const last = h("b"), told = h("span", {
+    class: "muted atstep"
+  });
+  const across = svg("line", {
+    class: "across",
+    x1: 0,
+    x2: 100
+  }), line = svg("polyline", {});
+  const grid = [
+    0,
+    50,
+    100
+  ].map((y) => svg("line", {
+    class: "grid",
+    x1: 0,
+    x2: 100,
+    y1: y,
+    y2: y
+  }));
+  const drawing = svg("svg", {
+    viewBox: "0 0 100 100",
+    preserveAspectRatio: "none",
+    "aria-hidden": "true"
+  }, ...grid, across, line);
+  const dot = h("i", {
+    class: "dot",
+    hidden: true
+  });
+  const plot = h("div", {
+    class: "plot",
+    tabIndex: 0,
+    role: "img"
+  }, drawing, dot);
+  const high = h("span"), low = h("span"), first = h("span"), end = h("span");
+  const element = h("div", {
+    class: "curve",
+    data: {
+      curve: label
+    }
+  }, h("div", {
+    class: "caption"
+  }, h("span", {}, label), told, last), h("div", {
+    class: "scale"
+  }, high, low), plot, h("div", {
+    class: "steps"
+  }, first, end));
+  let state = given;
+  let at = null;
+  const show = () => {
+    const place = at === null ? null : Math.min(at, state.points.length - 1);
+    const point2 = place === null ? void 0 : state.points[place];
+    dot.hidden = !point2;
+    if (point2) {
+      dot.style.left = `${point2[0]}%`;
+      dot.style.top = `${point2[1]}%`;
+    }
+    told.textContent = point2 && place !== null ? state.told[place] : state.across?.text ?? "";
+  };
+  const point = (event) => {
+    const box = plot.getBoundingClientRect(), x = 100 * (event.clientX - box.left) / box.width;
+    at = nearest(state.points, x);
+    show();
+  };
+  plot.addEventListener("pointermove", point);
+  plot.addEventListener("pointerleave", () => {
+    at = null;
+    show();
+  });
+  plot.addEventListener("blur", () => {
+    at = null;
+    show();
+  });
+  plot.addEventListener("keydown", (event) => {
+    const step = {
+      ArrowRight: 1,
+      ArrowLeft: -1,
+      Home: -Infinity,
+      End: Infinity
+    }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    at = Math.max(0, Math.min(state.points.length - 1, (at ?? (step > 0 ? -1 : state.points.length)) + step));
+    show();
+    wb.say(told.textContent);
+  });
+  const paint = painter((now) => {
+    state = now;
+    line.setAttribute("points", now.points.map(([x, y]) => `${x},${y}`).join(" "));
+    across.setAttribute("visibility", now.across ? "visible" : "hidden");
+    if (now.across) {
+      across.setAttribute("y1", `${now.across.y}`);
+      across.setAttribute("y2", `${now.across.y}`);
+    }
+    last.textContent = now.last;
+    setScales({
+      high,
+      low,
+      first,
+      end
+    }, now);
+    plot.ariaLabel = `${now.label} from ${now.first} to ${now.end}: between ${now.low} and ${now.high}, last ${now.last}. Arrow keys read each step.`;
+    show();
+  });
+  return {
+    element,
+    paint
+  };
+}
+function setScales(places, { high, low, first, end }) {
+  places.high.textContent = high;
+  places.low.textContent = low;
+  places.first.textContent = first;
+  places.end.textContent = end;
+}
+function curvesOf(wb) {
+  const place = h("div", {
+    class: "curves"
+  });
+  const drawn = /* @__PURE__ */ new Map();
+  const paint = (states) => {
+    keepKids(place, states.map((state) => {
+      const curve = drawn.get(state.label) ?? curveOf(wb, state);
+      drawn.set(state.label, curve);
+      curve.paint(state);
+      return curve.element;
+    }));
+  };
+  return {
+    place,
+    paint
+  };
+}
+
+// workbench/widgets/static/figures.js
+function drawShare(part2) {
+  const bit = h("i", {
+    title: part2.title,
+    data: {
+      shade: part2.shade
+    }
+  });
+  bit.style.width = `${part2.share * 100}%`;
+  return bit;
+}
+function drawLimit({ share, text }) {
+  const line = h("i", {
+    class: "limit",
+    title: text
+  });
+  line.style.left = `${share * 100}%`;
+  return line;
+}
+function drawBar(figure) {
+  const limit = figure.limit && drawLimit(figure.limit);
+  const all2 = figure.apart ? [
+    ...figure.parts,
+    figure.apart
+  ] : figure.parts;
+  return [
+    h("div", {
+      class: "bars",
+      role: "img",
+      ariaLabel: all2.map((part2) => part2.title).join("; ")
+    }, h("div", {
+      class: `bar ${figure.tone}`
+    }, ...figure.parts.map(drawShare)), limit, figure.apart ? h("div", {
+      class: "bar apart"
+    }, drawShare(figure.apart)) : null),
+    h("div", {
+      class: "legend"
+    }, ...all2.map((part2) => h("span", {
+      title: part2.title
+    }, h("i", {
+      data: {
+        shade: part2.shade
+      }
+    }), `${part2.role} `, h("b", {}, part2.text))))
+  ];
+}
+function drawMark(mark) {
+  return mark?.key ? h("span", {
+    class: "origin",
+    role: "img",
+    ariaLabel: mark.label,
+    title: mark.title,
+    data: {
+      tier: mark.key,
+      settles: mark.settles || null
+    }
+  }) : null;
+}
+function drawStanding(wb, standing) {
+  const sign = drawMark(standing.mark) ?? h("span");
+  sign.ariaHidden = "true";
+  return [
+    sign,
+    h("span", {
+      title: standing.mark.title
+    }, termLabel(wb, standing.mark.label ?? "")),
+    h("span", {
+      class: "how"
+    }, standing.text)
+  ];
+}
+function drawFigure(wb, figure) {
+  const delta = figure.delta && h("span", {
+    class: `delta ${figure.delta.tone}`
+  }, figure.delta.text);
+  const wide = figure.parts.length > 0;
+  const range = figure.range && h("span", {
+    class: "range",
+    title: "Nine of ten true figures are in this range, as measured on third-party programs."
+  }, figure.range);
+  return h("div", {
+    class: wide ? "figure wide" : "figure",
+    title: wide ? "" : figure.title,
+    data: {
+      figure: figure.key
+    }
+  }, h("div", {
+    class: "label",
+    title: figure.title
+  }, termLabel(wb, figure.label, figure.key), drawAsk(wb, `figure ${figure.key}`, figure.label)), h("div", {
+    class: `value ${figure.tone}`,
+    title: figure.title
+  }, h("span", {}, figure.text), drawMark(figure.tier), wide ? range : null, wide ? delta : null, wide && figure.note ? h("span", {
+    class: `beside ${figure.tone}`
+  }, figure.note) : null), wide ? null : h("div", {
+    class: "sub"
+  }, range, range && h("br"), delta, delta && " ", figure.note), figure.counted ? h("div", {
+    class: "changes"
+  }, ...figure.changes.map((change) => h("span", {
+    class: change.tone
+  }, change.text))) : null, ...wide ? drawBar(figure) : [], ...figure.tiers.map((tier) => h("div", {
+    class: tier.stale ? "tier stale" : "tier",
+    title: tier.stale
+  }, drawMark(tier.mark), `${tier.label} `, h("b", {}, tier.text), tier.note ? h("span", {}, ` ${tier.note}`) : null)));
+}
+var heights = /* @__PURE__ */ new WeakMap();
+function keepTall(figures, seq, comesAndGoes) {
+  const before = heights.get(figures);
+  const stays = (before?.seq === seq || comesAndGoes) && before?.across === figures.offsetWidth;
+  figures.style.minHeight = stays ? `${figures.offsetHeight}px` : "";
+  heights.set(figures, {
+    seq,
+    across: figures.offsetWidth
+  });
+}
+function drawAlarm(wb, alarm) {
+  return h("div", {
+    class: "alarm",
+    role: "alert"
+  }, h("b", {
+    class: "bad"
+  }, `${alarm.kind} `), h("span", {}, ...withCode(alarm.message)), " ", ...alarm.edits.map((edit) => h("button", {
+    class: "btn small",
+    type: "button",
+    onclick: () => wb.send({
+      verb: "mend",
+      edit
+    })
+  }, edit)));
+}
+
+// workbench/widgets/static/run.js
+function progressOf(label) {
+  const level = h("i");
+  const bar = h("div", {
+    class: "progress",
+    role: "progressbar",
+    ariaLabel: label,
+    ariaValueMin: "0",
+    ariaValueMax: "100"
+  }, level);
+  const stage = h("div", {
+    class: "stage"
+  });
+  const paint = (state) => {
+    stage.hidden = state.phase !== "running";
+    bar.hidden = Boolean(stage.hidden || state.waits);
+    const known = !state.stage.startsWith("compiling");
+    bar.classList.toggle("unknown", !known);
+    level.style.width = known ? `${state.fraction * 100}%` : "";
+    bar.ariaValueNow = known ? String(Math.round(state.fraction * 100)) : null;
+    stage.textContent = state.stage;
+  };
+  return {
+    bar,
+    stage,
+    paint
+  };
+}
+function factsOf() {
+  const facts = h("dl", {
+    class: "facts"
+  });
+  const paint = painter((state) => {
+    facts.hidden = !state.length;
+    facts.replaceChildren(...state.flatMap((fact) => [
+      h("dt", {}, fact.label),
+      h("dd", {}, h("b", {
+        class: fact.tone
+      }, fact.text), drawMark(fact.mark), " ", h("span", {}, fact.note))
+    ]));
+  });
+  return {
+    facts,
+    paint
+  };
+}
+function logOf(label) {
+  const count = h("span", {
+    class: "badge"
+  });
+  const lines = h("ol", {
+    tabIndex: 0,
+    ariaLabel: `Messages of the ${label}`
+  });
+  const element = h("details", {
+    class: "log"
+  }, h("summary", {}, "Worker's messages ", count), lines);
+  const paint = painter((state) => {
+    element.hidden = !state.length;
+    count.textContent = String(state.length);
+    const follows = element.open && lines.scrollHeight - lines.scrollTop - lines.clientHeight < 8;
+    patch(lines, state, (line) => h("li", {
+      class: line.tone
+    }, h("span", {
+      class: "at"
+    }, line.at), h("span", {}, line.text)));
+    if (follows) lines.scrollTop = lines.scrollHeight;
+  });
+  return {
+    element,
+    paint
+  };
+}
+function paintWords(message, of, state) {
+  message.textContent = state.message;
+  message.className = `message ${state.phase === "error" && !state.stale ? "bad" : "muted"}`;
+  message.hidden = !state.message;
+  of.textContent = state.of;
+  of.hidden = !state.of;
+}
+function speaker(wb) {
+  let said = null;
+  return (words) => {
+    if (words && said !== null && words !== said) wb.say(words);
+    said = words;
+  };
+}
+function openTab(wb, tab) {
+  wb.send({
+    verb: "open",
+    tab
+  });
+  wb.root.querySelector(".tables")?.scrollIntoView({
+    block: "nearest"
+  });
+}
+function compileSection(wb) {
+  const target = h("span", {
+    class: "muted target"
+  });
+  const expect = () => wb.expect({
+    verb: "compile"
+  });
+  const start = h("button", {
+    class: "btn primary",
+    type: "button",
+    data: {
+      focus: "compile"
+    },
+    onpointerenter: expect,
+    onfocus: expect,
+    onclick: () => wb.send({
+      verb: "compile"
+    })
+  }, "Compile");
+  const cancel = h("button", {
+    class: "btn",
+    type: "button",
+    ariaLabel: "Cancel the compilation",
+    onclick: () => wb.send({
+      verb: "cancel_compilation"
+    })
+  }, "Cancel");
+  const compare = h("button", {
+    class: "btn",
+    type: "button",
+    title: "Predicted and compiled side by side, in the tab Compared",
+    data: {
+      focus: "compare"
+    },
+    onclick: () => openTab(wb, "compared")
+  }, "Open Compared");
+  const progress = progressOf("compilation"), facts = factsOf(), log = logOf("compilation"), speak = speaker(wb);
+  let chosen = null;
+  const atRest = h("input", {
+    type: "checkbox",
+    data: {
+      focus: "compile-at-rest"
+    },
+    onchange: () => {
+      chosen = atRest.checked;
+      wb.send({
+        verb: "compile_at_rest",
+        on: chosen
+      });
+    }
+  });
+  const rests = h("span", {
+    class: "muted"
+  }), unasked = h("label", {
+    class: "at-rest",
+    title: "Two seconds after the last edit, while the machine is idle; the next edit ends it."
+  }, atRest, "also automatically, once a plan rests", rests);
+  const message = h("div", {
+    class: "message"
+  }), of = h("div", {
+    class: "mono of"
+  });
+  const section = h("section", {
+    class: "compile",
+    ariaLabel: "Compile"
+  }, h("h2", {}, termLabel(wb, "Compile ahead of time")), h("div", {
+    class: "buttons"
+  }, start, cancel, compare, target), unasked, progress.bar, progress.stage, message, of, facts.facts, log.element);
+  const paint = (live) => {
+    const state = live.compile, running = state.phase === "running";
+    section.dataset.phase = state.phase;
+    section.hidden = !live.can_run;
+    section.classList.toggle("stale", state.stale);
+    target.textContent = state.target;
+    start.disabled = running && !state.unasked;
+    cancel.hidden = !running;
+    unasked.hidden = !live.at_rest;
+    const on = live.at_rest?.on ?? false;
+    if (on === chosen) chosen = null;
+    atRest.checked = chosen ?? on;
+    rests.textContent = live.at_rest?.note ?? "";
+    compare.hidden = running || !state.facts.length;
+    progress.paint(state);
+    paintWords(message, of, state);
+    facts.paint(state.facts);
+    log.paint(state.log);
+    speak(state.said);
+  };
+  return {
+    section,
+    paint
+  };
+}
+function runSection(wb) {
+  const steps = h("input", {
+    class: "field",
+    value: "20",
+    inputMode: "numeric",
+    ariaLabel: "steps to run"
+  });
+  const start = h("button", {
+    class: "btn primary",
+    type: "submit",
+    data: {
+      focus: "run"
+    }
+  }, "Run");
+  const cancel = h("button", {
+    class: "btn",
+    type: "button",
+    onclick: () => wb.send({
+      verb: "cancel"
+    })
+  }, "Cancel");
+  const timeline = h("button", {
+    class: "btn",
+    type: "button",
+    title: "Predicted and measured side by side, in the tab Timeline",
+    onclick: () => openTab(wb, "timeline")
+  }, "Open Timeline");
+  const form = h("form", {
+    onsubmit: (event) => {
+      event.preventDefault();
+      wb.send({
+        verb: "run",
+        steps: steps.value
+      });
+    }
+  }, steps, h("span", {
+    class: "muted"
+  }, "steps"), start, cancel, timeline);
+  const progress = progressOf("run"), facts = factsOf(), curves = curvesOf(wb), log = logOf("run"), speak = speaker(wb);
+  const message = h("div", {
+    class: "message"
+  }), of = h("div", {
+    class: "mono of"
+  });
+  const section = h("section", {
+    class: "run",
+    ariaLabel: "Run"
+  }, h("h2", {}, termLabel(wb, "Run on the attached devices")), form, progress.bar, progress.stage, message, of, curves.place, facts.facts, log.element);
+  const results = h("section", {
+    class: "results",
+    ariaLabel: "Predicted against compiled"
+  });
+  const paintResults = painter((blocks) => {
+    results.hidden = !blocks.length;
+    patchBlocks(wb, results, blocks);
+  });
+  const paint = (live) => {
+    const running = live.phase === "running";
+    section.dataset.phase = live.phase;
+    section.hidden = !live.can_run;
+    section.classList.toggle("stale", live.stale);
+    start.disabled = steps.disabled = running;
+    cancel.hidden = !running;
+    timeline.hidden = running || !live.traced;
+    progress.paint(live);
+    paintWords(message, of, live);
+    curves.paint(live.curves);
+    facts.paint(live.facts);
+    log.paint(live.log);
+    paintResults(live.blocks);
+    speak(live.said);
+  };
+  return {
+    section,
+    results,
+    paint
+  };
+}
+
+// workbench/widgets/static/find.js
+var findIn = /* @__PURE__ */ new WeakMap();
+function paintFind(wb, place, state) {
+  let find = findIn.get(wb.root);
+  if (!find) {
+    find = findOf(wb);
+    findIn.set(wb.root, find);
+    wb.expect({
+      verb: "find"
+    });
+  }
+  if (place.firstChild !== find.element) place.replaceChildren(find.element);
+  find.paint(state);
+}
+function controlOf(field) {
+  const about = {
+    name: field.name,
+    ariaLabel: field.label,
+    title: field.title,
+    data: {
+      focus: `find ${field.name}`
+    }
+  };
+  if (field.kind === "check") return h("input", {
+    ...about,
+    type: "checkbox"
+  });
+  if (field.kind === "select") return h("select", {
+    ...about,
+    class: "field"
+  });
+  const input = h("input", {
+    ...about,
+    class: "field",
+    placeholder: field.hint,
+    autocomplete: "off",
+    spellcheck: false
+  });
+  input.style.width = `calc(${field.width}ch + 18px)`;
+  return input;
+}
+function setValue(control, field) {
+  if (control instanceof HTMLInputElement && control.type === "checkbox") control.checked = Boolean(field.value);
+  else control.value = String(field.value);
+}
+function fieldOf(field) {
+  const control = controlOf(field);
+  const label = field.kind === "check" ? h("label", {
+    class: "find-field check",
+    title: field.title
+  }, control, h("span", {}, field.label)) : h("label", {
+    class: "find-field",
+    title: field.title
+  }, h("span", {
+    class: "caption"
+  }, field.label), control);
+  let options = "", value = "";
+  const paint = (now) => {
+    const offered = JSON.stringify(now.options), given = JSON.stringify(now.value);
+    if (offered !== options && control instanceof HTMLSelectElement) {
+      const chosen = control.value;
+      control.replaceChildren(...now.options.map((each) => h("option", {
+        value: each.name
+      }, each.label)));
+      control.value = chosen;
+    }
+    if (given !== value) setValue(control, now);
+    [options, value] = [
+      offered,
+      given
+    ];
+  };
+  const read = () => control instanceof HTMLInputElement && control.type === "checkbox" ? control.checked : control.value;
+  paint(field);
+  return {
+    name: field.name,
+    label,
+    paint,
+    read
+  };
+}
+var actOf = (wb, each, kind = "btn small") => h("button", {
+  class: kind,
+  type: "button",
+  title: each.title ?? "",
+  data: {
+    focus: each.focus ?? `act ${each.label}`
+  },
+  onclick: () => wb.send(each.gesture)
+}, ...withCode(each.label));
+function drawGap(wb, gap) {
+  const level = h("i");
+  level.style.width = `${gap.share * 100}%`;
+  return h("div", {
+    class: gap.proved ? "gap proved" : "gap"
+  }, h("b", {}, gap.best), h("span", {
+    class: "muted"
+  }, termLabel(wb, "Gap")), h("div", {
+    class: "bar",
+    role: "img",
+    ariaLabel: gap.text
+  }, level), h("span", {
+    class: gap.proved ? "good" : "muted"
+  }, gap.proved ? `\u2713 ${gap.text}` : gap.text));
+}
+function findOf(wb) {
+  let fields = [];
+  const start = h("button", {
+    class: "btn primary",
+    type: "submit",
+    data: {
+      focus: "find"
+    }
+  });
+  const stop = h("button", {
+    class: "btn",
+    type: "button",
+    data: {
+      focus: "stop-finding"
+    },
+    onclick: () => wb.send({
+      verb: "stop_finding"
+    })
+  }, "Stop");
+  const inputs = h("div", {
+    class: "inputs"
+  }), level = h("i");
+  const bar = h("div", {
+    class: "progress",
+    role: "progressbar",
+    ariaLabel: "search",
+    ariaValueMin: "0",
+    ariaValueMax: "100"
+  }, level);
+  const line = h("div", {
+    class: "line muted"
+  }), gap = h("div"), message = h("div", {
+    class: "says"
+  });
+  const form = h("form", {
+    ariaLabel: "What to find",
+    onsubmit: (event) => {
+      event.preventDefault();
+      wb.send(Object.assign(
+        /** @type {Gesture} */
+        {
+          verb: "find"
+        },
+        Object.fromEntries(fields.map((each) => [
+          each.name,
+          each.read()
+        ]))
+      ));
+    }
+  }, inputs, h("div", {
+    class: "buttons"
+  }, start, stop, line));
+  const element = h("section", {
+    class: "search-form",
+    ariaLabel: "Find a plan"
+  }, form, bar, gap, message), speak = speaker(wb);
+  const paint = painter((state) => {
+    if (!fields.length) {
+      fields = state.fields.map(fieldOf);
+      inputs.replaceChildren(...fields.map((each) => each.label));
+    } else fields.forEach((each, i) => each.paint(state.fields[i]));
+    element.dataset.phase = state.phase;
+    start.textContent = state.label;
+    start.disabled = state.running;
+    stop.hidden = !state.running;
+    line.textContent = state.line;
+    bar.hidden = !state.running;
+    bar.classList.toggle("unknown", state.phase === "preparing");
+    level.style.width = state.phase === "preparing" ? "" : `${state.fraction * 100}%`;
+    bar.ariaValueNow = String(Math.round(state.fraction * 100));
+    gap.replaceChildren(...state.gap ? [
+      drawGap(wb, state.gap)
+    ] : []);
+    keepingFocus(wb.root, message, () => paintMessage(wb, message, state));
+    speak(state.said);
+  });
+  return {
+    element,
+    paint
+  };
+}
+function paintMessage(wb, message, state) {
+  message.hidden = !state.message;
+  message.className = `says ${state.tone}`;
+  message.replaceChildren(h("p", {}, ...withCode(state.message)), ...state.ways_out.length ? [
+    h("ul", {}, ...state.ways_out.map((way) => h("li", {}, ...withCode(way))))
+  ] : [], ...state.acts.length ? [
+    h("div", {
+      class: "acts"
+    }, ...state.acts.map((each) => actOf(wb, each)))
+  ] : []);
+}
+function paintFound(wb, place, card) {
+  const [take, ...others] = card.acts, than = card.than;
+  keepingFocus(wb.root, place, () => place.replaceChildren(h("div", {
+    class: "name"
+  }, h("b", {}, card.title), h("span", {
+    class: "muted"
+  }, card.text)), h("div", {
+    class: "buttons"
+  }, actOf(wb, take, "btn primary"), ...others.map((each) => actOf(wb, each, "btn")), than.options.length ? h("label", {
+    class: "against"
+  }, h("span", {
+    class: "muted"
+  }, than.label), h("select", {
+    class: "field",
+    data: {
+      focus: "found than"
+    },
+    onchange: (event) => wb.send({
+      verb: than.verb,
+      plan: than.plan,
+      than: (
+        /** @type {HTMLSelectElement} */
+        event.target.value
+      )
+    })
+  }, h("option", {
+    value: "",
+    selected: !than.value
+  }, "its nearest rival"), ...than.options.map((each) => h("option", {
+    value: each.name,
+    selected: each.name === than.value
+  }, each.label)))) : null), ...card.waiting ? [
+    h("div", {
+      class: "waiting",
+      role: "status"
+    }, card.waiting, h("div", {
+      class: "progress unknown"
+    }, h("i")))
+  ] : []));
 }
 
 // workbench/widgets/static/sort.js
@@ -3385,13 +4159,18 @@ function tensorBar(wb) {
 
 // workbench/widgets/static/tables.js
 var blocksIn = /* @__PURE__ */ new WeakMap();
+var partsOf = (block) => [
+  block.picture,
+  block.replay,
+  block.stages,
+  block.find,
+  block.found
+].map(Boolean);
 function patchBlocks(wb, parent, blocks) {
   const heads = blocks.map((block) => JSON.stringify([
     block.title,
     block.columns,
-    Boolean(block.picture),
-    Boolean(block.replay),
-    Boolean(block.stages),
+    ...partsOf(block),
     canSort(block)
   ]));
   const before = blocksIn.get(parent);
@@ -3408,6 +4187,10 @@ function patchBlocks(wb, parent, blocks) {
       class: "picture"
     }) : null, block.stages ? h("div", {
       class: "pipeline"
+    }) : null, block.find ? h("div", {
+      class: "finder"
+    }) : null, block.found ? h("div", {
+      class: "found"
     }) : null, block.columns.length ? h("table", {}, h("thead", {}, h("tr", {}, ...block.columns.map((c, i) => drawColumn(wb, block, c, i, heads[blocks.indexOf(block)], () => patchBlocks(wb, parent, blocksIn.get(parent)?.blocks ?? []))))), h("tbody")) : null, h("div", {
       class: "note"
     }))));
@@ -3419,6 +4202,8 @@ function patchBlocks(wb, parent, blocks) {
     if (body) markSorted(wb, place, heads[i]);
     if (block.replay) paintReplay(wb, the(place, ".replay"), block.replay);
     if (block.stages) paintPipeline(wb, the(place, ".pipeline"), block.stages);
+    if (block.find) paintFind(wb, the(place, ".finder"), block.find);
+    if (block.found) paintFound(wb, the(place, ".found"), block.found);
     if (block.picture) paintPicture(wb, the(place, ".picture"), block.picture);
     const note = the(place, ".note");
     note.textContent = block.note;
@@ -4325,12 +5110,22 @@ function boardSection(wb) {
   }), counted = h("span", {
     class: "counted"
   });
+  const find = h("button", {
+    class: "btn small",
+    type: "button",
+    title: "Search for the best plan of this program",
+    data: {
+      focus: "open-find",
+      verb: "open-find"
+    },
+    onclick: () => openTab(wb, "find")
+  }, "Find");
   const section = h("section", {
     class: "board",
     ariaLabel: "Dimensions on mesh axes"
   }, h("div", {
     class: "legendline"
-  }, h("h2", {}, termLabel(wb, "Dimensions on mesh axes")), counted, recipes.button, h("span", {
+  }, h("h2", {}, termLabel(wb, "Dimensions on mesh axes")), counted, recipes.button, find, h("span", {
     class: "muted help"
   }, "Drag, or press space and arrows. Shift adds an axis.")), recipes.section, zones);
   const paint = painter((state) => keepingFocus(wb.root, section, () => {
@@ -4639,542 +5434,6 @@ function sameUnit(chosen, before, next) {
     if (found) return found[3] === chosen[3] && found[4] === chosen[4] ? found : null;
   }
   return null;
-}
-
-// workbench/widgets/static/curves.js
-var nearest = (points, x) => points.reduce((best, each, i) => Math.abs(each[0] - x) < Math.abs(points[best][0] - x) ? i : best, 0);
-function curveOf(wb, given) {
-  const { label } = given;
-  const last = h("b"), told = h("span", {
-    class: "muted atstep"
-  });
-  const across = svg("line", {
-    class: "across",
-    x1: 0,
-    x2: 100
-  }), line = svg("polyline", {});
-  const grid = [
-    0,
-    50,
-    100
-  ].map((y) => svg("line", {
-    class: "grid",
-    x1: 0,
-    x2: 100,
-    y1: y,
-    y2: y
-  }));
-  const drawing = svg("svg", {
-    viewBox: "0 0 100 100",
-    preserveAspectRatio: "none",
-    "aria-hidden": "true"
-  }, ...grid, across, line);
-  const dot = h("i", {
-    class: "dot",
-    hidden: true
-  });
-  const plot = h("div", {
-    class: "plot",
-    tabIndex: 0,
-    role: "img"
-  }, drawing, dot);
-  const high = h("span"), low = h("span"), first = h("span"), end = h("span");
-  const element = h("div", {
-    class: "curve",
-    data: {
-      curve: label
-    }
-  }, h("div", {
-    class: "caption"
-  }, h("span", {}, label), told, last), h("div", {
-    class: "scale"
-  }, high, low), plot, h("div", {
-    class: "steps"
-  }, first, end));
-  let state = given;
-  let at = null;
-  const show = () => {
-    const place = at === null ? null : Math.min(at, state.points.length - 1);
-    const point2 = place === null ? void 0 : state.points[place];
-    dot.hidden = !point2;
-    if (point2) {
-      dot.style.left = `${point2[0]}%`;
-      dot.style.top = `${point2[1]}%`;
-    }
-    told.textContent = point2 && place !== null ? state.told[place] : state.across?.text ?? "";
-  };
-  const point = (event) => {
-    const box = plot.getBoundingClientRect(), x = 100 * (event.clientX - box.left) / box.width;
-    at = nearest(state.points, x);
-    show();
-  };
-  plot.addEventListener("pointermove", point);
-  plot.addEventListener("pointerleave", () => {
-    at = null;
-    show();
-  });
-  plot.addEventListener("blur", () => {
-    at = null;
-    show();
-  });
-  plot.addEventListener("keydown", (event) => {
-    const step = {
-      ArrowRight: 1,
-      ArrowLeft: -1,
-      Home: -Infinity,
-      End: Infinity
-    }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    at = Math.max(0, Math.min(state.points.length - 1, (at ?? (step > 0 ? -1 : state.points.length)) + step));
-    show();
-    wb.say(told.textContent);
-  });
-  const paint = painter((now) => {
-    state = now;
-    line.setAttribute("points", now.points.map(([x, y]) => `${x},${y}`).join(" "));
-    across.setAttribute("visibility", now.across ? "visible" : "hidden");
-    if (now.across) {
-      across.setAttribute("y1", `${now.across.y}`);
-      across.setAttribute("y2", `${now.across.y}`);
-    }
-    last.textContent = now.last;
-    setScales({
-      high,
-      low,
-      first,
-      end
-    }, now);
-    plot.ariaLabel = `${now.label} from ${now.first} to ${now.end}: between ${now.low} and ${now.high}, last ${now.last}. Arrow keys read each step.`;
-    show();
-  });
-  return {
-    element,
-    paint
-  };
-}
-function setScales(places, { high, low, first, end }) {
-  places.high.textContent = high;
-  places.low.textContent = low;
-  places.first.textContent = first;
-  places.end.textContent = end;
-}
-function curvesOf(wb) {
-  const place = h("div", {
-    class: "curves"
-  });
-  const drawn = /* @__PURE__ */ new Map();
-  const paint = (states) => {
-    keepKids(place, states.map((state) => {
-      const curve = drawn.get(state.label) ?? curveOf(wb, state);
-      drawn.set(state.label, curve);
-      curve.paint(state);
-      return curve.element;
-    }));
-  };
-  return {
-    place,
-    paint
-  };
-}
-
-// workbench/widgets/static/figures.js
-function drawShare(part2) {
-  const bit = h("i", {
-    title: part2.title,
-    data: {
-      shade: part2.shade
-    }
-  });
-  bit.style.width = `${part2.share * 100}%`;
-  return bit;
-}
-function drawLimit({ share, text }) {
-  const line = h("i", {
-    class: "limit",
-    title: text
-  });
-  line.style.left = `${share * 100}%`;
-  return line;
-}
-function drawBar(figure) {
-  const limit = figure.limit && drawLimit(figure.limit);
-  const all2 = figure.apart ? [
-    ...figure.parts,
-    figure.apart
-  ] : figure.parts;
-  return [
-    h("div", {
-      class: "bars",
-      role: "img",
-      ariaLabel: all2.map((part2) => part2.title).join("; ")
-    }, h("div", {
-      class: `bar ${figure.tone}`
-    }, ...figure.parts.map(drawShare)), limit, figure.apart ? h("div", {
-      class: "bar apart"
-    }, drawShare(figure.apart)) : null),
-    h("div", {
-      class: "legend"
-    }, ...all2.map((part2) => h("span", {
-      title: part2.title
-    }, h("i", {
-      data: {
-        shade: part2.shade
-      }
-    }), `${part2.role} `, h("b", {}, part2.text))))
-  ];
-}
-function drawMark(mark) {
-  return mark?.key ? h("span", {
-    class: "origin",
-    role: "img",
-    ariaLabel: mark.label,
-    title: mark.title,
-    data: {
-      tier: mark.key,
-      settles: mark.settles || null
-    }
-  }) : null;
-}
-function drawStanding(wb, standing) {
-  const sign = drawMark(standing.mark) ?? h("span");
-  sign.ariaHidden = "true";
-  return [
-    sign,
-    h("span", {
-      title: standing.mark.title
-    }, termLabel(wb, standing.mark.label ?? "")),
-    h("span", {
-      class: "how"
-    }, standing.text)
-  ];
-}
-function drawFigure(wb, figure) {
-  const delta = figure.delta && h("span", {
-    class: `delta ${figure.delta.tone}`
-  }, figure.delta.text);
-  const wide = figure.parts.length > 0;
-  const range = figure.range && h("span", {
-    class: "range",
-    title: "Nine of ten true figures are in this range, as measured on third-party programs."
-  }, figure.range);
-  return h("div", {
-    class: wide ? "figure wide" : "figure",
-    title: wide ? "" : figure.title,
-    data: {
-      figure: figure.key
-    }
-  }, h("div", {
-    class: "label",
-    title: figure.title
-  }, termLabel(wb, figure.label, figure.key), drawAsk(wb, `figure ${figure.key}`, figure.label)), h("div", {
-    class: `value ${figure.tone}`,
-    title: figure.title
-  }, h("span", {}, figure.text), drawMark(figure.tier), wide ? range : null, wide ? delta : null, wide && figure.note ? h("span", {
-    class: `beside ${figure.tone}`
-  }, figure.note) : null), wide ? null : h("div", {
-    class: "sub"
-  }, range, range && h("br"), delta, delta && " ", figure.note), figure.counted ? h("div", {
-    class: "changes"
-  }, ...figure.changes.map((change) => h("span", {
-    class: change.tone
-  }, change.text))) : null, ...wide ? drawBar(figure) : [], ...figure.tiers.map((tier) => h("div", {
-    class: tier.stale ? "tier stale" : "tier",
-    title: tier.stale
-  }, drawMark(tier.mark), `${tier.label} `, h("b", {}, tier.text), tier.note ? h("span", {}, ` ${tier.note}`) : null)));
-}
-var heights = /* @__PURE__ */ new WeakMap();
-function keepTall(figures, seq, comesAndGoes) {
-  const before = heights.get(figures);
-  const stays = (before?.seq === seq || comesAndGoes) && before?.across === figures.offsetWidth;
-  figures.style.minHeight = stays ? `${figures.offsetHeight}px` : "";
-  heights.set(figures, {
-    seq,
-    across: figures.offsetWidth
-  });
-}
-function drawAlarm(wb, alarm) {
-  return h("div", {
-    class: "alarm",
-    role: "alert"
-  }, h("b", {
-    class: "bad"
-  }, `${alarm.kind} `), h("span", {}, ...withCode(alarm.message)), " ", ...alarm.edits.map((edit) => h("button", {
-    class: "btn small",
-    type: "button",
-    onclick: () => wb.send({
-      verb: "mend",
-      edit
-    })
-  }, edit)));
-}
-
-// workbench/widgets/static/run.js
-function progressOf(label) {
-  const level = h("i");
-  const bar = h("div", {
-    class: "progress",
-    role: "progressbar",
-    ariaLabel: label,
-    ariaValueMin: "0",
-    ariaValueMax: "100"
-  }, level);
-  const stage = h("div", {
-    class: "stage"
-  });
-  const paint = (state) => {
-    stage.hidden = state.phase !== "running";
-    bar.hidden = Boolean(stage.hidden || state.waits);
-    const known = !state.stage.startsWith("compiling");
-    bar.classList.toggle("unknown", !known);
-    level.style.width = known ? `${state.fraction * 100}%` : "";
-    bar.ariaValueNow = known ? String(Math.round(state.fraction * 100)) : null;
-    stage.textContent = state.stage;
-  };
-  return {
-    bar,
-    stage,
-    paint
-  };
-}
-function factsOf() {
-  const facts = h("dl", {
-    class: "facts"
-  });
-  const paint = painter((state) => {
-    facts.hidden = !state.length;
-    facts.replaceChildren(...state.flatMap((fact) => [
-      h("dt", {}, fact.label),
-      h("dd", {}, h("b", {
-        class: fact.tone
-      }, fact.text), drawMark(fact.mark), " ", h("span", {}, fact.note))
-    ]));
-  });
-  return {
-    facts,
-    paint
-  };
-}
-function logOf(label) {
-  const count = h("span", {
-    class: "badge"
-  });
-  const lines = h("ol", {
-    tabIndex: 0,
-    ariaLabel: `Messages of the ${label}`
-  });
-  const element = h("details", {
-    class: "log"
-  }, h("summary", {}, "Worker's messages ", count), lines);
-  const paint = painter((state) => {
-    element.hidden = !state.length;
-    count.textContent = String(state.length);
-    const follows = element.open && lines.scrollHeight - lines.scrollTop - lines.clientHeight < 8;
-    patch(lines, state, (line) => h("li", {
-      class: line.tone
-    }, h("span", {
-      class: "at"
-    }, line.at), h("span", {}, line.text)));
-    if (follows) lines.scrollTop = lines.scrollHeight;
-  });
-  return {
-    element,
-    paint
-  };
-}
-function paintWords(message, of, state) {
-  message.textContent = state.message;
-  message.className = `message ${state.phase === "error" && !state.stale ? "bad" : "muted"}`;
-  message.hidden = !state.message;
-  of.textContent = state.of;
-  of.hidden = !state.of;
-}
-function speaker(wb) {
-  let said = null;
-  return (words) => {
-    if (words && said !== null && words !== said) wb.say(words);
-    said = words;
-  };
-}
-function openTab(wb, tab) {
-  wb.send({
-    verb: "open",
-    tab
-  });
-  wb.root.querySelector(".tables")?.scrollIntoView({
-    block: "nearest"
-  });
-}
-function compileSection(wb) {
-  const target = h("span", {
-    class: "muted target"
-  });
-  const expect = () => wb.expect({
-    verb: "compile"
-  });
-  const start = h("button", {
-    class: "btn primary",
-    type: "button",
-    data: {
-      focus: "compile"
-    },
-    onpointerenter: expect,
-    onfocus: expect,
-    onclick: () => wb.send({
-      verb: "compile"
-    })
-  }, "Compile");
-  const cancel = h("button", {
-    class: "btn",
-    type: "button",
-    ariaLabel: "Cancel the compilation",
-    onclick: () => wb.send({
-      verb: "cancel_compilation"
-    })
-  }, "Cancel");
-  const compare = h("button", {
-    class: "btn",
-    type: "button",
-    title: "Predicted and compiled side by side, in the tab Compared",
-    data: {
-      focus: "compare"
-    },
-    onclick: () => openTab(wb, "compared")
-  }, "Open Compared");
-  const progress = progressOf("compilation"), facts = factsOf(), log = logOf("compilation"), speak = speaker(wb);
-  let chosen = null;
-  const atRest = h("input", {
-    type: "checkbox",
-    data: {
-      focus: "compile-at-rest"
-    },
-    onchange: () => {
-      chosen = atRest.checked;
-      wb.send({
-        verb: "compile_at_rest",
-        on: chosen
-      });
-    }
-  });
-  const rests = h("span", {
-    class: "muted"
-  }), unasked = h("label", {
-    class: "at-rest",
-    title: "Two seconds after the last edit, while the machine is idle; the next edit ends it."
-  }, atRest, "also automatically, once a plan rests", rests);
-  const message = h("div", {
-    class: "message"
-  }), of = h("div", {
-    class: "mono of"
-  });
-  const section = h("section", {
-    class: "compile",
-    ariaLabel: "Compile"
-  }, h("h2", {}, termLabel(wb, "Compile ahead of time")), h("div", {
-    class: "buttons"
-  }, start, cancel, compare, target), unasked, progress.bar, progress.stage, message, of, facts.facts, log.element);
-  const paint = (live) => {
-    const state = live.compile, running = state.phase === "running";
-    section.dataset.phase = state.phase;
-    section.hidden = !live.can_run;
-    section.classList.toggle("stale", state.stale);
-    target.textContent = state.target;
-    start.disabled = running && !state.unasked;
-    cancel.hidden = !running;
-    unasked.hidden = !live.at_rest;
-    const on = live.at_rest?.on ?? false;
-    if (on === chosen) chosen = null;
-    atRest.checked = chosen ?? on;
-    rests.textContent = live.at_rest?.note ?? "";
-    compare.hidden = running || !state.facts.length;
-    progress.paint(state);
-    paintWords(message, of, state);
-    facts.paint(state.facts);
-    log.paint(state.log);
-    speak(state.said);
-  };
-  return {
-    section,
-    paint
-  };
-}
-function runSection(wb) {
-  const steps = h("input", {
-    class: "field",
-    value: "20",
-    inputMode: "numeric",
-    ariaLabel: "steps to run"
-  });
-  const start = h("button", {
-    class: "btn primary",
-    type: "submit",
-    data: {
-      focus: "run"
-    }
-  }, "Run");
-  const cancel = h("button", {
-    class: "btn",
-    type: "button",
-    onclick: () => wb.send({
-      verb: "cancel"
-    })
-  }, "Cancel");
-  const timeline = h("button", {
-    class: "btn",
-    type: "button",
-    title: "Predicted and measured side by side, in the tab Timeline",
-    onclick: () => openTab(wb, "timeline")
-  }, "Open Timeline");
-  const form = h("form", {
-    onsubmit: (event) => {
-      event.preventDefault();
-      wb.send({
-        verb: "run",
-        steps: steps.value
-      });
-    }
-  }, steps, h("span", {
-    class: "muted"
-  }, "steps"), start, cancel, timeline);
-  const progress = progressOf("run"), facts = factsOf(), curves = curvesOf(wb), log = logOf("run"), speak = speaker(wb);
-  const message = h("div", {
-    class: "message"
-  }), of = h("div", {
-    class: "mono of"
-  });
-  const section = h("section", {
-    class: "run",
-    ariaLabel: "Run"
-  }, h("h2", {}, termLabel(wb, "Run on the attached devices")), form, progress.bar, progress.stage, message, of, curves.place, facts.facts, log.element);
-  const results = h("section", {
-    class: "results",
-    ariaLabel: "Predicted against compiled"
-  });
-  const paintResults = painter((blocks) => {
-    results.hidden = !blocks.length;
-    patchBlocks(wb, results, blocks);
-  });
-  const paint = (live) => {
-    const running = live.phase === "running";
-    section.dataset.phase = live.phase;
-    section.hidden = !live.can_run;
-    section.classList.toggle("stale", live.stale);
-    start.disabled = steps.disabled = running;
-    cancel.hidden = !running;
-    timeline.hidden = running || !live.traced;
-    progress.paint(live);
-    paintWords(message, of, live);
-    curves.paint(live.curves);
-    facts.paint(live.facts);
-    log.paint(live.log);
-    paintResults(live.blocks);
-    speak(live.said);
-  };
-  return {
-    section,
-    results,
-    paint
-  };
 }
 
 // workbench/widgets/static/fleet_parts.js

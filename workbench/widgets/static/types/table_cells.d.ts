@@ -1,6 +1,7 @@
 /** Tables as Python tells them: `blocks.py` and what is made with it. */
 
 import type { Gesture } from "./board_context.d.ts";
+import type { FindState, FoundCard } from "./find.d.ts";
 import type { PipelineTab } from "./pipeline.d.ts";
 
 export interface AxisTag {
@@ -42,7 +43,14 @@ export interface ShareCell extends Beside {
 }
 export interface ActsCell extends Beside {
   text?: string;
-  acts: { label: string; title?: string; gesture: Gesture & { of?: string } }[];
+  acts: Act[];
+}
+/** A button for a gesture; `focus` is its name for the keyboard, where the label occurs more than once. */
+export interface Act {
+  label: string;
+  title?: string;
+  focus?: string;
+  gesture: Gesture & { of?: string };
 }
 export interface PathCell extends Beside {
   path: string;
@@ -170,6 +178,8 @@ export interface Block {
   picture: Picture | null;
   replay?: Replay;
   stages?: PipelineTab;
+  find?: FindState;
+  found?: FoundCard;
 }
 
 export interface Ask {

@@ -1,0 +1,87 @@
+"""The form of the search: what the user typed, as the search takes it; and a requirement relaxed."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.errors import WorkbenchError
+from workbench.hardware.catalogue import parse_hardware
+from workbench.search.requirements import AtMost, Pin
+from workbench.units import parse_bytes
+from workbench.widgets.find.find_form import first_form, read_task, relax_form, round_up_bytes
+from workbench.widgets.gestures.codec import read_gesture
+from workbench.widgets.gestures.finding import FindGesture
+
+
+@pytest.fixture
+def plan(session):
+    return session.plan.updated(hardware=parse_hardware("TPU v5e 2x4"))
+
+
+def test_the_first_form_asks_for_as_many_devices_of_the_kind_there_is_and_fixes_nothing(plan):
+    task = read_task(first_form(plan), plan)
+    assert task.plan is plan
+    assert task.choices == {"keep": False, "axes": ("stage", "data", "model")}
+    assert (task.at_most, task.pins, task.objective, task.within) == ({}, {}, "seconds", 30.0)
+
+
+def test_what_is_fixed_becomes_limits_and_pins(plan):
+    form = FindGesture("64, 128", "TPU v5p", "memory", "40 GiB", "4", "60", "data model:8 context", stages=False, zero="zero_1", keep=True)
+    task = read_task(form, plan)
+    assert task.choices == {"devices": (64, 128), "hardware": "TPU v5p", "keep": True, "axes": ("stage", "data", "model", "context")}
+    assert task.at_most == {"memory": "40 GiB", "seconds": 4.0}
+    assert task.pins == {"zero": "zero_1", "stage": 1, "model": 8}
+    assert (task.objective, task.within) == ("memory", 60.0)
+
+
+def test_a_layout_of_its_own_is_looked_for_among_all(plan):
+    form = first_form(plan)
+    assert read_task(replace(form, layout="all"), plan).choices["layouts"] == "all"
+    task = read_task(replace(form, layout="io"), plan)
+    assert (task.choices["layouts"], task.pins) == ("all", {"layout": "io"})
+
+
+def test_more_devices_of_the_same_kind_keep_its_options(plan):
+    own = parse_hardware("TPU v5e 2x4")
+    assert read_task(FindGesture("16", "TPU v5e"), plan).choices["hardware"] == own
+    assert read_task(FindGesture("8", ""), plan).plan.hardware is None
+
+
+MISTYPED = [
+    ({"devices": ""}, "How many devices to search for is left open.\n  Ways out: write 8 · write several: 64, 128, 256."),
+    ({"devices": "many"}, "`many` is not a number of devices; it is a whole number from 1 to 1,048,576."),
+    ({"within": "0"}, "`0` is not a number of seconds; it is a whole number from 1 to 3,600."),
+    ({"axes": "data:x"}, "`data:x` is no mesh axis.\n  Ways out: write `data model`, or `data model:8` to fix a size."),
+    ({"seconds": "soon"}, "`soon` is no time.\n  Ways out: write `250 ms` or `4 s`."),
+]
+
+
+@pytest.mark.parametrize(("typed", "text"), MISTYPED, ids=lambda each: str(each)[:30])
+def test_what_was_mistyped_is_said(plan, typed, text):
+    with pytest.raises(WorkbenchError) as caught:
+        read_task(replace(first_form(plan), **typed), plan)
+    assert str(caught.value) == text
+
+
+def test_the_page_s_message_is_read_as_it_was_typed():
+    sent = {"verb": "find", "devices": "8", "stages": False, "keep": True, "memory": " 2 GiB"}
+    assert read_gesture(sent) == FindGesture("8", memory=" 2 GiB", stages=False, keep=True)
+
+
+def test_a_relaxed_limit_is_never_below_what_is_needed_and_a_relaxed_choice_is_left_open():
+    form = FindGesture("8", memory="1 MiB", axes="data model:8 context:2", stages=False, zero="zero_1")
+    limit = AtMost("memory", 1_234_567)
+    assert relax_form(form, AtMost("memory", 1 << 20), limit).memory == "1.18 MiB"
+    assert relax_form(form, AtMost("seconds", 1e-3), AtMost("seconds", 2.00001e-3)).seconds == "2.0001 ms"
+    assert relax_form(form, Pin("stage", (1,)), Pin("stage", (1, 2))).stages
+    assert relax_form(form, Pin("zero", ("zero_1",)), Pin("zero", ("zero_1", "zero_3"))).zero == ""
+    assert relax_form(form, Pin("model", (8,)), Pin("model", (8, 2))).axes == "data model context:2"
+
+
+@given(st.integers(1, 1 << 50))
+def test_bytes_rounded_up_are_read_back_as_no_less(count):
+    read = parse_bytes(round_up_bytes(count))
+    assert read is not None
+    assert count - 1 <= read <= count * 1.011 + 11  # a hundredth of the unit at most

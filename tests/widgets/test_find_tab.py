@@ -1,0 +1,184 @@
+"""The tab *Find* of a board over a real search of a small program, done in a thread: from the form to a plan taken and taken back."""
+
+import json
+import time
+
+import pytest
+
+from tests.support.scripted import HeldRunner, ScriptedRunner
+from tests.widgets.test_board import Screen
+from workbench.hardware.catalogue import parse_hardware
+from workbench.models import build
+from workbench.plan.plan import Plan
+from workbench.search.evaluator import Evaluator
+from workbench.search.explain import make_ledger
+from workbench.session.plan_history import Session
+from workbench.widgets.find.find_tab import ledger_block, signed_cell
+from workbench.widgets.find.found_text import found_text
+
+
+class Board(Screen):
+    """A board with its tab *Find* open."""
+
+    def __init__(self, session, **options):
+        super().__init__(session, **options)
+        self.send("open", tab="find")
+
+    @property
+    def blocks(self):
+        return self.shown["table"]["blocks"]
+
+    @property
+    def form(self):
+        return self.blocks[0]["find"]
+
+    @property
+    def badge(self):
+        return next(each["badge"] for each in self.shown["board"]["tabs"] if each["key"] == "find")
+
+    def block(self, part):
+        """The first block that has this part, or this title."""
+        return next((each for each in self.blocks if each.get(part) or each["title"].startswith(part)), None)
+
+    def wait_for(self, is_so, seconds=30):
+        until = time.monotonic() + seconds
+        while not is_so():
+            assert time.monotonic() < until, self.shown["table"]
+            time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def mlp():
+    return build("mnist", batch=64)
+
+
+@pytest.fixture
+def board(mlp):
+    board = Board(Session(Plan(mlp, "data:8", "batch:data", hardware=parse_hardware("TPU v5e 2x4"))), runner=ScriptedRunner())
+    yield board
+    board.board.close()
+
+
+@pytest.fixture
+def found(board):
+    """After a search to its end."""
+    board.send("find", devices="8", hardware="TPU v5e", within="20")
+    board.wait_for(lambda: board.form["phase"] == "done")
+    return board
+
+
+def numbers(board):
+    return [each["key"] for each in board.block("The front")["rows"]]
+
+
+def test_before_a_search_the_form_stands_alone_and_invites(board):
+    assert [bool(each.get("find")) for each in board.blocks] == [True]
+    assert (board.form["phase"], board.form["label"], board.form["tone"]) == ("idle", "Find", "muted")
+    values = {each["name"]: each["value"] for each in board.form["fields"]}
+    assert (values["devices"], values["hardware"], values["objective"]) == ("8", "TPU v5e", "seconds")
+
+
+def test_the_front_is_a_picture_and_a_table_and_all_of_it_is_json(found):
+    picture, table = found.block("picture")["picture"], found.block("The front")
+    assert picture["opens"] == {"verb": "choose_found", "field": "plan"}
+    assert all(f'data-opens="{number}"' in picture["svg"] for number in numbers(found))
+    assert "present plan" in picture["svg"]
+    assert len(table["rows"]) >= 1
+    assert json.loads(json.dumps(found.shown["table"], allow_nan=False)) == found.shown["table"]
+    assert found.form["gap"]["proved"] or found.form["gap"]["share"] < 1
+    found.wait_for(lambda: found.badge == str(len(table["rows"])))
+
+
+def test_a_plan_is_chosen_taken_as_one_step_and_taken_back(found):
+    before, number = found.board.session.plan, numbers(found)[0]
+    found.send("choose_found", plan=number)
+    card = found.block("found")["found"]
+    assert card["acts"][0]["gesture"] == {"verb": "take_found", "plan": number}
+    found.wait_for(lambda: found.block("What it changes") is not None)
+    state = found.send("take_found", plan=number)
+    assert state["undo"] == f"Undo open the plan found: {card['title']}"
+    assert found.board.session.plan != before
+    report = found.board.session.report.prediction
+    figures = found.board._find.finder.progress.figures_of(found.board._find.finder.candidate(number))
+    assert report.peak == figures.memory
+    assert report.seconds == pytest.approx(figures.seconds)
+    found.send("undo")
+    assert found.board.session.plan == before
+    assert found.form["phase"] == "done", "what was found stays"
+
+
+def test_why_this_one_is_a_ledger_that_adds_up_and_what_each_decision_does(found):
+    front = numbers(found)
+    found.send("explain_found", plan=front[-1], than=front[0] if len(front) > 1 else "0")
+    assert found.block("found")["found"]["waiting"]
+    found.wait_for(lambda: not found.block("found")["found"]["waiting"])
+    assert found.block("What if instead")["rows"]
+    changed = next(row for row in found.block("What if instead")["rows"] if row["cells"][-1])
+    found.send(**changed["cells"][-1]["acts"][0]["gesture"])
+    assert found.block("found")["found"]["title"] != "", "a plan that was only tried can be chosen, too"
+
+
+def test_a_clash_is_said_with_a_button_that_finds_a_plan(board):
+    board.send("find", devices="8", hardware="TPU v5e", memory="1 KiB", within="20")
+    board.wait_for(lambda: board.form["phase"] == "done")
+    assert board.form["message"] == "No plan keeps `at most 1.00 KiB a device`."
+    [act] = board.form["acts"]
+    assert act["label"].startswith("Allow at most")
+    board.send(**act["gesture"])
+    board.wait_for(lambda: board.form["phase"] == "done")
+    assert board.form["acts"] == []
+    assert board.block("The front")["rows"]
+
+
+def test_stop_is_answered_at_once_and_keeps_what_was_found(board):
+    board.send("find", devices="8", hardware="TPU v5e", within="600", axes="data model")
+    board.wait_for(lambda: board.block("picture") is not None or board.form["phase"] == "done")
+    board.send("stop_finding")
+    assert board.form["phase"] in ("stopped", "done")
+    assert not board.form["running"]
+    assert board.block("picture") is not None
+
+
+def test_news_of_a_search_go_to_the_page_only_where_they_are_seen(board):
+    board.send("open", tab="notes")
+    board.send("find", devices="8", hardware="TPU v5e", within="20")
+    board.wait_for(lambda: board.board._find.finder.progress.phase == "done")
+    assert board.shown["table"]["tab"] == "notes"
+    board.wait_for(lambda: board.badge != "…")
+
+
+def test_what_is_not_there_is_refused_over_the_tables(board):
+    for verb, fields in (("choose_found", {"plan": "7"}), ("take_found", {"plan": "x"}), ("explain_found", {}), ("relax", {"place": "0"})):
+        refusal = board.send(verb, **fields)["refusal"]
+        assert refusal["zone"] == "tables"
+        assert refusal["ways_out"] == ["search again"]
+
+
+def test_a_board_without_a_runner_says_that_it_cannot_search(mlp):
+    board = Board(Session(Plan(mlp, "data:8", "batch:data")))
+    assert [each["note"] for each in board.blocks] == ["This board cannot search for plans."]
+
+
+def test_the_process_starts_while_the_form_is_filled_in(mlp):
+    runner = HeldRunner()
+    board = Board(Session(Plan(mlp, "data:8", "batch:data")), runner=runner)
+    board.board.answer({"verb": "find", "ahead": True})
+    assert runner.expected == board.board.session.plan
+
+
+def test_a_ledger_has_both_ends_and_a_line_for_each_step_between(found):
+    progress = found.board._find.finder.progress
+    start, end = progress.found[0][0], progress.state.best[0]
+    ledger = make_ledger(Evaluator(progress.space), start, end)
+    rows = ledger_block(ledger)["rows"]
+    assert [rows[0]["cells"][0]["text"], rows[-1]["cells"][0]["text"]] == [f"from {found_text(start)}", f"to {found_text(end)}"]
+    assert [row["cells"][0]["text"] for row in rows[1:-1]] == [f"{each.before} → {each.after}" for each in ledger.lines]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "cell"),
+    [(0.0, "s", ("same", "muted")), (1e-3, "s", ("+1.00 ms", "bad")), (-2048.0, "B", ("−2.00 KiB", "good"))],
+)
+def test_less_is_better(value, unit, cell):
+    found = signed_cell(value, unit)
+    assert (found["text"], found["tone"]) == cell

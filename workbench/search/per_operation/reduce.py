@@ -1,0 +1,145 @@
+"""Makes a problem smaller without changing its least cost, until no rule applies.
+
+- A strategy that no strategy of some neighbour goes with, at a finite cost, is taken away (arc consistency).
+- An edge whose costs are a sum of one part per end becomes costs of its ends.
+- A node that has one strategy for each strategy of a neighbour *follows* it: the two become one. Most operations of a program do (a
+  transpose is sharded as its operand is), and of tens of thousands of operations a few hundred decisions are left.
+- A strategy that another one *dominates* is taken away: never cheaper, whatever the neighbours do, and never less memory.
+- A node that takes the same memory whatever it does, with at most two neighbours, is eliminated: it takes what is best for them.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+
+import numpy as np
+
+from workbench.errors import SearchError
+from workbench.search.per_operation.choice_graph import ChoiceGraph
+from workbench.search.per_operation.choice_problem import Floats, Mask
+
+_MOST_COMPARED = 30_000_000  # entries of the table that compares all pairs of strategies of a node, per neighbour
+_MOST_FILLED = 20_000  # entries of an edge that an elimination makes
+
+
+def reduce(graph: ChoiceGraph) -> None:
+    """Applies all rules in place. Raises `SearchError` where a node is left without a strategy."""
+    _until_nothing_changes(graph, (_keep_consistent, _split_edges, _follow))
+    _until_nothing_changes(graph, (_keep_consistent, _split_edges, _keep_undominated, _follow, _eliminate))
+
+
+Rule = Callable[[ChoiceGraph, int], Iterable[int] | None]
+
+
+def _until_nothing_changes(graph: ChoiceGraph, rules: tuple[Rule, ...]) -> None:
+    """Applies `rules` to every node, and again to each node that a rule changed; a rule gives these, or None where nothing changed."""
+    waiting = deque(sorted(graph.costs, key=lambda node: len(graph.edges[node])))
+    queued = set(waiting)
+    while waiting:
+        node = waiting.popleft()
+        queued.discard(node)
+        for rule in rules:
+            if node not in graph.costs:
+                break
+            for changed in rule(graph, node) or ():
+                if changed not in queued and changed != node:
+                    queued.add(changed)
+                    waiting.append(changed)
+
+
+def _keep_consistent(graph: ChoiceGraph, node: int) -> Iterable[int] | None:
+    possible = np.isfinite(graph.costs[node])
+    for costs in graph.edges[node].values():
+        possible &= costs.min(1) < np.inf
+    if possible.all():
+        return None
+    if not possible.any():
+        message = f"Node {node} has no strategy that goes with those of its neighbours at a finite cost."
+        raise SearchError(message, ["allow one of them"])
+    graph.keep_strategies(node, possible)
+    return list(graph.edges[node])
+
+
+def _split_edges(graph: ChoiceGraph, node: int) -> Iterable[int] | None:
+    changed = []
+    for other, costs in list(graph.edges[node].items()):
+        column = costs[:, 0] - costs[0, 0] if costs[0, 0] < np.inf else None
+        if column is not None and np.array_equal(costs, column[:, None] + costs[0]) and np.isfinite(costs).all():
+            graph.disconnect(node, other)
+            shift = float(column.min())
+            graph.costs[node] = graph.costs[node] + (column - shift)
+            graph.costs[other] = graph.costs[other] + costs[0] + shift
+            changed.append(other)
+    return changed or None
+
+
+def _follow(graph: ChoiceGraph, node: int) -> Iterable[int] | None:
+    for other, costs in graph.edges[node].items():
+        finite = costs < np.inf
+        if costs.shape[0] <= costs.shape[1] and (finite.sum(0) == 1).all() and _may_follow(graph, node, other):
+            changed = list(graph.edges[node])
+            graph.follow(node, other, finite.argmax(0))
+            return changed
+    return None
+
+
+def _may_follow(graph: ChoiceGraph, node: int, leader: int) -> bool:
+    """Of two nodes that determine each other, the one with fewer edges follows."""
+    same = len(graph.costs[node]) == len(graph.costs[leader])
+    return not same or len(graph.edges[node]) <= len(graph.edges[leader])
+
+
+def _keep_undominated(graph: ChoiceGraph, node: int) -> Iterable[int] | None:
+    count = len(graph.costs[node])
+    if count == 1 or any(count * costs.size > _MOST_COMPARED for costs in graph.edges[node].values()):
+        return None
+    dominates = _dominance(graph, node)
+    kept = np.ones(count, bool)
+    for strategy in range(count):
+        kept[strategy] = not (dominates[:, strategy] & kept).any()
+    if kept.all():
+        return None
+    graph.keep_strategies(node, kept)
+    return list(graph.edges[node])
+
+
+def _dominance(graph: ChoiceGraph, node: int) -> Mask:
+    """`bool[i, j]`: strategy i is never dearer than j and takes no more memory at any time; of two alike, the first."""
+    worst = graph.costs[node][:, None] - graph.costs[node]
+    for usage in _usages_over_time(graph.usages[node]):
+        worst[usage[:, None] > usage] = np.inf
+    np.fill_diagonal(worst, np.inf)
+    for costs in graph.edges[node].values():
+        one, other = np.nonzero(worst < np.inf)
+        if not len(one):
+            break
+        worst[one, other] += _differences(costs[one], costs[other]).max(1)
+    dominates = worst <= 0
+    alike = dominates & dominates.T
+    return dominates & ~np.tril(alike)
+
+
+def _usages_over_time(usages: dict[tuple[int, int], Floats]) -> list[Floats]:
+    """What each strategy takes in all, `float64[strategies]`, from every time at which an interval of the node starts or ends."""
+    change: dict[int, Floats] = {}
+    for (start, end), usage in usages.items():
+        change[start] = change.get(start, 0.0) + usage
+        change[end] = change.get(end, 0.0) - usage
+    return list(accumulate(change[time] for time in sorted(change)))
+
+
+def _differences(one: Floats, other: Floats) -> Floats:
+    """`one - other`, where what is forbidden for the other is no loss."""
+    with np.errstate(invalid="ignore"):
+        return np.where(other == np.inf, -np.inf, one - other)
+
+
+def _eliminate(graph: ChoiceGraph, node: int) -> Iterable[int] | None:
+    graph.fix_constant_usages(node)
+    neighbours = list(graph.edges[node])
+    if graph.usages[node] or len(neighbours) > 2:
+        return None
+    if len(neighbours) == 2 and len(graph.costs[neighbours[0]]) * len(graph.costs[neighbours[1]]) > _MOST_FILLED:
+        return None
+    graph.eliminate(node)
+    return neighbours

@@ -1,0 +1,156 @@
+"""The form of the search and how far it is, as JSON: fields that the page draws as they come, a line of progress, the gap with its bar."""
+
+from typing import Any
+
+from workbench.hardware.catalogue import default_catalogue
+from workbench.plan.plan import Plan
+from workbench.search.clashes import Clash, Relaxation
+from workbench.search.requirements import AtMost
+from workbench.search.search_space import REMATS, ZEROS
+from workbench.units import format_bytes
+from workbench.widgets.board.hardware_picker import NONE
+from workbench.widgets.find.find_form import ALL_LAYOUTS
+from workbench.widgets.find.find_progress import FindProgress
+from workbench.widgets.find.finder import Finder
+from workbench.widgets.find.found_text import brief_figures, found_text
+from workbench.widgets.gestures.finding import FindGesture, RelaxGesture
+from workbench.widgets.tabs.edit_buttons import act
+
+INVITATION = (
+    "Say what is fixed; everything left open is chosen: mesh, layout, ZeRO, rematerialisation, stages, schedule and micro-batches. The "
+    "first plans that fit appear within a second or two, and the picture fills while the gap to what no plan can beat falls."
+)
+_AXES = "Beside the stages'. Fix a size as in `data model:8`; add `context` or `expert`."
+_KEEP = "Every dimension and tensor that the layout of the board places now stays where it is."
+OBJECTIVES = (("seconds", "step time"), ("memory", "memory"), ("devices", "devices"), ("dollars", "dollars"))
+
+
+def controls_state(finder: Finder, plan: Plan) -> dict[str, Any]:
+    """Everything above the picture."""
+    progress, form = finder.progress, finder.form_for(plan)
+    return {
+        "phase": progress.phase,
+        "running": progress.running,
+        "label": "Find" if progress.number == 0 else "Find again",
+        "fields": _fields(form, plan, progress),
+        "line": _line(progress),
+        "fraction": _fraction(progress),
+        "gap": _gap(progress),
+        **_message(progress),
+        "said": _announcement(progress),
+    }
+
+
+def _fields(form: FindGesture, plan: Plan, progress: FindProgress) -> list[dict[str, Any]]:
+    own = plan.hardware and plan.hardware.chip.name == form.hardware
+    memory = format_bytes(plan.hardware.chip.memory) if plan.hardware and own else "all it has" if form.hardware else "no limit"
+    kinds = ("", *default_catalogue().entries)
+    known = [each.name for each in progress.space.layouts] if progress.space else []
+    layouts = list(dict.fromkeys([*known, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
+    zeros = [("", "any"), *((each, each.replace("zero_", "ZeRO ")) for each in ZEROS)]
+    remats = [("", "any"), *((each, each) for each in REMATS if each != "as traced")]
+    return [
+        _text("devices", "Devices", form.devices, "8, or 64, 128, 256", 12),
+        _select("hardware", "of", form.hardware, [(each, each or NONE) for each in kinds]),
+        _select("objective", "with the least", form.objective, OBJECTIVES),
+        _text("memory", "Memory at most", form.memory, memory, 10),
+        _text("seconds", "Step at most", form.seconds, "no limit", 8),
+        _text("axes", "Mesh axes", form.axes, "data model", 16, _AXES),
+        _check("stages", "Pipeline stages", form.stages, "Whether layers may be dealt out over stages of a pipeline."),
+        _select("layout", "Layout", form.layout, [("", "a known recipe"), (ALL_LAYOUTS, "any"), *((each, each) for each in layouts)]),
+        _select("zero", "ZeRO", form.zero, zeros),
+        _select("remat", "Remat", form.remat, remats),
+        _check("keep", "Keep what is placed", form.keep, _KEEP),
+        _text("within", "Seconds to search", form.within, "30", 4),
+    ]
+
+
+def _text(name: str, label: str, value: str, hint: str, width: int, title: str = "") -> dict[str, Any]:
+    return {"kind": "text", "name": name, "label": label, "value": value, "hint": hint, "width": width, "title": title, "options": []}
+
+
+def _select(name: str, label: str, value: str, options: Any) -> dict[str, Any]:
+    shown = [{"name": key, "label": text} for key, text in options]
+    return {"kind": "select", "name": name, "label": label, "value": value, "hint": "", "width": 0, "title": "", "options": shown}
+
+
+def _check(name: str, label: str, value: bool, title: str) -> dict[str, Any]:
+    return {"kind": "check", "name": name, "label": label, "value": value, "hint": "", "width": 0, "title": title, "options": []}
+
+
+def _line(progress: FindProgress) -> str:
+    """`12.4 s of 30 s · 37 planned · 264 known by their bounds`."""
+    if progress.phase == "preparing":
+        return "Tracing the program with each remat…"
+    state = progress.state
+    if state is None:
+        return "Starting…" if progress.running else ""
+    counts = f"{state.evaluated:,} planned, {state.bounded:,} known by bounds"
+    size = f" of {progress.space.size:,} combinations" if progress.space else ""
+    waiting = " · looking for what clashes…" if progress.running and state.is_complete and state.best is None else ""
+    return f"{state.elapsed:.1f} of {progress.within:,.0f} s · {counts}{size}{waiting}"
+
+
+def _fraction(progress: FindProgress) -> float:
+    """Of the time it may take."""
+    elapsed = progress.state.elapsed if progress.state else 0.0
+    return round(min(elapsed / progress.within, 1.0), 4) if progress.within else 0.0
+
+
+def _gap(progress: FindProgress) -> dict[str, Any] | None:
+    """The best found, what none can beat, and how much of the way between is closed."""
+    state = progress.state
+    if state is None or state.best is None:
+        return None
+    figures = state.best[1]
+    best = f"best {brief_figures(figures)}"
+    return {"best": best, "text": state.status, "share": round(1 - state.gap, 4), "proved": state.is_proved}
+
+
+def _message(progress: FindProgress) -> dict[str, Any]:
+    """What went wrong, or what clashes and the buttons that would help; before the first search an invitation."""
+    if progress.message:
+        return {"message": progress.message, "tone": "bad", "ways_out": list(progress.ways_out), "acts": []}
+    clash = progress.clash
+    if clash is not None:
+        acts = [act(_relaxation_text(each), RelaxGesture(str(place))) for place, each in enumerate(clash.relaxations)]
+        return {
+            "message": _clash_sentence(progress, clash),
+            "tone": "bad",
+            "ways_out": list(map(_relaxed_plan, clash.relaxations)),
+            "acts": acts,
+        }
+    if progress.phase == "done" and progress.state and progress.state.best is None:
+        return {"message": "No plan was found in this time.", "tone": "bad", "ways_out": ["search longer"], "acts": []}
+    return {"message": INVITATION if progress.number == 0 else "", "tone": "muted", "ways_out": [], "acts": []}
+
+
+def _relaxation_text(each: Relaxation) -> str:
+    return f"Allow {each.weakened}" if isinstance(each.weakened, AtMost) else f"Leave open: {each.requirement}"
+
+
+def _relaxed_plan(each: Relaxation) -> str:
+    return f"With `{each.weakened}` there is {found_text(each.candidate)}: {brief_figures(each.figures)}."
+
+
+def _clash_sentence(progress: FindProgress, clash: Clash) -> str:
+    if clash.requirements:
+        together = " together" if len(clash.requirements) > 1 else ""
+        return f"No plan keeps {' and '.join(f'`{each}`' for each in clash.requirements)}{together}."
+    refused = progress.state.refused if progress.state else ()
+    return f"The space has no legal plan: {refused[0][0]}" if refused else "The space has no legal plan."
+
+
+def _announcement(progress: FindProgress) -> str:
+    """The text for a screen reader; each ending once."""
+    state = progress.state
+    match progress.phase:
+        case "done":
+            if state is None or state.best is None:
+                return "No plan was found."
+            return f"The search is done: {len(progress.front)} plans on the front, {state.status}."
+        case "stopped":
+            return "The search was stopped."
+        case "failed":
+            return f"The search failed. {progress.message}"
+    return ""

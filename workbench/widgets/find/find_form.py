@@ -1,0 +1,121 @@
+"""What a search is to look for: as the user typed it, and as `make_space` and `read_requirements` take it."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from workbench.errors import SearchError
+from workbench.plan.plan import Plan
+from workbench.search.requirements import AtMost, Requirement
+from workbench.units import parse_time
+from workbench.widgets.gestures.fields import whole_number
+from workbench.widgets.gestures.finding import FindGesture
+
+MOST_SECONDS = 3600
+ALL_LAYOUTS = "all"
+"""The choice of all layouts that apply, not of the known recipes alone."""
+_AXIS = re.compile(r"([A-Za-z_]\w*)(?::(\d{1,7}))?")
+_UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+_OPEN: Mapping[str, Callable[[FindGesture], FindGesture]] = {
+    "stage": lambda form: replace(form, stages=True),
+    "layout": lambda form: replace(form, layout=""),
+    "zero": lambda form: replace(form, zero=""),
+    "remat": lambda form: replace(form, remat=""),
+}
+"""How a form leaves a decision open."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTask:
+    """What `make_space` and `read_requirements` are to be given: a plan and its `choices`, limits and pins."""
+
+    plan: Plan
+    choices: dict[str, Any]
+    at_most: dict[str, float | str]
+    pins: dict[str, Any]
+    objective: str
+    within: float
+
+
+def first_form(plan: Plan) -> FindGesture:
+    """The form for a plan before anything was typed: as many devices of its kind as it has, everything else to be chosen."""
+    hardware = plan.hardware
+    return FindGesture(devices=str(hardware.size if hardware else plan.mesh.size), hardware=hardware.chip.name if hardware else "")
+
+
+def read_task(form: FindGesture, plan: Plan) -> SearchTask:
+    """The task that a form describes. Raises `WorkbenchError` for what was mistyped."""
+    names, sizes = _read_axes(form.axes)
+    start, choices = _read_hardware(form, plan)
+    at_most: dict[str, float | str] = {"memory": form.memory} if form.memory.strip() else {}
+    if form.seconds.strip():
+        at_most["seconds"] = _read_seconds(form.seconds)
+    layout = "" if form.layout == ALL_LAYOUTS else form.layout
+    pins = {name: value for name, value in (("layout", layout), ("zero", form.zero), ("remat", form.remat)) if value}
+    no_stages = {} if form.stages else {"stage": 1}
+    choices |= {"keep": form.keep, "axes": ("stage", *names), **({"layouts": "all"} if form.layout else {})}
+    within = whole_number(form.within, "number of seconds", most=MOST_SECONDS)
+    return SearchTask(start, choices, at_most, {**pins, **no_stages, **sizes}, form.objective, float(within))
+
+
+def relax_form(form: FindGesture, requirement: Requirement, weakened: Requirement) -> FindGesture:
+    """The form with one requirement given up as far as is needed: a higher limit, or a choice left open."""
+    if isinstance(weakened, AtMost):
+        match weakened.figure:
+            case "memory":
+                return replace(form, memory=round_up_bytes(weakened.limit))
+            case "seconds":
+                return replace(form, seconds=f"{math.ceil(weakened.limit * 1e7) / 1e4:g} ms")
+        return form
+    decision = getattr(requirement, "decision", "")
+    if decision in _OPEN:
+        return _OPEN[decision](form)
+    names, sizes = _read_axes(form.axes)
+    return replace(form, axes=" ".join(name if name == decision or name not in sizes else f"{name}:{sizes[name]}" for name in names))
+
+
+def round_up_bytes(count: float) -> str:
+    """Bytes as a person types them, never less.
+
+    >>> round_up_bytes(1_234_567), round_up_bytes(16 << 30)
+    ('1.18 MiB', '16 GiB')
+    """
+    unit, size = next((each for each in _UNITS if count >= each[1]), _UNITS[-1])
+    return f"{math.ceil(count / size * 100) / 100:g} {unit}"
+
+
+def _read_axes(text: str) -> tuple[tuple[str, ...], dict[str, int]]:
+    """Names of mesh axes beside the stages', and the sizes of those that are fixed; `data` and `model` where none are named."""
+    names, sizes = [], {}
+    for word in re.split(r"[\s,]+", text.strip() or "data model"):
+        found = _AXIS.fullmatch(word)
+        if found is None:
+            raise SearchError(f"`{word[:40]}` is no mesh axis.", ["write `data model`, or `data model:8` to fix a size"])
+        name, size = found.groups()
+        names.append(name)
+        if size:
+            sizes[name] = int(size)
+    return tuple(dict.fromkeys(name for name in names if name != "stage")), sizes
+
+
+def _read_hardware(form: FindGesture, plan: Plan) -> tuple[Plan, dict[str, Any]]:
+    """The plan and the choice of devices; the plan's own hardware stays where its kind and number are asked for."""
+    counts = tuple(whole_number(each, "number of devices") for each in re.split(r"[\s,]+|or", form.devices) if each)
+    if not counts:
+        raise SearchError("How many devices to search for is left open.", [f"write {plan.mesh.size:,}", "write several: 64, 128, 256"])
+    own = plan.hardware
+    if not form.hardware:
+        return plan.updated(hardware=None, axis_assignment=None), {"devices": counts}
+    if own is not None and own.chip.name == form.hardware:
+        return plan, {} if counts == (own.size,) else {"devices": counts, "hardware": own}
+    return plan, {"devices": counts, "hardware": form.hardware}
+
+
+def _read_seconds(text: str) -> float:
+    seconds = parse_time(text.strip()) or parse_time(f"{text.strip()} s")
+    if not seconds:
+        raise SearchError(f"`{text[:40]}` is no time.", ["write `250 ms` or `4 s`"])
+    return seconds

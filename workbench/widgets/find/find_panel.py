@@ -1,0 +1,73 @@
+"""The search beside the board: its gestures, its tab, and where news of it is seen."""
+
+from collections.abc import Callable
+
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.session.plan_history import Session
+from workbench.widgets.board.background_queries import BackgroundQueries
+from workbench.widgets.board.publishing import Part
+from workbench.widgets.find.find_tab import find_blocks
+from workbench.widgets.find.finder import Finder
+from workbench.widgets.gestures.finding import (
+    ChooseFoundGesture,
+    ExplainFoundGesture,
+    FindGesture,
+    RelaxGesture,
+    StopFindingGesture,
+    TakeFoundGesture,
+)
+from workbench.widgets.gestures.gesture_handlers import Handlers, on
+from workbench.widgets.run.board_jobs import Defer
+from workbench.widgets.run.runner import Runner
+from workbench.widgets.tabs.blocks import Block
+
+
+class FindPanel:
+    """The search of one board. `show(part)` publishes a part of the board; `is_seen()` says whether the tab is open."""
+
+    def __init__(
+        self, session: Session, runner: Runner | None, defer: Defer, show: Callable[[Part], None], is_seen: Callable[[], bool]
+    ) -> None:
+        self._session, self._show, self._is_seen = session, show, is_seen
+        self.finder = Finder(runner, defer, self._show_news)
+        self._shown_badge = ""
+
+    @property
+    def badge(self) -> str:
+        """What the tab carries."""
+        return self.finder.badge
+
+    def handlers(self) -> Handlers:
+        """Its handlers: each searches from, or changes, the present plan; they raise `WorkbenchError` for what is not there any more."""
+        session, finder = self._session, self.finder
+        return dict(
+            [
+                on(FindGesture, lambda gesture: finder.find(gesture, session.plan)),
+                on(StopFindingGesture, lambda _: finder.stop()),
+                on(ChooseFoundGesture, lambda gesture: finder.choose(gesture.plan)),
+                on(TakeFoundGesture, lambda gesture: session.apply(finder.edit_of(finder.candidate(gesture.plan)))),
+                on(ExplainFoundGesture, lambda gesture: finder.explain(gesture.plan, gesture.than)),
+                on(RelaxGesture, lambda gesture: finder.relax(gesture.place, session.plan)),
+            ]
+        )
+
+    def blocks(self, report: Report, background: BackgroundQueries | None) -> list[Block]:
+        """The tab, for the present plan's report."""
+        return find_blocks(self.finder, report, background)
+
+    def expect(self, plan: Plan) -> None:
+        """The form is seen: a search of this plan is likely."""
+        self.finder.expect(plan)
+
+    def close(self) -> None:
+        """Nobody watches any more."""
+        self.finder.close()
+
+    def _show_news(self) -> None:
+        """News are published where they are seen, and on the tab when a search begins and ends."""
+        if self._is_seen():
+            self._show("table")
+        if self.badge != self._shown_badge:
+            self._shown_badge = self.badge
+            self._show("board")

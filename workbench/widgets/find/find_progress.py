@@ -1,0 +1,124 @@
+"""How far the search of a board is: a value that each event of its process replaces."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from workbench.reports.run_events import Cancelled, Failed
+from workbench.search.candidates import PlanCandidate
+from workbench.search.clashes import Clash
+from workbench.search.figures import Figures
+from workbench.search.requirements import Requirement, allows_candidate, allows_figures
+from workbench.search.search_messages import (
+    FoundEntries,
+    PlanExplained,
+    PlanExplanation,
+    SearchClosed,
+    SearchEvent,
+    SearchRefused,
+    SearchUpdated,
+)
+from workbench.search.search_space import SearchSpace
+from workbench.search.search_state import SearchState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindProgress:
+    """A search of one board.
+
+    - `phase`: `idle`, `preparing` (the program is traced), `searching`, `done`, `stopped`, `failed`;
+    - `number` of the search, which its events carry; `within`: seconds it may take;
+    - `found`: candidates that were planned, the first one first; their places are the numbers that the page knows them by; `tried`
+      are those that an explanation planned, and the search perhaps did not;
+    - `chosen`: a candidate that the page shows; `asked`: the number of the question under way, `explanation` the last answer, `than` the
+      candidate that its ledger begins at;
+    - `message`, `ways_out`: what went wrong.
+    """
+
+    phase: str = "idle"
+    number: int = 0
+    within: float = 0.0
+    space: SearchSpace | None = None
+    requirements: tuple[Requirement, ...] = ()
+    state: SearchState | None = None
+    found: FoundEntries = ()
+    tried: FoundEntries = ()
+    clash: Clash | None = None
+    chosen: PlanCandidate | None = None
+    asked: int = 0
+    than: PlanCandidate | None = None
+    explanation: PlanExplanation | None = None
+    message: str = ""
+    ways_out: tuple[str, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        return self.phase in ("preparing", "searching")
+
+    @property
+    def front(self) -> tuple[tuple[PlanCandidate, Figures], ...]:
+        return self.state.front.entries if self.state else ()
+
+    def begin(self) -> "FindProgress":
+        """A new search; of the plans found before nothing stays."""
+        return FindProgress(phase="preparing", number=self.number + 1)
+
+    def search(self, space: SearchSpace, requirements: tuple[Requirement, ...]) -> "FindProgress":
+        """The space is known, and the process searches it."""
+        return replace(self, phase="searching", space=space, requirements=requirements)
+
+    def fail(self, message: str, ways_out: tuple[str, ...] = ()) -> "FindProgress":
+        return replace(self, phase="failed", message=message, ways_out=ways_out)
+
+    def stop(self) -> "FindProgress":
+        """Stopped on request: what was found stays."""
+        return replace(self, phase="stopped", asked=0) if self.running else replace(self, asked=0)
+
+    def after(self, event: SearchEvent) -> "FindProgress":
+        """The search after one event; those of an earlier search change nothing."""
+        match event:
+            case SearchUpdated(update=update) if update.number == self.number and self.phase == "searching":
+                phase = "done" if update.is_over else "searching"
+                found = _extend(self.found, (*update.found, *update.state.front))
+                return replace(self, phase=phase, state=self._with_tried(update.state, self.tried), found=found, clash=update.clash)
+            case PlanExplained(explanation=explanation) if explanation.number == self.asked:
+                changes = tuple((each.candidate, each.figures) for each in explanation.changes if each.figures is not None)
+                tried, found = _extend(self.tried, changes), _extend(self.found, changes)
+                state = self.state and self._with_tried(self.state, changes)
+                return replace(self, asked=0, explanation=explanation, tried=tried, found=found, state=state)
+            case SearchRefused(number=number) if number == self.number:
+                return self.fail(event.message, event.ways_out)
+            case SearchRefused(number=number) if number == self.asked:
+                return replace(self, asked=0, message=event.message, ways_out=event.ways_out)
+            case Failed():
+                return replace(self.fail(event.message, event.ways_out), asked=0)
+            case Cancelled() | SearchClosed():
+                return replace(self, asked=0)
+        return self
+
+    def _with_tried(self, state: SearchState, tried: FoundEntries) -> SearchState:
+        """The state with plans that were tried for an explanation, where they belong on the front."""
+        front = state.front
+        for candidate, figures in tried:
+            if allows_candidate(self.requirements, candidate) and allows_figures(self.requirements, figures):
+                front = front.with_item(candidate, figures)
+        return replace(state, front=front)
+
+    def ask(self, number: int, than: PlanCandidate | None) -> "FindProgress":
+        """A question about the chosen plan is under way."""
+        return replace(self, asked=number, than=than, explanation=None)
+
+    def choose(self, candidate: PlanCandidate | None) -> "FindProgress":
+        return replace(self, chosen=candidate, asked=0, explanation=None, than=None)
+
+    def number_of(self, candidate: PlanCandidate) -> str:
+        """The number that the page knows a candidate by; empty for one that was not planned in this search."""
+        return next((str(place) for place, (each, _) in enumerate(self.found) if each == candidate), "")
+
+    def figures_of(self, candidate: PlanCandidate) -> Figures | None:
+        return next((figures for each, figures in self.found if each == candidate), None)
+
+
+def _extend(found: FoundEntries, more: Iterable[tuple[PlanCandidate, Figures]]) -> FoundEntries:
+    """With candidates that are not among those found; each keeps its place."""
+    known = dict(found)
+    return (*found, *((candidate, figures) for candidate, figures in dict(more).items() if candidate not in known))

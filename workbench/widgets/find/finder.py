@@ -1,0 +1,245 @@
+"""The search of one board: it makes the space in a thread, has a process search it, and follows that."""
+
+import itertools
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from workbench.analysis.plan_diff import list_changes
+from workbench.core.mesh import Mesh
+from workbench.core.program import Program
+from workbench.core.public_error_text import describe_error
+from workbench.errors import SearchError, WorkbenchError
+from workbench.plan.edits import OpenPlan
+from workbench.plan.mesh_edits import SetMesh
+from workbench.plan.plan import Plan
+from workbench.reports.run_events import Cancelled, Failed
+from workbench.search.candidate_plans import candidate_plan
+from workbench.search.candidates import PlanCandidate
+from workbench.search.find_plans import read_requirements
+from workbench.search.make_space import make_space
+from workbench.search.requirements import Requirement
+from workbench.search.search_messages import (
+    AskExplanation,
+    AskSearch,
+    ExplainRequest,
+    SearchClosed,
+    SearchEvent,
+    SearchRequest,
+)
+from workbench.search.search_space import SearchSpace
+from workbench.text.plan_diff import change_text
+from workbench.widgets.find.find_form import SearchTask, first_form, read_task, relax_form
+from workbench.widgets.find.find_progress import FindProgress
+from workbench.widgets.find.found_text import found_text
+from workbench.widgets.gestures.finding import FindGesture
+from workbench.widgets.run.board_jobs import Defer
+from workbench.widgets.run.runner import Runner, SearchHandle
+
+MOST_CHANGES = 8  # lines under the pointer
+
+_log = logging.getLogger(__name__)
+
+
+class Finder:
+    """Starts, stops and follows a search, and asks about what it found.
+
+    `defer(work)` moves work from threads to the host's event loop; `changed()` is called there when there is something new to show. The
+    process stays for questions and for another search of the same space, and is started again where it has ended.
+    """
+
+    def __init__(self, runner: Runner | None, defer: Defer, changed: Callable[[], None]) -> None:
+        self._runner, self._defer, self._changed = runner, defer, changed
+        self.form: FindGesture | None = None
+        self.progress = FindProgress()
+        self._handle: SearchHandle | None = None
+        self._space: SearchSpace | None = None  # that of the process
+        self._expected: Program | None = None  # traced ahead
+        self._questions = itertools.count(1_000_000)  # never the number of a search
+        self._pending: deque[Callable[[], None]] = deque()
+
+    @property
+    def can_find(self) -> bool:
+        return self._runner is not None
+
+    @property
+    def badge(self) -> str:
+        """What the tab carries: how many plans are on the front, `…` while a search is under way."""
+        return "…" if self.progress.running else str(len(self.progress.front) or "")
+
+    def form_for(self, plan: Plan) -> FindGesture:
+        """The form as it was last sent, or the first one for a plan."""
+        return self.form or first_form(plan)
+
+    def expect(self, plan: Plan) -> None:
+        """A search is likely: start its process, and trace the program with each remat meanwhile. Errors are reported with the search."""
+        if self._runner is None or self._handle is not None:
+            return
+        with suppress(WorkbenchError):
+            self._runner.expect_search(plan)
+        if self._expected is not plan.program:
+            self._expected = plan.program
+            threading.Thread(target=_trace_ahead, args=(plan,), daemon=True, name="space").start()
+
+    def find(self, form: FindGesture, plan: Plan) -> None:
+        """Search as a form says; what was mistyped, or what the space refuses, becomes part of the progress."""
+        if self._runner is None:
+            raise SearchError("This board cannot search.")
+        self.form = replace(form, zone="")
+        self.progress = self.progress.begin()
+        try:
+            task = read_task(form, plan)
+        except WorkbenchError as error:
+            self.progress = self.progress.fail(error.message, error.ways_out)
+        else:
+            self.progress = replace(self.progress, within=task.within)
+            threading.Thread(target=self._prepare, args=(self.progress.number, task), daemon=True, name="space").start()
+        self._changed()
+
+    def relax(self, place: str, plan: Plan) -> None:
+        """Search again with the requirement of that place in the clash relaxed. Raises `SearchError` where there is none."""
+        clash = self.progress.clash
+        if clash is None or not place[:6].isdecimal() or int(place[:6]) >= len(clash.relaxations):
+            raise SearchError("There is no such requirement to relax.", ["search again"])
+        each = clash.relaxations[int(place)]
+        self.find(relax_form(self.form_for(plan), each.requirement, each.weakened), plan)
+
+    def stop(self) -> None:
+        """End the search at once; what it found stays."""
+        self._end()
+        self.progress = self.progress.stop()
+        self._changed()
+
+    def close(self) -> None:
+        """Nobody watches any more."""
+        self._end()
+
+    def choose(self, number: str) -> None:
+        """Choose a plan found by its number; the chosen one again for none. Raises `SearchError` where there is none."""
+        candidate = self.candidate(number)
+        self.progress = self.progress.choose(None if candidate == self.progress.chosen else candidate)
+
+    def candidate(self, number: str) -> PlanCandidate:
+        """A plan found, by its number. Raises `SearchError` where there is none."""
+        found = self.progress.found
+        if not number[:9].isdecimal() or int(number[:9]) >= len(found):
+            raise SearchError("That plan is not among those found.", ["search again"])
+        return found[int(number)][0]
+
+    def plan_of(self, candidate: PlanCandidate) -> Plan:
+        """The plan of a candidate, without mesh axes of one device, but for the stages' of a pipeline, which may be one stage. Raises
+        `WorkbenchError` where it is illegal."""
+        if self.progress.space is None:
+            raise SearchError("That plan is not among those found.", ["search again"])
+        plan = candidate_plan(self.progress.space, candidate)
+        staged = plan.pipeline.axis if plan.pipeline else ""
+        large = tuple((axis, size) for axis, size in plan.mesh.axes if size > 1 or axis == staged)
+        return SetMesh(Mesh(large)).apply(plan) if large and large != plan.mesh.axes else plan
+
+    def edit_of(self, candidate: PlanCandidate) -> OpenPlan:
+        """The edit that makes a candidate the present plan."""
+        return OpenPlan(self.plan_of(candidate), f"the plan found: {found_text(candidate)}")
+
+    def changes_of(self, candidate: PlanCandidate, plan: Plan) -> str:
+        """What a candidate changes of a plan, a line each; empty where it is no plan."""
+        try:
+            changes = [change_text(each) for each in list_changes(plan, self.plan_of(candidate))]
+        except WorkbenchError:
+            return ""
+        rest = [f"and {len(changes) - MOST_CHANGES} more"] if len(changes) > MOST_CHANGES else []
+        return "\n".join(["changes:", *changes[:MOST_CHANGES], *rest]) if changes else "the present plan"
+
+    def explain(self, number: str, than: str) -> None:
+        """Ask why a plan stands where it stands: from another one, else from the best, or for that from its runner-up."""
+        candidate = self.candidate(number)
+        if self.progress.chosen != candidate:
+            self.progress = self.progress.choose(candidate)
+        start = self.candidate(than) if than else self._rival_of(candidate)
+        question = next(self._questions)
+        self.progress = self.progress.ask(question, start)
+        request = ExplainRequest(question, candidate, start, self.progress.requirements)
+        self._ask(AskExplanation(request))
+
+    def _rival_of(self, candidate: PlanCandidate) -> PlanCandidate | None:
+        state = self.progress.state
+        best = state.best[0] if state and state.best else None
+        if best is not None and best != candidate:
+            return best
+        return next((each for each, _ in self.progress.front if each != candidate), None)
+
+    def _prepare(self, number: int, task: SearchTask) -> None:
+        """In a thread: trace what the space needs, and read what a plan must keep to."""
+        try:
+            space = make_space(task.plan, **task.choices)
+            requirements = read_requirements(space, task.at_most, task.pins)
+        except WorkbenchError as error:
+            failure = Failed.of(error)
+        except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
+            _log.exception("A space could not be made")
+            failure = Failed(f"The workbench itself failed: {describe_error(error)}")
+        else:
+            self._defer(lambda: self._search(number, task, space, requirements))
+            return
+        self._defer(lambda: self._fail(number, failure))
+
+    def _fail(self, number: int, failure: Failed) -> None:
+        if number == self.progress.number and self.progress.phase == "preparing":
+            self.progress = self.progress.fail(failure.message, failure.ways_out)
+            self._changed()
+
+    def _search(self, number: int, task: SearchTask, space: SearchSpace, requirements: tuple[Requirement, ...]) -> None:
+        if number != self.progress.number or self.progress.phase != "preparing":
+            return  # stopped, or another one has begun
+        self.progress = self.progress.search(space, requirements)
+        self._ask(AskSearch(SearchRequest(number, requirements, task.objective, task.within)))
+        self._changed()
+
+    def _ask(self, command: AskSearch | AskExplanation) -> None:
+        """Ask the process of this space; start one where there is none."""
+        space = self.progress.space
+        if space is None or self._runner is None:
+            return  # nothing was found that could be asked about
+        if self._handle is not None and self._space != space:
+            self._end()
+        try:
+            if self._handle is None:
+                self._handle, self._space = self._start(self._runner, space), space
+            self._handle.send(command)
+        except WorkbenchError as error:
+            self.progress = self.progress.after(Failed.of(error))
+
+    def _start(self, runner: Runner, space: SearchSpace) -> SearchHandle:
+        """A process; events of one that was ended are dropped."""
+        started: list[SearchHandle] = []
+
+        def hear(event: SearchEvent) -> None:
+            self._pending.append(lambda: self._receive(event, started))
+            self._defer(self._take)
+
+        started.append(runner.search(space, hear))
+        return started[0]
+
+    def _take(self) -> None:
+        self._pending.popleft()()
+
+    def _receive(self, event: SearchEvent, started: list[SearchHandle]) -> None:
+        if not started or started[0] is not self._handle:
+            return
+        if isinstance(event, SearchClosed | Failed | Cancelled):
+            self._handle = None
+        self.progress = self.progress.after(event)
+        self._changed()
+
+    def _end(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.cancel()
+
+
+def _trace_ahead(plan: Plan) -> None:
+    """Traces are remembered by the program: the space of a search is then made in a hundredth of a second."""
+    with suppress(Exception):
+        make_space(plan)

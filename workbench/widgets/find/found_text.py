@@ -1,0 +1,40 @@
+"""A plan found in words: its decisions without what is not there."""
+
+from workbench.search.candidates import NO_ZERO, PlanCandidate
+from workbench.search.figures import Figures
+from workbench.units import format_bytes, format_dollars, format_seconds
+
+
+def found_text(candidate: PlanCandidate) -> str:
+    """The decisions that a person would mention.
+
+    >>> found_text(PlanCandidate("", (("stage", 1), ("data", 4), ("model", 2)), "megatron", remat="full"))
+    'data:4 model:2, megatron, remat full'
+    """
+    parts = [mesh_text(candidate), candidate.layout]
+    parts += [candidate.describe("zero")] if candidate.zero != NO_ZERO else []
+    parts += [candidate.describe("remat")]
+    parts += [pipeline_text(candidate)] if candidate.schedule else []
+    return ", ".join(parts)
+
+
+def mesh_text(candidate: PlanCandidate) -> str:
+    """Its mesh axes of more than one device."""
+    return " ".join(f"{axis}:{size}" for axis, size in candidate.mesh if size > 1) or "one device"
+
+
+def pipeline_text(candidate: PlanCandidate) -> str:
+    """Its schedule and micro-batches; empty for one program."""
+    return f"{candidate.describe('schedule')}, {candidate.describe('micro_batches')}" if candidate.schedule else ""
+
+
+def brief_figures(figures: Figures) -> str:
+    """`449 µs, 2.40 MiB`."""
+    return f"{format_seconds(figures.seconds)}, {format_bytes(int(figures.memory))}"
+
+
+def long_figures(figures: Figures) -> str:
+    """The same in a sentence's part, with what it costs."""
+    dollars = "" if figures.dollars is None else f"; {format_dollars(figures.dollars)} for 1,000 steps"
+    memory = f"{format_bytes(int(figures.memory))} on the fullest of {figures.devices:,} devices"
+    return f"{format_seconds(figures.seconds)} a step, {memory}{dollars}"
