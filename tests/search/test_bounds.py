@@ -153,3 +153,12 @@ def test_what_a_search_states_is_below_what_it_finds():
     best = states[-1].best[1].seconds
     assert states[-1].is_complete
     assert all(state.least <= best * EXACT and isfinite(state.elapsed) for state in states)
+
+
+def test_few_replicas_are_as_near_to_each_other_as_many():
+    space, evaluator = space_of("gpt")
+    found = [each for each in candidates_of("gpt") if each.mesh == (("stage", 2), ("data", 2), ("model", 2)) and each.micro_batches == 8]
+    for candidate in [each for each in found if each.schedule == "1f1b" and each.layout == "megatron"]:
+        (bounds,) = (each.bounds for each in evaluator.bound_candidates(candidate.core(), 8) if each.candidate == candidate)
+        assert bounds.seconds <= evaluator.evaluate(candidate).seconds * EXACT
+    assert space.size > len(found) > 10

@@ -75,10 +75,10 @@ class RelaxedStage:
 
 
 def relax_stage(plan: Plan, spec: PipelineSpec, network: Network) -> RelaxedStage:
-    """A stage of this plan, which has no ZeRO, with as few replicas; `network` is traced for what they have of a micro-batch. The other
-    axes run where they run in the plan."""
+    """A stage of this plan, which has no ZeRO, with as few replicas; `network` is traced for what they have of a micro-batch. The axes of
+    a stage run where they run in the plan, its few replicas as near to each other as those of the plan: before the stages."""
     mesh = Mesh({name: least_replicas(plan) if name == DATA else size for name, size in plan.mesh.axes})
-    others = Mesh({name: size for name, size in mesh.axes if name != DATA})
+    others = Mesh({name: size for name, size in mesh.axes if name not in (DATA, spec.axis)})
     assignment = complete_axis_assignment(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else None
     alone = plan.updated(mesh=mesh, axis_assignment=assignment and assignment.restricted(others))
     return RelaxedStage(make_stage_context(StagedProgram(alone, spec, network)), network)
