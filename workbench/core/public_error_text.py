@@ -46,6 +46,16 @@ def _is_of_this_machine(path: Path) -> bool:
         return False
 
 
+def last_line(text: str) -> str:
+    """The last line that is not empty, of which 300 characters: in what a process wrote before it ended, the reason as a rule.
+
+    >>> last_line("Traceback ...\\nValueError: no\\n\\n")
+    'ValueError: no'
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip()[:300] if lines else ""
+
+
 def process_end_text(status: int | None) -> str:
     """How a process ended, from its exit code or, where that is negative, from the number of the signal that ended it.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from workbench.errors import SearchError, WorkbenchError, unknown_name
+from workbench.errors import EngineError, SearchError, WorkbenchError, unknown_name
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Bounded, Evaluator
 from workbench.search.figures import Figures
@@ -66,6 +66,7 @@ class _Search:
     found: dict[PlanCandidate, Figures] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
     open: dict[int, _Node] = field(default_factory=dict)
+    unanswered: list[tuple[_Node, str]] = field(default_factory=list)
     bounded: int = 0
     groups: int = 0
     has_started: bool = False
@@ -152,7 +153,10 @@ class _Search:
 
     def take_answer(self, node: _Node, answer: Answer) -> None:
         """Put what is below a node in its place, or keep a plan that was found."""
-        if isinstance(answer, WorkbenchError):
+        if isinstance(answer, EngineError):  # a worker died: the plans below the node are neither known nor beaten
+            if self.has_started:
+                self.unanswered.append((node, answer.message))
+        elif isinstance(answer, WorkbenchError):
             self.refused[answer.message] += 1
         elif isinstance(answer, Figures):
             self.record(node.candidate, answer)
@@ -182,16 +186,18 @@ class _Search:
             self.front = self.front.with_item(candidate, figures)
 
     def least_key(self) -> tuple[float, ...]:
-        """The least bound of all that waits, or the best if that is less."""
+        """The least bound of all that waits or was not answered, or the best if that is less."""
         if not self.has_started:
             return (0.0,)
         heap = self._heaps["objective"]
         while heap and (heap[0][1] not in self.open or self._is_worthless(self.open[heap[0][1]])):
             self._take(heapq.heappop(heap)[1])
-        return min(heap[0][0] if heap else (_INFINITE,), self._best_key())
+        lost = (self._key(node.bounds) for node, _ in self.unanswered if not self._is_worthless(node))
+        return min(heap[0][0] if heap else (_INFINITE,), self._best_key(), *lost)
 
     def state(self, elapsed: float) -> SearchState:
         least, best = self.least_key(), self._best_key()
+        unanswered = tuple(message for node, message in self.unanswered if not self._is_worthless(node))
         return SearchState(
             elapsed,
             self.objective,
@@ -202,7 +208,8 @@ class _Search:
             len(self.open),
             tuple(self.refused.most_common()),
             is_proved=bool(self.front.entries) and least >= best,
-            is_complete=self.has_started and not self.open,
+            is_complete=self.has_started and not self.open and not unanswered,
+            unanswered=unanswered,
         )
 
 
@@ -240,7 +247,7 @@ def run_search(
         state = search.state(time.perf_counter() - begin)
         yield state
         is_over = most_evaluations is not None and state.evaluated >= most_evaluations
-        if state.is_complete or is_over or state.elapsed >= within or is_cancelled():
+        if not search.open or is_over or state.elapsed >= within or is_cancelled():
             return
         nodes = search.next_round()
         for node, found in zip(nodes, ask([each.question for each in nodes]), strict=True):

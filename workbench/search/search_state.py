@@ -15,6 +15,7 @@ class SearchState:
     - `front`: the plans that nothing found beats; `best` the one with the least objective, `None` as long as none keeps the requirements;
     - `least`: no plan of the space that keeps the requirements has a lesser objective;
     - `evaluated` candidates were planned, `bounded` are known by bounds, `refused` are illegal, by reason; `open` nodes wait;
+    - `unanswered`: why a question found no answer, its worker having died, where a better plan may lie behind it; nothing is proved then;
     - `is_proved`: none is better than the best; `is_complete`: nothing is left to look at.
     """
 
@@ -28,6 +29,7 @@ class SearchState:
     refused: tuple[tuple[str, int], ...] = ()
     is_proved: bool = False
     is_complete: bool = False
+    unanswered: tuple[str, ...] = ()
 
     @property
     def best(self) -> tuple[PlanCandidate, Figures] | None:

@@ -22,7 +22,16 @@ def search_text(result: SearchResult) -> str:
         ]
     )
     body = front_text(result) if result.front else wrap_text(str(result.no_plan_error()))
-    return "\n\n".join([body, facts, wrap_text(f"Space: {result.space.describe()}.")])
+    return "\n\n".join([body, facts, *_unanswered(state), wrap_text(f"Space: {result.space.describe()}.")])
+
+
+def _unanswered(state: SearchState) -> list[str]:
+    """What a worker died of, so that what lies behind it is not known."""
+    if not state.unanswered:
+        return []
+    count = len(state.unanswered)
+    what = "1 question was" if count == 1 else f"{count:,} questions were"
+    return [wrap_text(f"{what} not answered, and better plans may lie behind. {state.unanswered[0]}")]
 
 
 def front_text(result: SearchResult) -> str:

@@ -1,68 +1,111 @@
 """Actors of a Ray cluster that answer the questions of a search, as worker processes of this machine do. The one file that imports Ray."""
 
+import os
+import re
 import socket
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
-from zlib import crc32
 
+from workbench.core.public_error_text import last_line, strip_folders
 from workbench.engine.search.pack_space import pack_space, unpack_evaluator
+from workbench.engine.search.worker_pool import WorkerEnded, WorkerPool
 from workbench.errors import EngineError
+from workbench.search.evaluator import Evaluator
 from workbench.search.questions import Answer, Question, answer
-from workbench.search.search_space import SearchSpace
+from workbench.search.run_search import ROUND
+from workbench.tracing.jax_backends import force_cpu_backend
 
 LOCAL = "local"
-PATIENCE = 10.0  # seconds for a cluster to answer
-_ACTORS = 4  # where nothing says how many
+PATIENCE = 10.0  # seconds for the address to take a connection
+TIME_LIMIT = 600.0  # seconds for one answer
+_NICENESS = 5  # what else runs on the machine goes first
+_WAYS = ("check the address, ray://HOST:10001 as a rule", "start one here, cluster=local", "search with workers=2 on this machine")
+
+
+def open_ray_pool(evaluator: Evaluator, address: str, workers: int | None = None) -> WorkerPool:
+    """A pool of actors, one for each processor of the cluster if not said. Closing it ends them, and a cluster that was started here.
+
+    Raises `EngineError` where Ray is not installed, or no cluster answers.
+    """
+    ray = _import_ray()
+    content = pack_space(evaluator.space)
+    _connect(ray, address, workers)
+    count = min(workers or max(int(ray.cluster_resources().get("CPU", 1)), 1), ROUND)
+    make_worker = partial(_ActorWorker, ray, ray.put(content))
+    return WorkerPool(evaluator, count, make_worker, error_without=partial(_no_actor_error, address), on_close=ray.shutdown)
 
 
 class _SearchActor:
-    """Holds an evaluator on one machine of the cluster."""
+    """Holds an evaluator on one machine of the cluster, with JAX on the CPU alone and at low priority."""
 
     def __init__(self, space: bytes) -> None:
+        with suppress(OSError):
+            os.nice(_NICENESS)
+        force_cpu_backend()
         self._evaluator = unpack_evaluator(space)
+
+    def pid(self) -> int:
+        """The number of its process."""
+        return os.getpid()
 
     def answer(self, question: Question) -> Answer:
         """The answer to one question."""
         return answer(self._evaluator, question)
 
 
-class RayWorkers:
-    """Answers with actors of a Ray cluster; `close` ends them and, where it was started here, the cluster."""
+class _ActorWorker:
+    """One actor, as the pool holds it."""
 
-    def __init__(self, space: SearchSpace, address: str, workers: int | None = None) -> None:
-        self._ray = _import_ray()
-        content = pack_space(space)
-        _connect(self._ray, address)
-        count = workers or _count_processors(self._ray)
-        actor = self._ray.remote(num_cpus=1)(_SearchActor)
-        shared = self._ray.put(content)
-        self._actors = [actor.remote(shared) for _ in range(count)]
+    noun = "actor"
 
-    def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        """The answers, in the order of the questions; what an actor died of is refused."""
-        found = [self._actor_of(each).answer.remote(each) for each in questions]
-        return [self._get(each, question) for each, question in zip(found, questions, strict=True)]
+    def __init__(self, ray: Any, space: Any) -> None:
+        self._ray = ray
+        self._actor = ray.remote(num_cpus=1)(_SearchActor).remote(space)
+        self.pid = 0
+
+    @property
+    def is_gone(self) -> bool:
+        """Ray says so only when it is asked something."""
+        return False
+
+    def wait_until_ready(self) -> None:
+        """However long the cluster has no processor for it. Raises `WorkerEnded`."""
+        self.pid = self._get(self._actor.pid.remote, None)
+
+    def ask(self, question: Question) -> Answer:
+        """The answer. Raises `WorkerEnded` where the actor dies first or needs more than `TIME_LIMIT`."""
+        found: Answer = self._get(partial(self._actor.answer.remote, question), TIME_LIMIT)
+        return found
+
+    def kill(self) -> None:
+        with suppress(Exception):  # the cluster may be gone before it
+            self._ray.kill(self._actor)
 
     def close(self) -> None:
-        """End the actors, and leave the cluster."""
-        for each in self._actors:
-            self._ray.kill(each)
-        self._ray.shutdown()
+        self.kill()
 
-    def _actor_of(self, question: Question) -> Any:
-        """Questions that read one traced network go to one actor."""
-        return self._actors[crc32(repr(question.trace_key).encode()) % len(self._actors)]
-
-    def _get(self, reference: Any, question: Question) -> Answer:
+    def _get(self, call: Callable[[], Any], limit: float | None) -> Any:
         try:
-            found: Answer = self._ray.get(reference)
-        except self._ray.exceptions.RayError as error:
-            line = next(iter(str(error).splitlines()), type(error).__name__)
-            return EngineError(
-                f"The actor that planned {question.candidate} ended: {line[:200]}", ["search again", "search without a cluster"]
-            )
-        return found
+            return self._ray.get(call(), timeout=limit)
+        except Exception as error:  # Ray's own errors, and those of a connection that is lost
+            raise WorkerEnded(f"with {_describe(error)}") from error
+
+
+def _describe(error: Exception) -> str:
+    """What an actor died of: the exception at the end of the traceback that Ray hands on, or else Ray's own first line."""
+    name, text = type(error).__name__, str(error)
+    if name.startswith("RayTaskError"):
+        return strip_folders(last_line(text)).rstrip(".")
+    line = next((each.strip() for each in text.splitlines() if each.strip()), "")
+    return f"{name}: {strip_folders(line[:200])}".rstrip(".")
+
+
+def _no_actor_error(address: str, how: str) -> EngineError:
+    ways = ["install the same versions of sharding-workbench, JAX and Python on the cluster's machines", *_WAYS[2:]]
+    return EngineError(f"No actor started on the cluster at {address}; the last one ended {how}.", ways)
 
 
 def _import_ray() -> Any:
@@ -73,29 +116,32 @@ def _import_ray() -> Any:
     return ray
 
 
-def _connect(ray: Any, address: str) -> None:
-    """Join the cluster, or start one here. Ray waits for minutes where nobody listens, so that is tried first."""
-    ways = ["check the address, ray://HOST:10001 as a rule", "start one here, cluster=local", "search with workers=2 on this machine"]
-    if address != LOCAL and not _listens(address):
-        raise EngineError(f"No Ray cluster answers at {address}.", ways)
+def _connect(ray: Any, address: str, workers: int | None) -> None:
+    """Join the cluster, or start one here. Ray waits for half a minute where nobody listens, so that is tried first."""
+    if address != LOCAL and not _listens(_read_address(address)):
+        raise EngineError(f"No Ray cluster answers at {address}.", _WAYS)
+    options = {"num_cpus": workers, "include_dashboard": False} if address == LOCAL else {"address": address}
     try:
         with warnings.catch_warnings():  # JAX warns of forks; Ray's own processes are other programs at once
             warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
-            ray.init(address=None if address == LOCAL else address, include_dashboard=False, log_to_driver=False, logging_level="error")
+            ray.init(log_to_driver=False, logging_level="error", **options)
     except Exception as error:  # whatever it raises is said
-        line = next(iter(str(error).splitlines()), "")
-        raise EngineError(f"The cluster at {address} cannot be joined: {type(error).__name__}: {line[:200]}", ways) from error
+        if address == LOCAL:
+            raise EngineError(f"No Ray cluster starts on this machine: {_describe(error)}.", _WAYS[2:]) from error
+        raise EngineError(f"The cluster at {address} cannot be joined: {_describe(error)}.", _WAYS) from error
 
 
-def _listens(address: str) -> bool:
-    """Whether somebody listens at `ray://HOST:PORT`."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
+def _read_address(address: str) -> tuple[str, int]:
+    """Host and port. Ray's other forms are refused: where they lead to no cluster, it ends the process."""
+    found = re.fullmatch(r"ray://(?P<host>\[[^\]]+\]|[^:/\[\]]+):(?P<port>\d{1,5})", address)
+    if found is None:
+        raise EngineError(f"`{address}` is no address of a cluster; it should be `ray://HOST:PORT` or `local`.", _WAYS)
+    return found["host"].strip("[]"), int(found["port"])
+
+
+def _listens(place: tuple[str, int]) -> bool:
     try:
-        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
-    except (OSError, ValueError):
+        socket.create_connection(place, timeout=PATIENCE).close()
+    except (OSError, OverflowError):  # nobody there, or no such port
         return False
     return True
-
-
-def _count_processors(ray: Any) -> int:
-    return max(int(ray.cluster_resources().get("CPU", _ACTORS)), 1)

@@ -1,27 +1,51 @@
-"""Worker processes that answer the questions of a search. The answers are the same however many there are.
+"""Workers that answer the questions of a search: processes of this machine, or actors of a cluster. The answers are the same however many.
 
 Questions that read one traced network go to one worker, which has it; a worker with nothing left takes what waits for others. Until the
 first worker is ready, questions are answered in this process, so that the first plan stands at once. A worker that dies is a message: the
-question it died of is refused, and another worker is started.
+question it died of is refused, and another worker is started; what waited for it is answered by that one or by others.
 """
 
-import pickle
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from zlib import crc32
+from typing import Protocol
 
-from workbench.core.public_error_text import process_end_text
-from workbench.engine.partitioner.partitioner_connection import WarmProcess, WarmProcessEnded
-from workbench.engine.search.pack_space import pack_space
-from workbench.errors import EngineError
+from workbench.errors import EngineError, WorkbenchError
 from workbench.search.evaluator import Evaluator
 from workbench.search.questions import Answer, InProcess, Question
 
-MODULE = "workbench.engine.search.search_process"
-TIME_LIMIT = 600.0  # seconds for one answer
 _PATIENCE = 0.5  # seconds after which one looks again whether anybody is left to answer
+
+
+class WorkerEnded(Exception):  # noqa: N818 - not an error yet: how a worker ended, from which a message is made
+    """A worker ended before it answered; `how`, as in `ended by SIGKILL`."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(how)
+        self.how = how
+
+
+class SearchWorker(Protocol):
+    """Who answers one question at a time, as the pool needs it; its constructor starts it and does not wait."""
+
+    noun: str
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is known to have ended."""
+
+    def wait_until_ready(self) -> None:
+        """Raises `WorkerEnded`."""
+
+    def ask(self, question: Question) -> Answer:
+        """Raises `WorkerEnded`."""
+
+    def kill(self) -> None:
+        """End it now, from any thread; whoever waits for it gets `WorkerEnded`."""
+
+    def close(self) -> None:
+        """End it, and free what it holds here."""
 
 
 @dataclass(eq=False)
@@ -31,24 +55,37 @@ class _Asked:
 
 
 @dataclass(eq=False)
-class _Worker:
-    """One process, the thread that talks to it, and the questions that wait for it."""
+class _Place:
+    """The place of one worker: who holds it now, and the questions that wait for it."""
 
     waiting: deque[_Asked] = field(default_factory=deque)
-    process: WarmProcess | None = None
+    worker: SearchWorker | None = None
     is_ready: bool = False
 
 
 class WorkerPool:
-    """Answers with so many worker processes; `close` ends them."""
+    """Answers with so many workers; `close` ends them, then calls `on_close`.
 
-    def __init__(self, evaluator: Evaluator, workers: int) -> None:
-        self._space = pack_space(evaluator.space)
+    Where none can be started, this process answers, or, with `error_without`, `ask` raises the error that this makes of how the last ended.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        count: int,
+        make_worker: Callable[[], SearchWorker],
+        *,
+        error_without: Callable[[str], WorkbenchError] | None = None,
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
         self._here = InProcess(evaluator)
+        self._make_worker, self._error_without, self._on_close = make_worker, error_without, on_close
         self._changed = threading.Condition()
         self._closed = False
-        self._workers = [_Worker() for _ in range(workers)]
-        self._threads = [threading.Thread(target=self._serve, args=(each,), daemon=True, name="search worker") for each in self._workers]
+        self._not_started: list[str] = []
+        self._owners: dict[Hashable, _Place] = {}
+        self._places = [_Place() for _ in range(count)]
+        self._threads = [threading.Thread(target=self._serve, args=(each,), daemon=True, name="search worker") for each in self._places]
         for each in self._threads:
             each.start()
 
@@ -57,93 +94,106 @@ class WorkerPool:
         asked = [_Asked(each) for each in questions]
         with self._changed:
             for each in asked:
-                self._workers[crc32(repr(each.question.trace_key).encode()) % len(self._workers)].waiting.append(each)
+                self._owner_of(each.question).waiting.append(each)
             self._changed.notify_all()
         while not self._closed and any(each.answer is None for each in asked):
             if (mine := self._next_for_here()) is not None:
                 mine.answer = self._here.ask([mine.question])[0]
                 continue
             with self._changed:
-                self._changed.wait(_PATIENCE)
+                self._changed.wait_for(lambda: self._closed or all(each.answer is not None for each in asked), _PATIENCE)
         return [each.answer if each.answer is not None else _closed_error() for each in asked]
 
     def close(self) -> None:
         """End all workers now."""
         with self._changed:
+            if self._closed:
+                return
             self._closed = True
-            processes = [each.process for each in self._workers if each.process is not None]
+            workers = [each.worker for each in self._places if each.worker is not None]
             self._changed.notify_all()
-        for process in processes:
-            process.kill()
+        for worker in workers:
+            worker.kill()
         for thread in self._threads:
             thread.join()
+        self._on_close()
+
+    def _owner_of(self, question: Question) -> _Place:
+        """Where the question's network is traced; a new one goes where least waits and fewest are."""
+        owners = list(self._owners.values())
+        if question.trace_key not in self._owners:
+            self._owners[question.trace_key] = min(self._places, key=lambda each: (len(each.waiting), owners.count(each)))
+        return self._owners[question.trace_key]
 
     def _next_for_here(self) -> _Asked | None:
         """A question for this process, as long as no worker is ready."""
         with self._changed:
-            if self._closed or any(each.is_ready for each in self._workers):
+            if self._closed or any(each.is_ready for each in self._places):
                 return None
-            return next((each.waiting.popleft() for each in self._workers if each.waiting), None)
+            if self._error_without is not None and len(self._not_started) == len(self._places):
+                raise self._error_without(self._not_started[-1])
+            return next((each.waiting.popleft() for each in self._places if each.waiting), None)
 
-    def _serve(self, worker: _Worker) -> None:
-        """The thread of a worker: question after question, until the pool is closed."""
+    def _serve(self, place: _Place) -> None:
+        """The thread of a place: question after question, until the pool is closed or no worker can be started."""
         while not self._closed:
-            if worker.process is None and not self._start(worker):
-                return
-            asked = self._take(worker)
-            if asked is None:
+            worker = place.worker or self._start(place)
+            asked = self._take(place) if worker is not None else None
+            if worker is None or asked is None:
                 break
-            found = self._ask_process(worker, asked.question)
+            if worker.is_gone:  # it died of no question
+                self._end(place)
+                place.waiting.appendleft(asked)
+                continue
+            found = self._ask_worker(place, worker, asked.question)
             with self._changed:
                 asked.answer = found
                 self._changed.notify_all()
-        self._end(worker)
+        self._end(place)
 
-    def _take(self, worker: _Worker) -> _Asked | None:
-        """The next question of a worker: its own first, else the last that waits for the busiest; `None` once the pool is closed."""
+    def _take(self, place: _Place) -> _Asked | None:
+        """The next question of a place: its own first, else the last that waits at the busiest; `None` once the pool is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or any(each.waiting for each in self._workers))
+            self._changed.wait_for(lambda: self._closed or any(each.waiting for each in self._places))
             if self._closed:
                 return None
-            if worker.waiting:
-                return worker.waiting.popleft()
-            return max(self._workers, key=lambda each: len(each.waiting)).waiting.pop()
+            if place.waiting:
+                return place.waiting.popleft()
+            return max(self._places, key=lambda each: len(each.waiting)).waiting.pop()
 
-    def _ask_process(self, worker: _Worker, question: Question) -> Answer:
-        process = worker.process
-        if process is None:
-            return _closed_error()
+    def _ask_worker(self, place: _Place, worker: SearchWorker, question: Question) -> Answer:
         try:
-            found: Answer = process.ask(pickle.dumps(question), TIME_LIMIT)[1]
-        except (WarmProcessEnded, TimeoutError) as error:
-            self._end(worker)
-            how = process_end_text(error.status) if isinstance(error, WarmProcessEnded) else f"not in {TIME_LIMIT:.0f} s, and was ended"
-            return EngineError(f"The process that planned {question.candidate} ended {how}.", ["search again", "search with workers=0"])
-        return found
-
-    def _start(self, worker: _Worker) -> bool:
-        """Start the worker's process and send it the space; whether that worked. If not, others go on, or this process."""
-        process = WarmProcess(MODULE)
-        with self._changed:
-            worker.process = process
+            return worker.ask(question)
+        except WorkerEnded as ended:
+            self._end(place)
             if self._closed:
-                process.kill()
-        try:
-            process.wait_until_ready()
-            process.ask(self._space, TIME_LIMIT)
-        except (WarmProcessEnded, TimeoutError):
-            self._end(worker)
-            return False
-        with self._changed:
-            worker.is_ready = True
-            self._changed.notify_all()
-        return True
+                return _closed_error()
+            ways = ["search again", "search with workers=0, in this process"]
+            return EngineError(f"The {worker.noun} that planned `{question.candidate}` ended {ended.how}.", ways)
 
-    def _end(self, worker: _Worker) -> None:
+    def _start(self, place: _Place) -> SearchWorker | None:
+        """A new worker, once it is ready; `None` where it does not start: others go on, or this process."""
+        worker = self._make_worker()
         with self._changed:
-            process, worker.process, worker.is_ready = worker.process, None, False
-        if process is not None:
-            process.close()
+            place.worker = worker
+            if self._closed:
+                worker.kill()
+        try:
+            worker.wait_until_ready()
+        except WorkerEnded as ended:
+            self._not_started.append(ended.how)
+            self._end(place)
+            return None
+        with self._changed:
+            place.is_ready = True
+            self._changed.notify_all()
+        return worker
+
+    def _end(self, place: _Place) -> None:
+        with self._changed:
+            worker, place.worker, place.is_ready = place.worker, None, False
+        if worker is not None:
+            worker.close()
 
 
 def _closed_error() -> EngineError:

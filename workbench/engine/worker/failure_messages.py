@@ -5,7 +5,7 @@ import signal
 import traceback
 
 from workbench.core.program import Program
-from workbench.core.public_error_text import process_end_text
+from workbench.core.public_error_text import last_line, process_end_text
 from workbench.engine.worker.job_payload import WorkerJob
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet import Fleet
@@ -118,7 +118,7 @@ def death(job: WorkerJob, stage: str, return_code: int, last_words: str) -> Engi
             (_again(job), *_more_room(job)),
         )
     how = process_end_text(return_code)
-    said = f" Its last words: {words}" if (words := _last_line(last_words)) else ""
+    said = f" Its last words: {words}" if (words := last_line(last_words)) else ""
     return EngineError(
         f"The worker process of {name} died while {stage}, {how}.{said}",
         _another_try(job),
@@ -173,8 +173,3 @@ def _user_line(error: BaseException) -> str:
 
 def _first_lines(text: str) -> str:
     return " ".join(text.split("\n", maxsplit=1)[0].split())[:400]
-
-
-def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip()[:300] if lines else ""

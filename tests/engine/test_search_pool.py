@@ -1,0 +1,221 @@
+"""The pool that answers a search, with workers that do as they are told: order, who answers what, and what comes of a death."""
+
+import threading
+from collections import Counter
+
+import pytest
+
+from workbench.engine.search import choose_answerer, open_answerer
+from workbench.engine.search.worker_pool import WorkerEnded, WorkerPool
+from workbench.errors import EngineError
+from workbench.models import build
+from workbench.plan.plan import Plan
+from workbench.search.candidates import PlanCandidate
+from workbench.search.evaluator import Evaluator
+from workbench.search.figures import Figures
+from workbench.search.make_space import make_space
+from workbench.search.questions import Question
+
+DEADLY = PlanCandidate("", (("data", 1),), "deadly")
+
+
+class Puppet:
+    """Answers with the number of micro-batches as seconds, and its own number as bytes; dies of one candidate."""
+
+    noun = "puppet"
+
+    def __init__(self, number: int = 0, may_start: threading.Event | None = None, *, is_broken: bool = False) -> None:
+        self.number, self.may_start, self.is_broken = number, may_start, is_broken
+        self.is_gone = self.was_closed = False
+        self.asked: list[Question] = []
+
+    def wait_until_ready(self) -> None:
+        if self.may_start is not None:
+            self.may_start.wait(60)
+        if self.is_gone or self.is_broken:
+            raise WorkerEnded("with exit code 1")
+
+    def ask(self, question: Question) -> Figures:
+        self.asked.append(question)
+        if question.candidate == DEADLY:
+            self.is_gone = True
+            raise WorkerEnded("by SIGSEGV")
+        return Figures(float(question.candidate.micro_batches), self.number)
+
+    def kill(self) -> None:
+        self.is_gone = True
+        if self.may_start is not None:
+            self.may_start.set()
+
+    def close(self) -> None:
+        self.kill()
+        self.was_closed = True
+
+
+class Puppets(list):
+    """Makes puppets, and remembers them."""
+
+    def __call__(self) -> Puppet:
+        self.append(Puppet(len(self)))
+        return self[-1]
+
+
+HERE = -1
+
+
+class EvaluatorHere:
+    """Answers in this process, with `HERE` as bytes."""
+
+    def evaluate(self, candidate: PlanCandidate) -> Figures:
+        return Figures(float(candidate.micro_batches), HERE)
+
+
+@pytest.fixture
+def evaluator():
+    return EvaluatorHere()
+
+
+def question(micro_batches: int, layout: str = "") -> Question:
+    return Question("figures", PlanCandidate("", (("data", 1),), layout, micro_batches=micro_batches))
+
+
+def wait_for_all(pool: WorkerPool) -> None:
+    with pool._changed:
+        assert pool._changed.wait_for(lambda: all(each.is_ready for each in pool._places), 60)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_answers_are_in_the_order_of_the_questions(evaluator, workers):
+    pool = WorkerPool(evaluator, workers, Puppets())
+    try:
+        wait_for_all(pool)
+        for _ in range(20):
+            counts = [7, 1, 5, 5, 3, 2, 8, 1]
+            assert [each.seconds for each in pool.ask([question(count) for count in counts])] == counts
+    finally:
+        pool.close()
+
+
+def test_questions_about_one_network_have_one_owner_and_new_ones_are_spread(evaluator):
+    pool = WorkerPool(evaluator, 2, Puppets())
+    try:
+        wait_for_all(pool)
+        with pool._changed:  # while nobody can take any
+            owners = [pool._owner_of(question(count)) for count in (1, 2, 3, 4, 1, 2, 3, 4)]
+        assert owners[:4] == owners[4:]
+        assert sorted(Counter(map(id, owners)).values()) == [4, 4]
+    finally:
+        pool.close()
+
+
+def test_a_worker_with_nothing_left_takes_what_waits_for_another(evaluator):
+    release = threading.Event()
+    made: list[Puppet] = []
+
+    def make() -> Puppet:
+        made.append(Puppet(len(made), release if made else None))
+        return made[-1]
+
+    pool = WorkerPool(evaluator, 2, make)  # the second starts late: all that waits for it is answered by the first
+    try:
+        with pool._changed:
+            assert pool._changed.wait_for(lambda: any(each.is_ready for each in pool._places), 60)
+        found = pool.ask([question(count) for count in (1, 2, 3, 4)])
+        assert [each.seconds for each in found] == [1, 2, 3, 4]
+        assert {each.memory for each in found} == {0}
+    finally:
+        pool.close()
+
+
+def test_the_question_a_worker_died_of_is_refused_and_the_others_are_answered(evaluator):
+    puppets = Puppets()
+    pool = WorkerPool(evaluator, 1, puppets)
+    try:
+        wait_for_all(pool)
+        first, dead, last = pool.ask([question(1), Question("figures", DEADLY), question(2)])
+        assert str(dead) == (
+            "The puppet that planned `data:1, deadly, no ZeRO, remat as traced` ended by SIGSEGV.\n"
+            "  Ways out: search again · search with workers=0, in this process."
+        )
+        assert isinstance(dead, EngineError)
+        assert (first.seconds, last.seconds) == (1, 2)
+        wait_for_all(pool)
+        assert pool.ask([question(3)])[0] == Figures(3.0, 1)
+        assert puppets[0].was_closed
+    finally:
+        pool.close()
+
+
+def test_a_worker_that_died_of_no_question_is_replaced_before_it_is_asked(evaluator):
+    puppets = Puppets()
+    pool = WorkerPool(evaluator, 1, puppets)
+    try:
+        wait_for_all(pool)
+        puppets[0].is_gone = True
+        assert pool.ask([question(3)])[0].seconds == 3
+        wait_for_all(pool)
+        assert puppets[0].asked == []
+        assert pool.ask([question(3)])[0] == Figures(3.0, 1)
+    finally:
+        pool.close()
+
+
+def test_this_process_answers_until_a_worker_is_ready(evaluator):
+    release = threading.Event()
+    pool = WorkerPool(evaluator, 1, lambda: Puppet(may_start=release))
+    try:
+        assert pool.ask([question(4)])[0] == Figures(4.0, HERE)
+        release.set()
+        wait_for_all(pool)
+        assert pool.ask([question(5)])[0] == Figures(5.0, 0)
+    finally:
+        pool.close()
+
+
+def test_without_any_worker_this_process_answers_or_the_error_says_why(evaluator):
+    pool = WorkerPool(evaluator, 2, lambda: Puppet(is_broken=True))
+    try:
+        assert pool.ask([question(4)])[0] == Figures(4.0, HERE)
+    finally:
+        pool.close()
+    pool = WorkerPool(evaluator, 2, lambda: Puppet(is_broken=True), error_without=lambda how: EngineError(f"none: {how}"))
+    for each in pool._threads:
+        each.join(60)
+    with pytest.raises(EngineError, match="none: with exit code 1"):
+        pool.ask([question(4)])
+    pool.close()
+
+
+def test_closing_ends_workers_that_are_starting_and_answers_what_waits(evaluator):
+    closed: list[bool] = []
+    puppets = [Puppet(may_start=threading.Event()), Puppet(may_start=threading.Event())]
+    waiting = iter(puppets)
+    pool = WorkerPool(evaluator, 2, lambda: next(waiting), on_close=lambda: closed.append(True))
+    pool.close()
+    pool.close()
+    assert closed == [True]
+    assert not any(each.is_alive() for each in pool._threads)
+    assert [str(each) for each in pool.ask([question(1)])] == ["The search was closed.\n  Ways out: search again."]
+
+
+def test_there_are_no_more_workers_than_questions_at_a_time(monkeypatch):
+    counts = []
+    monkeypatch.setattr(choose_answerer, "WorkerPool", lambda *given: counts.append(given[1]))
+    monkeypatch.setattr(choose_answerer, "count_processors", lambda: 128)
+    space = make_space(Plan(build("two_layer"), "data:2"))
+    for workers in (None, 3, 500):
+        open_answerer(Evaluator(space), workers)
+    assert counts == [8, 3, 8]
+
+
+@pytest.mark.parametrize(
+    ("workers", "cluster", "text"),
+    [
+        (-1, None, "-1 workers cannot plan anything.\n  Ways out: give 0, to plan in this process, or more."),
+        (0, "local", "0 workers on a cluster cannot plan anything.\n  Ways out: give 1 or more · search without a cluster."),
+    ],
+)
+def test_numbers_of_workers_that_cannot_be_are_said(evaluator, workers, cluster, text):
+    with pytest.raises(EngineError) as caught:
+        open_answerer(evaluator, workers, cluster)
+    assert str(caught.value) == text
