@@ -57,7 +57,7 @@ def test_it_tells_schedule_and_units_carries_out_commands_and_ends_as_here():
     assert (schedule.names, schedule.devices, len(schedule.predicted)) == (("stopped", "whole"), 2, steps + 40)
     refused = {each.command and each.command.model: each.message for each in events if isinstance(each, CommandRefused)}
     assert refused["stoped"].startswith("There is no model `stoped`; there are")
-    assert refused[None].startswith("There is no command `halt`; there are `add`, `stop`, `leave`, `return`.")
+    assert refused[None].startswith("There is no command `halt`; there are `add`, `stop`, `leave`, `return`")
     assert "`whole`" in refused["whole"]
     assert 3 <= len(measured.losses["stopped"]) < steps
     here = train_fleet(Fleet((FleetModel("whole", line(), 40),), devices=1))
