@@ -165,7 +165,7 @@ def gpt3(within: float = 240.0, hardware: Sequence[str] = HARDWARE) -> dict[str,
         sample = stored.get(each)
         best = search.states[-1].best
         beside = compare_with_sample(best and best[1].seconds, memory_of(search.space), sample["figures"]) if sample else {}
-        kept = {name: sample[name] for name in ("planned", "violations", "worst_bound")} if sample else {}
+        kept = {name: sample.get(name) for name in ("commit", "planned", "violations", "worst_bound")} if sample else {}
         found[each] = {**search.figures, **beside, **{f"sample_{name}": value for name, value in kept.items()}}
         print(f"{each}: {found[each]}", flush=True)
     return found

@@ -138,7 +138,7 @@ def compare_bounds(name: str, evaluator: Evaluator, truth: Mapping[PlanCandidate
         for kind, bounds in _bounds_of(evaluator, candidate):
             for figure in ("seconds", "memory"):
                 reached = getattr(bounds, figure) / getattr(figures, figure) if getattr(figures, figure) else 0.0
-                yield Bound(name, kind, figure, reached, str(candidate))
+                yield Bound(name, kind, figure, float(reached), str(candidate))
 
 
 def _bounds_of(evaluator: Evaluator, candidate: PlanCandidate) -> Iterator[tuple[str, Figures]]:
@@ -191,7 +191,7 @@ def _judge(
     least = min((each.seconds for each in kept), default=None)
     best = result.state.best
     is_optimal = best[1].seconds == least and result.state.is_proved if best and least is not None else best is None and least is None
-    stated = tuple(Bound(name, "space", "seconds", each.least / least) for each in states) if least else ()
+    stated = tuple(Bound(name, "space", "seconds", float(each.least / least)) for each in states) if least else ()
     area = _covered([each for _, each in result.front], kept)
     return SmallAnswer(
         name, result.space.size, len(truth), is_optimal, area, (*bounds, *stated), result.state.evaluated, result.state.elapsed
