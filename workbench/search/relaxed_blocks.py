@@ -22,6 +22,7 @@ from workbench.core.program import Program
 from workbench.core.sharding import base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import complete_axis_assignment
+from workbench.hardware.hardware import Hardware
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, block_seconds, make_stage_context
 from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of, weigh_params
 from workbench.pipeline.staged_program import StagedProgram
@@ -38,14 +39,16 @@ _PROBED = 2  # replicas
 
 
 class BlockWork(NamedTuple):
-    """Seconds that a micro-batch needs on one device of each stage, all stages together."""
+    """Seconds that a micro-batch needs on one device of each stage, all stages together; at most `adding` of the backward ones add
+    gradients to their sums, which are smaller where replicas share them."""
 
     forward: float
     backward: float
+    adding: float = 0.0
 
-    def seconds(self, *, recomputed: bool) -> float:
-        """Forward, backward and, if so, forward once more."""
-        return self.forward + self.backward + (self.forward if recomputed else 0.0)
+    def seconds(self, *, recomputed: bool, shares_sums: bool = True) -> float:
+        """Forward, backward and, if so, forward once more; without adding where replicas may share the sums."""
+        return self.forward + self.backward + (self.forward if recomputed else 0.0) - (self.adding if shares_sums else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,10 @@ class RelaxedStage:
         alike = Counter(id(task.exemplar) for task in blocks)
         block = max((task.exemplar for task in blocks), key=lambda each: alike[id(each)] * each.stage.virtual_stage.flops)
         forward, backward = block_seconds(block, self.context)
-        return BlockWork(alike[id(block)] * forward, alike[id(block)] * backward)
+        weights = weigh_params(self.context.plan, self.network)
+        sums = sum(weights[i].sums for i in block.stage.virtual_stage.param_slices)
+        adding = min(backward, _most_adding_seconds(sums, self.context.hardware))
+        return BlockWork(*(alike[id(block)] * each for each in (forward, backward, adding)))
 
 
 def relax_stage(plan: Plan, spec: PipelineSpec, network: Network) -> RelaxedStage:
@@ -111,8 +117,20 @@ def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan
         shares = {NO_ZERO: (1, 1, 1), "zero_1": (1, 1, replicas), "zero_2": (1, replicas, replicas), "zero_3": (replicas,) * 3}[zero]
         resident = param / shares[0] + sums / shares[1] + state / shares[2]
         summed = partial if replicas > 1 and zero != "zero_3" else np.zeros_like(partial)
-        found[zero] = BlockTotals(*(np.array(each, float) for each in (*columns, kept, received, resident, summed)))
+        forward, first, second = (np.array(each, float) for each in columns)
+        if zero == "zero_3" and replicas > 1:  # an even part of each sum is added to, not all of it
+            most = np.array([_most_adding_seconds(each, plan.hardware) for each in sums])
+            second, first = np.maximum(second - most, 0.0), np.maximum(first - np.maximum(most - second, 0.0), 0.0)
+        found[zero] = BlockTotals(forward, first, second, *(np.array(each, float) for each in (kept, received, resident, summed)))
     return found
+
+
+def _most_adding_seconds(sums: float, hardware: Hardware | None) -> float:
+    """Seconds that adding gradients to sums of so many bytes takes at most: both are read, and one is written."""
+    if hardware is None:
+        return 0.0
+    chip = hardware.chip
+    return 3 * sums / (chip.memory_bandwidth * min(1.0, chip.efficiency_of("memory"), chip.efficiency_of("operands")))
 
 
 def _weigh_blocks(plan: Plan, relaxed: RelaxedStage) -> NDArray[np.float64]:

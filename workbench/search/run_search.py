@@ -170,7 +170,9 @@ class _Search:
         """Each member waits for itself, with the seconds that a micro-batch needs in all stages."""
         for node in group.members:
             candidate = node.candidate
-            seconds = candidate.micro_batches * work.seconds(recomputed=candidate.remat == "full") / candidate.size("stage")
+            shares = candidate.size("data") > 1 and "zero_3" in self.space.zeros
+            work_seconds = work.seconds(recomputed=candidate.remat == "full", shares_sums=shares)
+            seconds = candidate.micro_batches * work_seconds / candidate.size("stage")
             self._add(replace(node, bounds=node.bounds.with_seconds(max(node.bounds.seconds, seconds))))
 
     def _add_candidate(self, each: Bounded) -> None:
