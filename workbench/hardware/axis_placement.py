@@ -38,9 +38,7 @@ def complete_axis_assignment(mesh: Mesh, hardware: Hardware, axis_assignment: Ax
     """
     given = axis_assignment or AxisAssignment()
     placements = _place_axes(mesh, hardware, given)
-    named = [name for name, _ in given.routes]
-    order = [*(name for name in mesh.names if name not in named), *named]
-    return AxisAssignment(tuple((name, _shorten_routes(placements[name])) for name in order if mesh[name] > 1))
+    return AxisAssignment(tuple((name, _shorten_routes(placements[name])) for name in _order_axes(mesh, given) if mesh[name] > 1))
 
 
 def default_axis_assignment(mesh: Mesh, hardware: Hardware) -> AxisAssignment:
@@ -49,8 +47,13 @@ def default_axis_assignment(mesh: Mesh, hardware: Hardware) -> AxisAssignment:
     The minor axis chooses first. Links inside a node or a slice come before those across; whole dimensions of a torus before parts,
     more of them before fewer; free links before shared ones. Raises `HardwareError` if the mesh does not fit.
     """
-    placements = _place_axes(mesh, hardware, AxisAssignment())
-    return AxisAssignment(tuple((name, _shorten_routes(placements[name])) for name, size in mesh.axes if size > 1))
+    return complete_axis_assignment(mesh, hardware)
+
+
+def _order_axes(mesh: Mesh, axis_assignment: AxisAssignment) -> list[str]:
+    """The axes of the mesh, major to minor, as they share a physical axis: those that the assignment names come last, in its order."""
+    named = [name for name, _ in axis_assignment.routes]
+    return [*(name for name in mesh.names if name not in named), *named]
 
 
 @functools.lru_cache(maxsize=256)
@@ -59,8 +62,7 @@ def physical_spans(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignme
     fit it."""
     axis_assignment = axis_assignment or AxisAssignment()
     placements = _place_axes(mesh, hardware, axis_assignment)
-    named = [name for name, _ in axis_assignment.routes]
-    order = [*(name for name in mesh.names if name not in named), *named]
+    order = _order_axes(mesh, axis_assignment)
     strides = dict.fromkeys((axis.name for axis in hardware.axes), 1)
     found: dict[str, tuple[PhysicalSpan, ...]] = {}
     for name in reversed(order):

@@ -8,7 +8,7 @@ from math import prod
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.remat import Remat
-from workbench.core.schedules import ALL_SCHEDULES, schedule_named
+from workbench.core.schedules import schedule_named
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.search.candidates import NO_ZERO, WHOLE, PlanCandidate
@@ -168,9 +168,6 @@ class SearchSpace:
         if self.schedules:
             parts.append(f"schedules {', '.join(self.schedules)} with every number of equal chunks")
         return "; ".join(parts) + f": {self.size:,} combinations"
-
-
-ALL_SCHEDULE_NAMES = tuple(each.name for each in ALL_SCHEDULES)
 
 
 def count_devices(mesh: tuple[tuple[str, int], ...]) -> int:

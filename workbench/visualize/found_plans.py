@@ -13,9 +13,10 @@ from workbench.text.search import figures_text
 from workbench.text.tables import table_text
 from workbench.units import format_bytes, format_dollars, format_seconds
 from workbench.visualize.draw.axis_scale import AxisScale, scale_of, tick_text
-from workbench.visualize.draw.drawing_marks import Area, Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import AXES, NEUTRAL, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
+from workbench.visualize.draw.staircase import draw_staircase
 
 Up = Literal["memory", "devices", "dollars"]
 
@@ -117,7 +118,8 @@ def _draw(found: Sequence[FoundPlan], front: Sequence[FoundPlan], up: Up, signs:
     colours = _colours(front)
     marks: list[Mark] = [*_draw_axes(chart)]
     for devices, colour in colours.items():
-        marks += _draw_staircase(chart, [each.figures for each in front if each.figures.devices == devices], colour)
+        places = [chart.place(each.figures) for each in front if each.figures.devices == devices]
+        marks += draw_staircase(places, chart.right, float(_TOP), colour, alpha=0.08)
     marks += _draw_signs(chart, signs)
     marks += _draw_others(chart, [each for each in inside if not each.is_front], signs.chosen)
     marks += _draw_front(chart, front, signs.chosen, colours)
@@ -161,19 +163,6 @@ def _draw_axes(chart: _FoundChart) -> Iterator[Mark]:
     note = f" (logarithmic: {' and '.join(log)})" if log else ""
     yield Label(_HEAD + _WIDE / 2, chart.up.start + 33, f"time of a step{note}", anchor="middle")
     yield Label(0, _TOP - 12, _NAMES[chart.figure])
-
-
-def _draw_staircase(chart: _FoundChart, figures: Sequence[Figures], colour: str) -> Iterator[Mark]:
-    """The border between what the plans dominate and what not, and the dominated region up to the edge of the picture."""
-    border: list[tuple[float, float]] = []
-    lowest = float(_TOP)
-    for x, y in sorted(chart.place(each) for each in figures):
-        if not border or y > lowest:  # further down: pixels grow downwards
-            border += [(x, lowest), (x, y)]
-            lowest = y
-    border.append((chart.right, lowest))
-    yield Area((*border, (chart.right, _TOP)), colour, 0.08)
-    yield Polyline(tuple(border), colour, 1.5)
 
 
 def _draw_signs(chart: _FoundChart, signs: FrontSigns) -> Iterator[Mark]:

@@ -15,9 +15,10 @@ from workbench.search.search_result import SearchResult
 from workbench.text.search import MOST_ROWS, figures_text, front_text
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.axis_scale import AxisScale, scale_of, tick_text
-from workbench.visualize.draw.drawing_marks import Area, Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import AXES, NEUTRAL, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
+from workbench.visualize.draw.staircase import draw_staircase
 
 Planned = tuple[PlanCandidate, Figures]
 
@@ -103,7 +104,7 @@ def _draw(result: SearchResult, planned: Sequence[Planned]) -> Drawing:
     )
     marks: list[Mark] = [Label(0, 12, _title(result), bold=True), *_draw_axes(chart)]
     for colour, entries in _colour_devices(result):
-        marks += _draw_staircase(chart, [figures for _, figures in entries], colour)
+        marks += draw_staircase([chart.place(figures) for _, figures in entries], chart.right, chart.top, colour, alpha=0.1)
     marks += _draw_limits(chart)
     marks += [
         Disc(*chart.place(figures), _OTHER, NEUTRAL, 0.7, _hover(candidate, figures), str(candidate)) for candidate, figures in others
@@ -138,19 +139,6 @@ def _draw_axes(chart: _FrontChart) -> Iterator[Mark]:
     note = f" (logarithmic: {' and '.join(log)})" if log else ""
     yield Label(_HEAD + _WIDE / 2, chart.up.start + 32, f"time of a step{note}", anchor="middle")
     yield Label(0, chart.top - 10, "memory of the fullest device")
-
-
-def _draw_staircase(chart: _FrontChart, figures: Sequence[Figures], colour: str) -> Iterator[Mark]:
-    """The border between what the plans dominate and what not, and the dominated region up to the edge of the picture."""
-    border: list[tuple[float, float]] = []
-    lowest = chart.top
-    for x, y in (chart.place(each) for each in figures):
-        if not border or y > lowest:  # further down: pixels grow downwards
-            border += [(x, lowest), (x, y)]
-            lowest = y
-    border.append((chart.right, lowest))
-    yield Area((*border, (chart.right, chart.top)), colour, 0.1)
-    yield Polyline(tuple(border), colour, 1.5)
 
 
 def _draw_limits(chart: _FrontChart) -> Iterator[Mark]:
