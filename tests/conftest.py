@@ -1,7 +1,8 @@
-"""Eight virtual CPU devices for every test, a fresh seed for what a run draws, golden files, and a browser for the tests that drive one."""
+"""Eight virtual CPU devices for every test, a seed of each tree of files for what a run draws, golden files, and a browser for the tests that drive one."""
 
 import os
 import secrets
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its option
 def pytest_configure(config: pytest.Config) -> None:
-    """New examples in every run, the same in all its processes: a worker of xdist has its seed from who started it."""
+    """The same examples in all processes of a run: a worker of xdist has its seed from who started it."""
     if config.getoption("--hypothesis-seed") is None:
-        config.option.hypothesis_seed = getattr(config, "workerinput", {}).get("hypothesis_seed", secrets.randbelow(1 << 32))
+        config.option.hypothesis_seed = getattr(config, "workerinput", {}).get("hypothesis_seed") or _seed_of_tree()
     config.stash[KEPT] = KeptPrograms(getattr(config, "workerinput", {}).get("compiled"))
+
+
+def _seed_of_tree() -> int:
+    """New examples for every committed change, and for each the verdict of a run that of any other: from Git's name of the files."""
+    found = subprocess.run(["git", "rev-parse", "HEAD^{tree}"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return int(found.stdout[:8], 16) if found.returncode == 0 else secrets.randbelow(1 << 32)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

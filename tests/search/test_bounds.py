@@ -90,6 +90,17 @@ def test_no_simulated_step_is_better_than_the_bounds_of_its_stages(schedule, dat
     assert least.memory <= max(step.peaks)
 
 
+def test_a_stage_may_leave_to_the_next_what_does_not_fit_it():
+    """Block 3 fits the last device alone, which keeps one micro-batch where the others keep three."""
+    spec = PipelineSpec(4, 3, "eager_1f1b", remat="always")
+    ones, zeros = np.ones(5), np.zeros(5)
+    blocks = BlockTotals(ones, ones, ones, zeros, ones, np.array([0.0, 0.0, 0.0, 2.0, 0.0]), zeros)
+    least = least_figures(spec, blocks, BANDWIDTH, sum_seconds)
+    step = simulate(spec, costs_of(blocks, (1, 2, 3), 0), FREE_TRANSFER)
+    assert least.memory <= max(step.peaks) == 4
+    assert least.memory == pytest.approx(3)
+
+
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
 @given(data=st.data())
 def test_with_equal_stages_and_free_transfers_the_bound_is_reached(name, data):

@@ -147,10 +147,9 @@ class _StageProblem:
         return low
 
     def _fits(self, reach: Callable[[int, int, float], int], limit: float) -> bool:
+        """Whether the stages get past all blocks. One that fits nothing is passed over: had the one before stopped earlier, it might have had
+        a block of it, and been no further."""
         start, blocks = 0, len(self.blocks.forward)
         for stage in range(self.spec.stages):
-            end = min(reach(stage, start, limit), blocks - (self.spec.stages - stage - 1))
-            if end <= start:
-                return False
-            start = end
+            start = max(start, min(reach(stage, start, limit), blocks - (self.spec.stages - stage - 1)))
         return start == blocks
