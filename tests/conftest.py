@@ -1,4 +1,4 @@
-"""Eight virtual CPU devices for every test, a seed of each tree of files for what a run draws, golden files, and a browser for the tests that drive one."""
+"""Eight virtual CPU devices for every test, the seed of what a run draws, golden files, and a browser for the tests that drive one."""
 
 import os
 import secrets
