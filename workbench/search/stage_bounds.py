@@ -147,8 +147,8 @@ class _StageProblem:
         return low
 
     def _fits(self, reach: Callable[[int, int, float], int], limit: float) -> bool:
-        """Whether the stages get past all blocks. One that fits nothing more is passed over: if the one before left it a block, they would be
-        no further."""
+        """Whether the stages get past all blocks. One that fits nothing more is passed over: if the one before left it a block, they
+        would be no further."""
         start, blocks = 0, len(self.blocks.forward)
         for stage in range(self.spec.stages):
             start = max(start, min(reach(stage, start, limit), blocks - (self.spec.stages - stage - 1)))
