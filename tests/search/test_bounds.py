@@ -98,7 +98,7 @@ def test_a_stage_may_leave_to_the_next_what_does_not_fit_it():
     least = least_figures(spec, blocks, BANDWIDTH, sum_seconds)
     step = simulate(spec, costs_of(blocks, (1, 2, 3), 0), FREE_TRANSFER)
     assert least.memory <= max(step.peaks) == 4
-    assert least.memory == pytest.approx(3)
+    assert least.memory == pytest.approx(3, rel=2e-4)
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
@@ -110,8 +110,8 @@ def test_with_equal_stages_and_free_transfers_the_bound_is_reached(name, data):
     ones, zeros = np.ones(devices), np.zeros(devices)
     blocks = BlockTotals(forward * ones, first * ones, second * ones, *(zeros for _ in range(4)))
     least = least_figures(spec, blocks, BANDWIDTH, sum_seconds)
-    assert least.seconds == pytest.approx((micro_batches + devices - 1) * (forward + first + second))
-    assert least.seconds == pytest.approx(simulate(spec, costs_of(blocks, tuple(range(1, devices)), 0)).seconds)
+    assert least.seconds == pytest.approx((micro_batches + devices - 1) * (forward + first + second), rel=2e-4)
+    assert least.seconds == pytest.approx(simulate(spec, costs_of(blocks, tuple(range(1, devices)), 0)).seconds, rel=2e-4)
 
 
 SPACES = {

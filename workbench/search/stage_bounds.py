@@ -13,6 +13,7 @@ stage reach, in order, if none may need more than T?). With several, of the mean
 the chunks before.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,8 +24,8 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import PipelineShape, Schedule, schedule_named
 
 Array = NDArray[np.float64]
-_ROUNDS = 24
-"""Of bisection: the bound is within 2**-24 of its range of the least for all partitions."""
+_PRECISION = 1e-4
+"""Of bisection: the bound is that much of itself below the least for all partitions, at most."""
 _ROUNDING = 1 - 1e-9
 
 
@@ -74,6 +75,18 @@ def _update_seconds(blocks: BlockTotals, bandwidth: float, sum_seconds: Callable
     return blocks.resident * (2 / bandwidth) + blocks.summed * slope
 
 
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """How far a stage gets that begins at block `start`: to the last block whose `end`, with what the stage's `begin` adds, is within a
+    limit. Lists, for `bisect` looks into them faster than NumPy into an array."""
+
+    end: list[float]
+    begin: list[float]
+
+    def of(self, start: int, limit: float) -> int:
+        return bisect_right(self.end, limit - self.begin[start]) - 1
+
+
 def _before(values: Array) -> Array:
     """float64[blocks + 1]: the sum of the values before each block, and of all."""
     return np.concatenate(([0.0], np.cumsum(values)))
@@ -103,10 +116,12 @@ class _StageProblem:
             return float(max(mean, (m * work[-1] + self._mean_wait(forward + back)) / self.spec.stages))
         ends = ((m * work + update, forward - m * work - update), (m * work, forward + back - m * work))
 
-        def reach(_: int, start: int, limit: float) -> int:
-            return min(int(np.searchsorted(end, limit - begin[start], side="right")) - 1 for end, begin in ends)
+        reaches = [_Reach(end.tolist(), begin.tolist()) for end, begin in ends]
 
-        return self._bisect(reach, mean, m * work[-1] + update[-1] + forward[-1] + back[-1])
+        def reach(_: int, start: int, limit: float) -> int:
+            return min(each.of(start, limit) for each in reaches)
+
+        return self._bisect(reach, float(mean), float(m * work[-1] + update[-1] + forward[-1] + back[-1]))
 
     def _mean_wait(self, passed: Array) -> float:
         """Seconds that all devices together wait for the chunks before their first: each of these has one block at least."""
@@ -126,22 +141,27 @@ class _StageProblem:
             held = [0.0 if recomputes and not device else count * least for device, count in enumerate(waiting)]
             return float((resident[-1] + sum(held)) / self.spec.stages)
 
-        def reach(device: int, start: int, limit: float) -> int:
-            count = waiting[device]
-            if recomputes:
-                held, end = (count * entry if start else 0.0), resident
-            else:
-                held, end = 0.0, resident + count * kept
-            return int(np.searchsorted(end, limit - held + end[start], side="right")) - 1
+        ends = {count: (resident if recomputes else resident + count * kept).tolist() for count in {*waiting}}
+        reaches = {count: _Reach(end, [-each for each in end]) for count, end in ends.items()}
 
-        return self._bisect(reach, resident[-1] / self.spec.stages, resident[-1] + max(waiting) * (kept[-1] + float(received.sum())))
+        def reach(device: int, start: int, limit: float) -> int:
+            held = waiting[device] * entry if recomputes and start else 0.0
+            return reaches[waiting[device]].of(start, limit - held)
+
+        return self._bisect(
+            reach, float(resident[-1] / self.spec.stages), float(resident[-1] + max(waiting) * (kept[-1] + float(received.sum())))
+        )
 
     def _bisect(self, reach: Callable[[int, int, float], int], low: float, high: float) -> float:
         """The least limit, from below, within which every stage in order reaches far enough: `reach(stage, start, limit)` is the end of the
         longest stage that begins at block `start`; it ends no earlier for a later start."""
         if self._fits(reach, low):
             return low
-        for _ in range(_ROUNDS):
+        step = max(low, high * _PRECISION) / 8
+        while low + step < high and not self._fits(reach, low + step):
+            low, step = low + step, 2 * step
+        high = min(high, low + step)
+        while high - low > _PRECISION * high:
             middle = (low + high) / 2
             low, high = (low, middle) if self._fits(reach, middle) else (middle, high)
         return low
