@@ -13,7 +13,7 @@ from workbench.search.search_space import SearchSpace
 def core_plan(space: SearchSpace, core: PlanCandidate) -> Plan:
     """The plan of a core: mesh, examples and layout, its program as the start has it. Raises `WorkbenchError` where it is illegal."""
     plan = space.start.updated(pipeline=None, axis_assignment=None, hardware=read_hardware(core.hardware or None))
-    plan = SetMesh(Mesh(core.mesh)).apply(plan)
+    plan = SetMesh(Mesh(core.mesh)).apply(plan).updated(axis_assignment=core.axis_assignment or None)
     if core.size("data") > 1:
         plan = RecipeMove("data_parallel", ("data",)).apply(plan)
     return space.layout_by_name[core.layout].apply(plan)

@@ -6,6 +6,8 @@ from typing import Any
 WHOLE = ""
 """The schedule of a step that is one program: no stages, no micro-batches."""
 NO_ZERO = "no ZeRO"
+_TOGETHER = {"schedule": ("schedule", "chunks"), "mesh": ("mesh", "axis_assignment")}
+"""Fields that are one decision."""
 DECISIONS = ("hardware", "mesh", "layout", "zero", "remat", "micro_batches", "schedule")
 
 
@@ -14,7 +16,8 @@ class PlanCandidate:
     """One value for each decision of a search space.
 
     - `hardware`: its text, `TPU v5p 8x16x16`; empty where the plan names none;
-    - `mesh`: axes with their sizes, major to minor, the stages' included;
+    - `mesh`: axes with their sizes, major to minor, the stages' included; `axis_assignment`: over which links they run, as text, empty
+      for the default; the two are one decision;
     - `layout`: the name of a `LayoutChoice`; `zero`: a recipe's name or `NO_ZERO`; `remat`: a key of `REMATS`;
     - `micro_batches` a step, `schedule` and `chunks` of each stage; `WHOLE` is a step without them.
 
@@ -31,6 +34,7 @@ class PlanCandidate:
     micro_batches: int = 1
     schedule: str = WHOLE
     chunks: int = 1
+    axis_assignment: str = ""
 
     def size(self, axis: str) -> int:
         """Devices along a mesh axis; 1 where there is none."""
@@ -41,20 +45,19 @@ class PlanCandidate:
         return replace(self, zero=NO_ZERO, micro_batches=1, schedule=WHOLE, chunks=1)
 
     def decision(self, name: str) -> Any:
-        """The value of one of `DECISIONS`; the schedule has its chunks with it."""
-        return (self.schedule, self.chunks) if name == "schedule" else getattr(self, name)
+        """The value of one of `DECISIONS`; the schedule has its chunks with it, the mesh its axis assignment."""
+        return tuple(getattr(self, each) for each in _TOGETHER.get(name, (name,)))
 
     def with_decision(self, name: str, other: "PlanCandidate") -> "PlanCandidate":
         """The candidate with one decision taken from another."""
-        if name == "schedule":
-            return replace(self, schedule=other.schedule, chunks=other.chunks, micro_batches=self.micro_batches)
-        return replace(self, **{name: getattr(other, name)})
+        return replace(self, **{each: getattr(other, each) for each in _TOGETHER.get(name, (name,))})
 
     def describe(self, name: str) -> str:
         """A decision as people write it."""
         match name:
             case "mesh":
-                return " ".join(f"{axis}:{size}" for axis, size in self.mesh) or "one device"
+                axes = " ".join(f"{axis}:{size}" for axis, size in self.mesh) or "one device"
+                return f"{axes} on {self.axis_assignment.replace('; ', ' ')}" if self.axis_assignment else axes
             case "schedule" if self.chunks > 1:
                 return f"{self.schedule} with {self.chunks} chunks"
             case "schedule":

@@ -11,6 +11,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.cost.communication import closest_spans, collective_seconds
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import WorkbenchError
+from workbench.hardware.axis_assignment_text import read_axis_assignment
 from workbench.hardware.catalogue import read_hardware
 from workbench.pipeline.estimate_block_cost import BlockCost
 from workbench.plan.plan import Plan
@@ -71,12 +72,12 @@ class Evaluator:
 
     def work_key(self, core: PlanCandidate, micro_batches: int) -> Hashable:
         """Equal where a device does the same work for one micro-batch, however many stages and replicas there are. Nothing is traced."""
-        hardware = read_hardware(core.hardware or None)
-        spans = closest_spans(Mesh(core.mesh), hardware, None) if hardware else {}
+        hardware, assignment = read_hardware(core.hardware or None), core.axis_assignment
+        spans = closest_spans(Mesh(core.mesh), hardware, read_axis_assignment(assignment or None)) if hardware else {}
         others = tuple((axis, size, spans.get(axis)) for axis, size in core.mesh if axis not in (DATA, "stage"))
         traced = "none" if core.remat == "full" else core.remat
         least = least_replicas(self.core(core))
-        return core.hardware, core.layout, traced, others, least, micro_batches * core.size(DATA) // least
+        return core.hardware, assignment, core.layout, traced, others, least, micro_batches * core.size(DATA) // least
 
     def bound_work(self, core: PlanCandidate, micro_batches: int) -> BlockWork:
         """What all stages together need at least for a micro-batch, by `work_key`.

@@ -138,7 +138,10 @@ def _list_neighbours(space: SearchSpace, candidate: PlanCandidate) -> Iterator[t
     others += [("micro_batches", each) for each in _list_near_counts(space, candidate)]
     schedules = space.schedules_of(candidate.core(), candidate.micro_batches)
     others += [("schedule", replace(candidate, schedule=each.schedule, chunks=each.chunks)) for each in schedules]
-    others += [("mesh", each) for mesh in _list_near_meshes(candidate) for each in _fit_layout(space, replace(candidate, mesh=mesh))]
+    assignments = space.axis_assignments_of(candidate.hardware, candidate.mesh)
+    others += [("mesh", replace(candidate, axis_assignment=each)) for each in assignments]
+    moved = [replace(candidate, mesh=mesh, axis_assignment="") for mesh in _list_near_meshes(candidate)]
+    others += [("mesh", each) for near in moved for each in _fit_layout(space, near)]
     seen = {candidate}
     for name, each in others:
         if each not in seen and is_of_space(space, each):

@@ -35,6 +35,7 @@ def make_space(
     zeros: Sequence[str] = ZEROS,
     remats: Sequence[str] | None = None,
     schedules: Sequence[str] = SCHEDULES,
+    axis_assignments: bool = False,
     most_examples: int = 16,
 ) -> SearchSpace:
     """The space of plans for a plan's program.
@@ -44,6 +45,7 @@ def make_space(
     - `axes`: `stage`, `data`, `model`, and `context` or `expert` where the program has them;
     - `layouts`: names of `layout_choices`, or `all` that apply; if left out, the known recipes where one splits more than examples;
     - `zeros`, `remats`, `schedules`: the choices by name;
+    - `axis_assignments`: whether the axes of a mesh may also lie on other links than by default, in every order;
     - `most_examples` of a micro-batch on one replica.
 
     Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold.
@@ -72,6 +74,7 @@ def make_space(
         most_examples,
         sizes=tuple((axis, (plan.mesh[axis],)) for axis in kept if axis not in _AXES),
         kept_axes=kept,
+        with_axis_assignments=axis_assignments,
     )
 
 

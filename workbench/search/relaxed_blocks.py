@@ -82,10 +82,13 @@ class RelaxedStage:
 
 def relax_stage(plan: Plan, spec: PipelineSpec, network: Network) -> RelaxedStage:
     """A stage of this plan, which has no ZeRO, with as few replicas; `network` is traced for what they have of a micro-batch. The axes of
-    a stage run where they run in the plan, its few replicas as near to each other as those of the plan: before the stages."""
+    a stage run where they run in the plan, its few replicas as near to each other as those of the plan: before the stages. With an axis
+    assignment of its own the plan's stages are as they are: what few replicas leave free might be nearer or close no ring."""
+    if plan.axis_assignment is not None:
+        return RelaxedStage(make_stage_context(StagedProgram(plan, spec, network)), network)
     mesh = Mesh({name: least_replicas(plan) if name == DATA else size for name, size in plan.mesh.axes})
     others = Mesh({name: size for name, size in mesh.axes if name not in (DATA, spec.axis)})
-    assignment = complete_axis_assignment(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else None
+    assignment = complete_axis_assignment(plan.mesh, plan.hardware) if plan.hardware else None
     alone = plan.updated(mesh=mesh, axis_assignment=assignment and assignment.restricted(others))
     return RelaxedStage(make_stage_context(StagedProgram(alone, spec, network)), network)
 
@@ -96,11 +99,13 @@ def count_replicas(plan: Plan) -> int:
 
 
 def least_replicas(plan: Plan) -> int:
-    """The least number of replicas, above one if there are several, that theirs is a multiple of; theirs, where they share parameters."""
+    """The least number of replicas, above one if there are several, that theirs is a multiple of; theirs, where they share parameters, or
+    where the plan says which links they are on."""
     placed = zip(plan.program.arguments, plan.argument_shardings, strict=True)
     shares = any(tensor.role is Role.PARAMETER and DATA in {base_axis(axis) for axis in sharding.axes} for tensor, sharding in placed)
     replicas = count_replicas(plan)
-    return replicas if shares else next(each for each in divisors(replicas) if each > 1 or replicas == 1)
+    is_fixed = shares or plan.axis_assignment is not None
+    return replicas if is_fixed else next(each for each in divisors(replicas) if each > 1 or replicas == 1)
 
 
 def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan, zeros: Sequence[str]) -> dict[str, BlockTotals]:

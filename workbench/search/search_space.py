@@ -10,7 +10,9 @@ from workbench.core.program import Program
 from workbench.core.remat import Remat
 from workbench.core.schedules import schedule_named
 from workbench.errors import WorkbenchError
+from workbench.hardware.catalogue import read_hardware
 from workbench.plan.plan import Plan
+from workbench.search.axis_assignments import list_axis_assignments
 from workbench.search.candidates import NO_ZERO, WHOLE, PlanCandidate
 from workbench.search.layout_choices import LayoutChoice
 from workbench.units import divisors
@@ -38,6 +40,7 @@ class SearchSpace:
     - `batch`: examples of a step (0: the program has no batch, or is no training step, and is not divided into micro-batches);
     - `blocks`: blocks of the network that a boundary may separate, `layers` those of them that are alike;
     - `programs`: the start's program traced with each remat, `none` in place of `full` where the schedule recomputes;
+    - `with_axis_assignments`: whether the axes of a mesh may lie on other links than by default;
     - `most_examples`: of a micro-batch on one replica; `most_stages`, `most_chunks`, `most_micro_batches`.
     """
 
@@ -58,6 +61,7 @@ class SearchSpace:
     most_micro_batches: int = 4096
     sizes: tuple[tuple[str, tuple[int, ...]], ...] = ()
     kept_axes: tuple[str, ...] = ()
+    with_axis_assignments: bool = False
 
     @cached_property
     def layout_by_name(self) -> Mapping[str, LayoutChoice]:
@@ -75,7 +79,13 @@ class SearchSpace:
                 for layout in self.layouts:
                     if large - {*self.kept_axes} <= {*layout.axes} <= large:
                         for remat in self.remats:
-                            yield PlanCandidate(hardware, mesh, layout.name, remat=remat)
+                            for assignment in self.axis_assignments_of(hardware, mesh):
+                                yield PlanCandidate(hardware, mesh, layout.name, remat=remat, axis_assignment=assignment)
+
+    def axis_assignments_of(self, hardware: str, mesh: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+        """How the axes of a mesh may lie on the links: by default, which is the empty text, and otherwise where that is a choice."""
+        found = read_hardware(hardware or None) if self.with_axis_assignments else None
+        return ("", *list_axis_assignments(mesh, found)) if found else ("",)
 
     def _list_meshes(self, devices: int) -> Iterator[tuple[tuple[str, int], ...]]:
         allowed = dict(self.sizes)
@@ -160,6 +170,7 @@ class SearchSpace:
         """The space in words."""
         devices = " or ".join(f"{size:,}" for _, size in self.hardware)
         parts = [f"all meshes of {devices} device{'s' * (devices != '1')} over {', '.join(f'`{axis}`' for axis in self.axes)}"]
+        parts += ["every order of its axes on the links"] if self.with_axis_assignments else []
         parts += [f"{len(self.layouts)} layouts"] if len(self.layouts) > 1 else []
         parts += [f"ZeRO {', '.join(each[-1] if each != NO_ZERO else '0' for each in self.zeros)}"] if len(self.zeros) > 1 else []
         parts += [f"remat {', '.join(self.remats)}"] if len(self.remats) > 1 else []
