@@ -124,7 +124,8 @@ def test_a_device_ends_with_what_it_holds_and_never_has_less(schedule, data):
 def test_where_the_first_stages_recompute_they_hold_what_they_do_if_all_do_and_the_others_what_they_do_if_none_does(schedule, data):
     """In all chunks of a device; when its tasks begin does not matter, only their order."""
     spec, costs, transfer, _ = data.draw(steps(schedule))
-    costs = tuple(replace(cost, forward=1 + cost.forward, backward_input=1 + cost.backward_input) for cost in costs)
+    kinds = ("forward", "backward_input", "backward_weight")
+    costs = tuple(replace(cost, **{kind: 1 + getattr(cost, kind) for kind in kinds}) for cost in costs)  # else tasks begin at one time
     all_again, none = (simulate(replace(spec, remat=remat), costs, transfer).peaks for remat in ("always", "never"))
     count = data.draw(st.integers(0, spec.stages))
     found = simulate(replace(spec, remat=first_remat(count, spec.stages)), costs, transfer)
