@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.programs import mlp
 from workbench.core.mesh import Mesh
-from workbench.core.pipeline_spec import REMAT, PipelineSpec
+from workbench.core.pipeline_spec import REMAT, PipelineSpec, first_remat, fit_remat
 from workbench.core.schedules import ALL_SCHEDULES
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import PipelineError, WorkbenchError
@@ -25,7 +25,8 @@ def specs(draw: st.DrawFn) -> PipelineSpec:
     engine = draw(st.sampled_from(("mpmd", "spmd"))) if schedule.spmd else "mpmd"
     micro_batches = stages * draw(st.integers(1, 5))
     axis = draw(st.sampled_from(("stage", "pipe")))
-    return PipelineSpec(stages, micro_batches, schedule.name, chunks, tuple(names), draw(st.sampled_from(REMAT)), axis, engine)
+    firsts = [f"first_{count}" for count in range(1, stages)] if engine == "mpmd" else []
+    return PipelineSpec(stages, micro_batches, schedule.name, chunks, tuple(names), draw(st.sampled_from((*REMAT, *firsts))), axis, engine)
 
 
 @given(specs())
@@ -51,7 +52,9 @@ def test_a_pipeline_reads_as_it_is_written(spec):
         ("stages:2 micro_batches:8 boundaries:a+b", "2 boundaries make 3 virtual stages"),
         ("stages:3 micro_batches:8 boundaries:a+a", "begin at `a`"),
         ("stages:3 micro_batches:8 boundaries:a++b", "cannot name a block"),
-        ("stages:3 micro_batches:8 remat:sometimes", "`always`, `except_last`, `never`"),
+        ("stages:3 micro_batches:8 remat:sometimes", "`always`, `except_last`, `never`, `first_1`"),
+        ("stages:3 micro_batches:8 remat:first_two", "did you mean `first_1`?"),
+        ("stages:1 micro_batches:8 remat:first_01", "there are `always`, `except_last`, `never`."),
         ("stages:3 micro_batches:8 axis:a-b", "cannot name a mesh axis"),
     ],
 )
@@ -60,6 +63,44 @@ def test_a_pipeline_that_cannot_be_is_refused_in_the_users_names(text, says):
         PipelineSpec.parse(text)
     assert says in str(error.value)
     assert error.value.ways_out
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "ways_out"),
+    [
+        ("stages:4 remat:first_0", "`remat:first_0` recomputes on no stage.", ("take remat:never", "take remat:first_1 to remat:first_3")),
+        (
+            "stages:4 remat:first_4",
+            "`remat:first_4` of 4 stages is all of them.",
+            ("take remat:always", "take remat:first_1 to remat:first_3"),
+        ),
+        ("stages:2 remat:first_9", "`remat:first_9` of 2 stages is all of them.", ("take remat:always", "take remat:first_1")),
+        ("stages:1 remat:first_1", "`remat:first_1` of 1 stage is all of them.", ("take remat:always",)),
+        (
+            "stages:4 remat:first_1 schedule:gpipe engine:spmd",
+            "Engine `spmd` runs all stages as one program, which recomputes on all of them or on none; `remat:first_1` does on the first "
+            "stage of 4.",
+            ("take remat:always or remat:never", "take engine:mpmd"),
+        ),
+    ],
+)
+def test_recomputation_on_the_first_stages_is_of_some_stages_and_not_of_others(text, message, ways_out):
+    with pytest.raises(PipelineError) as error:
+        PipelineSpec.parse(f"micro_batches:8 {text}")
+    assert (error.value.message, error.value.ways_out) == (message, ways_out)
+
+
+@given(specs(), st.integers(1, 8))
+def test_the_stages_that_recompute_are_the_first_ones_and_stay_so_in_a_pipeline_of_another_length(spec, stages):
+    recomputing = [spec.recomputes(0, stage) for stage in range(spec.stages)]
+    if spec.micro_batches > 1 and spec.remat != "except_last":
+        assert recomputing == [stage < spec.recomputing_stages for stage in range(spec.stages)]
+        assert first_remat(sum(recomputing), spec.stages) == (spec.remat if spec.stages > 1 or spec.remat == "never" else "always")
+    other = PipelineSpec(stages, 1, remat=fit_remat(spec.remat, stages))
+    if spec.remat.startswith("first"):
+        assert other.recomputing_stages == min(spec.recomputing_stages, stages)
+    else:
+        assert other.remat == spec.remat
 
 
 @pytest.mark.parametrize(
@@ -87,12 +128,21 @@ def test_edits_of_the_stages_axis_keep_the_pipeline_true():
     cut = Plan(mlp(), "stage:4 data:2", "batch:data", pipeline="stages:4 micro_batches:8 boundaries:a+b+c")
     assert cut.apply(ResizeAxis("stage", 8)).pipeline == PipelineSpec(8, 8, boundaries=("a", "b", "c"))
     assert cut.apply(ResizeAxis("stage", 2)).pipeline == PipelineSpec(2, 8)
+    some = cut.apply(SetPipeline(PipelineSpec(4, 8, remat="first_2")))
+    assert [some.apply(ResizeAxis("stage", count)).pipeline.remat for count in (2, 3, 8)] == ["always", "first_2", "first_2"]
     assert cut.apply(ResizeAxis("data", 4)).pipeline == cut.pipeline
     assert cut.apply(RenameAxis("stage", "pipe")).pipeline.axis == "pipe"
     assert cut.apply(RemoveAxis("stage")).pipeline is None
     assert cut.apply(SetMesh(Mesh("data:4"))).pipeline is None
     with pytest.raises(WorkbenchError):
         cut.apply(SetPipeline(PipelineSpec(8, 8, "interleaved", 2))).apply(ResizeAxis("stage", 3))
+
+
+def test_a_document_keeps_which_stages_recompute():
+    plan = Plan(mlp(), "stage:4 data:2", "batch:data", pipeline="stages:4 micro_batches:8 remat:first_3")
+    document = dump_plan(plan)
+    assert '"pipeline": "stages:4 micro_batches:8 schedule:1f1b remat:first_3"' in document
+    assert parse_plan(document, allow="tests") == plan
 
 
 def test_a_document_keeps_the_pipeline_and_a_difference_shows_it():

@@ -60,6 +60,10 @@ CASES = [
     ("skips", "stages:2 micro_batches:8 schedule:dualpipe_v chunks:2 remat:never"),
     ("stacked", "stages:2 micro_batches:4 schedule:v_half chunks:2 remat:except_last"),
     ("masked", "stages:2 micro_batches:2 schedule:v_min chunks:2"),
+    ("stacked", "stages:4 micro_batches:4 schedule:1f1b remat:first_2"),
+    ("skips", "stages:2 micro_batches:2 schedule:interleaved chunks:2 remat:first_1"),
+    ("dropout", "stages:3 micro_batches:4 schedule:zero_bubble remat:first_1"),
+    ("chain", "stages:2 micro_batches:4 schedule:zb_v chunks:2 remat:first_1"),
 ]
 
 

@@ -18,6 +18,9 @@ CASES = [  # model, layers, mesh, layout, pipeline
     ("gpt", 2, "stage:4", "", "stages:4 micro_batches:4 schedule:zero_bubble"),
     ("gpt", 2, "stage:4 data:2", "batch:data", "stages:4 micro_batches:4 schedule:1f1b"),
     ("gpt", 4, "stage:4", "", "stages:4 micro_batches:4 schedule:gpipe remat:never"),
+    ("gpt", 4, "stage:4", "", "stages:4 micro_batches:4 schedule:1f1b remat:first_1"),
+    ("gpt", 4, "stage:4", "", "stages:4 micro_batches:4 schedule:zero_bubble remat:first_2"),
+    ("gpt", 4, "stage:2", "", "stages:2 micro_batches:4 schedule:v_half chunks:2 remat:first_1"),
     ("gpt", 4, "stage:2 data:2 model:2", MEGATRON, "stages:2 micro_batches:2 schedule:breadth_first chunks:2"),
     ("unet", None, "stage:4", "", "stages:4 micro_batches:2 schedule:zero_bubble"),
     ("unet", None, "stage:4", "", "stages:4 micro_batches:2 schedule:gpipe remat:never"),
@@ -35,6 +38,17 @@ def test_peaks_are_predicted_within_a_tenth_of_what_is_compiled(model, layers, m
     early = [sum(size for _, size in cost.sends) for cost in costs] if model == "unet" else [0] * step.stages.spec.stages
     for predicted, compiled, arriving in zip(simulate(step.stages.spec, costs).peaks, compiled_peaks(step), early, strict=True):
         assert 0.9 * compiled <= predicted <= max(1.1 * compiled, compiled + arriving)
+
+
+@pytest.mark.third
+@pytest.mark.parametrize("schedule", ["1f1b", "zero_bubble"])
+def test_stages_that_recompute_are_compiled_as_where_all_do_and_the_others_as_where_none_does(schedule):
+    program, peaks = build("gpt", layers=4, seq=32, batch=8), {}
+    for remat in ("always", "first_1", "never"):
+        text = f"stages:4 micro_batches:4 schedule:{schedule} remat:{remat}"
+        peaks[remat] = compiled_peaks(compile_mpmd(Plan(program, "stage:4", pipeline=text)))
+    assert peaks["first_1"] == (*peaks["always"][:1], *peaks["never"][1:])
+    assert peaks["always"][0] < peaks["never"][0]
 
 
 def test_an_update_needs_nothing_besides_what_a_stage_holds():

@@ -9,7 +9,7 @@ import pytest
 from tests.support import pipelines
 from tests.support.details import with_details
 from workbench.core.pipeline_spec import PipelineSpec
-from workbench.core.schedules.stage_cost import equal_stages
+from workbench.core.schedules.stage_cost import StageCost, equal_stages
 from workbench.documents.records.report import report_record
 from workbench.errors import PipelineError
 from workbench.pipeline.simulate_pipeline import simulate
@@ -91,6 +91,34 @@ def test_a_stage_that_does_not_fit_is_told_by_what_it_holds_with_what_makes_it_s
         assert after.simulated.peaks[device] < peak
 
 
+def first_stages_offered(remat: str, capacity: int) -> set[str]:
+    """By every stage that does not fit, of four that hold 40, 30, 20 and 10 B, and 14, 13, 12 and 11 B where they recompute."""
+    costs = [StageCost(1, 1, 1, residuals=10, input_activations=1, sends=((k + 1, 0),) if k < 3 else ()) for k in range(4)]
+    found = Plan(pipelines.chain(), "stage:4", pipeline=f"stages:4 micro_batches:8 remat:{remat}").report()
+    step = simulate(found.plan.pipeline, costs)
+    full = with_details(found, pipeline=replace(found.pipeline, capacity=capacity, simulated=step))
+    lines = [each for each in full.notes if each.kind == "does not fit"]
+    assert len(lines) == sum(peak > capacity for peak in step.peaks) > 0
+    return {f"{edit}: {edit.pipeline.remat}" for each in lines for edit in each.edits if "recompute on" in str(edit)}
+
+
+@pytest.mark.parametrize(
+    ("remat", "capacity", "offered"),
+    [
+        ("never", 30, {"recompute on the first stage: first_1"}),
+        ("never", 29, {"recompute on the first 2 stages: first_2"}),
+        ("never", 14, {"recompute on the first 3 stages: first_3"}),
+        ("never", 13, set()),  # the first would not fit either
+        ("never", 9, set()),  # nor would the last
+        ("first_1", 20, {"recompute on the first 2 stages: first_2"}),
+        ("first_1", 13, set()),
+        ("always", 13, set()),
+    ],
+)
+def test_where_it_is_enough_the_fewest_first_stages_are_offered_to_recompute(remat, capacity, offered):
+    assert first_stages_offered(remat, capacity) == offered
+
+
 def test_two_chunks_that_do_not_fit_are_offered_a_schedule_that_keeps_less():
     text = "micro_batches:8 schedule:dualpipe_v chunks:2 remat:never"
     peak = max(report(text).pipeline.simulated.peaks)
@@ -107,7 +135,7 @@ def test_the_whole_program_need_not_fit_where_the_stages_do():
 
 def test_recomputation_of_all_but_the_last_is_of_all_in_step_and_says_so():
     text = "stages:2 micro_batches:8 schedule:gpipe remat:except_last engine:spmd"
-    assert all(PipelineSpec.parse(text).recomputes(i) for i in range(8))
+    assert all(PipelineSpec.parse(text).recomputes(i, stage) for i in range(8) for stage in range(2))
     found = report(text.removeprefix("stages:2 "))
     assert note(found, "recomputation").edits[0] == SetPipeline(replace(found.plan.pipeline, remat="always"))
     assert "recomputation" not in kinds(report("micro_batches:8 remat:except_last"))

@@ -1,5 +1,7 @@
 """A pipeline's report: its figures, its text, and how a plan's own report carries it."""
 
+from dataclasses import replace
+
 import pytest
 
 from workbench.core.pipeline_spec import PipelineSpec, read_pipeline
@@ -47,6 +49,15 @@ def test_the_figures_of_a_pipeline_add_up():
     assert report.traffic == {(0, 1): 400, (1, 0): 400}
     assert report.fits
     assert planned("stages:2 micro_batches:4", (1.0, 3.0)).balance == pytest.approx(2 / 3)
+
+
+def test_recomputation_of_the_first_stages_counts_on_those_alone():
+    report = planned("stages:2 micro_batches:4 schedule:1f1b remat:first_1")
+    assert report.simulated.busy == (4 * 4, 4 * 3)
+    assert report.least_bubble == pytest.approx(1 / 5)  # of equal stages that work 3.5 s on a micro-batch
+    costs = [replace(cost, sent_forward=(((("data",), "all-reduce"), 5),)) for cost in report.simulated.costs]
+    counted = replace(report, simulated=simulate(report.spec, costs))
+    assert [sum(count for _, count in counted.payload(device)) for device in range(2)] == [4 * 5, 0]
 
 
 def test_a_report_as_text_says_what_to_know():

@@ -1,5 +1,6 @@
 """The simulation of a step: laws over random stages under every schedule, and answers known beforehand."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.support import pipelines
-from workbench.core.pipeline_spec import REMAT, PipelineSpec
+from workbench.core.pipeline_spec import REMAT, PipelineSpec, first_remat
 from workbench.core.schedules import ALL_SCHEDULES, schedule_named
 from workbench.core.schedules.stage_cost import AtWork, Halves, StageCost, equal_stages, receives
 from workbench.core.schedules.tasks import Kind, Task
@@ -41,7 +42,8 @@ def stages(draw: st.DrawFn, count: int) -> tuple[StageCost, ...]:
 def steps(draw: st.DrawFn, schedule) -> tuple[PipelineSpec, tuple[StageCost, ...], Transfer, bool]:
     devices, chunks = draw(st.integers(1, 4)), draw(st.integers(1, 3)) if schedule.loops else schedule.chunks
     micro_batches = draw(st.integers(1, 4)) * devices if schedule.whole_rounds and chunks > 1 else draw(st.integers(1, 9))
-    spec = PipelineSpec(devices, micro_batches, schedule.name, chunks, remat=draw(st.sampled_from(REMAT)))
+    remat = draw(st.sampled_from((*REMAT, *(f"first_{count}" for count in range(1, devices)))))
+    spec = PipelineSpec(devices, micro_batches, schedule.name, chunks, remat=remat)
     transfer = Transfer.at(draw(st.sampled_from([0.5, 4.0])), draw(seconds), overlapped=draw(st.booleans()))
     return spec, draw(stages(spec.virtual_stages)), transfer, draw(st.booleans())
 
@@ -81,7 +83,7 @@ def test_a_step_takes_at_least_the_busiest_device_and_the_longest_chain(schedule
     step = spec, costs, _, ahead = data.draw(steps(schedule))
     found = simulated(step)
     assert found.makespan >= max(found.busy)
-    again = [cost.forward if spec.recomputes(0) and not ahead else 0.0 for cost in costs]
+    again = [cost.forward if spec.recomputes(0, spec.device_of(k)) and not ahead else 0.0 for k, cost in enumerate(costs)]
     assert found.makespan >= sum(cost.forward + cost.backward_input + more for cost, more in zip(costs, again, strict=True))
     assert found.seconds >= found.makespan
     assert 0 <= found.bubble <= 1
@@ -114,6 +116,30 @@ def test_a_device_ends_with_what_it_holds_and_never_has_less(schedule, data):
         assert found.peaks[device] >= held + max(
             (costs[stage].transient for stage in found.stages_of(device) if costs[stage].forward), default=0
         )
+
+
+@every_schedule
+@laws
+@given(data=st.data())
+def test_where_the_first_stages_recompute_they_hold_what_they_do_if_all_do_and_the_others_what_they_do_if_none_does(schedule, data):
+    """In all chunks of a device; when its tasks begin does not matter, only their order."""
+    spec, costs, transfer, _ = data.draw(steps(schedule))
+    kinds = ("forward", "backward_input", "backward_weight")
+    costs = tuple(replace(cost, **{kind: 1 + getattr(cost, kind) for kind in kinds}) for cost in costs)  # else tasks begin at one time
+    all_again, none = (simulate(replace(spec, remat=remat), costs, transfer).peaks for remat in ("always", "never"))
+    count = data.draw(st.integers(0, spec.stages))
+    found = simulate(replace(spec, remat=first_remat(count, spec.stages)), costs, transfer)
+    assert found.peaks == (*all_again[:count], *none[count:])
+    assert [any(span.recompute for span in spans) for spans in found.devices] == [device < count for device in range(spec.stages)]
+
+
+def test_the_first_stages_of_1f1b_hold_the_most_and_their_recomputation_costs_less_than_that_of_all():
+    """Of 4 stages with 4, 3, 2 and 1 micro-batches of 10 B: the first one recomputing brings the fullest from 40 B to 30 B."""
+    costs = tuple(StageCost(1, 1, 1, residuals=10, input_activations=1, sends=((k + 1, 0),) if k < 3 else ()) for k in range(4))
+    found = [simulate(PipelineSpec(4, 8, remat=remat), costs) for remat in ("never", "first_1", "first_2", "always")]
+    assert [step.peaks for step in found] == [(40, 30, 20, 10), (14, 30, 20, 10), (14, 13, 20, 10), (14, 13, 12, 11)]
+    assert [sum(span.recompute for span in step.spans) for step in found] == [0, 8, 16, 32]
+    assert [step.seconds for step in found] == sorted(step.seconds for step in found)
 
 
 @every_schedule

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.pipeline_spec import PipelineSpec, first_remat
 from workbench.core.schedules import ALL_SCHEDULES
 from workbench.core.schedules.stage_cost import StageCost
 from workbench.errors import WorkbenchError
@@ -36,7 +36,8 @@ BANDWIDTH = 4.0
 def specs(draw: st.DrawFn, schedule) -> PipelineSpec:
     devices, chunks = draw(st.integers(1, 5)), draw(st.integers(1, 3)) if schedule.loops else schedule.chunks
     micro_batches = draw(st.integers(1, 4)) * devices if schedule.whole_rounds and chunks > 1 else draw(st.integers(1, 12))
-    return PipelineSpec(devices, micro_batches, schedule.name, chunks, remat=draw(st.sampled_from(("always", "never"))))
+    remat = first_remat(draw(st.integers(0, devices)), devices)
+    return PipelineSpec(devices, micro_batches, schedule.name, chunks, remat=remat)
 
 
 @st.composite

@@ -154,6 +154,36 @@ def test_the_slider_holds_what_divides_the_batch_alone(screen):
     assert spec(screen).micro_batches == 8
 
 
+def remats(screen):
+    return [each["value"] for control in shown(screen)["controls"] if control["key"] == "remat" for each in control["options"]]
+
+
+def test_the_first_stages_alone_can_recompute_and_with_fewer_stages_those_that_are_left(screen):
+    assert remats(screen) == ["always", "first_1", "except_last", "never"]
+    change(screen, "stages", 7)
+    assert remats(screen) == ["always", "first_6", "first_5", "first_3", "first_1", "except_last", "never"]
+    change(screen, "remat", "first_2")
+    assert screen.shown["board"]["undo"] == "Undo recompute on the first 2 stages"
+    assert remats(screen)[4] == "first_2"
+    heads = shown(screen)["timeline"]["tasks"]
+    assert {task[0] for task in heads if task[6]} == {0, 1}
+    change(screen, "memory")
+    assert spec(screen).remat == "first_2"
+    change(screen, "stages", 2)
+    assert spec(screen).remat == "always"
+
+
+def test_one_program_for_all_stages_recomputes_on_all_or_none(screen):
+    change(screen, "schedule", "gpipe")
+    change(screen, "remat", "first_1")
+    refusal = change(screen, "engine", "spmd")["refusal"]
+    assert "recomputes on all of them or on none" in refusal["message"]
+    assert spec(screen).engine == "mpmd"
+    change(screen, "remat", "always")
+    change(screen, "engine", "spmd")
+    assert remats(screen) == ["always", "except_last", "never"]
+
+
 def test_recomputation_engine_and_axis_are_edits_too(screen):
     change(screen, "remat", "never")
     change(screen, "schedule", "gpipe")

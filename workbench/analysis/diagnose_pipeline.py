@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from workbench.core.micro_batches import plan_input_splits
-from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec
+from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec, first_remat, first_stages
 from workbench.errors import WorkbenchError
 from workbench.pipeline.choose_boundaries import program_blocks, verify_partition
 from workbench.pipeline.pipeline_report import pipeline_report
@@ -90,8 +90,11 @@ def _diagnose_memory(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic
 
 
 def _suggest_less_memory(plan: Plan, planned: PipelineReport, device: int) -> Iterator[SetPipeline]:
-    """Other schedules of the same virtual stages in which this stage holds less, and more and smaller micro-batches."""
+    """Recomputation and other schedules of the same virtual stages with which this stage holds less, and more and smaller
+    micro-batches."""
     spec, costs = planned.spec, planned.simulated.costs
+    if first := _recompute_first_stages(plan, planned):
+        yield SetPipeline(first, f"recompute on {first_stages(first.recomputing_stages)}")
     changes = [("recompute all micro-batches", {"remat": "always"})]
     changes += [(f"schedule {name}", {"schedule": name, "engine": "mpmd"}) for name in _FRUGAL_SCHEDULES]
     for about, change in changes:
@@ -100,6 +103,17 @@ def _suggest_less_memory(plan: Plan, planned: PipelineReport, device: int) -> It
             yield SetPipeline(other, about)
     if more := _with_micro_batches(plan, spec, spec.micro_batches + 1):
         yield SetPipeline(more, f"{more.micro_batches} micro-batches")
+
+
+def _recompute_first_stages(plan: Plan, planned: PipelineReport) -> PipelineSpec | None:
+    """The pipeline with the fewest stages recomputing, from the first, with which all fit; `None` where all have to, or not even that
+    helps. A stage that does not recompute holds as much whatever the others do, so that the last one that does not fit says how many."""
+    spec, step, room = planned.spec, planned.simulated, planned.capacity
+    count = 1 + max(device for device, peak in enumerate(step.peaks) if peak > room)
+    if not spec.recomputing_stages < count < spec.stages:
+        return None
+    other = _try_replace(spec, remat=first_remat(count, spec.stages))
+    return other if other and max(simulate(other, step.costs, transfer_of(plan)).peaks) <= room else None
 
 
 _FRUGAL_SCHEDULES = ("1f1b", "v_half", "v_min")  # the first with one chunk on each device, the others with two

@@ -57,7 +57,7 @@ def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], 
         "--pipeline",
         metavar="STAGES",
         help='how the step is pipelined: "stages:4 micro_batches:16 schedule:1f1b"; one of several chunks a device says how many: '
-        '"schedule:interleaved chunks:2"',
+        '"schedule:interleaved chunks:2"; the first two stages alone compute their forward pass again: "remat:first_2"',
     )
     add_hardware_file(parser)
     add_allow(parser)

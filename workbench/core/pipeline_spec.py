@@ -9,6 +9,7 @@ from typing import Any
 from workbench.errors import PipelineError, unknown_name, wrong_type
 
 REMAT = ("always", "except_last", "never")
+"""And `first_1` to `first_<stages - 1>`: `first_remat`."""
 ENGINES = ("mpmd", "spmd")
 MOST_OF_EACH = 4096  # stages, micro-batches and chunks, each
 MOST_VIRTUAL_STAGES = 512
@@ -24,8 +25,9 @@ class PipelineSpec:
 
     - `schedule`: a name of `pipeline.schedules.ALL_SCHEDULES`.
     - `boundaries`: blocks of the network that begin a virtual stage in any case; the other boundaries are placed by balance.
-    - `remat`: which micro-batches recompute their forward pass in the backward pass: all of them, all but the last, or none. Engine `spmd`
-      treats all alike, and takes `except_last` for `always`.
+    - `remat`: which micro-batches recompute their forward pass in the backward pass: all of them, all but the last, or none; or
+      `first_N`, all of them on the first N stages, which hold the most micro-batches under 1F1B, and none on the others (AdaPipe, ASPLOS
+      2024). Engine `spmd` treats all alike: it takes `except_last` for `always`, and refuses `first_N`.
     - `engine`: `mpmd` compiles each stage for its own devices; `spmd` is one program for all (a shifting buffer, GSPMD section 3.3).
 
     >>> print(PipelineSpec.parse("stages:4, micro_batches:8 schedule:interleaved chunks:2"))
@@ -37,7 +39,7 @@ class PipelineSpec:
     - The schedule exists and is valid for these numbers; `spmd` takes those that all devices can run in lockstep.
     - There are at most 512 virtual stages, and virtual stages times micro-batches are at most 32,768.
     - `boundaries` are names, each once, fewer than there are virtual stages.
-    - `remat` is of `REMAT`, `engine` of `ENGINES`, `axis` a name.
+    - `engine` is of `ENGINES`; `remat` is of `REMAT`, or with `mpmd` `first_N` with N from 1 to `stages` - 1; `axis` is a name.
     """
 
     stages: int
@@ -55,9 +57,9 @@ class PipelineSpec:
         _verify_tasks(self)
         _verify_schedule(self)
         _verify_boundaries(self)
-        for name, value, known in (("remat", self.remat, REMAT), ("engine", self.engine, ENGINES)):
-            if value not in known:
-                raise PipelineError(*unknown_name(name, value, known))
+        if self.engine not in ENGINES:
+            raise PipelineError(*unknown_name("engine", self.engine, ENGINES))
+        _verify_remat(self)
         if not re.fullmatch(r"[A-Za-z_]\w{0,63}", self.axis):
             raise PipelineError(f"`{self.axis[:80]}` cannot name a mesh axis.", ["use letters, digits and `_`"])
 
@@ -82,14 +84,27 @@ class PipelineSpec:
 
         return schedule_named(self.schedule).device_of(virtual_stage, PipelineShape(self.stages, self.micro_batches, self.chunks))
 
-    def recomputes(self, micro_batch: int) -> bool:
-        """Whether the backward pass of this micro-batch recomputes the forward pass.
+    @property
+    def recomputing_stages(self) -> int:
+        """How many stages recompute the forward pass of micro-batches, of all or all but the last; they are the first ones.
 
-        >>> [PipelineSpec(2, 3, remat="except_last").recomputes(i) for i in range(3)]
+        >>> [PipelineSpec(4, 8, remat=each).recomputing_stages for each in ("never", "first_1", "first_3", "except_last", "always")]
+        [0, 1, 3, 4, 4]
+        """
+        if count := _FIRST.fullmatch(self.remat):
+            return int(count[1])
+        return 0 if self.remat == "never" else self.stages
+
+    def recomputes(self, micro_batch: int, stage: int) -> bool:
+        """Whether the backward pass of this micro-batch recomputes the forward pass on this stage, in all chunks of its devices.
+
+        >>> [PipelineSpec(2, 3, remat="except_last").recomputes(i, stage=0) for i in range(3)]
+        [True, True, False]
+        >>> [PipelineSpec(3, 3, remat="first_2").recomputes(0, stage) for stage in range(3)]
         [True, True, False]
         """
         is_exempt = self.remat == "except_last" and self.engine != "spmd" and micro_batch == self.micro_batches - 1
-        return self.remat != "never" and not is_exempt
+        return stage < self.recomputing_stages and not is_exempt
 
     @classmethod
     def parse(cls, text: str) -> "PipelineSpec":
@@ -117,6 +132,33 @@ class PipelineSpec:
         return " ".join(words)
 
 
+def first_remat(count: int, stages: int) -> str:
+    """The `remat` with which the first `count` of so many stages recompute, and the others keep what they need.
+
+    >>> first_remat(0, 4), first_remat(2, 4), first_remat(4, 4)
+    ('never', 'first_2', 'always')
+    """
+    return "never" if count <= 0 else "always" if count >= stages else f"first_{count}"
+
+
+def fit_remat(remat: str, stages: int) -> str:
+    """`remat` in a pipeline of another number of stages: `first_N` of N or fewer is `always`.
+
+    >>> fit_remat("first_2", 4), fit_remat("first_2", 2), fit_remat("except_last", 2)
+    ('first_2', 'always', 'except_last')
+    """
+    return first_remat(int(count[1]), stages) if (count := _FIRST.fullmatch(remat)) else remat
+
+
+def first_stages(count: int) -> str:
+    """In words.
+
+    >>> first_stages(1), first_stages(3)
+    ('the first stage', 'the first 3 stages')
+    """
+    return "the first stage" if count == 1 else f"the first {count} stages"
+
+
 def read_pipeline(given: PipelineSpec | str | None) -> PipelineSpec | None:
     """The pipeline of a plan, as text or as it is; raises `PipelineError` for anything else."""
     if given is None or isinstance(given, PipelineSpec):
@@ -128,6 +170,7 @@ def read_pipeline(given: PipelineSpec | str | None) -> PipelineSpec | None:
 
 _FIELD_TYPES: Mapping[str, type] = {each.name: int if each.type in (int, "int") else str for each in fields(PipelineSpec)}
 _EXAMPLE = 'write it as "stages:4 micro_batches:16 schedule:1f1b"'
+_FIRST = re.compile(r"first_(0|[1-9]\d{0,5})")
 
 
 def _parse_value(name: str, text: str) -> Any:
@@ -173,6 +216,28 @@ def _verify_schedule(spec: PipelineSpec) -> None:
         raise PipelineError(
             f"Engine `spmd` runs all stages in step, as one program; schedule `{spec.schedule}` has them do different things at a time.",
             [f"take {' or '.join(names)}", "take engine:mpmd"],
+        )
+
+
+def _verify_remat(spec: PipelineSpec) -> None:
+    """Raises `PipelineError` for a `remat` that does not exist, that has a plainer name, or that the engine cannot do."""
+    found = _FIRST.fullmatch(spec.remat) if isinstance(spec.remat, str) else None
+    if found is None:
+        if spec.remat not in REMAT:
+            raise PipelineError(*unknown_name("remat", spec.remat, (*REMAT, *(["first_1"] if spec.stages > 1 else []))))
+        return
+    count, most = int(found[1]), spec.stages - 1
+    others = [] if most < 1 else ["take remat:first_1"] if most == 1 else [f"take remat:first_1 to remat:first_{most}"]
+    if count == 0:
+        raise PipelineError("`remat:first_0` recomputes on no stage.", ["take remat:never", *others])
+    if count > most:
+        have = "1 stage" if spec.stages == 1 else f"{spec.stages} stages"
+        raise PipelineError(f"`remat:{spec.remat}` of {have} is all of them.", ["take remat:always", *others])
+    if spec.engine == "spmd":
+        raise PipelineError(
+            f"Engine `spmd` runs all stages as one program, which recomputes on all of them or on none; `remat:{spec.remat}` does on "
+            f"{first_stages(count)} of {spec.stages}.",
+            ["take remat:always or remat:never", "take engine:mpmd"],
         )
 
 

@@ -44,17 +44,20 @@ def simulate_orders(
     orders: Orders,
     costs: Sequence[StageCost],
     transfer: Transfer = FREE_TRANSFER,
-    recomputes: Callable[[int], bool] = lambda _: False,
+    recomputes: Callable[[int, int], bool] = lambda _micro_batch, _device: False,
     *,
     recompute_ahead: bool = False,
 ) -> SimulatedPipeline:
-    """Simulate any orders of tasks, a schedule's or one's own. Raises `PipelineError` if the devices would wait for each other for ever."""
-    walk = _DeviceWalk(orders, costs, transfer, recomputes, recompute_ahead)
+    """Simulate any orders of tasks, a schedule's or one's own; `recomputes(micro_batch, device)`.
+
+    Raises `PipelineError` if the devices would wait for each other for ever.
+    """
+    count = _count_micro_batches(orders)
+    recomputed = tuple(tuple(recomputes(i, device) for i in range(count)) for device in range(len(orders)))
+    walk = _DeviceWalk(orders, costs, transfer, recomputed, recompute_ahead)
     walk.run()
     spans = tuple(tuple(walk.spans[task] for task in order) for order in orders)
-    return SimulatedPipeline(
-        spans, tuple(costs), tuple(recomputes(i) for i in range(_count_micro_batches(orders))), walk.causes, tuple(walk.arrivals)
-    )
+    return SimulatedPipeline(spans, tuple(costs), recomputed, walk.causes, tuple(walk.arrivals))
 
 
 def _count_micro_batches(orders: Orders) -> int:
@@ -68,7 +71,7 @@ class _DeviceWalk:
     orders: Orders
     costs: Sequence[StageCost]
     transfer: Transfer
-    recomputes: Callable[[int], bool]
+    recomputed: tuple[tuple[bool, ...], ...]
     recompute_ahead: bool
     spans: dict[Task, TaskSpan] = field(default_factory=dict)
     causes: dict[Task, Task | None] = field(default_factory=dict)
@@ -127,7 +130,7 @@ class _DeviceWalk:
         return () if task.kind is Kind.BACKWARD_WEIGHT else self.receives[task.stage]
 
     def _run_task(self, task: Task, device: int, needs: tuple[tuple[Task, int], ...]) -> None:
-        seconds, recompute = self._task_seconds(task)
+        seconds, recompute = self._task_seconds(task, device)
         ahead = recompute if self.recompute_ahead else 0.0
         start, cause = self.free[device], self.orders[device][self.next[device] - 1] if self.next[device] else None
         for need in needs:
@@ -156,14 +159,14 @@ class _DeviceWalk:
         else:
             self.free[device] = begins + seconds
 
-    def _task_seconds(self, task: Task) -> tuple[float, float]:
+    def _task_seconds(self, task: Task, device: int) -> tuple[float, float]:
         """Seconds of a task in all, and of the recomputation it begins with."""
         cost = self.costs[task.stage]
         if task.kind is Kind.FORWARD:
             return cost.forward, 0.0
         if task.kind is Kind.BACKWARD_WEIGHT:
             return cost.backward_weight, 0.0
-        recompute = cost.forward if self.recomputes(task.micro_batch) else 0.0
+        recompute = cost.forward if self.recomputed[device][task.micro_batch] else 0.0
         return recompute + (cost.backward if task.kind is Kind.BACKWARD else cost.backward_input), recompute
 
     def _verify_done(self) -> None:

@@ -24,10 +24,16 @@ def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Seq
     """The costs of these virtual stages with their bytes replaced by those of whole virtual stages."""
     spec, stage = staged.spec, make_stage_context(staged)
     virtual_stages = _virtual_stages(stage, staged.network, starts)
-    modes = {spec.recomputes(i) for i in range(spec.micro_batches)}
     return tuple(
-        _replace_memory(cost, virtual_stage, stage, spec, modes) for cost, virtual_stage in zip(costs, virtual_stages, strict=True)
+        _replace_memory(cost, virtual_stage, stage, spec, _list_modes(spec, number))
+        for number, (cost, virtual_stage) in enumerate(zip(costs, virtual_stages, strict=True))
     )
+
+
+def _list_modes(spec: PipelineSpec, virtual_stage: int) -> set[bool]:
+    """Whether micro-batches are recomputed on a virtual stage, or not, or both."""
+    stage = spec.device_of(virtual_stage)
+    return {spec.recomputes(i, stage) for i in range(spec.micro_batches)}
 
 
 @cache_with_program(1500)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from workbench.core.mesh import Mesh
-from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.pipeline_spec import PipelineSpec, fit_remat
 from workbench.errors import MeshError
 from workbench.plan.plan import Plan
 
@@ -111,4 +111,5 @@ def _fit_pipeline(pipeline: PipelineSpec | None, mesh: Mesh) -> PipelineSpec | N
         return None
     stages = mesh[pipeline.axis]
     fits = len(pipeline.boundaries) < stages * pipeline.chunks
-    return replace(pipeline, stages=stages, boundaries=pipeline.boundaries if fits else ())
+    remat = fit_remat(pipeline.remat, stages)
+    return replace(pipeline, stages=stages, boundaries=pipeline.boundaries if fits else (), remat=remat)

@@ -98,7 +98,8 @@ class PipelineReport:
             sum(each) / len(costs)
             for each in zip(*((cost.forward, cost.backward_input, cost.backward_weight) for cost in costs), strict=True)
         )
-        again = forward if self.spec.remat != "never" else 0.0
+        first = self.spec.recomputing_stages
+        again = sum(each.cost.forward for each in self.virtual_stages if each.device < first) / len(costs)
         return StageCost(forward, backward_input + again, backward_weight)
 
     @cached_property
@@ -115,8 +116,8 @@ class PipelineReport:
     def payload(self, device: int) -> Payload:
         """Payload bytes per step of the collectives among the devices of one stage; of the update the sums of gradients alone."""
         step = self.simulated
-        again = sum(step.recomputed)  # micro-batches whose forward pass runs once more
-        parts = [(step.costs[stage].sent_both, len(step.recomputed)) for stage in step.stages_of(device)]
+        again = sum(step.recomputed[device])  # micro-batches whose forward pass runs once more
+        parts = [(step.costs[stage].sent_both, len(step.recomputed[device])) for stage in step.stages_of(device)]
         parts += [(step.costs[stage].sent_forward, again) for stage in step.stages_of(device)]
         parts += [(step.costs[stage].sent_update, 1) for stage in step.stages_of(device)]
         return sum_payloads(sum_payloads([payload], times) for payload, times in parts if times)

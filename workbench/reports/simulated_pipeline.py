@@ -45,11 +45,12 @@ class Moment(NamedTuple):
 @dataclass(frozen=True)
 class SimulatedPipeline:
     """A simulated step. `devices` are the tasks of each device in order of time; `causes` what each task waited for last: the task before
-    it on its device, or one whose result it reads. `arrivals` are the transfers that overlap with work."""
+    it on its device, or one whose result it reads. `arrivals` are the transfers that overlap with work. `recomputed[device][micro_batch]`:
+    whether that device computes the forward pass of that micro-batch again."""
 
     devices: tuple[tuple[TaskSpan, ...], ...]
     costs: tuple[StageCost, ...]
-    recomputed: tuple[bool, ...]
+    recomputed: tuple[tuple[bool, ...], ...]
     causes: Mapping[Task, Task | None]
     arrivals: tuple[Arrival, ...] = ()
 
@@ -129,7 +130,7 @@ class SimulatedPipeline:
         for time, count in _memory_changes(self, device):
             changes[time] = changes.get(time, 0) + count
         stage_costs = [self.costs[stage] for stage in self.stages_of(device)]
-        bytes_now = sum(cost.resident + cost.batch_inputs * len(self.recomputed) for cost in stage_costs)
+        bytes_now = sum(cost.resident + cost.batch_inputs * len(self.recomputed[device]) for cost in stage_costs)
         moments = [Moment(0.0, bytes_now)]
         for time in sorted(changes):
             bytes_now += changes[time]
@@ -167,7 +168,7 @@ def _memory_changes(simulated: SimulatedPipeline, device: int) -> Iterator[tuple
     starts = {}
     for span in simulated.devices[device]:
         kind, stage, i = span.task
-        cost, recomputed = simulated.costs[stage], simulated.recomputed[i]
+        cost, recomputed = simulated.costs[stage], simulated.recomputed[device][i]
         starts[span.task] = span.start
         before, during, after = _bytes_around_task(kind, cost, recomputed=recomputed)
         yield span.start, during - before

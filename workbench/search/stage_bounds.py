@@ -10,7 +10,8 @@ must go back through them:
 GPipe and one-forward-one-backward with equal stages and free transfers reach it: (m + p - 1) (F + B). Which blocks a stage has is not
 decided here: the bound is that of the partition for which it is least. With one chunk a device that is found by bisection (how far can each
 stage reach, in order, if none may need more than T?). With several, of the mean over devices: they do m times all the work, and wait for
-the chunks before.
+the chunks before. Where the first stages alone recompute, there are two means, of those that do and of those that do not, which share the
+blocks as suits them best.
 """
 
 from bisect import bisect_right
@@ -27,6 +28,8 @@ Array = NDArray[np.float64]
 _PRECISION = 1e-4
 """Of bisection: the bound is that much of itself below the least for all partitions, at most."""
 _ROUNDING = 1 - 1e-9
+_TINY = 1e-30
+"""Seconds: of a block without work, whose place among the others is of no account."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,51 +105,97 @@ class _StageProblem:
     blocks: BlockTotals
     update: Array
 
+    def _recomputes(self, device: int) -> bool:
+        """Whether a device recomputes all micro-batches."""
+        return all(self.spec.recomputes(i, device) for i in (0, self.spec.micro_batches - 1))
+
     @property
-    def again(self) -> Array:
-        """Seconds of recomputation."""
-        return self.blocks.forward if self.spec.remat == "always" else np.zeros_like(self.blocks.forward)
+    def _recomputing(self) -> int:
+        """How many devices, the first ones, recompute all micro-batches."""
+        return sum(self._recomputes(device) for device in range(self.spec.stages))
+
+    def _work(self, *, recomputed: bool) -> Array:
+        """float64[blocks]: seconds of a micro-batch."""
+        return self.blocks.work + self.blocks.forward if recomputed else self.blocks.work
+
+    def _back(self, *, recomputed: bool) -> Array:
+        """float64[blocks + 1]: seconds back through the blocks before each, `recomputed` or those that are however the network is
+        partitioned; none where a device may end with gradients of weights."""
+        if self.schedule.splits_backward:
+            return np.zeros(len(self.blocks.forward) + 1)
+        sure = len(self.blocks.forward) if recomputed else self._sure_again()
+        again = np.where(np.arange(len(self.blocks.forward)) < sure, self.blocks.forward, 0.0)
+        return _before(self.blocks.work - self.blocks.forward + again)
+
+    def _sure_again(self) -> int:
+        """How many blocks, the first ones, are recomputed whatever the partition: one for each of the first virtual stages that are."""
+        stages = range(self.spec.virtual_stages)
+        first = next((k for k in stages if not self._recomputes(self._device_of(k))), None)
+        return len(self.blocks.forward) if first is None else first
 
     def least_seconds(self) -> float:
-        m, work = self.spec.micro_batches, _before(self.again + self.blocks.work)
-        forward, update = _before(self.blocks.forward), _before(self.update)
-        back = np.zeros_like(work) if self.schedule.splits_backward else work - forward
-        mean = (m * work[-1] + update[-1] + self._mean_wait(forward)) / self.spec.stages
+        forward, nothing = _before(self.blocks.forward), np.zeros_like(self.update)
+        mean = self._least_mean(self.update, forward)
         if self.spec.chunks > 1:
-            return float(max(mean, (m * work[-1] + self._mean_wait(forward + back)) / self.spec.stages))
-        ends = ((m * work + update, forward - m * work - update), (m * work, forward + back - m * work))
+            return max(mean, self._least_mean(nothing, forward + self._back(recomputed=False)))
+        first, ends = self._recomputing, {recomputed: self._ends(recomputed=recomputed) for recomputed in (False, True)}
 
-        reaches = [_Reach(end.tolist(), begin.tolist()) for end, begin in ends]
+        reaches = {key: [_Reach(end.tolist(), begin.tolist()) for end, begin in pairs] for key, pairs in ends.items()}
 
-        def reach(_: int, start: int, limit: float) -> int:
-            return min(each.of(start, limit) for each in reaches)
+        def reach(device: int, start: int, limit: float) -> int:
+            return min(each.of(start, limit) for each in reaches[device < first])
 
-        return self._bisect(reach, float(mean), float(m * work[-1] + update[-1] + forward[-1] + back[-1]))
+        (whole, _), _ = ends[first > 0]
+        return self._bisect(reach, mean, float(whole[-1] + forward[-1] + self._back(recomputed=first > 0)[-1]))
 
-    def _mean_wait(self, passed: Array) -> float:
-        """Seconds that all devices together wait for the chunks before their first: each of these has one block at least."""
+    def _ends(self, *, recomputed: bool) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Of a device with one chunk: two lower bounds of its seconds, each as what its end and its beginning add. What is before a device
+        that recomputes is recomputed too."""
+        work, update = self.spec.micro_batches * _before(self._work(recomputed=recomputed)), _before(self.update)
+        forward, back = _before(self.blocks.forward), self._back(recomputed=recomputed)
+        return (work + update, forward - work - update), (work, forward + back - work)
+
+    def _least_mean(self, once: Array, passed: Array) -> float:
+        """The least seconds of the device that takes longest, from the mean of those that recompute and of those that do not: blocks are
+        shared out, in parts if need be, so that the longer mean is least. The block whose recomputation costs least for its work goes first
+        to those that do. `once` a step for each block: float64[blocks]; `passed` before each: float64[blocks + 1]."""
+        m, p, first = self.spec.micro_batches, self.spec.stages, self._recomputing
+        plain, again = (m * self._work(recomputed=recomputed) + once for recomputed in (False, True))
+        waits = self._waits(passed)
+        if first in (0, p):
+            return float((sum(waits) + (again if first else plain).sum()) / p)
+        order = np.argsort(again / np.maximum(plain, _TINY))
+        ours = (sum(waits[:first]) + _before(again[order])) / first
+        theirs = (sum(waits[first:]) + plain.sum() - _before(plain[order])) / (p - first)
+        places = np.arange(len(ours), dtype=float)
+        at = np.interp(0.0, ours - theirs, places)
+        return float(max(np.interp(at, places, ours), np.interp(at, places, theirs)))
+
+    def _waits(self, passed: Array) -> list[float]:
+        """Seconds that each device waits for the chunks before its first: each of these has one block at least."""
         firsts = [min(k for k in range(self.spec.virtual_stages) if self._device_of(k) == device) for device in range(self.spec.stages)]
-        return float(sum(passed[min(first, len(passed) - 1)] for first in firsts))
+        return [float(passed[min(first, len(passed) - 1)]) for first in firsts]
 
     def _device_of(self, stage: int) -> int:
         return self.schedule.device_of(stage, self.shape)
 
     def least_memory(self) -> float:
         resident, kept = _before(self.blocks.resident), _before(self.blocks.kept)
-        recomputes, received = self.spec.remat == "always", self.blocks.received
+        received, first = self.blocks.received, self._recomputing
         entry = float(received[1:].min(initial=np.inf)) if len(received) > 1 else 0.0  # of a stage that begins behind the first block
         waiting = [1 if self.schedule.splits_backward else self.schedule.in_flight(d, self.shape) for d in range(self.spec.stages)]
         if self.spec.chunks > 1:
-            least = entry if recomputes else float(self.blocks.kept.min())
-            held = [0.0 if recomputes and not device else count * least for device, count in enumerate(waiting)]
+            least = float(self.blocks.kept.min())
+            held = [(count * entry if device else 0.0) if device < first else count * least for device, count in enumerate(waiting)]
             return float((resident[-1] + sum(held)) / self.spec.stages)
 
-        ends = {count: (resident if recomputes else resident + count * kept).tolist() for count in {*waiting}}
+        ends = {count: (resident + count * kept).tolist() for count in {0, *waiting}}
         reaches = {count: _Reach(end, [-each for each in end]) for count, end in ends.items()}
 
         def reach(device: int, start: int, limit: float) -> int:
-            held = waiting[device] * entry if recomputes and start else 0.0
-            return reaches[waiting[device]].of(start, limit - held)
+            count, recomputes = waiting[device], device < first
+            held = count * entry if recomputes and start else 0.0
+            return reaches[0 if recomputes else count].of(start, limit - held)
 
         return self._bisect(
             reach, float(resident[-1] / self.spec.stages), float(resident[-1] + max(waiting) * (kept[-1] + float(received.sum())))

@@ -180,14 +180,15 @@ def param_slice_sharding(stages: Stages, devices: StageDevices, param_slice: int
     return devices.sharding(plan.argument_shardings[parameters[leaf]], layer=layer is not None)
 
 
-def _recompute_modes(stages: Stages) -> list[bool]:
-    """Whether there are micro-batches that recompute, and ones that do not."""
-    return sorted({stages.spec.recomputes(i) for i in range(stages.spec.micro_batches)})
+def _recompute_modes(stages: Stages, number: int) -> list[bool]:
+    """Whether a virtual stage has micro-batches that recompute, and ones that do not."""
+    spec = stages.spec
+    return sorted({spec.recomputes(i, spec.device_of(number)) for i in range(spec.micro_batches)})
 
 
 def _compile_forward(stages: Stages, number: int) -> None:
     programs = stages.programs[number]
-    for recompute in _recompute_modes(stages):
+    for recompute in _recompute_modes(stages, number):
         task = programs.stage.forward if recompute else programs.stage.forward_keeping
         stages.tasks[Kind.FORWARD, number, recompute] = programs.compile(task, f"forward_{number}")
 
@@ -195,7 +196,7 @@ def _compile_forward(stages: Stages, number: int) -> None:
 def _compile_backward(stages: Stages, number: int) -> None:
     programs = stages.programs[number]
     halves = (Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT) if schedule_named(stages.spec.schedule).splits_backward else (Kind.BACKWARD,)
-    for recompute in _recompute_modes(stages):
+    for recompute in _recompute_modes(stages, number):
         for kind in halves:
             task: TracedStageTask = getattr(programs.stage, kind.value)(recompute=recompute)
             if task.gives:

@@ -53,7 +53,8 @@ class _InstructionBuilder:
 
     def task(self, task: Task) -> list[Instruction]:
         """The instructions of one task: its computation, then its sends."""
-        recompute = self.stages.spec.recomputes(task.micro_batch)
+        spec = self.stages.spec
+        recompute = spec.recomputes(task.micro_batch, spec.device_of(task.stage))
         found = self.stages.tasks.get((task.kind, task.stage, recompute))
         if found is None:
             return []

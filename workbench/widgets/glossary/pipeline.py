@@ -66,7 +66,7 @@ PIPELINES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Recompute",
-        "Keep only the input of a stage, and compute its forward pass again within the backward task: less memory, one more forward pass.",
+        "Keep a stage's input alone, and compute its forward pass again in the backward task. Under 1F1B the first stages gain most by it.",
         f"{_ARXIV}1604.06174",
         ("recompute",),
     ),

@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.core.micro_batches import micro_batch_counts
 from workbench.core.path_patterns import template
-from workbench.core.pipeline_spec import ENGINES, REMAT, PipelineSpec
+from workbench.core.pipeline_spec import ENGINES, PipelineSpec, first_stages
 from workbench.core.schedules import ALL_SCHEDULES, schedule_named
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.pipeline.balance import Balance, evaluate_starts
@@ -29,7 +29,10 @@ State = dict[str, Any]
 MOST_CHUNKS = 8
 _REMAT = {
     "always": ("always", "Every backward task computes its forward pass again: the least memory, a third more work."),
-    "except_last": ("all but the last", "The last micro-batch's backward pass follows at once, and needs no recomputation (GPipe)."),
+    "except_last": (
+        "all but the last micro-batch",
+        "Its backward pass follows at once, and needs no recomputation (GPipe).",
+    ),
     "never": ("never", "Everything the backward pass reads is kept: the least work, the most memory."),
 }
 _ENGINE = {
@@ -92,13 +95,25 @@ def _controls(plan: Plan, planned: PipelineReport | None) -> Iterator[State]:
         most = min(len(planned.blocks) // spec.stages, MOST_CHUNKS) if planned else MOST_CHUNKS
         counts = sorted({*range(1, most + 1), spec.chunks})
         yield _control("chunks", "Chunks a stage", str(spec.chunks), "select", [(str(n), str(n), "") for n in counts])
-    yield _control("remat", "Recompute", spec.remat, "choice", [(name, *_REMAT[name]) for name in REMAT])
+    yield _control("remat", "Recompute", spec.remat, "menu", list(_remat_options(spec)))
     yield _control("engine", "Engine", spec.engine, "choice", [(name, *_ENGINE[name]) for name in ENGINES])
 
 
 def _control(key: str, label: str, value: str, kind: str, options: list[tuple[str, str, str]] | None = None, most: int = 0) -> State:
     shown = [{"value": name, "label": text, "note": note} for name, text, note in options or []]
     return {"key": key, "label": label, "value": value, "kind": kind, "options": shown, "most": most}
+
+
+def _remat_options(spec: PipelineSpec) -> Iterator[tuple[str, str, str]]:
+    """From the least memory to the least work; of the first N stages those of about each quarter, and those that do now."""
+    yield "always", *_REMAT["always"]
+    quarters = {spec.recomputing_stages, 1, *(quarter * spec.stages // 4 for quarter in (1, 2, 3)), spec.stages - 1}
+    for count in sorted(quarters & {*range(1, spec.stages)}, reverse=True) if spec.engine == "mpmd" else ():
+        stages = first_stages(count)
+        note = f"Recomputed on {stages}, where 1F1B holds the most micro-batches; the others keep what they need."
+        yield f"first_{count}", stages.removeprefix("the "), note
+    for name in ("except_last", "never"):
+        yield name, *_REMAT[name]
 
 
 def _is_free(plan: Plan, axis: str) -> bool:

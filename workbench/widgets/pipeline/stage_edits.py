@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec
+from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec, first_stages, fit_remat
 from workbench.core.schedules import schedule_named
 from workbench.errors import PipelineError, unknown_name
 from workbench.pipeline.balance import balance, bucket_rule
@@ -86,7 +86,8 @@ def _stages(text: str, plan: Plan, _: Report) -> Change:
     verify_enough_blocks(plan.program.name, paths, PipelineSpec(count, 1, "breadth_first", spec.chunks))
     rounds = schedule_named(spec.schedule).whole_rounds and spec.chunks > 1
     micro_batches = micro_batches_for(plan, count) if rounds and spec.micro_batches % count else spec.micro_batches
-    return replace(spec, stages=count, boundaries=(), micro_batches=micro_batches), f"{count} stages"
+    remat = fit_remat(spec.remat, count)
+    return replace(spec, stages=count, boundaries=(), micro_batches=micro_batches, remat=remat), f"{count} stages"
 
 
 def _micro_batches(text: str, plan: Plan, _: Report) -> Change:
@@ -110,7 +111,9 @@ def _schedule(name: str, plan: Plan, report: Report) -> Change:
 
 
 def _remat(name: str, plan: Plan, _: Report) -> Change:
-    return replace(spec_of(plan), remat=name), f"recompute {name.replace('_', ' ')}"
+    spec = replace(spec_of(plan), remat=name)
+    about = f"on {first_stages(spec.recomputing_stages)}" if 0 < spec.recomputing_stages < spec.stages else name.replace("_", " ")
+    return spec, f"recompute {about}"
 
 
 def _engine(name: str, plan: Plan, _: Report) -> Change:
@@ -121,7 +124,8 @@ def _axis(name: str, plan: Plan, _: Report) -> Change:
     spec = spec_of(plan)
     stages = dict(plan.mesh.axes).get(name, spec.stages)
     boundaries = spec.boundaries if stages == spec.stages else ()
-    return replace(spec, axis=name, stages=stages, boundaries=boundaries), f"stages on {name}"
+    remat = fit_remat(spec.remat, stages)
+    return replace(spec, axis=name, stages=stages, boundaries=boundaries, remat=remat), f"stages on {name}"
 
 
 def _boundary(text: str, plan: Plan, report: Report) -> Change:
@@ -155,8 +159,8 @@ def _by_memory(_: str, plan: Plan, report: Report) -> Change:
     planned, spec = require_pipeline(report), spec_of(plan)
     assert planned.costs_at is not None, "a planner made it"
     block_costs = planned.costs_at(range(1, len(planned.blocks)))
-    flying = max(planned.simulated.in_flight(device) for device in range(spec.stages))
-    times = 1 if spec.remat == "always" else flying
+    keeping = [device for device in range(spec.stages) if not spec.recomputes(spec.micro_batches - 1, device)]
+    times = max((planned.simulated.in_flight(device) for device in keeping), default=1)
     found = balance([each.resident + times * each.residuals for each in block_costs], spec.virtual_stages)
     return replace(spec, boundaries=tuple(planned.blocks[start].path for start in found.starts)), "balance by memory"
 
