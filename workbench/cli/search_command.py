@@ -30,7 +30,12 @@ def search(options: argparse.Namespace) -> None:
     from workbench.engine.search import verify_plans
 
     plan = plan_on_the_cpu(options)
-    wanted = {"devices": options.devices, "hardware": kind if options.devices is not None else None, "keep": options.keep}
+    wanted = {
+        "devices": options.devices,
+        "hardware": kind if options.devices is not None else None,
+        "keep": options.keep,
+        "wide": options.wide,
+    }
     result = find_plans(
         plan,
         within=options.within,

@@ -44,6 +44,11 @@ def add_search(added: Any) -> None:
     )
     command.add_argument("--keep", action="store_true", help="keep what the plan's layout states; only the rest is chosen")
     command.add_argument(
+        "--wide",
+        action="store_true",
+        help="choose more: also context and expert axes, other links for each axis, remat on the first stages alone, and more schedules",
+    )
+    command.add_argument(
         "--why", action="store_true", help="also print the ledger against the runner-up, and what each other choice would do"
     )
     command.add_argument(

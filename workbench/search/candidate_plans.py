@@ -1,7 +1,7 @@
 """From a candidate to its plan: the statements of the start, then the decisions, each as the edits that a person would make."""
 
 from workbench.core.mesh import Mesh
-from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.pipeline_spec import PipelineSpec, first_remat
 from workbench.hardware.catalogue import read_hardware
 from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
@@ -31,11 +31,10 @@ def with_schedule(space: SearchSpace, plan: Plan, candidate: PlanCandidate) -> P
     """The plan of a candidate's layout with its remat and its pipeline."""
     if candidate.schedule == WHOLE:
         return plan.updated(program=space.program_of(candidate.remat))
-    traced = "none" if candidate.remat == "full" else candidate.remat
-    return plan.updated(program=space.program_of(traced), pipeline=pipeline_of(candidate))
+    return plan.updated(program=space.program_of(candidate.staged_remat), pipeline=pipeline_of(candidate))
 
 
 def pipeline_of(candidate: PlanCandidate) -> PipelineSpec:
     """The pipeline of a candidate that has one."""
-    remat = "always" if candidate.remat == "full" else "never"
+    remat = first_remat(candidate.recomputing_stages, candidate.size("stage"))
     return PipelineSpec(candidate.size("stage"), candidate.micro_batches, candidate.schedule, candidate.chunks, remat=remat)

@@ -1,11 +1,15 @@
 """A candidate of a search: one value for each decision. Naming it costs nothing; `candidate_plans` makes its plan."""
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 WHOLE = ""
 """The schedule of a step that is one program: no stages, no micro-batches."""
 NO_ZERO = "no ZeRO"
+RECOMPUTING = {"full": Fraction(1), "first_half": Fraction(1, 2), "first_quarter": Fraction(1, 4)}
+"""What share of a pipeline's stages, the first ones, recompute all of their forward pass: by the schedule, the program being traced as one
+that keeps everything."""
 _TOGETHER = {"schedule": ("schedule", "chunks"), "mesh": ("mesh", "axis_assignment")}
 """Fields that are one decision."""
 DECISIONS = ("hardware", "mesh", "layout", "zero", "remat", "micro_batches", "schedule")
@@ -18,7 +22,7 @@ class PlanCandidate:
     - `hardware`: its text, `TPU v5p 8x16x16`; empty where the plan names none;
     - `mesh`: axes with their sizes, major to minor, the stages' included; `axis_assignment`: over which links they run, as text, empty
       for the default; the two are one decision;
-    - `layout`: the name of a `LayoutChoice`; `zero`: a recipe's name or `NO_ZERO`; `remat`: a key of `REMATS`;
+    - `layout`: the name of a `LayoutChoice`; `zero`: a recipe's name or `NO_ZERO`; `remat`: of `REMATS` or `RECOMPUTING`;
     - `micro_batches` a step, `schedule` and `chunks` of each stage; `WHOLE` is a step without them.
 
     **Invariants**
@@ -44,6 +48,20 @@ class PlanCandidate:
         """What decides the work of a device: the candidate without ZeRO and without a schedule."""
         return replace(self, zero=NO_ZERO, micro_batches=1, schedule=WHOLE, chunks=1)
 
+    @property
+    def recomputing_stages(self) -> int:
+        """How many stages of a pipeline, the first ones, recompute their forward pass.
+
+        >>> PlanCandidate("", (("stage", 8),), "replicated", remat="first_quarter").recomputing_stages
+        2
+        """
+        return int(RECOMPUTING.get(self.remat, 0) * self.size("stage"))
+
+    @property
+    def staged_remat(self) -> str:
+        """How the program is traced where it is a pipeline."""
+        return "none" if self.remat in RECOMPUTING else self.remat
+
     def decision(self, name: str) -> Any:
         """The value of one of `DECISIONS`; the schedule has its chunks with it, the mesh its axis assignment."""
         return tuple(getattr(self, each) for each in _TOGETHER.get(name, (name,)))
@@ -64,6 +82,8 @@ class PlanCandidate:
                 return self.schedule or "one program"
             case "micro_batches":
                 return f"{self.micro_batches:,} micro-batch{'es' * (self.micro_batches != 1)}"
+            case "remat" if RECOMPUTING.get(self.remat, 1) < 1:
+                return f"remat full on the {self.remat.replace('_', ' ')} of the stages"
             case "remat":
                 return f"remat {self.remat}"
             case "zero":

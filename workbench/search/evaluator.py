@@ -75,9 +75,8 @@ class Evaluator:
         hardware, assignment = read_hardware(core.hardware or None), core.axis_assignment
         spans = closest_spans(Mesh(core.mesh), hardware, read_axis_assignment(assignment or None)) if hardware else {}
         others = tuple((axis, size, spans.get(axis)) for axis, size in core.mesh if axis not in (DATA, "stage"))
-        traced = "none" if core.remat == "full" else core.remat
         least = least_replicas(self.core(core))
-        return core.hardware, assignment, core.layout, traced, others, least, micro_batches * core.size(DATA) // least
+        return core.hardware, assignment, core.layout, core.staged_remat, others, least, micro_batches * core.size(DATA) // least
 
     def bound_work(self, core: PlanCandidate, micro_batches: int) -> BlockWork:
         """What all stages together need at least for a micro-batch, by `work_key`.

@@ -100,6 +100,8 @@ def is_of_space(space: SearchSpace, candidate: PlanCandidate) -> bool:
     core = candidate.core()
     large = {axis for axis, size in candidate.mesh if size > 1} - {"data", "stage"}
     layout = space.layout_by_name.get(candidate.layout)
+    if candidate.remat not in space.remats_of(candidate.mesh):
+        return False
     if layout is None or not large - {*space.kept_axes} <= {*layout.axes} <= large or candidate.zero not in space.zeros_of(core):
         return False
     if space.batch and (space.batch % candidate.size("data") or candidate.micro_batches not in space.micro_batch_counts(core)):

@@ -12,7 +12,7 @@ from workbench.search.search_space import SearchSpace
 MOST = 8
 _USUAL = 8
 """Devices that a layer is split over in most published runs: those of a node."""
-_LEAN_FIRST = {name: number for number, name in enumerate(("full", "selective", "as traced", "none"))}
+_LEAN_FIRST = {name: number for number, name in enumerate(("full", "first_half", "selective", "first_quarter", "as traced", "none"))}
 
 
 def list_first_candidates(space: SearchSpace, requirements: Sequence[Requirement]) -> tuple[PlanCandidate, ...]:

@@ -15,13 +15,15 @@ from workbench.hardware.resize_hardware import resize_hardware
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 from workbench.recipes.choose_dims import batch_dim
-from workbench.search.candidates import NO_ZERO
+from workbench.search.candidates import NO_ZERO, RECOMPUTING
 from workbench.search.layout_choices import LayoutChoice, RecipeMove, list_layout_choices, usual_choices
 from workbench.search.search_space import AS_TRACED, REMATS, ZEROS, SearchSpace
 from workbench.tracing.stage_partition.trace_network import network_of
 
 SCHEDULES = ("1f1b", "interleaved", "zero_bubble", "zb_v", "v_half")
+WIDE_SCHEDULES = ("gpipe", *SCHEDULES, "eager_1f1b", "breadth_first", "dualpipe_v", "v_min")
 _AXES = ("stage", "data", "model")
+_WIDE_AXES = ("stage", "data", "context", "expert", "model")
 
 
 def make_space(
@@ -30,12 +32,13 @@ def make_space(
     devices: int | Sequence[int] | None = None,
     hardware: Hardware | str | None = None,
     keep: bool = False,
-    axes: Sequence[str] = _AXES,
+    axes: Sequence[str] | None = None,
     layouts: Sequence[str] | str | None = None,
     zeros: Sequence[str] = ZEROS,
     remats: Sequence[str] | None = None,
-    schedules: Sequence[str] = SCHEDULES,
-    axis_assignments: bool = False,
+    schedules: Sequence[str] | None = None,
+    axis_assignments: bool | None = None,
+    wide: bool = False,
     most_examples: int = 16,
 ) -> SearchSpace:
     """The space of plans for a plan's program.
@@ -46,17 +49,23 @@ def make_space(
     - `layouts`: names of `layout_choices`, or `all` that apply; if left out, the known recipes where one splits more than examples;
     - `zeros`, `remats`, `schedules`: the choices by name;
     - `axis_assignments`: whether the axes of a mesh may also lie on other links than by default, in every order;
+    - `wide`: whether what is left out above is all that there is: also the axes `context` and `expert`, remat on a part of the stages,
+      `WIDE_SCHEDULES`, and other links;
     - `most_examples` of a micro-batch on one replica.
 
     Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold.
     """
+    axes, schedules = axes or (_WIDE_AXES if wide else _AXES), schedules or (WIDE_SCHEDULES if wide else SCHEDULES)
     _verify_names(zeros, remats, schedules)
     targets = _list_hardware(plan, devices, hardware)
     start = plan.updated(pipeline=None, axis_assignment=None, layout=plan.layout if keep else Layout(""))
     kept = _axes_of_statements(start) if keep else ()
     names = (*(axis for axis in axes if axis not in kept or axis in _AXES), *(axis for axis in kept if axis not in axes))
     found = list_layout_choices(start, names)
+    used = {*_AXES, *kept, *(axis for each in found for axis in each.axes)}
+    names = tuple(axis for axis in names if axis in used)
     programs = _trace_remats(plan.program, remats)
+    partly = tuple(name for name, share in RECOMPUTING.items() if share < 1 and (wide if remats is None else name in remats))
     batch, blocks, layers = _divide(programs[0][1])
     is_staged = blocks > 1 and "stage" in axes and "stage" not in kept
     return SearchSpace(
@@ -66,7 +75,7 @@ def make_space(
         _choose_layouts(found, layouts),
         programs,
         tuple(each for each in zeros if each == NO_ZERO or _can_share(plan.program)),
-        tuple(name for name, _ in programs),
+        (*(name for name, _ in programs), *(partly if is_staged else ())),
         tuple(schedules) if is_staged else (),
         batch,
         blocks,
@@ -74,7 +83,7 @@ def make_space(
         most_examples,
         sizes=tuple((axis, (plan.mesh[axis],)) for axis in kept if axis not in _AXES),
         kept_axes=kept,
-        with_axis_assignments=axis_assignments,
+        with_axis_assignments=wide if axis_assignments is None else axis_assignments,
     )
 
 
@@ -99,7 +108,7 @@ def _named(kind: Hardware | str) -> list[tuple[Hardware | None, int]]:
 def _trace_remats(program: Program, remats: Sequence[str] | None) -> tuple[tuple[str, Program], ...]:
     """The program with each remat that it allows; as it is where it cannot be traced again, or recomputes nothing as it is."""
     found = []
-    for name in remats if remats is not None else ("none", "selective", "full"):
+    for name in ("none", "selective", "full") if remats is None else [each for each in remats if each in REMATS]:
         if name == "none" and program.remat == REMATS[AS_TRACED] and not any(op.is_recomputed for op in structure_of(program).ops):
             found.append((name, program))
             continue
@@ -148,7 +157,7 @@ def _axes_of_statements(plan: Plan) -> tuple[str, ...]:
 
 
 def _verify_names(zeros: Sequence[str], remats: Sequence[str] | None, schedules: Sequence[str]) -> None:
-    for what, names, known in (("ZeRO stage", zeros, ZEROS), ("remat", remats or (), tuple(REMATS))):
+    for what, names, known in (("ZeRO stage", zeros, ZEROS), ("remat", remats or (), (*REMATS, *RECOMPUTING))):
         for name in names:
             if name not in known:
                 raise SearchError(*unknown_name(what, name, known))

@@ -25,7 +25,7 @@ class Question:
         """Equal for questions that read the same traced network."""
         candidate = self.candidate
         parts = candidate.micro_batches * (1 if self.kind == "figures" else candidate.size("data"))  # up to the least replicas
-        return candidate.remat.replace("full", "none"), parts
+        return candidate.staged_remat, parts
 
 
 Answer = BlockWork | tuple[Bounded, ...] | Figures | WorkbenchError

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from math import prod
 
@@ -13,7 +14,7 @@ from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import read_hardware
 from workbench.plan.plan import Plan
 from workbench.search.axis_assignments import list_axis_assignments
-from workbench.search.candidates import NO_ZERO, WHOLE, PlanCandidate
+from workbench.search.candidates import NO_ZERO, RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.layout_choices import LayoutChoice
 from workbench.units import divisors
 
@@ -39,7 +40,7 @@ class SearchSpace:
     - `layouts`, `zeros`, `remats`, `schedules`: the choices by name;
     - `batch`: examples of a step (0: the program has no batch, or is no training step, and is not divided into micro-batches);
     - `blocks`: blocks of the network that a boundary may separate, `layers` those of them that are alike;
-    - `programs`: the start's program traced with each remat, `none` in place of `full` where the schedule recomputes;
+    - `programs`: the start's program traced with each remat of `REMATS`, `none` for those of `RECOMPUTING` where the schedule recomputes;
     - `with_axis_assignments`: whether the axes of a mesh may lie on other links than by default;
     - `most_examples`: of a micro-batch on one replica; `most_stages`, `most_chunks`, `most_micro_batches`.
     """
@@ -78,9 +79,14 @@ class SearchSpace:
                 large = {axis for axis, size in mesh if size > 1} - {"data", "stage"}
                 for layout in self.layouts:
                     if large - {*self.kept_axes} <= {*layout.axes} <= large:
-                        for remat in self.remats:
+                        for remat in self.remats_of(mesh):
                             for assignment in self.axis_assignments_of(hardware, mesh):
                                 yield PlanCandidate(hardware, mesh, layout.name, remat=remat, axis_assignment=assignment)
+
+    def remats_of(self, mesh: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+        """What may be recomputed with a mesh's stages: a share of them is a whole number above none, and all of them is `full`."""
+        stages = dict(mesh).get("stage", 1)
+        return tuple(each for each in self.remats if (RECOMPUTING.get(each, Fraction(1)) * stages).denominator == 1)
 
     def axis_assignments_of(self, hardware: str, mesh: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
         """How the axes of a mesh may lie on the links: by default, which is the empty text, and otherwise where that is a choice."""

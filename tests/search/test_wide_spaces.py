@@ -1,0 +1,72 @@
+"""Wide spaces: remat on the first stages alone, more axes and schedules; their plans are those of people, their bounds hold."""
+
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.errors import SearchError, WorkbenchError
+from workbench.models import build
+from workbench.plan.plan import Plan
+from workbench.search.candidate_plans import candidate_plan
+from workbench.search.candidates import RECOMPUTING
+from workbench.search.evaluator import Evaluator
+from workbench.search.make_space import make_space
+from workbench.search.search_space import SearchSpace
+
+EXACT = 1 + 1e-9
+
+
+@cache
+def wide_space(name: str, hardware: str) -> tuple[SearchSpace, Evaluator, tuple]:
+    space = make_space(Plan(build(name), "", hardware=hardware), wide=True, most_examples=4)
+    return space, Evaluator(space), tuple(space.candidates())
+
+
+@pytest.mark.parametrize(("name", "hardware"), [("gpt", "8 H100"), ("mixture", "TPU v5e 2x4")])
+@settings(max_examples=6)
+@given(data=st.data())
+def test_no_plan_of_a_wide_space_is_better_than_its_bounds(name, hardware, data):
+    space, evaluator, candidates = wide_space(name, hardware)
+    partly = [each for each in candidates if RECOMPUTING.get(each.remat, 1) < 1]
+    candidate = data.draw(st.one_of(st.sampled_from(candidates), st.sampled_from(partly)))
+    try:
+        truth = evaluator.evaluate(candidate)
+    except WorkbenchError:
+        return
+    core = candidate.core()
+    (bounds,) = (each.bounds for each in evaluator.bound_candidates(core, candidate.micro_batches) if each.candidate == candidate)
+    for each in (bounds, evaluator.bound_core(core).bounds):
+        assert each.seconds <= truth.seconds * EXACT
+        assert each.memory <= truth.memory * EXACT
+    assert space.size == len(candidates)
+
+
+def test_a_part_of_the_stages_recomputes():
+    space, _, candidates = wide_space("gpt", "8 H100")
+    found = {
+        each.size("stage"): str(candidate_plan(space, each).pipeline)
+        for each in candidates
+        if each.remat == "first_half" and each.layout != "two-dimensional"
+    }
+    assert 1 not in found
+    assert "remat:first_1" in found[2]
+    assert "remat:first_2" in found[4]
+    quarter = next(each for each in candidates if each.remat == "first_quarter")
+    assert quarter.size("stage") == 4
+    assert quarter.describe("remat") == "remat full on the first quarter of the stages"
+
+
+def test_a_wide_space_has_the_axes_that_a_layout_uses():
+    assert wide_space("gpt", "8 H100")[0].axes == ("stage", "data", "context", "model")
+    assert wide_space("mixture", "TPU v5e 2x4")[0].axes == ("stage", "data", "context", "expert", "model")
+    narrow = make_space(Plan(build("gpt"), "", hardware="8 H100"), remats=("none", "first_half"))
+    assert narrow.remats == ("none", "first_half")
+    assert narrow.size < wide_space("gpt", "8 H100")[0].size
+
+
+def test_an_unknown_remat_names_those_of_stages():
+    with pytest.raises(SearchError, match="There is no remat `first_tenth`") as caught:
+        make_space(Plan(build("gpt"), "", hardware="8 H100"), remats=("first_tenth",))
+    assert "first_quarter" in str(caught.value)
