@@ -13,9 +13,10 @@ from benchmarks.search_small import CASES, SmallCase
 from workbench.errors import WorkbenchError
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import PlanCandidate
-from workbench.search.explain import is_of_space, make_ledger
+from workbench.search.explain import make_ledger
 from workbench.search.figures import Figures, evaluate_plan
 from workbench.search.find_plans import find_plans
+from workbench.search.neighbours import is_of_space
 from workbench.search.search_result import SearchResult
 
 RANDOM_STARTS = 12

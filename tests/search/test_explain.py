@@ -6,9 +6,10 @@ from workbench.errors import SearchError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.search.clashes import find_clash
-from workbench.search.explain import is_of_space, make_ledger
+from workbench.search.explain import make_ledger
 from workbench.search.figures import evaluate_plan
 from workbench.search.find_plans import find_plans
+from workbench.search.neighbours import is_of_space
 from workbench.search.requirements import AtMost, Pin
 from workbench.text.search import clash_text, counterfactual_text, ledger_text, progress_text, search_text
 

@@ -13,8 +13,8 @@ from workbench.core.pipeline_spec import MOST_TASKS, PipelineSpec
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.search.candidates import NO_ZERO, WHOLE
-from workbench.search.explain import is_of_space
 from workbench.search.make_space import make_space
+from workbench.search.neighbours import is_of_space
 from workbench.search.search_space import ZEROS, SearchSpace, count_devices
 
 NAMES = ("gpipe", "1f1b", "interleaved", "zero_bubble", "zb_v", "breadth_first")

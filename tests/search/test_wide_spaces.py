@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import workbench.search.run_search as run_search_module
 from workbench.errors import SearchError, WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
@@ -13,6 +14,8 @@ from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import RECOMPUTING
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
+from workbench.search.questions import InProcess
+from workbench.search.run_search import run_search
 from workbench.search.search_space import SearchSpace
 
 EXACT = 1 + 1e-9
@@ -70,3 +73,24 @@ def test_an_unknown_remat_names_those_of_stages():
     with pytest.raises(SearchError, match="There is no remat `first_tenth`") as caught:
         make_space(Plan(build("gpt"), "", hardware="8 H100"), remats=("first_tenth",))
     assert "first_quarter" in str(caught.value)
+
+
+def test_neighbours_of_the_best_are_tried_and_the_proof_stays_the_same(monkeypatch):
+    space = make_space(Plan(build("two_layer"), "", hardware="8 A100"), axis_assignments=True)
+    asked = []
+
+    class Asked(InProcess):
+        def ask(self, questions):
+            asked.extend(each.candidate for each in questions if each.kind == "figures")
+            return super().ask(questions)
+
+    best, counts = {}, {}
+    for most in (0, 1000):
+        monkeypatch.setattr(run_search_module, "MANY_GROUPS", most - 1)
+        asked.clear()
+        *_, last = run_search(space, within=600, answerer=Asked(Evaluator(space)))
+        assert last.is_complete
+        best[most], counts[most] = last.best[1].seconds, len(asked)
+        assert len(asked) == len({*asked})
+    assert best[0] == best[1000]
+    assert counts[0] >= counts[1000]

@@ -5,14 +5,12 @@ Everything is remembered by what it depends on, so that candidates that share a 
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from workbench.core.mesh import Mesh
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.cost.communication import closest_spans, collective_seconds
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import WorkbenchError
-from workbench.hardware.axis_assignment_text import read_axis_assignment
-from workbench.hardware.catalogue import read_hardware
 from workbench.pipeline.estimate_block_cost import BlockCost
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
@@ -43,6 +41,8 @@ class Evaluator:
     _blocks: dict[Hashable, tuple[BlockCost, ...]] = field(default_factory=dict)
     _work: dict[Hashable, BlockWork] = field(default_factory=dict)
     _networks: dict[Hashable, Network] = field(default_factory=dict)
+    _keys: dict[PlanCandidate, tuple[Any, ...]] = field(default_factory=dict)
+    _bytes: dict[Hashable, float] = field(default_factory=dict)
     _seconds: dict[Hashable, float] = field(default_factory=dict)
     _figures: dict[PlanCandidate, Figures | WorkbenchError] = field(default_factory=dict)
 
@@ -51,13 +51,17 @@ class Evaluator:
         key = replace(core.core(), remat=self.space.remats[0])
         if key not in self._cores:
             try:
-                self._cores[key] = core_plan(self.space, key)
+                self._cores[key] = self._on_links(key) if key.axis_assignment else core_plan(self.space, key)
             except WorkbenchError as error:
                 self._cores[key] = error
         found = self._cores[key]
         if isinstance(found, WorkbenchError):
             raise found
         return found
+
+    def _on_links(self, core: PlanCandidate) -> Plan:
+        """A core over links of its choice, from the one over the default links: the layout is laid out once."""
+        return self.core(replace(core, axis_assignment="")).updated(axis_assignment=core.axis_assignment)
 
     def bound_core(self, core: PlanCandidate) -> Bounded:
         """The FLOPs of the program over the peak of all devices, and what the arguments take: no plan of this core needs less.
@@ -68,15 +72,24 @@ class Evaluator:
         key = plan.program.identity, plan.hardware
         if key not in self._seconds:
             self._seconds[key] = _program_seconds(plan)
-        return Bounded(core, figures_on(plan.hardware, self._seconds[key] / plan.mesh.size, _least_bytes(plan, core), plan.mesh.size))
+        placed = plan.layout, plan.mesh, plan.hardware
+        if placed not in self._bytes:
+            self._bytes[placed] = _least_bytes(plan, core)
+        return Bounded(core, figures_on(plan.hardware, self._seconds[key] / plan.mesh.size, self._bytes[placed], plan.mesh.size))
 
     def work_key(self, core: PlanCandidate, micro_batches: int) -> Hashable:
         """Equal where a device does the same work for one micro-batch, however many stages and replicas there are. Nothing is traced."""
-        hardware, assignment = read_hardware(core.hardware or None), core.axis_assignment
-        spans = closest_spans(Mesh(core.mesh), hardware, read_axis_assignment(assignment or None)) if hardware else {}
+        if core not in self._keys:
+            self._keys[core] = self._core_key(core)
+        least, *others = self._keys[core]
+        return (*others, least, micro_batches * core.size(DATA) // least)
+
+    def _core_key(self, core: PlanCandidate) -> tuple[Any, ...]:
+        """The least replicas of a core, and what else its work depends on but for micro-batches."""
+        plan = self.core(core)
+        spans = closest_spans(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else {}
         others = tuple((axis, size, spans.get(axis)) for axis, size in core.mesh if axis not in (DATA, "stage"))
-        least = least_replicas(self.core(core))
-        return core.hardware, assignment, core.layout, core.staged_remat, others, least, micro_batches * core.size(DATA) // least
+        return least_replicas(plan), core.hardware, core.axis_assignment, core.layout, core.staged_remat, others
 
     def bound_work(self, core: PlanCandidate, micro_batches: int) -> BlockWork:
         """What all stages together need at least for a micro-batch, by `work_key`.

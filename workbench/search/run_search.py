@@ -11,13 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, islice
 
 from workbench.errors import EngineError, SearchError, WorkbenchError, unknown_name
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Bounded, Evaluator
 from workbench.search.figures import Figures
 from workbench.search.first_candidates import list_first_candidates
+from workbench.search.neighbours import list_neighbours
 from workbench.search.pareto_front import ParetoFront
 from workbench.search.questions import Answer, Answerer, InProcess, Question
 from workbench.search.relaxed_blocks import BlockWork
@@ -29,6 +30,8 @@ SLACK = 0.002
 """Plans within so much of one on the front are not looked for, except below the best."""
 ROUND = 8
 """Nodes that are opened at a time."""
+MANY_GROUPS = 1000
+"""With more groups than these the best plan is also looked for among the neighbours of the best that is known."""
 _TURNS = ("objective", "objective", "objective", "memory")
 """By which bound the next node is chosen, in turn; groups, which tell most for little work, are all opened before."""
 _INFINITE = float("inf")
@@ -69,6 +72,7 @@ class _Search:
     unanswered: list[tuple[_Node, str]] = field(default_factory=list)
     bounded: int = 0
     groups: int = 0
+    tried: set[PlanCandidate] = field(default_factory=set)
     has_started: bool = False
 
     def __post_init__(self) -> None:
@@ -105,7 +109,7 @@ class _Search:
             self.refused[error.message] += 1
             return
         for micro_batches in self.space.micro_batch_counts(core):
-            if self.space.schedules_of(core, micro_batches):
+            if self.space.has_schedule(core, micro_batches):
                 yield _Node(replace(core, micro_batches=micro_batches), bounds)
 
     def _key(self, figures: Figures) -> tuple[float, ...]:
@@ -131,10 +135,22 @@ class _Search:
 
     def next_round(self) -> list[_Node]:
         """The nodes to open next, in the order in which their answers count; empty when none is left."""
-        found: list[_Node] = []
+        found = self._near_best() if self.groups > MANY_GROUPS else []
         while len(found) < ROUND and (node := self._next_node()) is not None:
             found.append(node)
         return found
+
+    def _near_best(self) -> list[_Node]:
+        """Candidates that differ from the best in one decision, half a round of them: a space that is too large to be opened within minutes
+        is searched from plan to better plan meanwhile."""
+        best = min(self.front, key=lambda entry: self._key(entry[1]), default=None)
+        if best is None:
+            return []
+        near = (each for _, each in list_neighbours(self.space, best[0]) if each not in self.tried and each not in self.found)
+        allowed = (each for each in near if allows_candidate(self.requirements, each))
+        taken = list(islice(allowed, ROUND // 2))
+        self.tried |= {*taken}
+        return [_Node(each, Figures(0.0, 0.0), is_leaf=True) for each in taken]
 
     def _next_node(self) -> _Node | None:
         while self.open:

@@ -132,15 +132,31 @@ class SearchSpace:
         stages = core.size("stage")
         if stages == 1:
             return (replace(core, micro_batches=micro_batches, schedule=WHOLE if micro_batches == 1 else "1f1b"),)
-        found = []
+        kinds = self._kinds_of(stages, micro_batches)
+        return tuple(replace(core, micro_batches=micro_batches, schedule=name, chunks=chunks) for name, chunks in kinds)
+
+    def has_schedule(self, core: PlanCandidate, micro_batches: int) -> bool:
+        """Whether there is a schedule for the core's stages and so many micro-batches."""
+        return core.size("stage") == 1 or bool(self._kinds_of(core.size("stage"), micro_batches))
+
+    def _kinds_of(self, stages: int, micro_batches: int) -> tuple[tuple[str, int], ...]:
+        if (stages, micro_batches) not in self._kinds:
+            self._kinds[stages, micro_batches] = tuple(self._list_kinds(stages, micro_batches))
+        return self._kinds[stages, micro_batches]
+
+    @cached_property
+    def _kinds(self) -> dict[tuple[int, int], tuple[tuple[str, int], ...]]:
+        """Schedules with their chunks, by stages and micro-batches: what was asked once, for a large space asks a million times."""
+        return {}
+
+    def _list_kinds(self, stages: int, micro_batches: int) -> Iterator[tuple[str, int]]:
         for name in self.schedules:
             for chunks in self._chunks_of(name, stages):
                 try:
                     PipelineSpec(stages, micro_batches, name, chunks)
                 except WorkbenchError:
                     continue
-                found.append(replace(core, micro_batches=micro_batches, schedule=name, chunks=chunks))
-        return tuple(found)
+                yield name, chunks
 
     def _chunks_of(self, schedule: str, stages: int) -> tuple[int, ...]:
         """As many as the schedule has, or with one that goes round every number above 1 that gives each chunk as many of the layers."""
