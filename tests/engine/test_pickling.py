@@ -15,6 +15,7 @@ import pytest
 from workbench.engine.worker.pickled_classes import _REGISTRY, _registration
 from workbench.engine.worker.pickling import dump_by_value
 from workbench.tracing import trace_training
+from workbench.tracing.layer_marks import layer
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
 
@@ -63,6 +64,20 @@ def test_a_function_keeps_its_file_and_lines_and_so_do_those_within_it():
 
     code = sent(outer)()()
     assert (code.co_filename, code.co_firstlineno) == (__file__, outer()().co_firstlineno)
+
+
+@pytest.mark.parametrize("mark", [layer, jax.checkpoint])
+def test_a_layer_marked_in_a_notebook_is_recomputed_there_as_here(mark):
+    """It is a function of JAX's own that holds the layer: its module's caches cannot be pickled."""
+
+    @mark
+    def marked(x, w):
+        return jnp.sin(jnp.sin(x @ w))
+
+    x, w = jnp.ones((2, 3)), jnp.ones((3, 3))
+    here, there = (jax.make_jaxpr(jax.grad(lambda x, fn=fn: fn(x, w).sum()))(x) for fn in (marked, sent(marked)))
+    assert str(here) == str(there)
+    assert "remat" in str(there) or "checkpoint" in str(there)
 
 
 def equinox_state():

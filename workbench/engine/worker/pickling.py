@@ -27,13 +27,16 @@ _BY_VALUE = 6
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     """Pickles a sentinel by its name in its module: after a plain pickle it would be another object, and comparisons by `is` would fail.
 
-    Equinox 0.13 has one in the tree structure of each module, and could not reassemble a module in a worker process.
+    Equinox 0.13 has one in the tree structure of each module, and could not reassemble a module in a worker process. JAX's caches of
+    functions, which cannot be pickled, go by their names, too: a function of a notebook under `jax.checkpoint` has one with it.
     """
 
     def reducer_override(self, obj: Any) -> Any:
         name = _sentinel_name(obj)
         if name:
             return _global_of, (type(obj).__module__, name)
+        if _is_cache(obj) and (found := _find_cache(obj)):
+            return _global_of, found
         if isinstance(obj, CodeType):
             return self._reduce_code(obj)
         reduced = super().reducer_override(obj)
@@ -57,6 +60,17 @@ def _sentinel_name(obj: Any) -> str:
         return ""
     module = sys.modules.get(kind.__module__)
     return next((name for name, value in vars(module).items() if value is obj), "") if module else ""
+
+
+def _is_cache(obj: Any) -> bool:
+    """Whether it is a function behind a cache of jaxlib's (0.10 to 0.12), which has neither a name of its own nor a pickle."""
+    return type(obj).__name__ == "WeakrefLRUCache" and type(obj).__module__.partition(".")[0] == "jaxlib"
+
+
+def _find_cache(obj: Any) -> tuple[str, str] | None:
+    """A module of JAX that holds it, and its name there."""
+    modules = [(name, module) for name, module in list(sys.modules.items()) if name.partition(".")[0] == "jax" and module]
+    return next(((name, key) for name, module in modules for key, value in list(vars(module).items()) if value is obj), None)
 
 
 def _global_of(module: str, name: str) -> Any:
