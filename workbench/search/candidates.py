@@ -71,10 +71,14 @@ class PlanCandidate:
         return replace(self, **{each: getattr(other, each) for each in _TOGETHER.get(name, (name,))})
 
     def describe(self, name: str) -> str:
-        """A decision as people write it."""
+        """A decision as people write it; of the mesh without axes of one device.
+
+        >>> PlanCandidate("", (("stage", 1), ("data", 4), ("model", 2)), "megatron").describe("mesh")
+        'data:4 model:2'
+        """
         match name:
             case "mesh":
-                axes = " ".join(f"{axis}:{size}" for axis, size in self.mesh) or "one device"
+                axes = " ".join(f"{axis}:{size}" for axis, size in self.mesh if size > 1) or "one device"
                 return f"{axes} on {self.axis_assignment.replace('; ', ' ')}" if self.axis_assignment else axes
             case "schedule" if self.chunks > 1:
                 return f"{self.schedule} with {self.chunks} chunks"
