@@ -47,6 +47,11 @@ def test_a_layout_of_its_own_is_looked_for_among_all(plan):
     assert (task.choices["layouts"], task.pins) == ("all", {"layout": "io"})
 
 
+def test_a_wide_search_has_its_own_axes_unless_some_are_typed(plan):
+    assert read_task(FindGesture(devices="8", wide=True), plan).choices == {"keep": False, "wide": True}
+    assert read_task(FindGesture(devices="8", wide=True, axes="data model"), plan).choices["axes"] == ("stage", "data", "model")
+
+
 def test_more_devices_of_the_same_kind_keep_its_options(plan):
     own = parse_hardware("TPU v5e 2x4")
     assert read_task(FindGesture("16", "TPU v5e"), plan).choices["hardware"] == own

@@ -58,7 +58,8 @@ def read_task(form: FindGesture, plan: Plan) -> SearchTask:
         at_most["seconds"] = _read_seconds(form.seconds)
     if form.dollars.strip():
         at_most["dollars"] = _read_dollars(form.dollars)
-    choices |= {"keep": form.keep, "axes": ("stage", *names), **({"layouts": "all"} if form.layout else {})}
+    choices |= {"keep": form.keep, **({"layouts": "all"} if form.layout else {}), **({"wide": True} if form.wide else {})}
+    choices |= {} if form.wide and not form.axes.strip() else {"axes": ("stage", *names)}
     within = whole_number(form.within, "number of seconds", most=MOST_SECONDS)
     return SearchTask(start, choices, at_most, {**_read_pins(form), **sizes}, form.objective, float(within), form.until)
 

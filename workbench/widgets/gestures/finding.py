@@ -29,6 +29,7 @@ class FindGesture(Gesture):
     zero: Text20 = ""
     remat: Text20 = ""
     keep: Flag = False
+    wide: Flag = False
 
 
 @dataclass(frozen=True, slots=True)
