@@ -19,7 +19,7 @@ from workbench.search.present_plan import drop_small_axes, find_candidate, on_se
 from workbench.search.requirements import AtMost, Pin
 from workbench.search.run_search import run_search
 from workbench.search.search_space import SearchSpace
-from workbench.text.search import present_text, standing_text
+from workbench.text.search import against_best_text, present_text
 
 HARDWARE = "TPU v5e 2x4"
 FEW = {"axes": ("data", "model"), "layouts": ("replicated", "megatron"), "remats": ("none", "full"), "zeros": ("no ZeRO", "zero_1")}
@@ -130,7 +130,7 @@ def test_until_proved_ends_with_the_proof_and_finds_the_same_best():
 
 
 BEST = Figures(10.0, 8 << 30, 8, 4.0)
-STANDINGS = [
+AGAINST_BEST = [
     (Figures(12.3, 41 << 30, 8), "seconds", "23% slower than the best found"),
     (Figures(10.4, 41 << 30, 8), "seconds", "4.0% slower than the best found"),
     (Figures(9.0, 41 << 30, 8), "seconds", "10% faster than the best found; it does not keep `at most 40.0 GiB a device`"),
@@ -145,10 +145,10 @@ STANDINGS = [
 ]
 
 
-@pytest.mark.parametrize(("present", "objective", "text"), STANDINGS, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(("present", "objective", "text"), AGAINST_BEST, ids=lambda each: str(each)[:40])
 def test_where_the_present_plan_stands_is_said_in_words(present, objective, text):
     limits = (AtMost("memory", 40 << 30),) if "keep" in text else ()
-    assert standing_text(present, BEST, objective, limits) == text
+    assert against_best_text(present, BEST, objective, limits) == text
 
 
 def test_the_present_plan_has_its_figures_in_words_before_anything_was_found_too():

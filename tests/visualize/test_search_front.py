@@ -69,9 +69,9 @@ def test_the_present_plan_is_a_square_at_its_place_and_its_standing_is_in_the_te
     fast, lean = (dots[str(candidate)] for candidate, _ in FOUND[:2])
     assert lean.x < square.x + square.width / 2
     assert square.y < fast.y
-    standing = "60% slower than the best found; it does not keep `at most 16.0 GiB a device`"
-    assert square.title == f"The present plan: 2.40 s, 18.0 GiB, $12.80 for 1,000 steps: {standing}"
-    assert f"\nthe present plan: 2.40 s, 18.0 GiB, $12.80 for 1,000 steps: {standing}" in search_front(result).text
+    against_best = "60% slower than the best found; it does not keep `at most 16.0 GiB a device`"
+    assert square.title == f"The present plan: 2.40 s, 18.0 GiB, $12.80 for 1,000 steps: {against_best}"
+    assert f"\nthe present plan: 2.40 s, 18.0 GiB, $12.80 for 1,000 steps: {against_best}" in search_front(result).text
     assert "present plan" in {each.text for each in made.labels}
 
 

@@ -88,8 +88,8 @@ def test_the_front_is_a_picture_and_a_table_and_all_of_it_is_json(found):
     assert len(table["rows"]) >= 1
     assert json.loads(json.dumps(found.shown["table"], allow_nan=False)) == found.shown["table"]
     assert "exposed communication" in picture["svg"], "the parts of a step are under the pointer"
-    assert found.form["standing"].startswith("present plan ")
-    assert "best found" in found.form["standing"]
+    assert found.form["present"].startswith("present plan ")
+    assert "best found" in found.form["present"]
     assert found.form["gap"]["proved"] or found.form["gap"]["share"] < 1
     found.wait_for(lambda: found.badge == str(len(table["rows"])))
 

@@ -45,21 +45,23 @@ def _present_facts(result: SearchResult) -> list[tuple[str, str, str]]:
         return []
     best = result.state.best and result.state.best[1]
     figures = result.present.figures
-    standing = standing_text(figures, best, result.state.objective, result.requirements)
-    return [("the present plan", format_seconds(figures.seconds), ", ".join(filter(None, (format_bytes(int(figures.memory)), standing))))]
+    against_best = against_best_text(figures, best, result.state.objective, result.requirements)
+    return [
+        ("the present plan", format_seconds(figures.seconds), ", ".join(filter(None, (format_bytes(int(figures.memory)), against_best))))
+    ]
 
 
 def present_text(present: Figures, best: Figures | None, objective: str, requirements: Sequence[Requirement]) -> str:
     """`12.3 s, 41.0 GiB: 18% slower than the best found`: a plan's figures, and where they stand."""
-    return ": ".join(filter(None, (figures_text(present), standing_text(present, best, objective, requirements))))
+    return ": ".join(filter(None, (figures_text(present), against_best_text(present, best, objective, requirements))))
 
 
-def standing_text(present: Figures, best: Figures | None, objective: str, requirements: Sequence[Requirement]) -> str:
+def against_best_text(present: Figures, best: Figures | None, objective: str, requirements: Sequence[Requirement]) -> str:
     """Where figures stand against the best found, and which requirements on figures they do not keep.
 
-    >>> standing_text(Figures(1.18, 8), Figures(1.0, 9), "seconds", ())
+    >>> against_best_text(Figures(1.18, 8), Figures(1.0, 9), "seconds", ())
     '18% slower than the best found'
-    >>> standing_text(Figures(3.4, 8), Figures(1.0, 9), "seconds", ())
+    >>> against_best_text(Figures(3.4, 8), Figures(1.0, 9), "seconds", ())
     '3.4 times the step time of the best found'
     """
     broken = [f"`{each}`" for each in requirements if not each.allows_figures(present)]

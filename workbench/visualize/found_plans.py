@@ -54,13 +54,13 @@ class FoundPlan:
 class FrontSigns:
     """What stands in the picture beside the plans found.
 
-    - `chosen`: the key of one that is marked; `now`: figures of the present plan, `standing` where it stands in words;
+    - `chosen`: the key of one that is marked; `now`: figures of the present plan, `against_best` where it stands in words;
     - `limits` that a plan must keep to; `least`: no plan of the space has a shorter step, in seconds.
     """
 
     chosen: str = ""
     now: Figures | None = None
-    standing: str = ""
+    against_best: str = ""
     limits: tuple[AtMost, ...] = ()
     least: float | None = None
 
@@ -106,7 +106,7 @@ def _draw(found: Sequence[FoundPlan], front: Sequence[FoundPlan], up: Up, signs:
     marks += draw_limits(chart, signs.limits)
     marks += _draw_least(chart, signs.least)
     if signs.now is not None and chart.value(signs.now):  # under the others: it takes no click from them
-        marks += draw_present(chart, signs.now, signs.standing)
+        marks += draw_present(chart, signs.now, signs.against_best)
     marks += _draw_others(chart, [each for each in inside if not each.is_front], signs.chosen)
     marks += _draw_front(chart, front, signs.chosen, colours)
     marks += draw_device_legend(chart, colours)

@@ -127,11 +127,11 @@ def draw_limits(chart: FrontChart, limits: Sequence[AtMost]) -> Iterator[Mark]:
             yield Label(x, chart.top - 5, str(each), anchor="end" if is_right else "start", colour=WARNING)
 
 
-def draw_present(chart: FrontChart, figures: Figures, standing: str = "") -> Iterator[Mark]:
+def draw_present(chart: FrontChart, figures: Figures, against_best: str = "") -> Iterator[Mark]:
     """The present plan as an open square, or on the edge, with its figures and an arrow, where it lies outside."""
     x, y = chart.place(figures)
     half, side = _SQUARE / 2, chart.side(figures)
-    title = f"The present plan: {figures_text(figures)}{f': {standing}' * bool(standing)}"
+    title = f"The present plan: {figures_text(figures)}{f': {against_best}' * bool(against_best)}"
     yield Rectangle(x - half, y - half, _SQUARE, _SQUARE, line=TEXT, title=title)
     text = "present plan"
     if side != (0, 0):

@@ -11,7 +11,7 @@ from workbench.search.candidates import PlanCandidate
 from workbench.search.figures import Figures
 from workbench.search.requirements import AtMost
 from workbench.search.search_result import SearchResult
-from workbench.text.search import MOST_ROWS, figures_text, front_text, present_text, standing_text
+from workbench.text.search import MOST_ROWS, against_best_text, figures_text, front_text, present_text
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing_marks import Disc, Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, TEXT
@@ -100,7 +100,7 @@ def _draw(result: SearchResult, planned: Sequence[Planned]) -> Drawing:
     marks += _draw_points(chart, result)
     if present is not None:
         best = result.state.best and result.state.best[1]
-        marks += draw_present(chart, present.figures, standing_text(present.figures, best, result.state.objective, limits))
+        marks += draw_present(chart, present.figures, against_best_text(present.figures, best, result.state.objective, limits))
     marks += draw_device_legend(chart, _colours(result))
     marks += _list_plans(result)
     return fit_drawing(tuple(marks))

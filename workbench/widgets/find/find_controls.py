@@ -43,7 +43,7 @@ def controls_state(finder: Finder, plan: Plan, now: Figures | None) -> dict[str,
         "line": _line(progress),
         "fraction": _fraction(progress),
         "gap": _gap(progress),
-        "standing": _standing(progress, now),
+        "present": _present_line(progress, now),
         **_message(progress),
         "said": _announcement(progress),
     }
@@ -84,7 +84,7 @@ def _fields(form: FindGesture, plan: Plan, progress: FindProgress) -> list[dict[
     return [{**each, "group": group} for group, fields in (("Goal", goal), ("Fixed", fixed), ("", end)) for each in fields]
 
 
-def _standing(progress: FindProgress, now: Figures | None) -> str:
+def _present_line(progress: FindProgress, now: Figures | None) -> str:
     """Where the present plan stands; empty before anything was found."""
     state = progress.state
     if now is None or state is None or state.best is None:

@@ -7,7 +7,7 @@ from workbench.search.candidates import PlanCandidate
 from workbench.search.figures import Figures, evaluate_plan
 from workbench.search.present_plan import on_searched_hardware
 from workbench.search.requirements import AtMost
-from workbench.text.search import standing_text
+from workbench.text.search import against_best_text
 from workbench.visualize import found_plans
 from workbench.visualize.found_plans import FoundPlan, FrontSigns
 from workbench.visualize.front_chart import Up
@@ -64,7 +64,7 @@ def _signs(progress: FindProgress, now: Figures | None) -> FrontSigns:
     return FrontSigns(
         chosen=progress.number_of(progress.chosen) if progress.chosen else "",
         now=now,
-        standing=standing_text(now, state.best and state.best[1], state.objective, limits) if now else "",
+        against_best=against_best_text(now, state.best and state.best[1], state.objective, limits) if now else "",
         limits=limits,
         least=state.least if state.objective == "seconds" and not state.is_proved else None,
     )

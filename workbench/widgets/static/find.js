@@ -118,7 +118,7 @@ function findOf(wb) {
   const inputs = h("div", { class: "groups" }), ending = h("div", { class: "inputs" }), level = h("i");
   const bar = h("div", { class: "progress", role: "progressbar", ariaLabel: "search", ariaValueMin: "0", ariaValueMax: "100" }, level);
   const line = h("div", { class: "line muted" }), gap = h("div"), message = h("div", { class: "says" });
-  const standing = h("div", { class: "present-plan" });
+  const present = h("div", { class: "present-plan" });
   const form = h(
     "form",
     {
@@ -133,7 +133,7 @@ function findOf(wb) {
     inputs,
     h("div", { class: "buttons" }, start, stop, ending, line),
   );
-  const element = h("section", { class: "search-form", ariaLabel: "Find a plan" }, form, bar, gap, standing, message), speak = speaker(wb);
+  const element = h("section", { class: "search-form", ariaLabel: "Find a plan" }, form, bar, gap, present, message), speak = speaker(wb);
   /** @type {Paint<FindState>} */
   const paint = painter((state) => {
     if (!fields.length) {
@@ -156,8 +156,8 @@ function findOf(wb) {
     level.style.width = state.phase === "preparing" ? "" : `${state.fraction * 100}%`;
     bar.ariaValueNow = String(Math.round(state.fraction * 100));
     gap.replaceChildren(...(state.gap ? [drawGap(wb, state.gap)] : []));
-    standing.hidden = !state.standing;
-    standing.replaceChildren(...(state.standing ? [h("i", { ariaHidden: "true" }), h("span", {}, ...withCode(state.standing))] : []));
+    present.hidden = !state.present;
+    present.replaceChildren(...(state.present ? [h("i", { ariaHidden: "true" }), h("span", {}, ...withCode(state.present))] : []));
     keepingFocus(wb.root, message, () => paintMessage(wb, message, state));
     speak(state.said);
   });

@@ -2828,7 +2828,7 @@ function findOf(wb) {
   }), gap = h("div"), message = h("div", {
     class: "says"
   });
-  const standing = h("div", {
+  const present = h("div", {
     class: "present-plan"
   });
   const form = h("form", {
@@ -2852,7 +2852,7 @@ function findOf(wb) {
   const element = h("section", {
     class: "search-form",
     ariaLabel: "Find a plan"
-  }, form, bar, gap, standing, message), speak = speaker(wb);
+  }, form, bar, gap, present, message), speak = speaker(wb);
   const paint = painter((state) => {
     if (!fields.length) {
       fields = state.fields.map(fieldOf);
@@ -2877,12 +2877,12 @@ function findOf(wb) {
     gap.replaceChildren(...state.gap ? [
       drawGap(wb, state.gap)
     ] : []);
-    standing.hidden = !state.standing;
-    standing.replaceChildren(...state.standing ? [
+    present.hidden = !state.present;
+    present.replaceChildren(...state.present ? [
       h("i", {
         ariaHidden: "true"
       }),
-      h("span", {}, ...withCode(state.standing))
+      h("span", {}, ...withCode(state.present))
     ] : []);
     keepingFocus(wb.root, message, () => paintMessage(wb, message, state));
     speak(state.said);

@@ -24,7 +24,7 @@ export interface FindState {
   fraction: number;
   gap: { best: string; text: string; share: number; proved: boolean } | null;
   /** Where the present plan stands. */
-  standing: string;
+  present: string;
   message: string;
   tone: string;
   ways_out: string[];
