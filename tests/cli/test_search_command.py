@@ -37,6 +37,17 @@ def test_json_has_the_front_and_the_proof(capsys):
     assert [each["seconds"] for each in record["front"]] == sorted(each["seconds"] for each in record["front"])
 
 
+def test_the_present_plan_stands_beside_the_front_and_the_search_may_end_with_the_proof(capsys):
+    plan = ["--mesh", "data:8", "--layout", "batch:data", "--until", "proved"]
+    assert main([*TWO_LAYER, *plan]) == 0
+    assert re.search(r"  the present plan   \d+ µs   .*iB, [\d.]+ times the step time of the best found", capsys.readouterr().out)
+    assert main([*TWO_LAYER, *plan, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["proved"]
+    assert record["present"]["plan"] == "data:8, replicated, no ZeRO, remat none"
+    assert record["present"]["seconds"] > record["front"][0]["seconds"]
+
+
 def test_what_no_plan_keeps_is_told_with_the_ways_out(capsys):
     assert main([*TWO_LAYER, "--at-most", "memory=1 KiB"]) == 0
     assert "No plan keeps `at most 1.00 KiB a device`." in capsys.readouterr().out
@@ -51,6 +62,7 @@ def test_what_no_plan_keeps_is_told_with_the_ways_out(capsys):
         (["--within", "soon"], "soon is no time above 0, such as 60s or 5m"),
         (["--pin", "zero"], "zero: write NAME=VALUE"),
         (["--objective", "beauty"], "invalid choice: 'beauty'"),
+        (["--until", "bored"], "invalid choice: 'bored'"),
     ],
 )
 def test_arguments_that_cannot_be_are_refused(arguments, text, capsys):

@@ -1,5 +1,7 @@
 """Why one plan: ledgers that add up, counterfactuals that were planned, clashes that are smallest."""
 
+from dataclasses import replace
+
 import pytest
 
 from workbench.errors import SearchError
@@ -47,7 +49,9 @@ def test_counterfactuals_are_what_the_planner_says(result):
 def test_what_clashes_is_smallest_and_a_relaxation_helps(result):
     space, evaluator = result.space, result.evaluator
     requirements = (AtMost("memory", 2**18), Pin("zero", ("no ZeRO",)), Pin("remat", ("none", "full")))
-    clash = find_clash(space, requirements, within=600, evaluator=evaluator)
+    heard = []
+    clash = find_clash(space, requirements, within=600, evaluator=evaluator, on_clash=heard.append)
+    assert heard == [replace(clash, relaxations=())], "it is said before what would help is known"
     assert clash.is_proved
     assert clash.requirements == (AtMost("memory", 2**18),)
     (relaxation,) = clash.relaxations

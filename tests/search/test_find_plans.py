@@ -151,3 +151,9 @@ def test_a_program_without_a_batch_has_no_replicas():
 
     program = trace(lambda w: jnp.sin(w) @ w.T, jax.ShapeDtypeStruct((8, 8), "float32"))
     assert find_plans(Plan(program, "", hardware=HARDWARE), within=60).state.is_complete
+
+
+def test_pins_that_contradict_each_other_are_known_before_anything_is_planned(plan):
+    result = find_plans(plan, within=600, pins={"stage": 1, "schedule": "zero_bubble", "zero": "zero_1"})
+    assert (result.state.evaluated, result.state.bounded, result.state.is_complete) == (0, 0, True)
+    assert result.no_plan_error().message == "No plan keeps `stage 1` and `schedule zero_bubble` together."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.cli.plan_arguments import plan_on_the_cpu
 from workbench.plan.plan import Plan
+from workbench.search.figures import Figures
 from workbench.search.find_plans import find_plans
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import SearchState
@@ -39,6 +40,7 @@ def search(options: argparse.Namespace) -> None:
         pins={name: _value(value) for name, value in (_pair(text, options.parser) for text in options.pin)},
         on_progress=_Printer().show,
         open_answerer=partial(open_answerer, workers=options.workers, cluster=options.cluster),
+        until=options.until,
         **wanted,
     )
     if options.output:
@@ -52,7 +54,7 @@ def search(options: argparse.Namespace) -> None:
 
 
 def verified_text(each: "VerifiedPlan") -> str:
-    """`holds 6.39 GiB, planned 6.63 GiB (+3.8%): stage:1 data:8 ...`, or why it was refused."""
+    """`holds 6.39 GiB, planned 6.63 GiB (+3.8%): data:8 model:2, ...`, or why it was refused."""
     if each.peak is None or each.memory_error is None:
         return f"  refused: {each.candidate}: {each.refusal}"
     held, planned = format_bytes(each.peak), format_bytes(int(each.planned.memory))
@@ -62,16 +64,8 @@ def verified_text(each: "VerifiedPlan") -> str:
 def search_record(result: SearchResult) -> dict[str, Any]:
     """The result as plain values."""
     state = result.state
-    front = [
-        {
-            "plan": str(candidate),
-            "seconds": figures.seconds,
-            "memory": figures.memory,
-            "devices": figures.devices,
-            "dollars": figures.dollars,
-        }
-        for candidate, figures in result.front
-    ]
+    front = [{"plan": str(candidate), **_figures_record(figures)} for candidate, figures in result.front]
+    present = result.present
     return {
         "space": result.space.describe(),
         "combinations": result.space.size,
@@ -84,8 +78,13 @@ def search_record(result: SearchResult) -> dict[str, Any]:
         "proved": state.is_proved,
         "front_proved": state.is_complete,
         "front": front,
+        "present": present and {"plan": present.candidate and str(present.candidate), **_figures_record(present.figures)},
         "clash": None if front else clash_text(result.clash),
     }
+
+
+def _figures_record(figures: Figures) -> dict[str, float | None]:
+    return {"seconds": figures.seconds, "memory": figures.memory, "devices": figures.devices, "dollars": figures.dollars}
 
 
 def _why(result: SearchResult) -> str:

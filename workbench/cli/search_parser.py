@@ -6,6 +6,7 @@ from typing import Any
 
 from workbench.cli.arguments import add_command, add_json, positive
 from workbench.cli.search_command import search
+from workbench.search.run_search import UNTIL
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
@@ -22,6 +23,12 @@ def add_search(added: Any) -> None:
         "--devices", type=counts, metavar="N", help="how many devices; several with commas to choose from: 64,128,256 (default: the plan's)"
     )
     command.add_argument("--within", type=span, default=30.0, metavar="TIME", help="how long to search: 60s, 5m (default: 30s)")
+    command.add_argument(
+        "--until",
+        choices=UNTIL,
+        default="complete",
+        help="when it is over: once the whole front is known, or once the best plan is proved (default: complete)",
+    )
     command.add_argument(
         "--objective",
         choices=("seconds", "memory", "devices", "dollars"),

@@ -51,10 +51,14 @@ class PlanCandidate:
         return replace(self, **{name: getattr(other, name)})
 
     def describe(self, name: str) -> str:
-        """A decision as people write it."""
+        """A decision as people write it; of the mesh without axes of one device.
+
+        >>> PlanCandidate("", (("stage", 1), ("data", 4), ("model", 2)), "megatron").describe("mesh")
+        'data:4 model:2'
+        """
         match name:
             case "mesh":
-                return " ".join(f"{axis}:{size}" for axis, size in self.mesh) or "one device"
+                return " ".join(f"{axis}:{size}" for axis, size in self.mesh if size > 1) or "one device"
             case "schedule" if self.chunks > 1:
                 return f"{self.schedule} with {self.chunks} chunks"
             case "schedule":

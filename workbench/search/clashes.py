@@ -1,6 +1,6 @@
 """Why no plan keeps all requirements: a smallest set of them that no plan keeps together, and how little would have to give way."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -36,11 +36,17 @@ class Clash:
 
 
 def find_clash(
-    space: SearchSpace, requirements: Sequence[Requirement], *, within: float = 20.0, evaluator: Evaluator | None = None
+    space: SearchSpace,
+    requirements: Sequence[Requirement],
+    *,
+    within: float = 20.0,
+    evaluator: Evaluator | None = None,
+    on_clash: Callable[[Clash], None] = lambda _: None,
 ) -> Clash:
     """The smallest set of requirements that clash: the first, by size, that a search finds no plan for.
 
-    Returns one with no requirements where not even the space without any has a plan.
+    `on_clash` hears of it before its relaxations are looked for, which takes a search each. Returns one with no requirements where not even
+    the space without any has a plan.
     """
     here = evaluator or Evaluator(space)
     is_proved = True
@@ -49,6 +55,7 @@ def find_clash(
             state = _find_any(space, some, within, here)
             if state.best is None:
                 is_proved = is_proved and state.is_complete
+                on_clash(Clash(some, (), is_proved))
                 return Clash(some, tuple(_relax(space, requirements, some, within, here)), is_proved)
     return Clash((), (), is_proved=False)
 

@@ -1,30 +1,39 @@
 """The figures of a plan that a search compares: the planner's own, as the board shows them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from workbench.cost.estimate import estimate
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.plan.plan import Plan
+from workbench.reports.pipeline import PipelineReport
+from workbench.reports.step_time import StepTime
 
 NOMINAL = 1e12
 """Operations of a device a second where no hardware is chosen."""
 HOUR = 3600.0
 
+StepParts = tuple[tuple[str, float], ...]
+"""Parts of a step in words with their seconds, which add up to it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Seconds of a step, peak bytes of the fullest device, devices, and dollars of 1,000 steps (`None`: no price is known)."""
+    """Seconds of a step, peak bytes of the fullest device, devices, and dollars of 1,000 steps (`None`: no price is known).
+
+    `parts` of the step are known of a plan on hardware, not of bounds.
+    """
 
     seconds: float
     memory: float
     devices: int = 0
     dollars: float | None = None
+    parts: StepParts = field(default=(), compare=False, repr=False)
 
     def with_seconds(self, seconds: float) -> "Figures":
-        """The same with another step time."""
+        """The same with another step time, of unknown parts."""
         dollars = None if self.dollars is None else (self.dollars * seconds / self.seconds if self.seconds else 0.0)
-        return replace(self, seconds=seconds, dollars=dollars)
+        return replace(self, seconds=seconds, dollars=dollars, parts=())
 
     def dominates(self, other: "Figures", slack: float = 0.0) -> bool:
         """Whether it is no worse in any figure, or worse by a share `slack` at most. Dollars follow from the others.
@@ -36,10 +45,10 @@ class Figures:
         return self.seconds <= other.seconds * limit and self.memory <= other.memory * limit and self.devices <= other.devices
 
 
-def figures_on(hardware: Hardware | None, seconds: float, memory: float, devices: int) -> Figures:
+def figures_on(hardware: Hardware | None, seconds: float, memory: float, devices: int, parts: StepParts = ()) -> Figures:
     """Figures with what 1,000 steps cost on this hardware."""
     price = hardware.hourly_price if hardware else None
-    return Figures(seconds, memory, devices, None if price is None else price * seconds * 1000 / HOUR)
+    return Figures(seconds, memory, devices, None if price is None else price * seconds * 1000 / HOUR, parts)
 
 
 def evaluate_plan(plan: Plan) -> Figures:
@@ -48,8 +57,35 @@ def evaluate_plan(plan: Plan) -> Figures:
     Without hardware seconds are nominal: one for each 10^12 operations of a device.
     """
     if plan.pipeline is not None:
-        staged = pipeline_report(plan)
-        return figures_on(plan.hardware, staged.seconds, max(staged.simulated.peaks), plan.mesh.size)
+        return _figures_of_pipeline(plan, pipeline_report(plan))
     found = estimate(plan)
-    seconds = found.step_time.total if found.step_time else found.flops.per_device / NOMINAL
-    return figures_on(plan.hardware, seconds, found.memory.peak, plan.mesh.size)
+    return _figures_of_step(plan, found.step_time, found.flops.per_device, found.memory.peak)
+
+
+def _figures_of_step(plan: Plan, step: StepTime | None, flops: float, memory: float) -> Figures:
+    seconds = step.total if step else flops / NOMINAL
+    return figures_on(plan.hardware, seconds, memory, plan.mesh.size, _parts_of_step(step) if step else ())
+
+
+def _figures_of_pipeline(plan: Plan, staged: PipelineReport) -> Figures:
+    parts = _parts_of_pipeline(staged) if plan.hardware else ()
+    return figures_on(plan.hardware, staged.seconds, max(staged.simulated.peaks), plan.mesh.size, parts)
+
+
+def _parts_of_step(step: StepTime) -> StepParts:
+    parts = (
+        ("compute-bound", step.arithmetic),
+        ("memory-bound", step.memory),
+        ("launches", step.launch),
+        ("exposed communication", step.exposed),
+        ("waiting for the host", step.host),
+    )
+    return tuple((name, seconds) for name, seconds in parts if seconds > 0)
+
+
+def _parts_of_pipeline(staged: PipelineReport) -> StepParts:
+    """On average over the stages' devices."""
+    step = staged.simulated
+    idle = step.bubble * step.makespan
+    parts = (("work of the stages", step.makespan - idle), ("bubble", idle), ("update", step.seconds - step.makespan))
+    return tuple((name, seconds) for name, seconds in parts if seconds > 0)

@@ -8,6 +8,7 @@ from workbench.hardware.catalogue import read_hardware
 from workbench.plan.plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
+from workbench.search.present_plan import evaluate_present, find_candidate
 from workbench.search.questions import Answerer
 from workbench.search.requirements import FIGURES, PINNED, AtMost, Pin, Requirement
 from workbench.search.run_search import run_search
@@ -31,15 +32,18 @@ def find_plans(
     most_evaluations: int | None = None,
     open_answerer: OpenAnswerer | None = None,
     again: SearchResult | None = None,
+    until: str = "complete",
     **choices: Any,
 ) -> SearchResult:
-    """Search the alternatives of a plan for those with the least `objective`: `seconds`, `memory`, `devices` or `dollars`.
+    """Search the alternatives of a plan for those with the least `objective`: `seconds`, `memory`, `devices` or `dollars`. The plan itself
+    is the first candidate where it lies in the space, and has its figures beside the front where it does not.
 
     - `at_most`: limits on these figures; memory in bytes or as text, `{"memory": "40 GiB", "seconds": 4.0}`. Without one a plan must fit
       into the memory of its devices;
     - `pins`: values of decisions that are fixed, `{"model": 8, "zero": "zero_1", "stage": 1}`: mesh axes by their size, and `PINNED`;
     - `on_progress` hears each state; `open_answerer` makes who answers (workers, a cluster), this process if left out;
     - `again`: an earlier result, whose work is used where the space is the same;
+    - `until`: `"complete"`, the whole front, or `"proved"`: over once the best plan is proved;
     - `choices`: what may be chosen, arguments of `make_space`.
 
     Raises `SearchError` for what does not exist or contradicts itself.
@@ -47,6 +51,7 @@ def find_plans(
     space = make_space(plan, **choices)
     requirements = read_requirements(space, at_most or {}, pins or {})
     evaluator = again.evaluator if again is not None and again.space == space else Evaluator(space)
+    candidate = find_candidate(space, plan)
     answerer = open_answerer(evaluator) if open_answerer else None
     state: SearchState | None = None
     try:
@@ -59,6 +64,8 @@ def find_plans(
             is_cancelled=is_cancelled,
             answerer=answerer,
             evaluator=evaluator,
+            present=candidate,
+            until=until,
         ):
             if on_progress is not None:
                 on_progress(state)
@@ -67,7 +74,7 @@ def find_plans(
             answerer.close()
     if state is None:
         raise SearchError("The search ended before it began.", ["search again"])
-    return SearchResult(space, requirements, state, evaluator)
+    return SearchResult(space, requirements, state, evaluator, evaluate_present(evaluator, plan, candidate))
 
 
 def read_requirements(space: SearchSpace, at_most: Mapping[str, float | str], pins: Mapping[str, Any]) -> tuple[Requirement, ...]:

@@ -1,4 +1,4 @@
-"""The first candidates of a search: plans that are likely to fit, so that one stands in the picture at once."""
+"""The first candidates of a search: the present plan, then plans that are likely to fit, so that one stands in the picture at once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,9 +15,13 @@ _USUAL = 8
 _LEAN_FIRST = {name: number for number, name in enumerate(("full", "selective", "as traced", "none"))}
 
 
-def list_first_candidates(space: SearchSpace, requirements: Sequence[Requirement]) -> tuple[PlanCandidate, ...]:
-    """A few candidates that hold little memory: one program before pipelines, as much shared and recomputed as the space allows."""
-    return tuple(islice(_iterate(space, requirements), MOST))
+def list_first_candidates(
+    space: SearchSpace, requirements: Sequence[Requirement], present: PlanCandidate | None = None
+) -> tuple[PlanCandidate, ...]:
+    """The `present` plan if the pins allow it, then a few candidates that hold little memory: one program before pipelines, as much shared
+    and recomputed as the space allows."""
+    first = (present,) if present is not None and allows_candidate(requirements, present) else ()
+    return (*first, *(each for each in islice(_iterate(space, requirements), MOST) if each != present))
 
 
 def _iterate(space: SearchSpace, requirements: Sequence[Requirement]) -> Iterator[PlanCandidate]:

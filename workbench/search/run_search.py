@@ -25,6 +25,8 @@ from workbench.search.requirements import FIGURES, Requirement, allows_candidate
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState, objective_key
 
+UNTIL = ("complete", "proved")
+"""When a search is over: once the whole front is known, or once the best plan is proved."""
 SLACK = 0.002
 """Plans within so much of one on the front are not looked for, except below the best."""
 ROUND = 8
@@ -105,8 +107,13 @@ class _Search:
             self.refused[error.message] += 1
             return
         for micro_batches in self.space.micro_batch_counts(core):
-            if self.space.schedules_of(core, micro_batches):
+            if self._may_schedule(core, micro_batches):
                 yield _Node(replace(core, micro_batches=micro_batches), bounds)
+
+    def _may_schedule(self, core: PlanCandidate, micro_batches: int) -> bool:
+        """Whether the pins allow one of its schedules; ZeRO is chosen below."""
+        pins = [each for each in self.requirements if getattr(each, "decision", "") != "zero"]
+        return any(allows_candidate(pins, each) for each in self.space.schedules_of(core, micro_batches))
 
     def _key(self, figures: Figures) -> tuple[float, ...]:
         return objective_key(self.objective, figures)
@@ -225,20 +232,25 @@ def run_search(
     is_cancelled: Callable[[], bool] = lambda: False,
     answerer: Answerer | None = None,
     evaluator: Evaluator | None = None,
+    present: PlanCandidate | None = None,
+    until: str = "complete",
 ) -> Iterator[SearchState]:
     """Search for the plans with the least `objective` (of `FIGURES`), and yield the state after every round of nodes.
 
-    It ends when the whole front is proved, after `within` seconds, after so many evaluations, or when it is cancelled; what was found until
-    then stands in the last state. Rounds are as large whoever answers, so that the same nodes are opened however many workers there are.
-    `evaluator` remembers an earlier search of the same space.
+    It ends when the whole front is proved, or with `until="proved"` the best plan, after `within` seconds, after so many evaluations, or
+    when it is cancelled; what was found until then stands in the last state. Rounds are as large whoever answers, so that the same nodes
+    are opened however many workers there are. `evaluator` remembers an earlier search of the same space; the `present` plan is planned
+    first.
     """
     if objective not in FIGURES:
         raise SearchError(*unknown_name("objective", objective, FIGURES))
+    if until not in UNTIL:
+        raise SearchError(*unknown_name("end of a search", until, UNTIL))
     begin = time.perf_counter()
     here = evaluator or Evaluator(space)
     ask = (answerer or InProcess(here)).ask
     search = _Search(space, requirements, objective, here)
-    for each in list_first_candidates(space, requirements):
+    for each in list_first_candidates(space, requirements, present):
         first = _Node(each, Figures(0.0, 0.0), is_leaf=True)
         search.take_answer(first, *ask([first.question]))
         yield search.state(time.perf_counter() - begin)
@@ -249,6 +261,7 @@ def run_search(
         state = search.state(time.perf_counter() - begin)
         yield state
         is_over = most_evaluations is not None and state.evaluated >= most_evaluations
+        is_over = is_over or (until == "proved" and state.is_proved)
         if not search.open or is_over or state.elapsed >= within or is_cancelled():
             return
         nodes = search.next_round()

@@ -20,12 +20,15 @@ FoundEntries = tuple[tuple[PlanCandidate, Figures], ...]
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """Search the space for plans that keep the requirements, for `within` seconds at most."""
+    """Search the space for plans that keep the requirements, for `within` seconds at most, the `present` plan first; `until` as of
+    `run_search`."""
 
     number: int
     requirements: tuple[Requirement, ...]
     objective: str = "seconds"
     within: float = 30.0
+    present: PlanCandidate | None = None
+    until: str = "complete"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from workbench.search.clashes import Clash, find_clash
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import Counterfactual, Ledger, list_counterfactuals, make_ledger
 from workbench.search.figures import Figures
+from workbench.search.present_plan import PresentPlan
 from workbench.search.requirements import AtMost, Requirement
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
@@ -19,12 +20,16 @@ _MARGIN = 1.006
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The last state of a search, and what can be asked of it. Plans are numbered as on the front, the fastest is 0."""
+    """The last state of a search, and what can be asked of it. Plans are numbered as on the front, the fastest is 0.
+
+    - `present`: the plan that it started from, `None` where that is refused.
+    """
 
     space: SearchSpace
     requirements: tuple[Requirement, ...]
     state: SearchState
     evaluator: Evaluator = field(compare=False, repr=False)
+    present: PresentPlan | None = None
 
     @property
     def front(self) -> tuple[tuple[PlanCandidate, Figures], ...]:

@@ -1,14 +1,27 @@
-"""A search as text: the front, the proof, ledgers and counterfactuals."""
+"""A search as text: the front, the proof, where the present plan stands, ledgers and counterfactuals."""
+
+from collections.abc import Sequence
 
 from workbench.search.clashes import Clash
 from workbench.search.explain import Counterfactual, Ledger
 from workbench.search.figures import Figures
+from workbench.search.requirements import Requirement
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import SearchState
 from workbench.text.tables import pairs_text, table_text, wrap_text
 from workbench.units import format_bytes, format_dollars, format_seconds
 
 MOST_ROWS = 12
+_TWICE = 2.0  # from so many times the best on, the comparison is in times
+_ALIKE = 0.0005  # a share that is none
+_ROUND = 0.0995  # a share from which on it has no decimals
+_WORDS = {
+    "seconds": ("slower", "faster", "as fast as", "the step time"),
+    "memory": ("more memory", "less memory", "as little memory as", "the memory"),
+    "devices": ("more devices", "fewer devices", "as few devices as", "the devices"),
+    "dollars": ("dearer", "cheaper", "as cheap as", "the cost"),
+}
+"""Of each objective: more of it, less of it, as much of it, and its name."""
 
 
 def search_text(result: SearchResult) -> str:
@@ -19,10 +32,55 @@ def search_text(result: SearchResult) -> str:
             ("found in", format_seconds(state.elapsed), f"{state.evaluated:,} planned, {state.bounded:,} known by their bounds"),
             ("the best is", "proved" if state.is_proved else f"{state.gap:.1%}", state.status),
             ("to keep", f"{len(result.requirements)}", requirements),
+            *_present_facts(result),
         ]
     )
     body = front_text(result) if result.front else wrap_text(str(result.no_plan_error()))
     return "\n\n".join([body, facts, *_unanswered(state), wrap_text(f"Space: {result.space.describe()}.")])
+
+
+def _present_facts(result: SearchResult) -> list[tuple[str, str, str]]:
+    """Where the plan that the search started from stands."""
+    if result.present is None:
+        return []
+    best = result.state.best and result.state.best[1]
+    figures = result.present.figures
+    against_best = against_best_text(figures, best, result.state.objective, result.requirements)
+    return [
+        ("the present plan", format_seconds(figures.seconds), ", ".join(filter(None, (format_bytes(int(figures.memory)), against_best))))
+    ]
+
+
+def present_text(present: Figures, best: Figures | None, objective: str, requirements: Sequence[Requirement]) -> str:
+    """`12.3 s, 41.0 GiB: 18% slower than the best found`: a plan's figures, and where they stand."""
+    return ": ".join(filter(None, (figures_text(present), against_best_text(present, best, objective, requirements))))
+
+
+def against_best_text(present: Figures, best: Figures | None, objective: str, requirements: Sequence[Requirement]) -> str:
+    """Where figures stand against the best found, and which requirements on figures they do not keep.
+
+    >>> against_best_text(Figures(1.18, 8), Figures(1.0, 9), "seconds", ())
+    '18% slower than the best found'
+    >>> against_best_text(Figures(3.4, 8), Figures(1.0, 9), "seconds", ())
+    '3.4 times the step time of the best found'
+    """
+    broken = [f"`{each}`" for each in requirements if not each.allows_figures(present)]
+    parts = [_compare(present, best, objective)] if best else []
+    parts += [f"it does not keep {' and '.join(broken)}"] if broken else []
+    return "; ".join(parts)
+
+
+def _compare(present: Figures, best: Figures, objective: str) -> str:
+    """How much more of the objective than the best; of the step time, where no price is known."""
+    name = objective if getattr(present, objective) and getattr(best, objective) else "seconds"
+    more, less, same, noun = _WORDS[name]
+    ratio = getattr(present, name) / getattr(best, name)
+    if ratio >= _TWICE:
+        return f"{ratio:,.3g} times {noun} of the best found" if ratio < 1000 else f"{ratio:,.0f} times {noun} of the best found"
+    share = abs(ratio - 1)
+    if share < _ALIKE:
+        return "as good as the best found" if present.dominates(best) else f"{same} the best found"
+    return f"{share:.{0 if share >= _ROUND else 1}%} {more if ratio > 1 else less} than the best found"
 
 
 def _unanswered(state: SearchState) -> list[str]:

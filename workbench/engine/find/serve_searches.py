@@ -111,6 +111,8 @@ class SearchServer:
                     within=request.within,
                     answerer=answerer,
                     evaluator=self._evaluator,
+                    present=request.present,
+                    until=request.until,
                 ):
                     updates.show(state)
                     if (following := self._answer_waiting()) is not None:
@@ -126,7 +128,13 @@ class SearchServer:
         number, clash = request.number, None
         if state.best is None:
             self._tell(SearchUpdated(SearchUpdate(number, state, answerer.take_found())))
-            clash = find_clash(self._space, request.requirements, within=CLASH_SECONDS, evaluator=self._evaluator)
+            clash = find_clash(
+                self._space,
+                request.requirements,
+                within=CLASH_SECONDS,
+                evaluator=self._evaluator,
+                on_clash=lambda found: self._tell(SearchUpdated(SearchUpdate(number, state, clash=found))),
+            )
         self._tell(SearchUpdated(SearchUpdate(number, state, answerer.take_found(), is_over=True, clash=clash)))
 
     def _answer_waiting(self) -> SearchRequest | None:

@@ -1,0 +1,103 @@
+"""Where the plan that a search starts from lies: which candidate it is, if it is one, and its figures."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from workbench.core.mesh import Mesh
+from workbench.errors import WorkbenchError
+from workbench.hardware.catalogue import read_hardware
+from workbench.plan.mesh_edits import SetMesh
+from workbench.plan.plan import Plan
+from workbench.search.candidate_plans import candidate_plan
+from workbench.search.candidates import PlanCandidate
+from workbench.search.evaluator import Evaluator
+from workbench.search.explain import is_of_space
+from workbench.search.figures import Figures, evaluate_plan
+from workbench.search.search_space import SearchSpace
+
+_STAGE = "stage"
+
+
+@dataclass(frozen=True, slots=True)
+class PresentPlan:
+    """The figures of the plan that a search starts from, and the candidate that it is; `None` where it lies outside the space."""
+
+    figures: Figures
+    candidate: PlanCandidate | None = None
+
+
+def evaluate_present(evaluator: Evaluator, plan: Plan, candidate: PlanCandidate | None) -> PresentPlan | None:
+    """The present plan with its figures, as the search has them for the candidate that it is; `None` where it is refused, or cannot be
+    compared."""
+    placed = on_searched_hardware(evaluator.space, plan)
+    try:
+        figures = evaluator.evaluate(candidate) if candidate is not None else evaluate_plan(placed) if placed is not None else None
+    except WorkbenchError:
+        return None
+    return None if figures is None else PresentPlan(figures, candidate)
+
+
+def on_searched_hardware(space: SearchSpace, plan: Plan) -> Plan | None:
+    """The plan with figures that compare with those of the space: one without hardware is taken on that of as many devices, `None` if the
+    space has none; and any without hardware, where the space is. One without a mesh, on several devices, is no plan yet: `None`."""
+    sizes = {size: text for text, size in space.hardware}
+    if not plan.mesh.axes and 1 not in sizes:
+        return None
+    if not any(sizes.values()):
+        return plan if plan.hardware is None else plan.updated(hardware=None, axis_assignment=None)
+    if plan.hardware is not None:
+        return plan
+    return plan.updated(hardware=sizes[plan.mesh.size]) if plan.mesh.size in sizes else None
+
+
+def find_candidate(space: SearchSpace, plan: Plan) -> PlanCandidate | None:
+    """The candidate whose plan is this one, but for mesh axes of one device and for hardware where it names none; `None` where the plan
+    lies outside the space.
+
+    Nothing is planned: each candidate on the plan's mesh with its schedule and remat is laid out, and its layout compared.
+    """
+    placed = on_searched_hardware(space, plan)
+    if placed is None:
+        return None
+    wanted = drop_small_axes(placed)
+    for each in _list_alike(space, wanted):
+        try:
+            found = drop_small_axes(candidate_plan(space, each))
+        except WorkbenchError:
+            continue
+        if _decisions(found) == _decisions(wanted):
+            return each
+    return None
+
+
+def drop_small_axes(plan: Plan) -> Plan:
+    """The plan without mesh axes of one device, but for the stages' of a pipeline, which may be one stage."""
+    staged = plan.pipeline.axis if plan.pipeline else ""
+    large = tuple((axis, size) for axis, size in plan.mesh.axes if size > 1 or axis == staged)
+    return SetMesh(Mesh(large)).apply(plan) if large and large != plan.mesh.axes else plan
+
+
+def _list_alike(space: SearchSpace, plan: Plan) -> Iterator[PlanCandidate]:
+    """The candidates with the plan's hardware, mesh, schedule and micro-batches."""
+    sizes, pipeline = dict(plan.mesh.axes), plan.pipeline
+    if plan.axis_assignment is not None or not {axis for axis, size in plan.mesh.axes if size > 1} <= {*space.axes}:
+        return
+    hardware = next((text for text, _ in space.hardware if read_hardware(text or None) == plan.hardware), None)
+    if hardware is None or (pipeline is not None and pipeline.axis != _STAGE):
+        return
+    mesh = tuple((axis, sizes.get(axis, 1)) for axis in space.axes)
+    start = PlanCandidate(hardware, mesh, "", micro_batches=pipeline.micro_batches if pipeline else 1)
+    start = replace(start, schedule=pipeline.schedule, chunks=pipeline.chunks) if pipeline else start
+    for layout in space.layouts:
+        for remat in space.remats:
+            for zero in space.zeros:
+                candidate = replace(start, layout=layout.name, remat=remat, zero=zero)
+                if is_of_space(space, candidate):
+                    yield candidate
+
+
+def _decisions(plan: Plan) -> tuple[object, ...]:
+    """What two plans of one program have in common where they are the same but in name."""
+    layout = plan.layout
+    statements = dict(layout.rules), dict(layout.overrides), dict(layout.constraints), dict(layout.priorities)
+    return plan.program.identity, plan.mesh.axes, statements, {*layout.groups}, {*layout.barriers}, plan.pipeline
