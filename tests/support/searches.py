@@ -8,12 +8,14 @@ from workbench.search.evaluator import Evaluator
 from workbench.search.figures import Figures
 from workbench.search.layout_choices import LayoutChoice
 from workbench.search.pareto_front import ParetoFront
+from workbench.search.present_plan import PresentPlan
 from workbench.search.requirements import AtMost, Requirement
 from workbench.search.search_result import SearchResult
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
 
 GIB = 1024**3
+PRESENT = PresentPlan(Figures(2.4, 18.0 * GIB, 16, 12.8))
 LIMITS = (AtMost("memory", 16 * GIB), AtMost("seconds", 6.0))
 
 
@@ -35,7 +37,11 @@ OTHERS = (
 )
 
 
-def make_result(found: tuple[tuple[PlanCandidate, Figures], ...], requirements: tuple[Requirement, ...] = LIMITS) -> SearchResult:
+def make_result(
+    found: tuple[tuple[PlanCandidate, Figures], ...],
+    requirements: tuple[Requirement, ...] = LIMITS,
+    present: PresentPlan | None = None,
+) -> SearchResult:
     """A completed search that found these plans."""
     front: ParetoFront[PlanCandidate] = ParetoFront()
     for candidate, figures in found:
@@ -43,12 +49,12 @@ def make_result(found: tuple[tuple[PlanCandidate, Figures], ...], requirements: 
     space = SearchSpace(Plan(build("two_layer"), "", ""), (("", 16), ("", 8)), ("stage", "data", "model"), (LayoutChoice("megatron"),))
     least = min((figures.seconds for _, figures in found), default=0.0)
     state = SearchState(1.0, "seconds", front, least, len(found), len(found), 0, is_proved=bool(found), is_complete=True)
-    return SearchResult(space, requirements, state, Evaluator(space))
+    return SearchResult(space, requirements, state, Evaluator(space), present)
 
 
 def front_result() -> SearchResult:
-    """Four plans on the front, two on 16 devices and two on 8."""
-    return make_result(FOUND)
+    """Four plans on the front, two on 16 devices and two on 8, and a present plan that is beyond a limit."""
+    return make_result(FOUND, present=PRESENT)
 
 
 def proof_states() -> tuple[SearchState, ...]:

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from workbench.search.figures import Figures
 from workbench.search.pareto_front import ParetoFront
+from workbench.search.requirements import AtMost
+from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing_marks import Disc, Polyline
 from workbench.visualize.found_plans import FoundPlan, FrontSigns, found_plans
 
@@ -54,11 +56,28 @@ def test_the_stair_goes_through_the_front_and_the_beaten_plan_lies_beyond_it():
 
 
 def test_the_present_plan_the_limit_and_what_no_plan_beats_are_marked_where_they_are_near():
-    near = found_plans(FOUND, signs=FrontSigns("1", Figures(1.2, 9 * MIB, 8), limit=10 * MIB, least=0.8))
-    assert {"present plan", "at most 10.0 MiB", "no plan is faster"} <= set(texts(near))
-    far = found_plans(FOUND, signs=FrontSigns("1", Figures(1.2e3, 9 * MIB, 8), limit=900 * MIB, least=0.0008))
-    assert not {"present plan", "at most 900 MiB", "no plan is faster"} & set(texts(far))
+    limits = AtMost("memory", 10 * MIB), AtMost("seconds", 4.0)
+    near = found_plans(FOUND, signs=FrontSigns("1", Figures(1.2, 9 * MIB, 8), "slower", limits, least=0.8))
+    assert {"present plan", "at most 10.0 MiB a device", "at most 4.00 s a step", "no plan is faster"} <= set(texts(near))
+    assert "The present plan: 1.20 s, 9.00 MiB: slower" in {each.title for each in near.drawing.rectangles}
+    limits = AtMost("memory", 900 * MIB), AtMost("seconds", 40.0)
+    far = found_plans(FOUND, signs=FrontSigns("1", limits=limits, least=0.0008))
+    assert not {"present plan", "at most 900 MiB a device", "at most 40.0 s a step", "no plan is faster"} & set(texts(far))
     assert far.drawing.width == found_plans(FOUND).drawing.width
+
+
+@pytest.mark.parametrize(
+    ("seconds", "memory", "arrow"),
+    [(1.2e3, 4, "→"), (1.2, 900, "↑"), (1.2e3, 900, "↗"), (1e-4, 900, "↖"), (1.2e3, 1e-3, "↘")],
+)
+def test_a_present_plan_outside_the_picture_stands_on_its_edge_with_an_arrow(seconds, memory, arrow):
+    far = Figures(seconds, memory * MIB, 8)
+    picture = found_plans(FOUND, signs=FrontSigns(now=far))
+    [text] = [each for each in texts(picture) if each.startswith("present plan")]
+    assert text == f"present plan: {format_seconds(seconds)}, {format_bytes(memory * MIB)} {arrow}"
+    square = next(each for each in picture.drawing.rectangles if each.title)
+    assert 0 <= square.x <= picture.drawing.width
+    assert 0 <= square.y <= picture.drawing.height
 
 
 @pytest.mark.parametrize("key", ["1", "3"])

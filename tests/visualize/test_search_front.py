@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from tests.support.searches import FOUND, GIB, OTHERS, front_result, make_result
 from workbench.search.figures import Figures
+from workbench.search.present_plan import PresentPlan
 from workbench.search.requirements import AtMost
 from workbench.visualize import search_front
 from workbench.visualize.draw.axis_scale import LINEAR_UP_TO, MOST_TICKS, AxisScale, scale_of
+from workbench.visualize.draw.byte_ticks import byte_ticks
 from workbench.visualize.draw.palette import AXES, NEUTRAL, WARNING
 
 positive = st.floats(1e-7, 1e13, allow_nan=False)
@@ -57,6 +59,32 @@ def test_other_plans_are_small_and_grey_and_those_beyond_a_limit_lie_beyond_its_
     assert grey[0].y < memory.points[0][1] < grey[1].y
     assert grey[1].x < seconds.points[0][0] < grey[2].x
     assert {each.text for each in made.labels if each.colour == WARNING} == {"at most 16.0 GiB a device", "at most 6.00 s a step"}
+
+
+def test_the_present_plan_is_a_square_at_its_place_and_its_standing_is_in_the_text():
+    result = front_result()
+    made = search_front(result).drawing
+    square = next(each for each in made.rectangles if each.title)
+    dots = {each.subject: each for each in made.dots}
+    fast, lean = (dots[str(candidate)] for candidate, _ in FOUND[:2])
+    assert lean.x < square.x + square.width / 2
+    assert square.y < fast.y
+    against_best = "60% slower than the best found; it does not keep `at most 16.0 GiB a device`"
+    assert square.title == f"The present plan: 2.40 s, 18.0 GiB, $12.80 for 1,000 steps: {against_best}"
+    assert f"\nthe present plan: 2.40 s, 18.0 GiB, $12.80 for 1,000 steps: {against_best}" in search_front(result).text
+    assert "present plan" in {each.text for each in made.labels}
+
+
+def test_a_present_plan_far_from_the_front_stands_on_the_edge():
+    made = search_front(make_result(FOUND, present=PresentPlan(Figures(900.0, 4000 * GIB, 1)))).drawing
+    assert "present plan: 900 s, 3.91 TiB ↗" in {each.text for each in made.labels}
+    assert {each.text for each in search_front(make_result(FOUND)).drawing.labels} <= {each.text for each in made.labels}
+
+
+@pytest.mark.parametrize(("high", "step"), [(1023 * GIB, GIB * 200), (1024 * GIB, GIB * 204.8), (1025 * GIB, GIB * 204.8)])
+def test_ticks_of_memory_are_round_in_the_unit_they_are_written_in_just_below_and_above_a_power_of_1024(high, step):
+    first, second = byte_ticks(AxisScale(0.0, high, 0, 100))[:2]
+    assert (first, second) == (0.0, pytest.approx(step))
 
 
 def test_a_limit_outside_the_picture_is_not_drawn():

@@ -9,6 +9,7 @@ from workbench.search.search_state import SearchState, objective_key
 from workbench.text.tables import table_text
 from workbench.units import format_bytes, format_count, format_dollars, format_seconds
 from workbench.visualize.draw.axis_scale import AxisScale, scale_of, tick_text
+from workbench.visualize.draw.byte_ticks import byte_ticks
 from workbench.visualize.draw.drawing_marks import Area, Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing
 from workbench.visualize.draw.palette import AXES, NEUTRAL
 from workbench.visualize.draw.picture import Picture
@@ -99,7 +100,7 @@ def _draw_axes(across: AxisScale, up: AxisScale, objective: str) -> Iterator[Mar
     for value in across.ticks():
         if value == int(value):
             yield Label(across(value), up.start + 15, f"{value:,.0f}", anchor="middle")
-    for value in up.ticks(base=2 if objective == "memory" else 10, unit=1024.0**3 if objective == "memory" else 1.0):
+    for value in byte_ticks(up) if objective == "memory" else up.ticks():
         yield Rectangle(_HEAD, up(value), _WIDE, 1, fill=NEUTRAL, alpha=0.18)
         text = format_count(value) if objective == "devices" else _WRITE[objective](value)
         yield Label(_HEAD - 6, up(value) + 4, tick_text(text), anchor="end")
