@@ -28,12 +28,16 @@ def test_the_first_form_asks_for_as_many_devices_of_the_kind_there_is_and_fixes_
 
 
 def test_what_is_fixed_becomes_limits_and_pins(plan):
-    form = FindGesture("64, 128", "TPU v5p", "memory", "40 GiB", "4", "60", "data model:8 context", stages=False, zero="zero_1", keep=True)
+    form = FindGesture(
+        *("64, 128", "TPU v5p", "memory", "40 GiB", "4", "$1,200.5", "60", "proved", "data model:8 context", "1", "1f1b", "16 or 32"),
+        zero="zero_1",
+        keep=True,
+    )
     task = read_task(form, plan)
     assert task.choices == {"devices": (64, 128), "hardware": "TPU v5p", "keep": True, "axes": ("stage", "data", "model", "context")}
-    assert task.at_most == {"memory": "40 GiB", "seconds": 4.0}
-    assert task.pins == {"zero": "zero_1", "stage": 1, "model": 8}
-    assert (task.objective, task.within) == ("memory", 60.0)
+    assert task.at_most == {"memory": "40 GiB", "seconds": 4.0, "dollars": 1200.5}
+    assert task.pins == {"zero": "zero_1", "schedule": "1f1b", "stage": (1,), "micro_batches": (16, 32), "model": 8}
+    assert (task.objective, task.within, task.until) == ("memory", 60.0, "proved")
 
 
 def test_a_layout_of_its_own_is_looked_for_among_all(plan):
@@ -54,6 +58,9 @@ MISTYPED = [
     ({"devices": "many"}, "`many` is not a number of devices; it is a whole number from 1 to 1,048,576."),
     ({"within": "0"}, "`0` is not a number of seconds; it is a whole number from 1 to 3,600."),
     ({"axes": "data:x"}, "`data:x` is no mesh axis.\n  Ways out: write `data model`, or `data model:8` to fix a size."),
+    ({"stages": "few"}, "`few` is not a number of stages; it is a whole number from 1 to 1,048,576."),
+    ({"micro_batches": "8, x"}, "`x` is not a number of micro-batches; it is a whole number from 1 to 1,048,576."),
+    ({"dollars": "cheap"}, "`cheap` is no number of dollars.\n  Ways out: write `900`, for 1,000 steps."),
     ({"seconds": "soon"}, "`soon` is no time.\n  Ways out: write `250 ms` or `4 s`."),
 ]
 
@@ -66,16 +73,19 @@ def test_what_was_mistyped_is_said(plan, typed, text):
 
 
 def test_the_page_s_message_is_read_as_it_was_typed():
-    sent = {"verb": "find", "devices": "8", "stages": False, "keep": True, "memory": " 2 GiB"}
-    assert read_gesture(sent) == FindGesture("8", memory=" 2 GiB", stages=False, keep=True)
+    sent = {"verb": "find", "devices": "8", "stages": "2, 4", "keep": True, "memory": " 2 GiB"}
+    assert read_gesture(sent) == FindGesture("8", memory=" 2 GiB", stages="2, 4", keep=True)
 
 
 def test_a_relaxed_limit_is_never_below_what_is_needed_and_a_relaxed_choice_is_left_open():
-    form = FindGesture("8", memory="1 MiB", axes="data model:8 context:2", stages=False, zero="zero_1")
+    form = FindGesture("8", memory="1 MiB", axes="data model:8 context:2", stages="1", zero="zero_1", schedule="1f1b", micro_batches="7")
     limit = AtMost("memory", 1_234_567)
     assert relax_form(form, AtMost("memory", 1 << 20), limit).memory == "1.18 MiB"
     assert relax_form(form, AtMost("seconds", 1e-3), AtMost("seconds", 2.00001e-3)).seconds == "2.0001 ms"
-    assert relax_form(form, Pin("stage", (1,)), Pin("stage", (1, 2))).stages
+    assert relax_form(form, AtMost("dollars", 1.0), AtMost("dollars", 2.00000001)).dollars == "2.000001"
+    assert relax_form(form, Pin("stage", (1,)), Pin("stage", (1, 2))).stages == ""
+    assert relax_form(form, Pin("schedule", ("1f1b",)), Pin("schedule", ("1f1b", ""))).schedule == ""
+    assert relax_form(form, Pin("micro_batches", (7,)), Pin("micro_batches", (7, 8))).micro_batches == ""
     assert relax_form(form, Pin("zero", ("zero_1",)), Pin("zero", ("zero_1", "zero_3"))).zero == ""
     assert relax_form(form, Pin("model", (8,)), Pin("model", (8, 2))).axes == "data model context:2"
 

@@ -7,8 +7,10 @@ import pytest
 
 from tests.support.scripted import HeldRunner, ScriptedRunner
 from tests.widgets.test_board import Screen
+from workbench.core.layout import Layout
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
+from workbench.plan.edits import SetLayout
 from workbench.plan.plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import make_ledger
@@ -80,11 +82,14 @@ def test_before_a_search_the_form_stands_alone_and_invites(board):
 
 def test_the_front_is_a_picture_and_a_table_and_all_of_it_is_json(found):
     picture, table = found.block("picture")["picture"], found.block("The front")
-    assert picture["opens"] == {"verb": "choose_found", "field": "plan"}
+    assert picture["opens"] == {"verb": "take_found", "field": "plan"}
     assert all(f'data-opens="{number}"' in picture["svg"] for number in numbers(found))
     assert "present plan" in picture["svg"]
     assert len(table["rows"]) >= 1
     assert json.loads(json.dumps(found.shown["table"], allow_nan=False)) == found.shown["table"]
+    assert "exposed communication" in picture["svg"], "the parts of a step are under the pointer"
+    assert found.form["present"].startswith("present plan ")
+    assert "best found" in found.form["present"]
     assert found.form["gap"]["proved"] or found.form["gap"]["share"] < 1
     found.wait_for(lambda: found.badge == str(len(table["rows"])))
 
@@ -94,14 +99,20 @@ def test_a_plan_is_chosen_taken_as_one_step_and_taken_back(found):
     found.send("choose_found", plan=number)
     card = found.block("found")["found"]
     assert card["acts"][0]["gesture"] == {"verb": "take_found", "plan": number}
+    assert not card["present"]
     found.wait_for(lambda: found.block("What it changes") is not None)
     state = found.send("take_found", plan=number)
     assert state["undo"] == f"Undo open the plan found: {card['title']}"
     assert found.board.session.plan != before
+    found.wait_for(lambda: found.block("found")["found"]["present"])
+    assert found.block("found")["found"]["acts"][0]["gesture"] == {"verb": "undo"}
+    found.wait_for(lambda: found.block("What it changes: A is the plan that the search began from, B the present one") is not None)
     report = found.board.session.report.prediction
     figures = found.board._find.finder.progress.figures_of(found.board._find.finder.candidate(number))
     assert report.peak == figures.memory
     assert report.seconds == pytest.approx(figures.seconds)
+    found.send("take_found", plan=number)
+    assert len(found.board.session.nodes) == 2, "a plan that is there already is not taken again"
     found.send("undo")
     assert found.board.session.plan == before
     assert found.form["phase"] == "done", "what was found stays"
@@ -116,6 +127,37 @@ def test_why_this_one_is_a_ledger_that_adds_up_and_what_each_decision_does(found
     changed = next(row for row in found.block("What if instead")["rows"] if row["cells"][-1])
     found.send(**changed["cells"][-1]["acts"][0]["gesture"])
     assert found.block("found")["found"]["title"] != "", "a plan that was only tried can be chosen, too"
+
+
+def test_the_plan_before_stands_first_among_the_found_and_can_be_held_against(board):
+    board.board.session.apply(SetLayout(Layout("batch:data")))
+    board.send("find", devices="8", hardware="TPU v5e", within="20", until="proved")
+    board.wait_for(lambda: board.form["phase"] == "done")
+    progress = board.board._find.finder.progress
+    assert progress.found[0][0] == progress.start
+    assert progress.state.is_proved
+    best = progress.number_of(progress.state.best[0])
+    board.send("choose_found", plan=best)
+    card = board.block("found")["found"]
+    if progress.start != progress.state.best[0]:
+        assert card["than"]["options"][0]["label"].startswith("the plan before: ")
+        board.send("explain_found", plan=best, than="0")
+        board.wait_for(lambda: not board.block("found")["found"]["waiting"])
+        rows = board.block("Why this one")["rows"]
+        assert rows[0]["cells"][0]["text"] == f"from {found_text(progress.start)}"
+
+
+def test_contradictory_pins_are_said_with_what_would_have_to_give_way(board):
+    board.send("find", devices="8", hardware="TPU v5e", stages="1", schedule="zero_bubble", within="20")
+    board.wait_for(lambda: board.form["phase"] in ("done", "failed"))
+    assert board.form["message"] == "No plan keeps `schedule zero_bubble` and `stage 1` together."
+    labels = [each["label"] for each in board.form["acts"]]
+    assert labels == ["Leave open: schedule zero_bubble", "Leave open: stage 1"]
+    board.send(**board.form["acts"][0]["gesture"])
+    board.wait_for(lambda: board.form["phase"] == "done")
+    fields = {each["name"]: each["value"] for each in board.form["fields"]}
+    assert (fields["schedule"], fields["stages"]) == ("", "1")
+    assert board.block("The front")["rows"]
 
 
 def test_a_clash_is_said_with_a_button_that_finds_a_plan(board):

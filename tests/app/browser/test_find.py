@@ -1,4 +1,4 @@
-"""Find on the page: pressed, points seen, one clicked, its plan taken and taken back; stopped; and a clash relaxed by a button."""
+"""Find on the page: pressed, a point looked at, clicked, so that the board has its plan, and undone; why it, against any; and clashes."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -32,35 +32,57 @@ def phase(page: Page, *names: str):
     return page.locator(", ".join(f".search-form[data-phase={name}]" for name in names))
 
 
-def test_find_is_pressed_a_point_clicked_its_plan_taken_and_taken_back(finding):
-    finding.get_by_label("Seconds to search").fill("3")
-    finding.get_by_role("button", name="Find", exact=True).last.click()
+def search(page: Page, seconds: str = "2", **fields: str) -> None:
+    for label, value in fields.items():
+        page.get_by_label(label.replace("_", " "), exact=True).fill(value)
+    page.get_by_label("Seconds to search").fill(seconds)
+    page.get_by_role("button", name="Find", exact=True).last.click()
+
+
+def test_a_point_says_what_it_changes_and_clicked_gives_the_board_its_plan_which_undo_takes_back(finding):
+    search(finding, "3")
     front(finding).first.wait_for()
     phase(finding, "done").wait_for()
     expect(finding.locator("[role=tab][data-tab=find] .badge")).not_to_be_empty()
+    expect(finding.locator(".search-form .present-plan")).to_contain_text("best found")
+    expect(finding.locator(".image")).to_contain_text("present plan")
+    tip = front(finding).first.locator("title")
+    expect(tip).to_contain_text("step: ")
+    expect(tip).to_contain_text("changes:")
     front(finding).first.click()
     card = finding.locator(".found")
-    expect(card.locator(".name b")).not_to_be_empty()
+    expect(card.locator(".name")).to_contain_text("on the board")
     mesh = card.locator(".name b").inner_text().split(",")[0]
-    expect(finding.locator("h3", has_text="What it changes")).to_be_visible()
-    card.get_by_role("button", name="Take this plan").click()
     expect(finding.locator(".head .mesh")).to_have_text(mesh.replace(" ", " × "))
-    expect(finding.locator("[data-verb=undo]")).to_have_attribute(
-        "title", f"Undo open the plan found: {card.locator('.name b').inner_text()}"
-    )
-    finding.locator("[data-verb=undo]").click()
+    title = f"Undo open the plan found: {card.locator('.name b').inner_text()}"
+    expect(finding.locator("[data-verb=undo]")).to_have_attribute("title", title)
+    expect(finding.locator("h3", has_text="the plan that the search began from")).to_be_visible()
+    card.get_by_role("button", name="Undo").click()
     expect(finding.locator(".head .mesh")).to_have_text("data:4 × model:2")
+    expect(card.get_by_role("button", name="Take this plan")).to_be_visible()
     expect(front(finding).first).to_be_visible()
 
 
-def test_why_this_one_shows_a_ledger_and_what_ifs(finding):
-    finding.get_by_label("Seconds to search").fill("2")
-    finding.get_by_role("button", name="Find", exact=True).last.click()
+def test_why_this_one_shows_what_ifs_and_a_ledger_against_any_that_adds_up(finding):
+    search(finding, Stages="1")
     phase(finding, "done").wait_for()
-    front(finding).first.click()
+    finding.get_by_role("button", name="Choose", exact=True).first.click()
     finding.get_by_role("button", name="Why this one?").click()
     expect(finding.locator("h3", has_text="What if instead")).to_be_visible()
-    expect(finding.locator("h3", has_text="What it changes")).to_be_visible()
+    against = finding.locator(".against select")
+    against.select_option(index=against.locator("option").count() - 1)
+    ledger = finding.locator(".block", has=finding.locator("h3", has_text="Why this one"))
+    expect(ledger.locator("tbody tr").first).to_contain_text(against.locator("option").last.inner_text().split(": ")[-1])
+    expect(finding.locator(".found .waiting")).to_have_count(0)
+
+
+def test_pins_that_contradict_each_other_are_said_before_what_would_help_is_known(finding):
+    finding.get_by_label("Schedule", exact=True).select_option("zero_bubble")
+    search(finding, "5", Stages="1")
+    message = finding.locator(".search-form .says")
+    expect(message).to_contain_text("No plan keeps schedule zero_bubble and stage 1 together.")
+    finding.get_by_role("button", name="Stop", exact=True).click()
+    expect(finding.get_by_label("Stages", exact=True)).to_have_value("1")
 
 
 def test_a_search_is_stopped_and_what_was_typed_stays(finding):

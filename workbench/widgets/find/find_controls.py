@@ -5,8 +5,11 @@ from typing import Any
 from workbench.hardware.catalogue import default_catalogue
 from workbench.plan.plan import Plan
 from workbench.search.clashes import Clash, Relaxation
+from workbench.search.figures import Figures
+from workbench.search.make_space import SCHEDULES
 from workbench.search.requirements import AtMost
 from workbench.search.search_space import REMATS, ZEROS
+from workbench.text.search import present_text
 from workbench.units import format_bytes
 from workbench.widgets.board.hardware_picker import NONE
 from workbench.widgets.find.find_form import ALL_LAYOUTS
@@ -22,11 +25,14 @@ INVITATION = (
 )
 _AXES = "Beside the stages'. Fix a size as in `data model:8`; add `context` or `expert`."
 _KEEP = "Every dimension and tensor that the layout of the board places now stays where it is."
+_STAGES = "Of a pipeline, `4` or `2, 4, 8`; `1` is no pipeline."
+_MICRO_BATCHES = "A step, `16` or `8, 16, 32`; `1` is a step that is not divided."
+UNTILS = (("complete", "the front is known"), ("proved", "the best is proved"))
 OBJECTIVES = (("seconds", "step time"), ("memory", "memory"), ("devices", "devices"), ("dollars", "dollars"))
 
 
-def controls_state(finder: Finder, plan: Plan) -> dict[str, Any]:
-    """Everything above the picture."""
+def controls_state(finder: Finder, plan: Plan, now: Figures | None) -> dict[str, Any]:
+    """Everything above the picture; `now`: figures of the present plan."""
     progress, form = finder.progress, finder.form_for(plan)
     return {
         "phase": progress.phase,
@@ -36,6 +42,7 @@ def controls_state(finder: Finder, plan: Plan) -> dict[str, Any]:
         "line": _line(progress),
         "fraction": _fraction(progress),
         "gap": _gap(progress),
+        "present": _present_line(progress, now),
         **_message(progress),
         "said": _announcement(progress),
     }
@@ -49,20 +56,38 @@ def _fields(form: FindGesture, plan: Plan, progress: FindProgress) -> list[dict[
     layouts = list(dict.fromkeys([*known, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
     zeros = [("", "any"), *((each, each.replace("zero_", "ZeRO ")) for each in ZEROS)]
     remats = [("", "any"), *((each, each) for each in REMATS if each != "as traced")]
-    return [
+    schedules = [("", "any"), *((each, each) for each in SCHEDULES)]
+    goal = [
         _text("devices", "Devices", form.devices, "8, or 64, 128, 256", 12),
         _select("hardware", "of", form.hardware, [(each, each or NONE) for each in kinds]),
         _select("objective", "with the least", form.objective, OBJECTIVES),
         _text("memory", "Memory at most", form.memory, memory, 10),
         _text("seconds", "Step at most", form.seconds, "no limit", 8),
-        _text("axes", "Mesh axes", form.axes, "data model", 16, _AXES),
-        _check("stages", "Pipeline stages", form.stages, "Whether layers may be dealt out over stages of a pipeline."),
+        _text("dollars", "1,000 steps at most", form.dollars, "$, no limit", 9),
+    ]
+    fixed = [
+        _text("axes", "Mesh axes", form.axes, "data model", 9, _AXES),
+        _text("stages", "Stages", form.stages, "any", 6, _STAGES),
+        _select("schedule", "Schedule", form.schedule, schedules),
+        _text("micro_batches", "Micro-batches", form.micro_batches, "any", 8, _MICRO_BATCHES),
         _select("layout", "Layout", form.layout, [("", "a known recipe"), (ALL_LAYOUTS, "any"), *((each, each) for each in layouts)]),
         _select("zero", "ZeRO", form.zero, zeros),
         _select("remat", "Remat", form.remat, remats),
-        _check("keep", "Keep what is placed", form.keep, _KEEP),
-        _text("within", "Seconds to search", form.within, "30", 4),
+        _check("keep", "Keep placed", form.keep, _KEEP),
     ]
+    end = [
+        _text("within", "Seconds to search", form.within, "30", 6),
+        _select("until", "until", form.until, UNTILS),
+    ]
+    return [{**each, "group": group} for group, fields in (("Goal", goal), ("Fixed", fixed), ("", end)) for each in fields]
+
+
+def _present_line(progress: FindProgress, now: Figures | None) -> str:
+    """Where the present plan stands; empty before anything was found."""
+    state = progress.state
+    if now is None or state is None or state.best is None:
+        return ""
+    return f"present plan {present_text(now, state.best[1], state.objective, progress.requirements)}"
 
 
 def _text(name: str, label: str, value: str, hint: str, width: int, title: str = "") -> dict[str, Any]:
@@ -87,7 +112,8 @@ def _line(progress: FindProgress) -> str:
         return "Starting…" if progress.running else ""
     counts = f"{state.evaluated:,} planned, {state.bounded:,} known by bounds"
     size = f" of {progress.space.size:,} combinations" if progress.space else ""
-    waiting = " · looking for what clashes…" if progress.running and state.is_complete and state.best is None else ""
+    looking = progress.running and state.is_complete and state.best is None
+    waiting = f" · looking for what {'would help' if progress.clash else 'clashes'}…" if looking else ""
     return f"{state.elapsed:.1f} of {progress.within:,.0f} s · {counts}{size}{waiting}"
 
 

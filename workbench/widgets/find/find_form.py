@@ -20,7 +20,9 @@ _AXIS = re.compile(r"([A-Za-z_]\w*)(?::(\d{1,7}))?")
 _UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 _OPEN: Mapping[str, Callable[[FindGesture], FindGesture]] = {
-    "stage": lambda form: replace(form, stages=True),
+    "stage": lambda form: replace(form, stages=""),
+    "schedule": lambda form: replace(form, schedule=""),
+    "micro_batches": lambda form: replace(form, micro_batches=""),
     "layout": lambda form: replace(form, layout=""),
     "zero": lambda form: replace(form, zero=""),
     "remat": lambda form: replace(form, remat=""),
@@ -38,6 +40,7 @@ class SearchTask:
     pins: dict[str, Any]
     objective: str
     within: float
+    until: str
 
 
 def first_form(plan: Plan) -> FindGesture:
@@ -53,12 +56,25 @@ def read_task(form: FindGesture, plan: Plan) -> SearchTask:
     at_most: dict[str, float | str] = {"memory": form.memory} if form.memory.strip() else {}
     if form.seconds.strip():
         at_most["seconds"] = _read_seconds(form.seconds)
-    layout = "" if form.layout == ALL_LAYOUTS else form.layout
-    pins = {name: value for name, value in (("layout", layout), ("zero", form.zero), ("remat", form.remat)) if value}
-    no_stages = {} if form.stages else {"stage": 1}
+    if form.dollars.strip():
+        at_most["dollars"] = _read_dollars(form.dollars)
     choices |= {"keep": form.keep, "axes": ("stage", *names), **({"layouts": "all"} if form.layout else {})}
     within = whole_number(form.within, "number of seconds", most=MOST_SECONDS)
-    return SearchTask(start, choices, at_most, {**pins, **no_stages, **sizes}, form.objective, float(within))
+    return SearchTask(start, choices, at_most, {**_read_pins(form), **sizes}, form.objective, float(within), form.until)
+
+
+def _read_pins(form: FindGesture) -> dict[str, Any]:
+    """The decisions that the form fixes, beside sizes of mesh axes."""
+    layout = "" if form.layout == ALL_LAYOUTS else form.layout
+    pins = {
+        "layout": layout,
+        "zero": form.zero,
+        "remat": form.remat,
+        "schedule": form.schedule,
+        "stage": _read_counts(form.stages, "number of stages"),
+        "micro_batches": _read_counts(form.micro_batches, "number of micro-batches"),
+    }
+    return {name: value for name, value in pins.items() if value}
 
 
 def relax_form(form: FindGesture, requirement: Requirement, weakened: Requirement) -> FindGesture:
@@ -69,6 +85,8 @@ def relax_form(form: FindGesture, requirement: Requirement, weakened: Requiremen
                 return replace(form, memory=round_up_bytes(weakened.limit))
             case "seconds":
                 return replace(form, seconds=f"{math.ceil(weakened.limit * 1e7) / 1e4:g} ms")
+            case "dollars":
+                return replace(form, dollars=f"{math.ceil(weakened.limit * 1e6) / 1e6:.10g}")
         return form
     decision = getattr(requirement, "decision", "")
     if decision in _OPEN:
@@ -103,7 +121,7 @@ def _read_axes(text: str) -> tuple[tuple[str, ...], dict[str, int]]:
 
 def _read_hardware(form: FindGesture, plan: Plan) -> tuple[Plan, dict[str, Any]]:
     """The plan and the choice of devices; the plan's own hardware stays where its kind and number are asked for."""
-    counts = tuple(whole_number(each, "number of devices") for each in re.split(r"[\s,]+|or", form.devices) if each)
+    counts = _read_counts(form.devices, "number of devices")
     if not counts:
         raise SearchError("How many devices to search for is left open.", [f"write {plan.mesh.size:,}", "write several: 64, 128, 256"])
     own = plan.hardware
@@ -112,6 +130,18 @@ def _read_hardware(form: FindGesture, plan: Plan) -> tuple[Plan, dict[str, Any]]
     if own is not None and own.chip.name == form.hardware:
         return plan, {} if counts == (own.size,) else {"devices": counts, "hardware": own}
     return plan, {"devices": counts, "hardware": form.hardware}
+
+
+def _read_counts(text: str, what: str) -> tuple[int, ...]:
+    """Numbers to choose from, `64, 128 or 256`; none where nothing is typed."""
+    return tuple(whole_number(each, what) for each in re.split(r"[\s,]+|or", text) if each)
+
+
+def _read_dollars(text: str) -> float:
+    price = re.fullmatch(r"\s*\$?\s*(\d[\d,]*(?:\.\d+)?)\s*\$?\s*", text)
+    if price is None or not float(price[1].replace(",", "")):
+        raise SearchError(f"`{text[:40]}` is no number of dollars.", ["write `900`, for 1,000 steps"])
+    return float(price[1].replace(",", ""))
 
 
 def _read_seconds(text: str) -> float:

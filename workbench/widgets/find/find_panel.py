@@ -46,7 +46,7 @@ class FindPanel:
                 on(FindGesture, lambda gesture: finder.find(gesture, session.plan)),
                 on(StopFindingGesture, lambda _: finder.stop()),
                 on(ChooseFoundGesture, lambda gesture: finder.choose(gesture.plan)),
-                on(TakeFoundGesture, lambda gesture: session.apply(finder.edit_of(finder.candidate(gesture.plan)))),
+                on(TakeFoundGesture, self._take),
                 on(ExplainFoundGesture, lambda gesture: finder.explain(gesture.plan, gesture.than)),
                 on(RelaxGesture, lambda gesture: finder.relax(gesture.place, session.plan)),
             ]
@@ -63,6 +63,11 @@ class FindPanel:
     def close(self) -> None:
         """Nobody watches any more."""
         self.finder.close()
+
+    def _take(self, gesture: TakeFoundGesture) -> None:
+        edit = self.finder.take(gesture.plan, self._session.plan)
+        if edit is not None:
+            self._session.apply(edit)
 
     def _show_news(self) -> None:
         """News are published where they are seen, and on the tab when a search begins and ends."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from workbench.plan.plan import Plan
 from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.candidates import PlanCandidate
 from workbench.search.clashes import Clash
@@ -27,6 +28,7 @@ class FindProgress:
 
     - `phase`: `idle`, `preparing` (the program is traced), `searching`, `done`, `stopped`, `failed`;
     - `number` of the search, which its events carry; `within`: seconds it may take;
+    - `origin`: the plan that the search began from, `start` the candidate that it is, if it is one;
     - `found`: candidates that were planned, the first one first; their places are the numbers that the page knows them by; `tried`
       are those that an explanation planned, and the search perhaps did not;
     - `chosen`: a candidate that the page shows; `asked`: the number of the question under way, `explanation` the last answer, `than` the
@@ -37,6 +39,8 @@ class FindProgress:
     phase: str = "idle"
     number: int = 0
     within: float = 0.0
+    origin: Plan | None = None
+    start: PlanCandidate | None = None
     space: SearchSpace | None = None
     requirements: tuple[Requirement, ...] = ()
     state: SearchState | None = None
@@ -58,13 +62,13 @@ class FindProgress:
     def front(self) -> tuple[tuple[PlanCandidate, Figures], ...]:
         return self.state.front.entries if self.state else ()
 
-    def begin(self) -> "FindProgress":
-        """A new search; of the plans found before nothing stays."""
-        return FindProgress(phase="preparing", number=self.number + 1)
+    def begin(self, origin: Plan) -> "FindProgress":
+        """A new search from a plan; of the plans found before nothing stays."""
+        return FindProgress(phase="preparing", number=self.number + 1, origin=origin)
 
-    def search(self, space: SearchSpace, requirements: tuple[Requirement, ...]) -> "FindProgress":
-        """The space is known, and the process searches it."""
-        return replace(self, phase="searching", space=space, requirements=requirements)
+    def search(self, space: SearchSpace, requirements: tuple[Requirement, ...], start: PlanCandidate | None) -> "FindProgress":
+        """The space is known, and where the plan lies that the search began from; the process searches it."""
+        return replace(self, phase="searching", space=space, requirements=requirements, start=start)
 
     def fail(self, message: str, ways_out: tuple[str, ...] = ()) -> "FindProgress":
         return replace(self, phase="failed", message=message, ways_out=ways_out)

@@ -6,26 +6,26 @@ from typing import Any
 from workbench.analysis.analyze import analyze
 from workbench.analysis.plan_diff import PlanDiff
 from workbench.errors import WorkbenchError
+from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.search.candidates import NO_ZERO, PlanCandidate
 from workbench.search.explain import Counterfactual, Ledger
 from workbench.search.figures import Figures
-from workbench.search.requirements import AtMost
 from workbench.units import format_bytes, format_dollars, format_seconds
-from workbench.visualize import found_plans, step_time
-from workbench.visualize.found_plans import FoundPlan, FrontSigns, Up
+from workbench.visualize import step_time
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.find.find_controls import controls_state
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.finder import Finder
-from workbench.widgets.find.found_text import brief_figures, found_text, long_figures, mesh_text, pipeline_text
+from workbench.widgets.find.found_pictures import MOST_FRONT, front_pictures, present_figures
+from workbench.widgets.find.found_text import brief_figures, found_text, long_figures, parts_text, pipeline_text
 from workbench.widgets.gestures.finding import ChooseFoundGesture, ExplainFoundGesture, TakeFoundGesture
-from workbench.widgets.tabs.blocks import Block, Cell, Column, Opens, Row, block, note_block, picture_block, rest_text, row
+from workbench.widgets.gestures.history_gestures import UndoGesture
+from workbench.widgets.tabs.blocks import Block, Cell, Column, Row, block, note_block, picture_block, rest_text, row
 from workbench.widgets.tabs.edit_buttons import act, buttons_cell
 from workbench.widgets.tabs.history_diff import diff_blocks
 from workbench.widgets.tabs.tabs import NO_SEARCH
 
-MOST_FRONT = 24
 MOST_CHANGES = 30
 
 
@@ -34,89 +34,71 @@ def find_blocks(finder: Finder, report: Report, background: BackgroundQueries | 
     if not finder.can_find:
         return [note_block(NO_SEARCH)]
     progress = finder.progress
-    blocks = [{**note_block(""), "find": controls_state(finder, report.plan)}]
+    now = present_figures(progress, report, background)
+    blocks = [{**note_block(""), "find": controls_state(finder, report.plan, now)}]
     if not progress.front:
         return blocks
-    blocks += _pictures(finder, report, background)
+    blocks += front_pictures(finder, report, now, background)
     if progress.chosen is None:
         return [*blocks, _front_table(progress)]
-    blocks += [{**note_block(""), "found": _card(progress, progress.chosen)}, *_explanation_blocks(progress), _front_table(progress)]
-    return [*blocks, *_comparison_blocks(finder, progress.chosen, report, background)]
+    is_present = bool(_is_present(finder, progress.chosen, report, background))
+    card = {**note_block(""), "found": _card(progress, progress.chosen, is_present=is_present)}
+    blocks += [card, *_explanation_blocks(progress), _front_table(progress)]
+    return [*blocks, *_comparison_blocks(finder, progress.chosen, report, background, is_present=is_present)]
 
 
-def _pictures(finder: Finder, report: Report, background: BackgroundQueries | None) -> list[Block]:
-    progress, front = finder.progress, {candidate for candidate, _ in finder.progress.front}
-    more = _changes_of_front(finder, report, background)
-    found = [
-        FoundPlan(str(place), found_text(each), figures, each in front, more.get(each, ""))
-        for place, (each, figures) in enumerate(progress.found)
-    ]
-    chosen = progress.number_of(progress.chosen) if progress.chosen else ""
-    state = progress.state
-    least = state.least if state and state.objective == "seconds" and not state.is_proved else None
-    now = Figures(report.seconds, report.peak, report.mesh.size) if report.seconds else None
-    limits = {each.figure: each.limit for each in progress.requirements if isinstance(each, AtMost)}
-    pictures: list[Block] = []
-    for up in _sides(progress):
-        signs = FrontSigns(chosen, now if up != "dollars" else None, limits.get(up), least)
-        hint = "Click a plan to see what it changes. What lies above the line and right of it is beaten by a plan upon it."
-        opens = Opens(ChooseFoundGesture, "plan")
-        pictures.append(picture_block(found_plans(found, up, signs), "" if pictures else hint, f"front by {up}", opens))
-    return pictures
+def _is_present(finder: Finder, chosen: PlanCandidate, report: Report, background: BackgroundQueries | None) -> bool | None:
+    """Whether the chosen plan is the present one; `None` as long as that is worked out."""
+
+    def work() -> bool:
+        try:
+            return finder.plan_of(chosen) == report.plan
+        except WorkbenchError:
+            return False
+
+    return compute_in_background(background, report, f"is present {chosen}", work)
 
 
-def _changes_of_front(finder: Finder, report: Report, background: BackgroundQueries | None) -> dict[PlanCandidate, str]:
-    """What each plan of the front changes of the present one, once that is worked out."""
-    front = [candidate for candidate, _ in finder.progress.front[:MOST_FRONT]]
-    name = f"changes of {finder.progress.number} {hash(tuple(front))}"
-
-    def work() -> dict[PlanCandidate, str]:
-        return {each: finder.changes_of(each, report.plan) for each in front}
-
-    return compute_in_background(background, report, name, work, patience=0.0) or {}
-
-
-def _sides(progress: FindProgress) -> tuple[Up, ...]:
-    """Step time against memory; where the number of devices is open, against that and what it costs, too."""
-    if len({figures.devices for _, figures in progress.front}) < 2:
-        return ("memory",)
-    return ("memory", "dollars") if all(figures.dollars for _, figures in progress.front) else ("memory", "devices")
-
-
-def _comparison_blocks(finder: Finder, chosen: PlanCandidate, report: Report, background: BackgroundQueries | None) -> list[Block]:
-    """What the chosen plan changes of the present one, and the parts of its step."""
+def _comparison_blocks(
+    finder: Finder, chosen: PlanCandidate, report: Report, background: BackgroundQueries | None, *, is_present: bool
+) -> list[Block]:
+    """What the chosen plan changes of the present one, or of the one that the search began from, and the parts of its step."""
+    origin = finder.progress.origin if is_present else None
+    if origin == report.plan:
+        return []
+    title = "A is the plan that the search began from, B the present one" if origin else "A is the present plan, B the chosen one"
+    name = f"found {chosen} {finder.progress.number if origin else ''}"
     try:
-        compared = compute_in_background(background, report, f"found {chosen}", lambda: _compare(finder, chosen, report))
+        compared = compute_in_background(background, report, name, lambda: _compare(finder, chosen, report, origin))
     except WorkbenchError as error:
         return [note_block(str(error))]
     if compared is None:
         return [note_block("Planning it…")]
     changes, *figures = diff_blocks(compared)[:2]
-    blocks = [{**changes, "title": "What it changes: A is the present plan, B the chosen one"} if changes["rows"] else changes]
+    blocks = [{**changes, "title": f"What it changes: {title}"} if changes["rows"] else changes]
     if compared.after.step_time is not None and compared.after.plan.pipeline is None:
         blocks.append(picture_block(step_time(compared.after), name="step time of the chosen plan"))
     return [*blocks, *figures]
 
 
-def _compare(finder: Finder, chosen: PlanCandidate, report: Report) -> PlanDiff:
-    diff = PlanDiff(report, analyze(finder.plan_of(chosen)))
+def _compare(finder: Finder, chosen: PlanCandidate, report: Report, origin: Plan | None) -> PlanDiff:
+    """From the present plan, or from an `origin`, to the chosen one; both as they are planned before XLA is asked, as the search does."""
+    diff = PlanDiff(analyze(origin or report.plan), analyze(finder.plan_of(chosen)))
     for each in (diff.changes, diff.figures):  # computed here, in the background
         del each
     return diff
 
 
-def _card(progress: FindProgress, chosen: PlanCandidate) -> dict[str, Any]:
+def _card(progress: FindProgress, chosen: PlanCandidate, *, is_present: bool) -> dict[str, Any]:
     number, figures = progress.number_of(chosen), progress.figures_of(chosen)
-    others = [
-        {"name": progress.number_of(each), "label": f"{brief_figures(other)}: {found_text(each)}"}
-        for each, other in progress.front
-        if each != chosen
-    ]
+    take = act("Take this plan", TakeFoundGesture(number), title="As one step of the history, which undo takes back")
     return {
         "title": found_text(chosen),
         "text": long_figures(figures) if figures else "",
+        "parts": parts_text(figures) if figures else "",
+        "present": is_present,
         "acts": [
-            act("Take this plan", TakeFoundGesture(number), title="As one step of the history, which undo takes back"),
+            act("Undo", UndoGesture(), title="Back to the plan before") if is_present else take,
             act("Why this one?", ExplainFoundGesture(number), title="The ledger from its nearest rival, and what each decision does"),
         ],
         "than": {
@@ -124,10 +106,21 @@ def _card(progress: FindProgress, chosen: PlanCandidate) -> dict[str, Any]:
             "verb": ExplainFoundGesture.verb,
             "plan": number,
             "value": progress.number_of(progress.than) if progress.than else "",
-            "options": others,
+            "options": _list_rivals(progress, chosen),
         },
         "waiting": "Planning every step of the way, and every decision changed alone…" if progress.asked else "",
     }
+
+
+def _list_rivals(progress: FindProgress, chosen: PlanCandidate) -> list[dict[str, str]]:
+    """What the chosen plan can be held against: the plan that the search began from, if it was planned, and the rest of the front."""
+    start = [(each, figures, "the plan before: ") for each, figures in progress.found if each == progress.start]
+    front = [(each, figures, "") for each, figures in progress.front if each != progress.start]
+    return [
+        {"name": progress.number_of(each), "label": f"{word}{brief_figures(figures)}: {found_text(each)}"}
+        for each, figures, word in (*start, *front)
+        if each != chosen
+    ]
 
 
 def _explanation_blocks(progress: FindProgress) -> list[Block]:
@@ -204,7 +197,7 @@ def _front_table(progress: FindProgress) -> Block:
 def _front_row(progress: FindProgress, each: PlanCandidate, figures: Figures, *, several: bool, has_price: bool) -> Row:
     number, best = progress.number_of(each), progress.state and progress.state.best and progress.state.best[0] == each
     tone = "strong" if best else ""
-    pipeline = pipeline_text(each) or {"text": "–", "tone": "muted"}
+    pipeline = _wrapped(pipeline_text(each)) if each.schedule else {"text": "–", "tone": "muted"}
     acts = [
         {**act("Chosen" if each == progress.chosen else "Choose", ChooseFoundGesture(number)), "focus": f"choose {number}"},
         {**act("Take", TakeFoundGesture(number)), "focus": f"take {number}"},
@@ -215,7 +208,7 @@ def _front_row(progress: FindProgress, each: PlanCandidate, figures: Figures, *,
         {"text": format_bytes(int(figures.memory)), "tone": tone},
         *([f"{figures.devices:,}"] if several else []),
         *(["–" if figures.dollars is None else format_dollars(figures.dollars)] if has_price else []),
-        {"text": mesh_text(each), "tone": tone},
+        {"text": each.describe("mesh"), "tone": tone},
         each.layout,
         "–" if each.zero == NO_ZERO else each.describe("zero").removeprefix("ZeRO "),
         each.remat,

@@ -9,18 +9,17 @@ from contextlib import suppress
 from dataclasses import replace
 
 from workbench.analysis.plan_diff import list_changes
-from workbench.core.mesh import Mesh
 from workbench.core.program import Program
 from workbench.core.public_error_text import describe_error
 from workbench.errors import SearchError, WorkbenchError
 from workbench.plan.edits import OpenPlan
-from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.find_plans import read_requirements
 from workbench.search.make_space import make_space
+from workbench.search.present_plan import drop_small_axes, find_candidate
 from workbench.search.requirements import Requirement
 from workbench.search.search_messages import (
     AskExplanation,
@@ -89,7 +88,7 @@ class Finder:
         if self._runner is None:
             raise SearchError("This board cannot search.")
         self.form = replace(form, zone="")
-        self.progress = self.progress.begin()
+        self.progress = self.progress.begin(plan)
         try:
             task = read_task(form, plan)
         except WorkbenchError as error:
@@ -134,10 +133,16 @@ class Finder:
         `WorkbenchError` where it is illegal."""
         if self.progress.space is None:
             raise SearchError("That plan is not among those found.", ["search again"])
-        plan = candidate_plan(self.progress.space, candidate)
-        staged = plan.pipeline.axis if plan.pipeline else ""
-        large = tuple((axis, size) for axis, size in plan.mesh.axes if size > 1 or axis == staged)
-        return SetMesh(Mesh(large)).apply(plan) if large and large != plan.mesh.axes else plan
+        return drop_small_axes(candidate_plan(self.progress.space, candidate))
+
+    def take(self, number: str, plan: Plan) -> OpenPlan | None:
+        """Choose a plan found by its number, and the edit that makes it the present plan; `None` where it is that already. Raises
+        `WorkbenchError` where there is none, or where it is illegal."""
+        candidate = self.candidate(number)
+        edit = self.edit_of(candidate)
+        if self.progress.chosen != candidate:
+            self.progress = self.progress.choose(candidate)
+        return None if edit.plan == plan else edit
 
     def edit_of(self, candidate: PlanCandidate) -> OpenPlan:
         """The edit that makes a candidate the present plan."""
@@ -175,13 +180,14 @@ class Finder:
         try:
             space = make_space(task.plan, **task.choices)
             requirements = read_requirements(space, task.at_most, task.pins)
+            start = find_candidate(space, task.plan)
         except WorkbenchError as error:
             failure = Failed.of(error)
         except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
             _log.exception("A space could not be made")
             failure = Failed(f"The workbench itself failed: {describe_error(error)}")
         else:
-            self._defer(lambda: self._search(number, task, space, requirements))
+            self._defer(lambda: self._search(number, task, space, requirements, start))
             return
         self._defer(lambda: self._fail(number, failure))
 
@@ -190,11 +196,13 @@ class Finder:
             self.progress = self.progress.fail(failure.message, failure.ways_out)
             self._changed()
 
-    def _search(self, number: int, task: SearchTask, space: SearchSpace, requirements: tuple[Requirement, ...]) -> None:
+    def _search(
+        self, number: int, task: SearchTask, space: SearchSpace, requirements: tuple[Requirement, ...], start: PlanCandidate | None
+    ) -> None:
         if number != self.progress.number or self.progress.phase != "preparing":
             return  # stopped, or another one has begun
-        self.progress = self.progress.search(space, requirements)
-        self._ask(AskSearch(SearchRequest(number, requirements, task.objective, task.within)))
+        self.progress = self.progress.search(space, requirements, start)
+        self._ask(AskSearch(SearchRequest(number, requirements, task.objective, task.within, start, task.until)))
         self._changed()
 
     def _ask(self, command: AskSearch | AskExplanation) -> None:

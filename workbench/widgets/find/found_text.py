@@ -11,16 +11,11 @@ def found_text(candidate: PlanCandidate) -> str:
     >>> found_text(PlanCandidate("", (("stage", 1), ("data", 4), ("model", 2)), "megatron", remat="full"))
     'data:4 model:2, megatron, remat full'
     """
-    parts = [mesh_text(candidate), candidate.layout]
+    parts = [candidate.describe("mesh"), candidate.layout]
     parts += [candidate.describe("zero")] if candidate.zero != NO_ZERO else []
     parts += [candidate.describe("remat")]
     parts += [pipeline_text(candidate)] if candidate.schedule else []
     return ", ".join(parts)
-
-
-def mesh_text(candidate: PlanCandidate) -> str:
-    """Its mesh axes of more than one device."""
-    return " ".join(f"{axis}:{size}" for axis, size in candidate.mesh if size > 1) or "one device"
 
 
 def pipeline_text(candidate: PlanCandidate) -> str:
@@ -38,3 +33,9 @@ def long_figures(figures: Figures) -> str:
     dollars = "" if figures.dollars is None else f"; {format_dollars(figures.dollars)} for 1,000 steps"
     memory = f"{format_bytes(int(figures.memory))} on the fullest of {figures.devices:,} devices"
     return f"{format_seconds(figures.seconds)} a step, {memory}{dollars}"
+
+
+def parts_text(figures: Figures) -> str:
+    """The parts of its step, `step: compute-bound 210 µs, exposed communication 40.0 µs`; empty where they are not known."""
+    parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in figures.parts)
+    return f"step: {parts}" if parts else ""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workbench.widgets.gestures.fields import Flag, FlagUnlessFalse, Text20, Text40, Text80, Text200
+from workbench.widgets.gestures.fields import Flag, Text20, Text40, Text80, Text200
 from workbench.widgets.gestures.gesture import TABLES, Gesture
 
 
@@ -18,9 +18,13 @@ class FindGesture(Gesture):
     objective: Text20 = "seconds"
     memory: Text40 = ""
     seconds: Text40 = ""
+    dollars: Text40 = ""
     within: Text20 = "30"
+    until: Text20 = "complete"
     axes: Text200 = ""
-    stages: FlagUnlessFalse = True
+    stages: Text80 = ""
+    schedule: Text40 = ""
+    micro_batches: Text80 = ""
     layout: Text200 = ""
     zero: Text20 = ""
     remat: Text20 = ""

@@ -115,9 +115,10 @@ function findOf(wb) {
     data: { focus: "stop-finding" },
     onclick: () => wb.send({ verb: "stop_finding" }),
   }, "Stop");
-  const inputs = h("div", { class: "inputs" }), level = h("i");
+  const inputs = h("div", { class: "groups" }), ending = h("div", { class: "inputs" }), level = h("i");
   const bar = h("div", { class: "progress", role: "progressbar", ariaLabel: "search", ariaValueMin: "0", ariaValueMax: "100" }, level);
   const line = h("div", { class: "line muted" }), gap = h("div"), message = h("div", { class: "says" });
+  const present = h("div", { class: "present-plan" });
   const form = h(
     "form",
     {
@@ -130,14 +131,20 @@ function findOf(wb) {
       },
     },
     inputs,
-    h("div", { class: "buttons" }, start, stop, line),
+    h("div", { class: "buttons" }, start, stop, ending, line),
   );
-  const element = h("section", { class: "search-form", ariaLabel: "Find a plan" }, form, bar, gap, message), speak = speaker(wb);
+  const element = h("section", { class: "search-form", ariaLabel: "Find a plan" }, form, bar, gap, present, message), speak = speaker(wb);
   /** @type {Paint<FindState>} */
   const paint = painter((state) => {
     if (!fields.length) {
       fields = state.fields.map(fieldOf);
-      inputs.replaceChildren(...fields.map((each) => each.label));
+      const groups = [...new Set(state.fields.map((each) => each.group))].filter(Boolean);
+      /** @param {string} group */
+      const labels = (group) => fields.filter((_, i) => state.fields[i].group === group).map((each) => each.label);
+      inputs.replaceChildren(
+        ...groups.map((group) => h("fieldset", {}, h("legend", {}, group), h("div", { class: "inputs" }, ...labels(group)))),
+      );
+      ending.replaceChildren(...labels(""));
     } else fields.forEach((each, i) => each.paint(state.fields[i]));
     element.dataset.phase = state.phase;
     start.textContent = state.label;
@@ -149,6 +156,8 @@ function findOf(wb) {
     level.style.width = state.phase === "preparing" ? "" : `${state.fraction * 100}%`;
     bar.ariaValueNow = String(Math.round(state.fraction * 100));
     gap.replaceChildren(...(state.gap ? [drawGap(wb, state.gap)] : []));
+    present.hidden = !state.present;
+    present.replaceChildren(...(state.present ? [h("i", { ariaHidden: "true" }), h("span", {}, ...withCode(state.present))] : []));
     keepingFocus(wb.root, message, () => paintMessage(wb, message, state));
     speak(state.said);
   });
@@ -180,11 +189,18 @@ export function paintFound(wb, place, card) {
   const [take, ...others] = card.acts, than = card.than;
   keepingFocus(wb.root, place, () =>
     place.replaceChildren(
-      h("div", { class: "name" }, h("b", {}, card.title), h("span", { class: "muted" }, card.text)),
+      h(
+        "div",
+        { class: "name" },
+        h("b", {}, card.title),
+        h("span", { class: "muted" }, card.text),
+        ...(card.present ? [h("span", { class: "good" }, "✓ on the board")] : []),
+      ),
+      ...(card.parts ? [h("div", { class: "parts muted" }, card.parts)] : []),
       h(
         "div",
         { class: "buttons" },
-        actOf(wb, take, "btn primary"),
+        actOf(wb, take, card.present ? "btn" : "btn primary"),
         ...others.map((each) => actOf(wb, each, "btn")),
         than.options.length
           ? h(

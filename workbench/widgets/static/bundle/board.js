@@ -2812,6 +2812,8 @@ function findOf(wb) {
     })
   }, "Stop");
   const inputs = h("div", {
+    class: "groups"
+  }), ending = h("div", {
     class: "inputs"
   }), level = h("i");
   const bar = h("div", {
@@ -2825,6 +2827,9 @@ function findOf(wb) {
     class: "line muted"
   }), gap = h("div"), message = h("div", {
     class: "says"
+  });
+  const present = h("div", {
+    class: "present-plan"
   });
   const form = h("form", {
     ariaLabel: "What to find",
@@ -2843,15 +2848,22 @@ function findOf(wb) {
     }
   }, inputs, h("div", {
     class: "buttons"
-  }, start, stop, line));
+  }, start, stop, ending, line));
   const element = h("section", {
     class: "search-form",
     ariaLabel: "Find a plan"
-  }, form, bar, gap, message), speak = speaker(wb);
+  }, form, bar, gap, present, message), speak = speaker(wb);
   const paint = painter((state) => {
     if (!fields.length) {
       fields = state.fields.map(fieldOf);
-      inputs.replaceChildren(...fields.map((each) => each.label));
+      const groups = [
+        ...new Set(state.fields.map((each) => each.group))
+      ].filter(Boolean);
+      const labels = (group) => fields.filter((_, i) => state.fields[i].group === group).map((each) => each.label);
+      inputs.replaceChildren(...groups.map((group) => h("fieldset", {}, h("legend", {}, group), h("div", {
+        class: "inputs"
+      }, ...labels(group)))));
+      ending.replaceChildren(...labels(""));
     } else fields.forEach((each, i) => each.paint(state.fields[i]));
     element.dataset.phase = state.phase;
     start.textContent = state.label;
@@ -2864,6 +2876,13 @@ function findOf(wb) {
     bar.ariaValueNow = String(Math.round(state.fraction * 100));
     gap.replaceChildren(...state.gap ? [
       drawGap(wb, state.gap)
+    ] : []);
+    present.hidden = !state.present;
+    present.replaceChildren(...state.present ? [
+      h("i", {
+        ariaHidden: "true"
+      }),
+      h("span", {}, ...withCode(state.present))
     ] : []);
     keepingFocus(wb.root, message, () => paintMessage(wb, message, state));
     speak(state.said);
@@ -2890,9 +2909,17 @@ function paintFound(wb, place, card) {
     class: "name"
   }, h("b", {}, card.title), h("span", {
     class: "muted"
-  }, card.text)), h("div", {
+  }, card.text), ...card.present ? [
+    h("span", {
+      class: "good"
+    }, "\u2713 on the board")
+  ] : []), ...card.parts ? [
+    h("div", {
+      class: "parts muted"
+    }, card.parts)
+  ] : [], h("div", {
     class: "buttons"
-  }, actOf(wb, take, "btn primary"), ...others.map((each) => actOf(wb, each, "btn")), than.options.length ? h("label", {
+  }, actOf(wb, take, card.present ? "btn" : "btn primary"), ...others.map((each) => actOf(wb, each, "btn")), than.options.length ? h("label", {
     class: "against"
   }, h("span", {
     class: "muted"

@@ -11,6 +11,8 @@ export interface FindField {
   /** Characters that a text field has room for. */
   width: number;
   title: string;
+  /** The row it stands in; empty beside the button. */
+  group: string;
   options: { name: string; label: string }[];
 }
 export interface FindState {
@@ -21,6 +23,8 @@ export interface FindState {
   line: string;
   fraction: number;
   gap: { best: string; text: string; share: number; proved: boolean } | null;
+  /** Where the present plan stands. */
+  present: string;
   message: string;
   tone: string;
   ways_out: string[];
@@ -30,6 +34,10 @@ export interface FindState {
 export interface FoundCard {
   title: string;
   text: string;
+  /** The parts of its step. */
+  parts: string;
+  /** Whether it is the present plan. */
+  present: boolean;
   acts: Act[];
   than: { label: string; verb: string; plan: string; value: string; options: { name: string; label: string }[] };
   waiting: string;
