@@ -40,7 +40,7 @@ def test_json_has_the_front_and_the_proof(capsys):
 def test_the_present_plan_stands_beside_the_front_and_the_search_may_end_with_the_proof(capsys):
     plan = ["--mesh", "data:8", "--layout", "batch:data", "--until", "proved"]
     assert main([*TWO_LAYER, *plan]) == 0
-    assert re.search(r"  the present plan   \d+ µs   .*iB, [\d.]+ times the step time of the best found", capsys.readouterr().out)
+    assert re.search(r"  the present plan +\d+ µs +.*iB, [\d.]+ times the step time of the best found", capsys.readouterr().out)
     assert main([*TWO_LAYER, *plan, "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["proved"]
