@@ -155,7 +155,7 @@ def test_the_question_a_worker_died_of_is_refused_and_the_others_are_answered(ev
         wait_for_all(pool)
         first, dead, last = pool.ask([question(1), Question("figures", DEADLY), question(2)])
         assert str(dead) == (
-            "The puppet that planned `data:1, deadly, no ZeRO, remat as traced` ended by SIGSEGV.\n"
+            "The puppet that planned `one device, deadly, no ZeRO, remat as traced` ended by SIGSEGV.\n"
             "  Ways out: search again · search with workers=0, in this process."
         )
         assert isinstance(dead, EngineError)

@@ -57,9 +57,9 @@ def charted(page: Page) -> None:
         page.wait_for_timeout(20)
 
 
-def choose(page: Page, schedule: str) -> None:
-    page.locator("[data-control=schedule] .open").click()
-    page.get_by_role("menuitem", name=re.compile(f"^{schedule}")).click()
+def choose(page: Page, choice: str, control: str = "schedule") -> None:
+    page.locator(f"[data-control={control}] .open").click()
+    page.get_by_role("menuitem", name=re.compile(f"^{choice}")).click()
     settled(page)
 
 
@@ -158,7 +158,7 @@ def test_schedule_micro_batches_and_recomputation_change_the_figures(pipeline):
     expect(pipeline.locator("[data-control=chunks]")).to_be_visible()
     expect(pipeline.locator("[data-stagefigure=bubble] .value")).not_to_have_text(bubble)
     peak = figure(pipeline, "peak")
-    pipeline.get_by_role("radio", name="never").check()
+    choose(pipeline, "never", "remat")
     expect(pipeline.locator("[data-stagefigure=peak] .value")).not_to_have_text(peak)
 
 
