@@ -1,6 +1,7 @@
 """Questions of a search that find no answer, their workers having died: nothing is proved that may be hidden behind them."""
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 
@@ -9,7 +10,7 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
-from workbench.search.questions import Answer, InProcess, Question
+from workbench.search.questions import Answer, Question, answer
 from workbench.search.run_search import run_search
 from workbench.search.search_result import SearchResult
 from workbench.text.search import search_text
@@ -30,12 +31,12 @@ class Mortal:
     deadly: tuple[str, ...] = ()
     asked: list[Question] = field(default_factory=list)
 
-    def ask(self, questions) -> list[Answer]:
-        return [self._answer(each) for each in questions]
+    def submit(self, question):
+        return partial(self._answer, question)
 
     def _answer(self, question: Question) -> Answer:
         self.asked.append(question)
-        return EngineError(f"It died of {question.kind}.") if question.kind in self.deadly else InProcess(self.evaluator).ask([question])[0]
+        return EngineError(f"It died of {question.kind}.") if question.kind in self.deadly else answer(self.evaluator, question)
 
     def close(self) -> None:
         """Nothing is open."""

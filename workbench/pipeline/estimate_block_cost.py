@@ -17,7 +17,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.micro_batches import batch_dim
 from workbench.core.path_patterns import matches
 from workbench.core.program import Program
-from workbench.core.schedules.stage_cost import Payload
+from workbench.core.schedules.stage_cost import Payload, sum_payloads
 from workbench.core.sharding import Sharding, axes_overlap, axis_size
 from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import closest_spans
@@ -112,7 +112,7 @@ class TaskBytes(NamedTuple):
 
 class BlockCost(NamedTuple):
     """The cost of one block, for one micro-batch on one device of its stage: seconds; bytes of its forward pass and of its backward pass
-    without recomputation; and the payload of the collectives in a forward pass, and in forward and backward together."""
+    without recomputation; and the payload of the collectives in the forward task, and in the forward and the backward task."""
 
     path: str
     forward: float
@@ -138,13 +138,10 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
     """Estimate a block: its backward pass as the task that runs it, which reads what the forward pass left, and adds every gradient to the
     sum over micro-batches. That is in the product where the back end has products that add to an array, else a pass over gradient and sum:
     it costs a micro-batch the same however few samples it has."""
-    running = block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately)
-    forward, both, backward_task = (
-        _estimate_alone(program, stage) for program in (block.forward_program, block.both_program(stage.parts), running)
-    )
-    one, backward = _estimate_seconds(forward, both, backward_task)
+    forward, backward_task = _estimate_tasks(block, stage)
+    one, backward = _estimate_seconds(block, stage, forward, backward_task)
     weight = backward * block.weight_share
-    sent_forward, sent_both = (tuple(payload_by_axis_and_kind(each.collectives).items()) for each in (forward, both))
+    sent_forward, sent_backward = (tuple(payload_by_axis_and_kind(each.collectives).items()) for each in (forward, backward_task))
     return BlockCost(
         block.stage.virtual_stage.blocks[0],
         one,
@@ -153,17 +150,19 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
         _count_task_bytes(forward),
         _count_task_bytes(backward_task),
         sent_forward,
-        sent_both,
+        sum_payloads((sent_forward, sent_backward)),
     )
 
 
 def block_seconds(block: BlockTasks, stage: StageContext) -> tuple[float, float]:
     """Seconds forward and backward of a block, as `estimate_block` finds them and without its bytes."""
+    return _estimate_seconds(block, stage, *_estimate_tasks(block, stage))
+
+
+def _estimate_tasks(block: BlockTasks, stage: StageContext) -> tuple[Estimate, Estimate]:
+    """The forward task and the backward task of a block as they run."""
     running = block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately)
-    forward, backward = (_estimate_alone(program, stage) for program in (block.forward_program, running))
-    if forward.step_time is not None and backward.step_time is not None:
-        return forward.step_time.total, backward.step_time.total
-    return _estimate_seconds(forward, _estimate_alone(block.both_program(stage.parts), stage), backward)
+    return _estimate_alone(block.forward_program, stage), _estimate_alone(running, stage)
 
 
 def task_bytes(program: Program, stage: StageContext) -> TaskBytes:
@@ -184,11 +183,12 @@ def _count_task_bytes(found: Estimate) -> TaskBytes:
     return TaskBytes(staying, sums["arriving"], sums["pending"], made, working, read)
 
 
-def _estimate_seconds(forward: Estimate, both: Estimate, backward: Estimate) -> tuple[float, float]:
+def _estimate_seconds(block: BlockTasks, stage: StageContext, forward: Estimate, backward: Estimate) -> tuple[float, float]:
     """Seconds forward and backward. Without hardware one for each `NOMINAL` operations or, if there are none, for as many bytes of traffic;
-    backward are then those of both passes beyond the forward pass alone."""
+    backward are then those of both passes, as one program, beyond the forward pass alone."""
     if forward.step_time is not None and backward.step_time is not None:
         return forward.step_time.total, backward.step_time.total
+    both = _estimate_alone(block.both_program(stage.parts), stage)
     counts = [each.flops.per_device for each in (forward, both)]
     one, two = counts if any(counts) else (forward.traffic, both.traffic)
     return one / NOMINAL, max(two - one, 0) / NOMINAL

@@ -13,6 +13,7 @@ that arrives (GPipe, section 2.3).
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import schedule_named
@@ -84,6 +85,7 @@ class _DeviceWalk:
         self.device_of = {task.stage: device for device, order in enumerate(self.orders) for task in order}
         self.receives = receives(self.costs)
         self.sends = _invert_receives(self.receives)
+        self.readers, self.makers = _nearest_first(self.sends), _nearest_first(self.receives)
         self.gradient = {(task.stage, task.micro_batch): task for order in self.orders for task in order if task.kind in _GRADIENTS}
         self.arrived: dict[tuple[Task, int], float] = {}  # when a task's result arrived, on each stage that reads it
         self.links: dict[tuple[int, int], float] = {}  # the time at which each link, or a device's port (to -1), is free again
@@ -124,10 +126,10 @@ class _DeviceWalk:
             yield task, stage
 
     def _list_receivers(self, task: Task) -> Sequence[tuple[int, int]]:
-        """The stages that read the task's result, and its bytes; a gradient is as large as the value it belongs to."""
+        """The stages that read the task's result, the nearest first, and its bytes; a gradient is as large as the value it belongs to."""
         if task.kind is Kind.FORWARD:
-            return self.sends[task.stage]
-        return () if task.kind is Kind.BACKWARD_WEIGHT else self.receives[task.stage]
+            return self.readers[task.stage]
+        return () if task.kind is Kind.BACKWARD_WEIGHT else self.makers[task.stage]
 
     def _run_task(self, task: Task, device: int, needs: tuple[tuple[Task, int], ...]) -> None:
         seconds, recompute = self._task_seconds(task, device)
@@ -140,12 +142,12 @@ class _DeviceWalk:
         self.causes[task] = cause
         self.free[device] = start + seconds
         self.arrived[task, task.stage] = start + seconds
-        for stage, count in sorted(self._list_receivers(task), key=lambda each: abs(each[0] - task.stage)):
+        for stage, count in self._list_receivers(task):
             self._send(task, device, stage, count)
 
     def _send(self, task: Task, device: int, stage: int, count: int) -> None:
-        """Send a task's result, to the nearest stage first: from the end of the task, or from when the link or the port is free.
-        What stays on its device costs nothing."""
+        """Send a task's result: from the end of the task, or from when the link or the port is free. What stays on its device costs
+        nothing."""
         target, made = self.device_of[stage], self.spans[task].end
         if target == device:
             self.arrived[task, stage] = made
@@ -178,6 +180,15 @@ class _DeviceWalk:
 
 
 _GRADIENTS = (Kind.BACKWARD, Kind.BACKWARD_INPUT)
+
+
+def _nearest_first(exchanged: Sequence[Sequence[tuple[int, int]]]) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """What each stage exchanges with others, with the nearest first."""
+    return tuple(tuple(sorted(each, key=partial(_distance, stage))) for stage, each in enumerate(exchanged))
+
+
+def _distance(stage: int, other: tuple[int, int]) -> int:
+    return abs(other[0] - stage)
 
 
 def _invert_receives(received: Sequence[Sequence[tuple[int, int]]]) -> tuple[tuple[tuple[int, int], ...], ...]:

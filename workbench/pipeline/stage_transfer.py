@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from workbench.cost.communication import collective_seconds, group_of
 from workbench.hardware.hardware import AxisTopology
@@ -40,7 +41,12 @@ def transfer_of(plan: Plan) -> Transfer:
     if hardware is None or spec is None:
         return FREE_TRANSFER
     group = group_of((spec.axis,), plan.mesh, hardware, plan.axis_assignment)
+
+    @cache  # a step sends the same few sizes thousands of times
+    def seconds(count: int) -> float:
+        return collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.axis_assignment)
+
     return Transfer(
-        lambda count: collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.axis_assignment),
+        seconds,
         shared_port=any(each.shape is AxisTopology.SWITCH for level in group for each in level),
     )

@@ -110,6 +110,18 @@ class SimulatedPipeline:
         """The virtual stages of a device: those whose tasks it does."""
         return self._stages[device]
 
+    @cached_property
+    def _arrivals(self) -> Mapping[int, tuple[Arrival, ...]]:
+        device_of = {stage: device for device, stages in enumerate(self._stages) for stage in stages}
+        found: dict[int, list[Arrival]] = {}
+        for each in self.arrivals:
+            found.setdefault(device_of[each.stage], []).append(each)
+        return {device: tuple(each) for device, each in found.items()}
+
+    def arrivals_of(self, device: int) -> tuple[Arrival, ...]:
+        """What arrives at a device, in the order of `arrivals`."""
+        return self._arrivals.get(device, ())
+
     def in_flight(self, device: int) -> int:
         """The most micro-batches, over its stages, that a device holds anything of at a time: from forward to the end of backward."""
         steps = sorted(_in_flight_changes(self.devices[device]))
@@ -165,12 +177,15 @@ def _in_flight_changes(spans: Sequence[TaskSpan]) -> Iterator[tuple[float, int]]
 
 def _memory_changes(simulated: SimulatedPipeline, device: int) -> Iterator[tuple[float, int]]:
     """(time, change in bytes); changes at one time count together."""
-    starts = {}
+    starts, recomputed = {}, simulated.recomputed[device]
+    known: dict[tuple[Kind, int, bool], tuple[int, int, int]] = {}
     for span in simulated.devices[device]:
         kind, stage, i = span.task
-        cost, recomputed = simulated.costs[stage], simulated.recomputed[device][i]
         starts[span.task] = span.start
-        before, during, after = _bytes_around_task(kind, cost, recomputed=recomputed)
+        key = kind, stage, recomputed[i]
+        if key not in known:
+            known[key] = _bytes_around_task(kind, simulated.costs[stage], recomputed=recomputed[i])
+        before, during, after = known[key]
         yield span.start, during - before
         yield span.end, after - during
     yield from _arrival_changes(simulated, device, starts)
@@ -195,9 +210,7 @@ def _arrival_changes(simulated: SimulatedPipeline, device: int, starts: Mapping[
     transfer."""
     positions = simulated.dispatch_positions
     in_order = [(positions[span.task], span.start) for span in simulated.devices[device]]
-    for arrival in simulated.arrivals:
-        if arrival.stage not in simulated.stages_of(device):
-            continue
+    for arrival in simulated.arrivals_of(device):
         reader = next(
             task
             for kind in ((Kind.FORWARD,) if arrival.task.kind is Kind.FORWARD else (Kind.BACKWARD, Kind.BACKWARD_INPUT))

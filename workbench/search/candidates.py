@@ -7,6 +7,8 @@ from typing import Any
 WHOLE = ""
 """The schedule of a step that is one program: no stages, no micro-batches."""
 NO_ZERO = "no ZeRO"
+SHARING = "zero_3"
+"""The stage of ZeRO at which replicas share the parameters too, and gather them for each micro-batch."""
 RECOMPUTING = {"full": Fraction(1), "first_half": Fraction(1, 2), "first_quarter": Fraction(1, 4)}
 """What share of a pipeline's stages, the first ones, recompute all of their forward pass: by the schedule, the program being traced as one
 that keeps everything."""

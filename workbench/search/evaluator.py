@@ -11,11 +11,12 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.cost.communication import closest_spans, collective_seconds
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import WorkbenchError
-from workbench.pipeline.estimate_block_cost import BlockCost
+from workbench.pipeline.estimate_block_cost import BlockCost, make_stage_context
+from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 from workbench.search.candidate_plans import candidate_plan, core_plan, pipeline_of, with_schedule
-from workbench.search.candidates import WHOLE, PlanCandidate
+from workbench.search.candidates import SHARING, WHOLE, PlanCandidate
 from workbench.search.figures import NOMINAL, Figures, evaluate_plan, figures_on
 from workbench.search.relaxed_blocks import DATA, BlockWork, RelaxedStage, count_replicas, least_replicas, relax_stage, total_blocks
 from workbench.search.search_space import SearchSpace
@@ -121,6 +122,17 @@ class Evaluator:
                 seconds = max(bounds.seconds, least.bounds.seconds)
                 found.append(Bounded(replace(each, zero=zero), figures_on(plan.hardware, seconds, bounds.memory, plan.mesh.size)))
         return tuple(found)
+
+    def bound_sharing(self, core: PlanCandidate, micro_batches: int) -> BlockWork:
+        """What all stages together need at least for a micro-batch where replicas share the parameters, which they gather for each: the
+        planner's own cost of most blocks, with as many replicas as there are.
+
+        Raises `WorkbenchError` where the program cannot be taken apart so.
+        """
+        first = self.space.schedules_of(core, micro_batches)[0]
+        staged = staged_program(self.plan(replace(first, zero=SHARING)))
+        work = RelaxedStage(make_stage_context(staged), staged.network).largest_block_work()
+        return work._replace(adding=0.0)
 
     def evaluate(self, candidate: PlanCandidate) -> Figures:
         """The planner's figures of a candidate. Raises `WorkbenchError` where it is illegal or refused."""

@@ -1,7 +1,8 @@
 """What a search asks, as records: they can be answered in this process, in workers, or on a cluster, and the answers are the same."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from workbench.errors import WorkbenchError
@@ -10,12 +11,13 @@ from workbench.search.evaluator import Bounded, Evaluator
 from workbench.search.figures import Figures
 from workbench.search.relaxed_blocks import BlockWork
 
-KINDS = ("work", "candidates", "figures")
+KINDS = ("work", "candidates", "sharing", "figures")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Bounds of the `work` of a group, of the `candidates` of a core with its micro-batches, or the `figures` of one candidate."""
+    """Bounds of the `work` of a group, of the `candidates` of a core with its micro-batches, of their work where replicas share parameters
+    (`sharing`), or the `figures` of one candidate."""
 
     kind: str
     candidate: PlanCandidate
@@ -24,7 +26,7 @@ class Question:
     def trace_key(self) -> tuple[str, int]:
         """Equal for questions that read the same traced network."""
         candidate = self.candidate
-        parts = candidate.micro_batches * (1 if self.kind == "figures" else candidate.size("data"))  # up to the least replicas
+        parts = candidate.micro_batches * (1 if self.kind in ("sharing", "figures") else candidate.size("data"))  # up to the least replicas
         return candidate.staged_remat, parts
 
 
@@ -32,9 +34,10 @@ Answer = BlockWork | tuple[Bounded, ...] | Figures | WorkbenchError
 
 
 class Answerer(Protocol):
-    """Whoever answers questions: as many answers as questions, in their order."""
+    """Whoever answers questions, several at a time if it can."""
 
-    def ask(self, questions: Sequence[Question]) -> list[Answer]: ...
+    def submit(self, question: Question) -> Callable[[], Answer]:
+        """Take a question. What is returned gives the answer, once it is there; if nobody calls it, nobody need answer."""
 
     def close(self) -> None: ...
 
@@ -47,6 +50,8 @@ def answer(evaluator: Evaluator, question: Question) -> Answer:
             return evaluator.bound_work(core, micro_batches)
         if question.kind == "candidates":
             return evaluator.bound_candidates(core, micro_batches)
+        if question.kind == "sharing":
+            return evaluator.bound_sharing(core, micro_batches)
         return evaluator.evaluate(question.candidate)
     except WorkbenchError as error:
         return error
@@ -54,12 +59,12 @@ def answer(evaluator: Evaluator, question: Question) -> Answer:
 
 @dataclass(frozen=True)
 class InProcess:
-    """Answers in this process, one question after the other."""
+    """Answers in this process, each question when its answer is asked for."""
 
     evaluator: Evaluator
 
-    def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        return [answer(self.evaluator, each) for each in questions]
+    def submit(self, question: Question) -> Callable[[], Answer]:
+        return partial(answer, self.evaluator, question)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -23,6 +23,7 @@ from workbench.core.sharding import base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import complete_axis_assignment
 from workbench.hardware.hardware import Hardware
+from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, block_seconds, make_stage_context
 from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of, weigh_params
 from workbench.pipeline.staged_program import StagedProgram
@@ -113,7 +114,8 @@ def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan
     tasks = tasks_of(relaxed.network)
     values = tasks[0].stage.partition.values
     kept = [block.kept(task.residuals.inside) for block, task in zip(costs, tasks, strict=True)]
-    received = [sum(values[v].bytes for v in task.stage.virtual_stage.input_activations) for task in tasks]
+    shards = count_batch_shards(relaxed.context.plan)
+    received = [sum(values[v].bytes for v in task.stage.virtual_stage.input_activations) // shards for task in tasks]
     columns = [[getattr(each, name) for each in costs] for name in ("forward", "backward_input", "backward_weight")]
     replicas = count_replicas(plan)
     param, sums, state, partial = _weigh_blocks(plan, relaxed)

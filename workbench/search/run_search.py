@@ -1,20 +1,24 @@
 """The search: best-first over bounds, a front that fills, a gap that falls until it says proved.
 
 Nodes wait with bounds that nothing below them can beat: a group of cores whose devices do the same work, a core divided into micro-batches,
-a candidate. The node with the least bound is opened next, now and then the one that holds least memory, so that the whole front fills; a
-candidate is opened by planning it. What a found plan beats in every figure is never opened. When no bound is below the best plan, that is
-proved the best; when no node is left, the front is the front of the whole space.
+those of its candidates whose replicas share parameters, a candidate. The node with the least bound is opened next, now and then the one
+that holds least memory, so that the whole front fills; a candidate is opened by planning it. What a found plan beats in every figure is
+never opened. When no bound is below the best plan, that is proved the best; when no node is left, the front is the front of the whole
+space.
+
+`IN_FLIGHT` questions are asked ahead, so that workers never wait. Answers are taken in the order of the questions, and the next question is
+chosen by the answers taken so far: which nodes are opened does not depend on how many workers there are, nor on how fast each is.
 """
 
 import heapq
 import time
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, islice
+from itertools import count, islice, zip_longest
 
 from workbench.errors import EngineError, SearchError, WorkbenchError, unknown_name
-from workbench.search.candidates import PlanCandidate
+from workbench.search.candidates import RECOMPUTING, SHARING, WHOLE, PlanCandidate
 from workbench.search.evaluator import Bounded, Evaluator
 from workbench.search.figures import Figures
 from workbench.search.first_candidates import list_first_candidates
@@ -30,10 +34,14 @@ UNTIL = ("complete", "proved")
 """When a search is over: once the whole front is known, or once the best plan is proved."""
 SLACK = 0.002
 """Plans within so much of one on the front are not looked for, except below the best."""
+IN_FLIGHT = 16
+"""Questions that are asked before the first of them need be answered."""
 ROUND = 8
-"""Nodes that are opened at a time."""
+"""Answers from state to state."""
 MANY_GROUPS = 1000
-"""With more groups than these the best plan is also looked for among the neighbours of the best that is known."""
+"""With more groups than these the best plan is also looked for among the neighbours of the best that is known, at every other turn."""
+_NEIGHBOURS = 4
+"""So many neighbours of a plan are tried before one looks whether there is a better plan meanwhile."""
 _TURNS = ("objective", "objective", "objective", "memory")
 """By which bound the next node is chosen, in turn; groups, which tell most for little work, are all opened before."""
 _INFINITE = float("inf")
@@ -42,21 +50,22 @@ _CORE_DECISIONS = ("layout", "remat", "hardware")
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """What waits, with its bounds.
+    """What waits, with its bounds. By the `kind` of the question that opens it:
 
-    - a group: `members` are cores, each with its micro-batches, whose devices do the same work for a micro-batch (`Evaluator.work_key`);
-    - a core with its micro-batches;
-    - a candidate, `is_leaf`.
+    - `work`: `members` are cores, each with its micro-batches, whose devices do the same work for one (`Evaluator.work_key`);
+    - `candidates`: a core with its micro-batches;
+    - `sharing`: `members` are its candidates whose replicas share parameters;
+    - `figures`: a candidate.
     """
 
     candidate: PlanCandidate
     bounds: Figures
+    kind: str = "candidates"
     members: "tuple[_Node, ...]" = ()
-    is_leaf: bool = False
 
     @property
     def question(self) -> Question:
-        return Question("figures" if self.is_leaf else "work" if self.members else "candidates", self.candidate)
+        return Question(self.kind, self.candidate)
 
 
 @dataclass
@@ -75,11 +84,13 @@ class _Search:
     bounded: int = 0
     groups: int = 0
     tried: set[PlanCandidate] = field(default_factory=set)
+    asked: deque[tuple[_Node, Callable[[], Answer]]] = field(default_factory=deque)
     has_started: bool = False
 
     def __post_init__(self) -> None:
         self._heaps: dict[str, list[tuple[tuple[float, ...], int]]] = {name: [] for name in dict.fromkeys(_TURNS)}
-        self._numbers, self._turns = count(), count()
+        self._numbers, self._turns, self._chosen = count(), count(), count()
+        self._near: list[_Node] = []
 
     def start(self) -> None:
         """Everything waits in groups, with what its FLOPs and arguments need; what is no pipeline, alone."""
@@ -93,10 +104,17 @@ class _Search:
                         self._add(node)
                     else:
                         groups.setdefault(self.evaluator.work_key(core, candidate.micro_batches), []).append(node)
-        for _, members in sorted(groups.items(), key=lambda group: Question("work", group[1][0].candidate).trace_key):
-            least = min((each.bounds for each in members), key=self._key)
-            memory, devices = min(each.bounds.memory for each in members), min(each.bounds.devices for each in members)
-            self._add(_Node(members[0].candidate, replace(least, memory=memory, devices=devices), members=tuple(members)))
+        for members in _alternate(groups.values()):
+            self._add_group("work", members)
+
+    def _add_group(self, kind: str, members: Sequence[_Node]) -> None:
+        """Nodes that one question raises the bounds of; a candidate that would be alone in it waits for itself."""
+        if kind == "sharing" and len(members) == 1:
+            self._add(members[0])
+            return
+        least = min((each.bounds for each in members), key=self._key)
+        memory, devices = min(each.bounds.memory for each in members), min(each.bounds.devices for each in members)
+        self._add(_Node(members[0].candidate, replace(least, memory=memory, devices=devices), kind, tuple(members)))
 
     def _may_keep(self, core: PlanCandidate) -> bool:
         """Whether the pins on what a core decides allow it."""
@@ -129,7 +147,7 @@ class _Search:
             return
         number = next(self._numbers)
         self.open[number] = node
-        self.groups += bool(node.members)
+        self.groups += node.kind == "work"
         heapq.heappush(self._heaps["objective"], (self._key(node.bounds), number))
         heapq.heappush(self._heaps["memory"], ((node.bounds.memory,), number))
 
@@ -142,24 +160,32 @@ class _Search:
     def _best_key(self) -> tuple[float, ...]:
         return min((self._key(figures) for _, figures in self.front), default=(_INFINITE,))
 
-    def next_round(self) -> list[_Node]:
-        """The nodes to open next, in the order in which their answers count; empty when none is left."""
-        found = self._near_best() if self.groups > MANY_GROUPS else []
-        while len(found) < ROUND and (node := self._next_node()) is not None:
-            found.append(node)
-        return found
+    def ask_ahead(self, answerer: Answerer) -> None:
+        """Ask for the nodes to open next, until enough questions are in flight or no node is left."""
+        while len(self.asked) < IN_FLIGHT and (node := self._choose()) is not None:
+            self.asked.append((node, answerer.submit(node.question)))
 
-    def _near_best(self) -> list[_Node]:
-        """Candidates that differ from the best in one decision, half a round of them: a space that is too large to be opened within minutes
-        is searched from plan to better plan meanwhile."""
+    def take_next(self) -> None:
+        """Take the oldest answer; where what was taken meanwhile beats the node, it is not waited for."""
+        node, wait = self.asked.popleft()
+        if not self._is_worthless(node):
+            self.take_answer(node, wait())
+
+    def _choose(self) -> _Node | None:
+        if self.groups > MANY_GROUPS and next(self._chosen) % 2 == 0 and (near := self._next_near_best()) is not None:
+            return near
+        return self._next_node()
+
+    def _next_near_best(self) -> _Node | None:
+        """A candidate that differs from the best in one decision: a space that is too large to be opened within minutes is searched from
+        plan to better plan meanwhile."""
         best = min(self.front, key=lambda entry: self._key(entry[1]), default=None)
-        if best is None:
-            return []
-        near = (each for _, each in list_neighbours(self.space, best[0]) if each not in self.tried and each not in self.found)
-        allowed = (each for each in near if allows_candidate(self.requirements, each))
-        taken = list(islice(allowed, ROUND // 2))
-        self.tried |= {*taken}
-        return [_Node(each, Figures(0.0, 0.0), is_leaf=True) for each in taken]
+        if not self._near and best is not None:
+            near = (each for _, each in list_neighbours(self.space, best[0]) if each not in self.tried and each not in self.found)
+            allowed = (each for each in near if allows_candidate(self.requirements, each))
+            self._near = [_Node(each, Figures(0.0, 0.0), "figures") for each in islice(allowed, _NEIGHBOURS)][::-1]
+            self.tried |= {each.candidate for each in self._near}
+        return self._near.pop() if self._near else None
 
     def _next_node(self) -> _Node | None:
         while self.open:
@@ -173,7 +199,7 @@ class _Search:
     def _take(self, number: int) -> _Node | None:
         """A node that waits no longer; `None` where it was taken before."""
         node = self.open.pop(number, None)
-        self.groups -= bool(node and node.members)
+        self.groups -= node is not None and node.kind == "work"
         return node
 
     def take_answer(self, node: _Node, answer: Answer) -> None:
@@ -188,22 +214,28 @@ class _Search:
         elif isinstance(answer, BlockWork):
             self._open_group(node, answer)
         else:
-            for each in answer:
-                self._add_candidate(each)
+            self._add_candidates(answer)
 
     def _open_group(self, group: _Node, work: BlockWork) -> None:
         """Each member waits for itself, with the seconds that a micro-batch needs in all stages."""
         for node in group.members:
             candidate = node.candidate
-            shares = candidate.size("data") > 1 and "zero_3" in self.space.zeros
-            work_seconds = work.seconds(recomputed=candidate.remat == "full", shares_sums=shares)
+            shares = candidate.size("data") > 1 and SHARING in self.space.zeros
+            work_seconds = work.seconds(recomputed=RECOMPUTING.get(candidate.remat) == 1, shares_sums=shares)
             seconds = candidate.micro_batches * work_seconds / candidate.size("stage")
             self._add(replace(node, bounds=node.bounds.with_seconds(max(node.bounds.seconds, seconds))))
 
-    def _add_candidate(self, each: Bounded) -> None:
-        self.bounded += 1
-        if each.candidate not in self.found and allows_candidate(self.requirements, each.candidate):
-            self._add(_Node(each.candidate, each.bounds, is_leaf=True))
+    def _add_candidates(self, found: Sequence[Bounded]) -> None:
+        """Candidates of one core, those whose replicas share parameters in a group."""
+        self.bounded += len(found)
+        allowed = [each for each in found if each.candidate not in self.found and allows_candidate(self.requirements, each.candidate)]
+        nodes = [_Node(each.candidate, each.bounds, "figures") for each in allowed]
+        for each in nodes:
+            if not _is_sharing(each.candidate):
+                self._add(each)
+        sharing = [each for each in nodes if _is_sharing(each.candidate) and not self._is_worthless(each)]
+        if sharing:
+            self._add_group("sharing", sharing)
 
     def record(self, candidate: PlanCandidate, figures: Figures) -> None:
         """Keep a planned candidate, on the front if it keeps to the requirements."""
@@ -219,8 +251,9 @@ class _Search:
         heap = self._heaps["objective"]
         while heap and (heap[0][1] not in self.open or self._is_worthless(self.open[heap[0][1]])):
             self._take(heapq.heappop(heap)[1])
-        lost = (self._key(node.bounds) for node, _ in self.unanswered if not self._is_worthless(node))
-        return min(heap[0][0] if heap else (_INFINITE,), self._best_key(), *lost)
+        others = (node for node, _ in (*self.unanswered, *self.asked))
+        left = (self._key(node.bounds) for node in others if not self._is_worthless(node))
+        return min(heap[0][0] if heap else (_INFINITE,), self._best_key(), *left)
 
     def state(self, elapsed: float) -> SearchState:
         least, best = self.least_key(), self._best_key()
@@ -232,10 +265,10 @@ class _Search:
             least[0],
             len(self.found),
             self.bounded,
-            len(self.open),
+            len(self.open) + len(self.asked),
             tuple(self.refused.most_common()),
             is_proved=bool(self.front.entries) and least >= best,
-            is_complete=self.has_started and not self.open and not unanswered,
+            is_complete=self.has_started and not self.open and not self.asked and not unanswered,
             unanswered=unanswered,
         )
 
@@ -266,11 +299,11 @@ def run_search(
         raise SearchError(*unknown_name("end of a search", until, UNTIL))
     begin = time.perf_counter()
     here = evaluator or Evaluator(space)
-    ask = (answerer or InProcess(here)).ask
+    who = answerer or InProcess(here)
     search = _Search(space, requirements, objective, here)
     for each in list_first_candidates(space, requirements, present):
-        first = _Node(each, Figures(0.0, 0.0), is_leaf=True)
-        search.take_answer(first, *ask([first.question]))
+        first = _Node(each, Figures(0.0, 0.0), "figures")
+        search.take_answer(first, who.submit(first.question)())
         yield search.state(time.perf_counter() - begin)
         if search.front.entries or is_cancelled():
             break
@@ -280,8 +313,23 @@ def run_search(
         yield state
         is_over = most_evaluations is not None and state.evaluated >= most_evaluations
         is_over = is_over or (until == "proved" and state.is_proved)
-        if not search.open or is_over or state.elapsed >= within or is_cancelled():
+        if not state.open or is_over or state.elapsed >= within or is_cancelled():
             return
-        nodes = search.next_round()
-        for node, found in zip(nodes, ask([each.question for each in nodes]), strict=True):
-            search.take_answer(node, found)
+        for _ in range(ROUND):
+            search.ask_ahead(who)
+            if search.asked:
+                search.take_next()
+
+
+def _is_sharing(candidate: PlanCandidate) -> bool:
+    """Whether the replicas of a pipeline's stages share parameters."""
+    return candidate.zero == SHARING and candidate.schedule != WHOLE
+
+
+def _alternate(groups: Iterable[Sequence[_Node]]) -> Iterator[Sequence[_Node]]:
+    """The groups, one of each traced network in turn: whoever holds a network has something to do at any time."""
+    by_network: dict[Hashable, list[Sequence[_Node]]] = {}
+    for members in groups:
+        by_network.setdefault(Question("work", members[0].candidate).trace_key, []).append(members)
+    for turn in zip_longest(*(by_network[key] for key in sorted(by_network, key=str))):
+        yield from (each for each in turn if each is not None)

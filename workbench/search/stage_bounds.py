@@ -15,14 +15,18 @@ blocks as suits them best.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import PipelineShape, Schedule, schedule_named
+from workbench.core.schedules.tasks import Kind
 
 Array = NDArray[np.float64]
 _PRECISION = 1e-4
@@ -93,6 +97,15 @@ class _Reach:
 def _before(values: Array) -> Array:
     """float64[blocks + 1]: the sum of the values before each block, and of all."""
     return np.concatenate(([0.0], np.cumsum(values)))
+
+
+@cache
+def _chunk_flights(schedule: Schedule, device: int, shape: PipelineShape) -> tuple[int, ...]:
+    """How many micro-batches of each chunk of a device, in the order of the network, are in flight when its first backward task begins."""
+    tasks = takewhile(lambda task: task.kind is Kind.FORWARD, schedule.order(device, shape))
+    counts = Counter(task.stage for task in tasks)
+    stages = (stage for stage in range(shape.stages) if schedule.device_of(stage, shape) == device)
+    return tuple(counts[stage] for stage in stages)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,15 +193,11 @@ class _StageProblem:
         return self.schedule.device_of(stage, self.shape)
 
     def least_memory(self) -> float:
-        resident, kept = _before(self.blocks.resident), _before(self.blocks.kept)
-        received, first = self.blocks.received, self._recomputing
-        entry = float(received[1:].min(initial=np.inf)) if len(received) > 1 else 0.0  # of a stage that begins behind the first block
-        waiting = [1 if self.schedule.splits_backward else self.schedule.in_flight(d, self.shape) for d in range(self.spec.stages)]
         if self.spec.chunks > 1:
-            least = float(self.blocks.kept.min())
-            held = [(count * entry if device else 0.0) if device < first else count * least for device, count in enumerate(waiting)]
-            return float((resident[-1] + sum(held)) / self.spec.stages)
-
+            return self._least_shared_memory()
+        resident, kept = _before(self.blocks.resident), _before(self.blocks.kept)
+        first, entry = self._recomputing, self._entry
+        waiting = [_chunk_flights(self.schedule, device, self.shape)[0] for device in range(self.spec.stages)]
         ends = {count: (resident + count * kept).tolist() for count in {0, *waiting}}
         reaches = {count: _Reach(end, [-each for each in end]) for count, end in ends.items()}
 
@@ -197,9 +206,37 @@ class _StageProblem:
             held = count * entry if recomputes and start else 0.0
             return reaches[0 if recomputes else count].of(start, limit - held)
 
-        return self._bisect(
-            reach, float(resident[-1] / self.spec.stages), float(resident[-1] + max(waiting) * (kept[-1] + float(received.sum())))
-        )
+        received = float(self.blocks.received.sum())
+        return self._bisect(reach, float(resident[-1] / self.spec.stages), float(resident[-1] + max(waiting) * (kept[-1] + received)))
+
+    @property
+    def _entry(self) -> float:
+        """The least bytes that a stage is sent which begins behind the first block."""
+        return float(self.blocks.received[1:].min()) if len(self.blocks.received) > 1 else 0.0
+
+    def _least_shared_memory(self) -> float:
+        """The least bytes of the fullest device where each has several chunks: all blocks must find room, in parts if need be.
+
+        A device that keeps residuals holds, of each of its blocks, those of as many micro-batches as its least full chunk has in flight,
+        and of a chunk that has more, those of one block besides; one that recomputes holds what its chunks were sent. For any weights of
+        the devices, the mean of what they hold is at least that of the devices on which each block weighs least (duality of linear
+        programs); the weights are those with which all devices are equally good for the blocks as a whole.
+        """
+        flights = [_chunk_flights(self.schedule, device, self.shape) for device in range(self.spec.stages)]
+        kept, resident = self.blocks.kept, self.blocks.resident
+        recomputes = np.arange(self.spec.stages) < self._recomputing
+        counts = np.where(recomputes, 0, [min(each) for each in flights])
+        beside = np.array([self._held_beside(device, each) for device, each in enumerate(flights)])
+        holding = resident.sum() + counts * kept.sum()
+        weights = 1 / holding if holding.min() > 0 else np.ones(self.spec.stages)
+        least = (weights[:, None] * (resident + counts[:, None] * kept)).min(axis=0).sum()
+        return float((least + (weights * beside).sum()) / weights.sum())
+
+    def _held_beside(self, device: int, flights: Sequence[int]) -> float:
+        """Bytes that a device holds whatever its blocks, with so many micro-batches of each of its chunks in flight."""
+        if device < self._recomputing:
+            return self._entry * sum(flights[1:] if device == 0 else flights)
+        return float(self.blocks.kept.min()) * sum(each - min(flights) for each in flights)
 
     def _bisect(self, reach: Callable[[int, int, float], int], low: float, high: float) -> float:
         """The least limit, from below, within which every stage in order reaches far enough: `reach(stage, start, limit)` is the end of the

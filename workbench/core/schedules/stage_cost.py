@@ -41,7 +41,7 @@ class StageCost:
     - `sends`: (later stage, bytes of one micro-batch) for each stage that reads what this one makes: the next one, and those of skips.
     - `at_work`: for a micro-batch that is not recomputed and for one that is; if not given, residuals, recomputed or not, and `transient`.
     - `halves`: for a micro-batch that is not recomputed and for one that is; if not given, all residuals wait for both halves.
-    - `sent_forward`, `sent_both`: payload of the collectives inside the stage in a forward pass, and in a forward and a backward one.
+    - `sent_forward`, `sent_both`: payload of the collectives inside the stage in a forward task, and in a forward and a backward one.
     - `update`, `sent_update`: once a step, seconds of the optimiser and of summing gradients over the devices that share the micro-batches,
       and the payload of that sum.
     - `borrowed_grads`: bytes of accumulated gradients that come from other stages, or from among the devices, for the update.

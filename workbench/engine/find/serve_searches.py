@@ -1,8 +1,9 @@
 """The work of a process that searches: one space, any number of searches and questions, one memory for all of them."""
 
 import queue
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from workbench.engine.find.send_updates import Tell, UpdateSender
 from workbench.engine.worker.line_codec import WorkerCommand
@@ -52,11 +53,14 @@ class RecordingAnswerer:
     inner: InProcess
     _found: list[tuple[PlanCandidate, Figures]] = field(default_factory=list)
 
-    def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        answers = self.inner.ask(questions)
-        pairs = zip(questions, answers, strict=True)
-        self._found += [(question.candidate, answer) for question, answer in pairs if isinstance(answer, Figures)]
-        return answers
+    def submit(self, question: Question) -> Callable[[], Answer]:
+        return partial(self._answer, question, self.inner.submit(question))
+
+    def _answer(self, question: Question, wait: Callable[[], Answer]) -> Answer:
+        answer = wait()
+        if isinstance(answer, Figures):
+            self._found.append((question.candidate, answer))
+        return answer
 
     def take_found(self) -> FoundEntries:
         """What was planned since the last call."""

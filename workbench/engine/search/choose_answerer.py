@@ -9,16 +9,16 @@ from workbench.engine.search.worker_pool import WorkerPool
 from workbench.errors import EngineError
 from workbench.search.evaluator import Evaluator
 from workbench.search.questions import Answerer, InProcess
-from workbench.search.run_search import ROUND
+from workbench.search.run_search import IN_FLIGHT
 
 
 def open_answerer(evaluator: Evaluator, workers: int | None = None, cluster: str | None = None) -> Answerer:
     """Who answers the questions of a search of the evaluator's space; close it afterwards.
 
     `workers` processes of this machine, one for each processor if not said; 0 is this process alone. `cluster`: the address of a Ray
-    cluster, `ray://HOST:PORT`, or `local` for one that is started here, for so many actors. `ROUND` are started at most: a search asks no
-    more questions at a time. Raises `EngineError` for a number that is too low, a cluster that does not answer, and programs that cannot be
-    sent.
+    cluster, `ray://HOST:PORT`, or `local` for one that is started here, for so many actors. `IN_FLIGHT` are started at most: a search asks
+    no more questions at a time. Raises `EngineError` for a number that is too low, a cluster that does not answer, and programs that cannot
+    be sent.
     """
     if workers is not None and workers < (0 if cluster is None else 1):
         ways = ["give 0, to plan in this process, or more"] if cluster is None else ["give 1 or more", "search without a cluster"]
@@ -27,7 +27,7 @@ def open_answerer(evaluator: Evaluator, workers: int | None = None, cluster: str
         from workbench.engine.search.ray_workers import open_ray_pool
 
         return open_ray_pool(evaluator, cluster, workers)
-    count = min(count_processors() if workers is None else workers, ROUND)
+    count = min(count_processors() if workers is None else workers, IN_FLIGHT)
     return WorkerPool(evaluator, count, partial(ProcessWorker, pack_space(evaluator.space))) if count else InProcess(evaluator)
 
 

@@ -15,7 +15,7 @@ from workbench.engine.search.worker_pool import WorkerEnded, WorkerPool
 from workbench.errors import EngineError
 from workbench.search.evaluator import Evaluator
 from workbench.search.questions import Answer, Question, answer
-from workbench.search.run_search import ROUND
+from workbench.search.run_search import IN_FLIGHT
 from workbench.tracing.jax_backends import force_cpu_backend
 
 LOCAL = "local"
@@ -33,7 +33,7 @@ def open_ray_pool(evaluator: Evaluator, address: str, workers: int | None = None
     ray = _import_ray()
     content = pack_space(evaluator.space)
     _connect(ray, address, workers)
-    count = min(workers or max(int(ray.cluster_resources().get("CPU", 1)), 1), ROUND)
+    count = min(workers or max(int(ray.cluster_resources().get("CPU", 1)), 1), IN_FLIGHT)
     make_worker = partial(_ActorWorker, ray, ray.put(content))
     return WorkerPool(evaluator, count, make_worker, error_without=partial(_no_actor_error, address), on_close=ray.shutdown)
 

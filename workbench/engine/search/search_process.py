@@ -3,6 +3,7 @@
 The first message is the space (`pack_space`), each further one a pickled `Question`; an answer is a pickled `Answer`.
 """
 
+import gc
 import os
 import pickle
 import sys
@@ -10,6 +11,9 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+_ALLOCATIONS = 50_000
+"""Objects until young garbage is looked for. A network has a million that live as long as the search: with Python's own 700 an eighth of
+the time went into looking."""
 _NICENESS = 5  # the page and the browser on the same machine go first
 
 
@@ -25,6 +29,8 @@ def main(descriptor: int) -> None:
         with suppress(EOFError, OSError):
             evaluator = unpack_evaluator(connection.recv_bytes())
             connection.send_bytes(pickle.dumps(("space", evaluator.space.size)))
+            gc.freeze()  # JAX and the space stay
+            gc.set_threshold(_ALLOCATIONS)
             while True:
                 question: Any = pickle.loads(connection.recv_bytes())  # noqa: S301 - our own parent wrote it
                 connection.send_bytes(pickle.dumps(("answer", answer(evaluator, question))))

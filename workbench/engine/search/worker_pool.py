@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from workbench.errors import EngineError, WorkbenchError
@@ -92,20 +93,26 @@ class WorkerPool:
         for each in self._threads:
             each.start()
 
+    def submit(self, question: Question) -> Callable[[], Answer]:
+        """Give a question to a worker; what is returned waits for the answer."""
+        asked = _Asked(question)
+        with self._changed:
+            self._owner_of(question).waiting.append(asked)
+            self._changed.notify_all()
+        return partial(self._wait_for, asked)
+
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """The answers, in the order of the questions."""
-        asked = [_Asked(each) for each in questions]
-        with self._changed:
-            for each in asked:
-                self._owner_of(each.question).waiting.append(each)
-            self._changed.notify_all()
-        while not self._closed and any(each.answer is None for each in asked):
+        return [wait() for wait in [self.submit(each) for each in questions]]
+
+    def _wait_for(self, asked: _Asked) -> Answer:
+        while not self._closed and asked.answer is None:
             if (mine := self._next_for_here()) is not None:
-                mine.answer = self._here.ask([mine.question])[0]
+                mine.answer = self._here.submit(mine.question)()
                 continue
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or all(each.answer is not None for each in asked), _PATIENCE)
-        return [each.answer if each.answer is not None else _closed_error() for each in asked]
+                self._changed.wait_for(lambda: self._closed or asked.answer is not None, _PATIENCE)
+        return asked.answer if asked.answer is not None else _closed_error()
 
     def close(self) -> None:
         """End all workers now."""
