@@ -14,13 +14,17 @@ from workbench.core.schedules import ALL_SCHEDULES
 from workbench.core.schedules.stage_cost import StageCost
 from workbench.errors import WorkbenchError
 from workbench.models import build
+from workbench.pipeline.estimate_stage_costs import partition_costs
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.stage_transfer import FREE_TRANSFER, Transfer
+from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.search.candidate_plans import candidate_plan
+from workbench.search.candidates import SHARING, WHOLE
 from workbench.search.evaluator import Evaluator
 from workbench.search.figures import evaluate_plan
 from workbench.search.make_space import make_space
+from workbench.search.relaxed_blocks import total_blocks
 from workbench.search.run_search import run_search
 from workbench.search.search_space import SearchSpace
 from workbench.search.stage_bounds import BlockTotals, least_figures
@@ -157,6 +161,32 @@ def test_no_plan_is_better_than_the_bounds_of_its_candidate(name, data):
         work = evaluator.bound_work(core, candidate.micro_batches)
         group = candidate.micro_batches * work.seconds(recomputed=candidate.remat == "full") / candidate.size("stage")
         assert group <= truth.seconds * EXACT
+
+
+@pytest.mark.parametrize("name", ["gpt", "gpt, switch", "mixture"])
+def test_few_replicas_hold_and_are_sent_what_many_are(name):
+    """What a block is sent and shares decides the memory bound where stages recompute: it was twice the truth with two replicas."""
+    space, evaluator = space_of(name)
+    found = {each.core(): each for each in candidates_of(name) if each.size("data") > 2 and each.size("stage") > 1}
+    assert found
+    for core, candidate in found.items():
+        staged = staged_program(candidate_plan(space, candidate))
+        relaxed = evaluator._relax(staged.plan)
+        totals = total_blocks(relaxed, evaluator._block_costs(relaxed), staged.plan, (candidate.zero,))[candidate.zero]
+        stages = partition_costs(staged, range(1, len(staged.network.paths)))
+        assert totals.received.tolist() == [each.input_activations - each.batch_inputs for each in stages], core
+
+
+@given(data=st.data())
+@settings(max_examples=10)
+def test_no_plan_whose_replicas_share_parameters_is_faster_than_its_largest_blocks(data):
+    evaluator = space_of("gpt")[1]
+    sharing = [each for each in candidates_of("gpt") if each.zero == SHARING and each.schedule != WHOLE]
+    candidate = data.draw(st.sampled_from(sharing))
+    work = evaluator.bound_sharing(candidate.core(), candidate.micro_batches).seconds(recomputed=candidate.remat == "full")
+    alone = evaluator.bound_work(candidate.core(), candidate.micro_batches).seconds(recomputed=candidate.remat == "full")
+    assert candidate.micro_batches * work / candidate.size("stage") <= evaluator.evaluate(candidate).seconds * EXACT
+    assert work >= alone / EXACT
 
 
 def test_what_a_search_states_is_below_what_it_finds():

@@ -7,6 +7,7 @@ operations: good to compare virtual stages, and for no more than that.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParall
 from workbench.tracing.jaxpr.equation_costs import size_of
 from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
 from workbench.tracing.stage_partition.network_blocks import Network
-from workbench.tracing.stage_partition.partition_network import StagePartition
+from workbench.tracing.stage_partition.partition_network import StagePartition, StageValue
 from workbench.tracing.stage_partition.stage_update import accumulator_type
 
 
@@ -112,7 +113,7 @@ def tasks_of(network: Network) -> tuple[BlockTasks, ...]:
     return block_tasks(network)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Ledger:
     """Bytes of the virtual stages, on one device.
 
@@ -200,7 +201,20 @@ class _Ledger:
 
     def _values_read(self, stage: int) -> set[int]:
         """The values that a stage's blocks read."""
-        return {v for block, each in self.stage_of.items() if each == stage for v in self.partition.virtual_stages[block].input_activations}
+        return {value for block in self._blocks[stage] for value in self.partition.virtual_stages[block].input_activations}
+
+    @cached_property
+    def _blocks(self) -> tuple[tuple[int, ...], ...]:
+        """The blocks of each stage."""
+        return tuple(tuple(block for block, each in self.stage_of.items() if each == stage) for stage in range(len(self.param_slices)))
+
+    @cached_property
+    def _made(self) -> tuple[list[StageValue], ...]:
+        """The values that each stage makes."""
+        found: tuple[list[StageValue], ...] = tuple([] for _ in self.param_slices)
+        for value in self.partition.values:
+            found[self.stage_of[value.maker]].append(value)
+        return found
 
     def input_activations(self, stage: int) -> int:
         values = {v for v in self._values_read(stage) if self.stage_of[self.partition.values[v].maker] != stage}
@@ -208,15 +222,14 @@ class _Ledger:
 
     def batch_inputs(self, stage: int) -> int:
         """Batch data of a micro-batch that the stage reads."""
-        leaves = {leaf for block, each in self.stage_of.items() if each == stage for leaf in self.partition.virtual_stages[block].batch}
+        leaves = {leaf for block in self._blocks[stage] for leaf in self.partition.virtual_stages[block].batch}
         return sum(size_of(self.network.flat.batch[leaf].aval) for leaf in leaves) // self.batch_shards
 
     def sends(self, stage: int) -> tuple[tuple[int, int], ...]:
         found: dict[int, int] = {}
-        for value in self.partition.values:
-            if self.stage_of[value.maker] == stage:
-                for reader in {self.stage_of[each] for each in value.readers} - {stage}:
-                    found[reader] = found.get(reader, 0) + value.bytes // self.batch_shards
+        for value in self._made[stage]:
+            for reader in {self.stage_of[each] for each in value.readers} - {stage}:
+                found[reader] = found.get(reader, 0) + value.bytes // self.batch_shards
         return tuple(sorted(found.items()))
 
     def update(self, stage: int, sent: Payload) -> float:

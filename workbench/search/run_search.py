@@ -166,9 +166,10 @@ class _Search:
             self.asked.append((node, answerer.submit(node.question)))
 
     def take_next(self) -> None:
-        """Take the oldest answer; where what was taken meanwhile beats the node, it is not waited for."""
+        """Take the oldest answer. It is not waited for where what was taken meanwhile beats the node, or has it as a neighbour."""
         node, wait = self.asked.popleft()
-        if not self._is_worthless(node):
+        is_found = node.kind == "figures" and node.candidate in self.found
+        if not is_found and not self._is_worthless(node):
             self.take_answer(node, wait())
 
     def _choose(self) -> _Node | None:

@@ -122,23 +122,28 @@ class BlockTasks:
         return self._make_program(self.stage.forward, "forward")
 
     def both_program(self, parts: DataParallelGroups) -> Program:
-        """Forward and backward pass as one program, nothing computed twice."""
-        return self._trace_both(parts)[0]
-
-    def list_partial_sums(self, parts: DataParallelGroups) -> tuple[int, ...]:
-        """The parameter slices whose gradients it has as partial sums."""
-        places = self.exemplar._trace_both(parts)[1]  # noqa: SLF001 - as `residuals`
-        return tuple(self.stage.virtual_stage.param_slices[place] for place in sorted(places))
-
-    def _trace_both(self, parts: DataParallelGroups) -> tuple[Program, frozenset[int]]:
-        """The program, and places of the parameter slices whose gradients are split; traced once."""
+        """Forward and backward pass as one program, nothing computed twice. Traced once."""
         if parts not in self._known_both:
-            task, places = split_task(self.stage, self.stage.forward_and_backward, parts)
-            self._known_both[parts] = self._make_program(task, "forward and backward"), places
+            self._known_both[parts] = self._make_program(self._split_both(parts)[0], "forward and backward")
         return self._known_both[parts]
 
     @cached_property
-    def _known_both(self) -> dict[DataParallelGroups, tuple[Program, frozenset[int]]]:
+    def _known_both(self) -> dict[DataParallelGroups, Program]:
+        return {}
+
+    def list_partial_sums(self, parts: DataParallelGroups) -> tuple[int, ...]:
+        """The parameter slices whose gradients it has as partial sums."""
+        places = self.exemplar._split_both(parts)[1]  # noqa: SLF001 - as `residuals`
+        return tuple(self.stage.virtual_stage.param_slices[place] for place in sorted(places))
+
+    def _split_both(self, parts: DataParallelGroups) -> tuple[TracedStageTask, frozenset[int]]:
+        """Forward and backward pass as one task, and the places of the parameter slices whose gradients are split; found once."""
+        if parts not in self._known_splits:
+            self._known_splits[parts] = split_task(self.stage, self.stage.forward_and_backward, parts)
+        return self._known_splits[parts]
+
+    @cached_property
+    def _known_splits(self) -> dict[DataParallelGroups, tuple[TracedStageTask, frozenset[int]]]:
         return {}
 
     @cached_property
