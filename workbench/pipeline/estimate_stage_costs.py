@@ -38,7 +38,7 @@ def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
     return stage_block_costs(make_stage_context(staged), staged.network)
 
 
-@cache_with_program(5)
+@cache_with_program(40)
 def stage_block_costs(stage: StageContext, network: Network) -> tuple[BlockCost, ...]:
     """The cost of every block of a network on the devices of one stage."""
     known: dict[int, BlockCost] = {}
@@ -259,7 +259,7 @@ def weigh_params(plan: Plan, network: Network) -> tuple[_Weight, ...]:
     return _weigh_params(plan.updated(pipeline=None, name=""), network)
 
 
-@cache_with_program(5)
+@cache_with_program(40)
 def _weigh_params(plan: Plan, network: Network) -> tuple[_Weight, ...]:
     arguments = zip(plan.program.arguments, plan.argument_shardings, strict=True)
     leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]

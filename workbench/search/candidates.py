@@ -9,6 +9,8 @@ WHOLE = ""
 NO_ZERO = "no ZeRO"
 SHARING = "zero_3"
 """The stage of ZeRO at which replicas share the parameters too, and gather them for each micro-batch."""
+UNSHARED = (NO_ZERO, "zero_1")
+"""Where replicas share nothing that a micro-batch reads or writes: blocks cost the same."""
 RECOMPUTING = {"full": Fraction(1), "first_half": Fraction(1, 2), "first_quarter": Fraction(1, 4)}
 """What share of a pipeline's stages, the first ones, recompute all of their forward pass: by the schedule, the program being traced as one
 that keeps everything."""

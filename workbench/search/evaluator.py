@@ -3,11 +3,10 @@
 Everything is remembered by what it depends on, so that candidates that share a stage, a layout or a traced network share the work.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.core.pipeline_spec import PipelineSpec
 from workbench.cost.communication import closest_spans, collective_seconds
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import WorkbenchError
@@ -16,11 +15,20 @@ from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 from workbench.search.candidate_plans import candidate_plan, core_plan, pipeline_of, with_schedule
-from workbench.search.candidates import SHARING, WHOLE, PlanCandidate
+from workbench.search.candidates import SHARING, UNSHARED, WHOLE, PlanCandidate
 from workbench.search.figures import NOMINAL, Figures, evaluate_plan, figures_on
-from workbench.search.relaxed_blocks import DATA, BlockWork, RelaxedStage, count_replicas, least_replicas, relax_stage, total_blocks
+from workbench.search.partition_bounds import partition_figures
+from workbench.search.relaxed_blocks import (
+    DATA,
+    BlockWork,
+    RelaxedStage,
+    count_replicas,
+    least_replicas,
+    relax_stage,
+    total_blocks,
+)
 from workbench.search.search_space import SearchSpace
-from workbench.search.stage_bounds import BlockTotals, LeastFigures, least_figures
+from workbench.search.stage_bounds import least_figures
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
 
@@ -118,9 +126,34 @@ class Evaluator:
         found = []
         for each in schedules:
             for zero in zeros:
-                bounds = self._least_figures(pipeline_of(each), laid, totals[zero])
+                bounds = least_figures(pipeline_of(each), totals[zero], *self._update_rates(laid))
                 seconds = max(bounds.seconds, least.bounds.seconds)
                 found.append(Bounded(replace(each, zero=zero), figures_on(plan.hardware, seconds, bounds.memory, plan.mesh.size)))
+        return tuple(found)
+
+    def bound_partitions(self, candidate: PlanCandidate) -> tuple[Bounded, ...]:
+        """The candidates with any schedule that differ from this one in it, and in whether replicas share the optimiser's state, bounded by
+        the stages that the planner makes of their blocks, with the planner's own costs of these.
+
+        Raises `WorkbenchError` where the program cannot be taken apart so.
+        """
+        core, micro_batches = candidate.core(), candidate.micro_batches
+        schedules = self.space.schedules_of(core, micro_batches)
+        zeros = [each for each in self.space.zeros_of(core) if each in UNSHARED] if candidate.zero in UNSHARED else [candidate.zero]
+        staged = staged_program(self.plan(replace(schedules[0], zero=candidate.zero)))
+        stage = RelaxedStage(make_stage_context(staged), staged.network)
+        laid, costs = with_schedule(self.space, self.core(core), schedules[0]), stage.block_costs()
+        totals = total_blocks(stage, costs, laid, zeros, is_exact=True)
+        starts = {
+            count: stage.find_starts(costs, spec)
+            for count, spec in {each.virtual_stages: each for each in map(pipeline_of, schedules)}.items()
+        }
+        found = []
+        for each in schedules:
+            spec = pipeline_of(each)
+            for zero in zeros:
+                least = partition_figures(spec, starts[spec.virtual_stages], totals[zero], *self._update_rates(laid))
+                found.append(Bounded(replace(each, zero=zero), figures_on(laid.hardware, least.seconds, least.memory, laid.mesh.size)))
         return tuple(found)
 
     def bound_sharing(self, core: PlanCandidate, micro_batches: int) -> BlockWork:
@@ -170,15 +203,16 @@ class Evaluator:
             self._blocks[relaxed.key] = relaxed.block_costs()
         return self._blocks[relaxed.key]
 
-    def _least_figures(self, spec: PipelineSpec, plan: Plan, totals: BlockTotals) -> LeastFigures:
+    def _update_rates(self, plan: Plan) -> tuple[float, Callable[[int], float]]:
+        """Bytes a second of a device's memory, and the seconds of summing so many bytes of gradients over the replicas."""
         hardware = plan.hardware
         if hardware is None:
-            return least_figures(spec, totals, float("inf"), lambda _: 0.0)
+            return float("inf"), lambda _: 0.0
 
         def sum_seconds(count: int) -> float:
             return collective_seconds("all-reduce", (DATA,), count, plan.mesh, hardware, plan.axis_assignment) if count else 0.0
 
-        return least_figures(spec, totals, hardware.chip.memory_bandwidth, sum_seconds)
+        return hardware.chip.memory_bandwidth, sum_seconds
 
 
 def _program_seconds(plan: Plan) -> float:

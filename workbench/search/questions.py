@@ -11,13 +11,16 @@ from workbench.search.evaluator import Bounded, Evaluator
 from workbench.search.figures import Figures
 from workbench.search.relaxed_blocks import BlockWork
 
-KINDS = ("work", "candidates", "sharing", "figures")
+KINDS = ("work", "candidates", "sharing", "partition", "figures")
+
+_AS_PLANNED = ("sharing", "partition", "figures")
+"""What is answered with as many replicas as the candidate has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Bounds of the `work` of a group, of the `candidates` of a core with its micro-batches, of their work where replicas share parameters
-    (`sharing`), or the `figures` of one candidate."""
+    """Bounds of the `work` of a group, of the `candidates` of a core with its micro-batches; of the work of those whose replicas share
+    parameters (`sharing`), of those that differ in the schedule alone (`partition`); or the `figures` of one candidate."""
 
     kind: str
     candidate: PlanCandidate
@@ -26,7 +29,7 @@ class Question:
     def trace_key(self) -> tuple[str, int]:
         """Equal for questions that read the same traced network."""
         candidate = self.candidate
-        parts = candidate.micro_batches * (1 if self.kind in ("sharing", "figures") else candidate.size("data"))  # up to the least replicas
+        parts = candidate.micro_batches * (1 if self.kind in _AS_PLANNED else candidate.size("data"))  # up to the least replicas
         return candidate.staged_remat, parts
 
 
@@ -50,6 +53,8 @@ def answer(evaluator: Evaluator, question: Question) -> Answer:
             return evaluator.bound_work(core, micro_batches)
         if question.kind == "candidates":
             return evaluator.bound_candidates(core, micro_batches)
+        if question.kind == "partition":
+            return evaluator.bound_partitions(question.candidate)
         if question.kind == "sharing":
             return evaluator.bound_sharing(core, micro_batches)
         return evaluator.evaluate(question.candidate)

@@ -23,12 +23,13 @@ from workbench.core.sharding import base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import complete_axis_assignment
 from workbench.hardware.hardware import Hardware
+from workbench.pipeline.choose_boundaries import find_starts
 from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, block_seconds, make_stage_context
 from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of, weigh_params
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
-from workbench.search.candidates import NO_ZERO
+from workbench.search.candidates import NO_ZERO, SHARING
 from workbench.search.stage_bounds import BlockTotals
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.network_blocks import Network
@@ -67,6 +68,10 @@ class RelaxedStage:
 
     def block_costs(self) -> tuple[BlockCost, ...]:
         return stage_block_costs(self.context, self.network)
+
+    def find_starts(self, costs: tuple[BlockCost, ...], spec: PipelineSpec) -> tuple[int, ...]:
+        """The block that each virtual stage but the first begins with, as the planner places boundaries where blocks cost this."""
+        return find_starts(self.network, spec, [each.work for each in costs])
 
     def largest_block_work(self) -> "BlockWork":
         """The work of those blocks that are like the one with most work together: a lower bound for all blocks, at a fraction of their
@@ -109,8 +114,11 @@ def least_replicas(plan: Plan) -> int:
     return replicas if is_fixed else next(each for each in divisors(replicas) if each > 1 or replicas == 1)
 
 
-def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan, zeros: Sequence[str]) -> dict[str, BlockTotals]:
-    """The bounds' view of blocks that cost this, for each stage of ZeRO: what it shares among replicas is an even part for each."""
+def total_blocks(
+    relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan, zeros: Sequence[str], *, is_exact: bool = False
+) -> dict[str, BlockTotals]:
+    """The bounds' view of blocks that cost this, for each stage of ZeRO: what it shares among replicas is an even part for each; `plan` has
+    no ZeRO, nor have the `costs` unless they are exact for all of these stages."""
     tasks = tasks_of(relaxed.network)
     values = tasks[0].stage.partition.values
     kept = [block.kept(task.residuals.inside) for block, task in zip(costs, tasks, strict=True)]
@@ -121,11 +129,11 @@ def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan
     param, sums, state, partial = _weigh_blocks(plan, relaxed)
     found = {}
     for zero in zeros:
-        shares = {NO_ZERO: (1, 1, 1), "zero_1": (1, 1, replicas), "zero_2": (1, replicas, replicas), "zero_3": (replicas,) * 3}[zero]
+        shares = {NO_ZERO: (1, 1, 1), "zero_1": (1, 1, replicas), "zero_2": (1, replicas, replicas), SHARING: (replicas,) * 3}[zero]
         resident = param / shares[0] + sums / shares[1] + state / shares[2]
-        summed = partial if replicas > 1 and zero != "zero_3" else np.zeros_like(partial)
+        summed = partial if replicas > 1 and zero != SHARING else np.zeros_like(partial)
         forward, first, second = (np.array(each, float) for each in columns)
-        if zero == "zero_3" and replicas > 1:  # an even part of each sum is added to, not all of it
+        if zero == SHARING and replicas > 1 and not is_exact:  # an even part of each sum is added to, not all of it
             most = np.array([_most_adding_seconds(each, plan.hardware) for each in sums])
             second, first = np.maximum(second - most, 0.0), np.maximum(first - np.maximum(most - second, 0.0), 0.0)
         found[zero] = BlockTotals(forward, first, second, *(np.array(each, float) for each in (kept, received, resident, summed)))

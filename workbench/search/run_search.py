@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count, islice, zip_longest
 
 from workbench.errors import EngineError, SearchError, WorkbenchError, unknown_name
-from workbench.search.candidates import RECOMPUTING, SHARING, WHOLE, PlanCandidate
+from workbench.search.candidates import NO_ZERO, RECOMPUTING, SHARING, UNSHARED, WHOLE, PlanCandidate
 from workbench.search.evaluator import Bounded, Evaluator
 from workbench.search.figures import Figures
 from workbench.search.first_candidates import list_first_candidates
@@ -55,6 +55,7 @@ class _Node:
     - `work`: `members` are cores, each with its micro-batches, whose devices do the same work for one (`Evaluator.work_key`);
     - `candidates`: a core with its micro-batches;
     - `sharing`: `members` are its candidates whose replicas share parameters;
+    - `partition`: `members` are its candidates with one stage of ZeRO, those of `UNSHARED` being one, that differ in the schedule;
     - `figures`: a candidate.
     """
 
@@ -108,9 +109,9 @@ class _Search:
             self._add_group("work", members)
 
     def _add_group(self, kind: str, members: Sequence[_Node]) -> None:
-        """Nodes that one question raises the bounds of; a candidate that would be alone in it waits for itself."""
-        if kind == "sharing" and len(members) == 1:
-            self._add(members[0])
+        """Nodes that one question raises the bounds of, those of no worth left out."""
+        members = [each for each in members if not self._is_worthless(each)]
+        if not members:
             return
         least = min((each.bounds for each in members), key=self._key)
         memory, devices = min(each.bounds.memory for each in members), min(each.bounds.devices for each in members)
@@ -214,29 +215,48 @@ class _Search:
             self.record(node.candidate, answer)
         elif isinstance(answer, BlockWork):
             self._open_group(node, answer)
+        elif node.kind == "partition":
+            self._raise_bounds(node, answer)
         else:
             self._add_candidates(answer)
 
+    def _raise_bounds(self, group: _Node, found: Sequence[Bounded]) -> None:
+        """Each member waits for itself, with the bounds that were found besides."""
+        known = {each.candidate: each.bounds for each in found}
+        for node in group.members:
+            figures = known.get(node.candidate, node.bounds)
+            higher = node.bounds.with_seconds(max(node.bounds.seconds, figures.seconds))
+            self._add(replace(node, bounds=replace(higher, memory=max(node.bounds.memory, figures.memory))))
+
     def _open_group(self, group: _Node, work: BlockWork) -> None:
-        """Each member waits for itself, with the seconds that a micro-batch needs in all stages."""
+        """Each member waits for itself, with the seconds that a micro-batch needs in all stages; candidates, with what is known of their
+        partition."""
+        members = []
         for node in group.members:
             candidate = node.candidate
             shares = candidate.size("data") > 1 and SHARING in self.space.zeros
             work_seconds = work.seconds(recomputed=RECOMPUTING.get(candidate.remat) == 1, shares_sums=shares)
             seconds = candidate.micro_batches * work_seconds / candidate.size("stage")
-            self._add(replace(node, bounds=node.bounds.with_seconds(max(node.bounds.seconds, seconds))))
+            members.append(replace(node, bounds=node.bounds.with_seconds(max(node.bounds.seconds, seconds))))
+        if group.kind == "sharing":
+            self._add_group("partition", members)
+        else:
+            for node in members:
+                self._add(node)
 
     def _add_candidates(self, found: Sequence[Bounded]) -> None:
-        """Candidates of one core, those whose replicas share parameters in a group."""
+        """Candidates of one core; those that one question tells more of wait in a group."""
         self.bounded += len(found)
         allowed = [each for each in found if each.candidate not in self.found and allows_candidate(self.requirements, each.candidate)]
-        nodes = [_Node(each.candidate, each.bounds, "figures") for each in allowed]
-        for each in nodes:
-            if not _is_sharing(each.candidate):
-                self._add(each)
-        sharing = [each for each in nodes if _is_sharing(each.candidate) and not self._is_worthless(each)]
-        if sharing:
-            self._add_group("sharing", sharing)
+        groups: dict[str, list[_Node]] = {}
+        for each in allowed:
+            node = _Node(each.candidate, each.bounds, "figures")
+            if each.candidate.schedule == WHOLE:
+                self._add(node)
+            else:
+                groups.setdefault(NO_ZERO if each.candidate.zero in UNSHARED else each.candidate.zero, []).append(node)
+        for zero, members in groups.items():
+            self._add_group("sharing" if zero == SHARING else "partition", members)
 
     def record(self, candidate: PlanCandidate, figures: Figures) -> None:
         """Keep a planned candidate, on the front if it keeps to the requirements."""
@@ -320,11 +340,6 @@ def run_search(
             search.ask_ahead(who)
             if search.asked:
                 search.take_next()
-
-
-def _is_sharing(candidate: PlanCandidate) -> bool:
-    """Whether the replicas of a pipeline's stages share parameters."""
-    return candidate.zero == SHARING and candidate.schedule != WHOLE
 
 
 def _alternate(groups: Iterable[Sequence[_Node]]) -> Iterator[Sequence[_Node]]:

@@ -71,11 +71,11 @@ def least_figures(spec: PipelineSpec, blocks: BlockTotals, bandwidth: float, sum
     so many bytes of gradients over the replicas, at least in proportion to the bytes.
     """
     schedule, shape = schedule_named(spec.schedule), PipelineShape(spec.stages, spec.micro_batches, spec.chunks)
-    problem = _StageProblem(spec, schedule, shape, blocks, _update_seconds(blocks, bandwidth, sum_seconds))
+    problem = _StageProblem(spec, schedule, shape, blocks, update_seconds(blocks, bandwidth, sum_seconds))
     return LeastFigures(problem.least_seconds() * _ROUNDING, problem.least_memory() * _ROUNDING)
 
 
-def _update_seconds(blocks: BlockTotals, bandwidth: float, sum_seconds: Callable[[int], float]) -> Array:
+def update_seconds(blocks: BlockTotals, bandwidth: float, sum_seconds: Callable[[int], float]) -> Array:
     """float64[blocks]: seconds of each block's part of an update. A sum has a latency besides, which is shared out here."""
     total = float(blocks.summed.sum())
     slope = sum_seconds(int(total)) / total if total else 0.0
@@ -99,8 +99,13 @@ def _before(values: Array) -> Array:
     return np.concatenate(([0.0], np.cumsum(values)))
 
 
+def recomputes_all(spec: PipelineSpec, device: int) -> bool:
+    """Whether a device recomputes all micro-batches."""
+    return all(spec.recomputes(i, device) for i in (0, spec.micro_batches - 1))
+
+
 @cache
-def _chunk_flights(schedule: Schedule, device: int, shape: PipelineShape) -> tuple[int, ...]:
+def chunk_flights(schedule: Schedule, device: int, shape: PipelineShape) -> tuple[int, ...]:
     """How many micro-batches of each chunk of a device, in the order of the network, are in flight when its first backward task begins."""
     tasks = takewhile(lambda task: task.kind is Kind.FORWARD, schedule.order(device, shape))
     counts = Counter(task.stage for task in tasks)
@@ -118,14 +123,10 @@ class _StageProblem:
     blocks: BlockTotals
     update: Array
 
-    def _recomputes(self, device: int) -> bool:
-        """Whether a device recomputes all micro-batches."""
-        return all(self.spec.recomputes(i, device) for i in (0, self.spec.micro_batches - 1))
-
     @property
     def _recomputing(self) -> int:
         """How many devices, the first ones, recompute all micro-batches."""
-        return sum(self._recomputes(device) for device in range(self.spec.stages))
+        return sum(recomputes_all(self.spec, device) for device in range(self.spec.stages))
 
     def _work(self, *, recomputed: bool) -> Array:
         """float64[blocks]: seconds of a micro-batch."""
@@ -143,7 +144,7 @@ class _StageProblem:
     def _sure_again(self) -> int:
         """How many blocks, the first ones, are recomputed whatever the partition: one for each of the first virtual stages that are."""
         stages = range(self.spec.virtual_stages)
-        first = next((k for k in stages if not self._recomputes(self._device_of(k))), None)
+        first = next((k for k in stages if not recomputes_all(self.spec, self._device_of(k))), None)
         return len(self.blocks.forward) if first is None else first
 
     def least_seconds(self) -> float:
@@ -197,7 +198,7 @@ class _StageProblem:
             return self._least_shared_memory()
         resident, kept = _before(self.blocks.resident), _before(self.blocks.kept)
         first, entry = self._recomputing, self._entry
-        waiting = [_chunk_flights(self.schedule, device, self.shape)[0] for device in range(self.spec.stages)]
+        waiting = [chunk_flights(self.schedule, device, self.shape)[0] for device in range(self.spec.stages)]
         ends = {count: (resident + count * kept).tolist() for count in {0, *waiting}}
         reaches = {count: _Reach(end, [-each for each in end]) for count, end in ends.items()}
 
@@ -222,7 +223,7 @@ class _StageProblem:
         the devices, the mean of what they hold is at least that of the devices on which each block weighs least (duality of linear
         programs); the weights are those with which all devices are equally good for the blocks as a whole.
         """
-        flights = [_chunk_flights(self.schedule, device, self.shape) for device in range(self.spec.stages)]
+        flights = [chunk_flights(self.schedule, device, self.shape) for device in range(self.spec.stages)]
         kept, resident = self.blocks.kept, self.blocks.resident
         recomputes = np.arange(self.spec.stages) < self._recomputing
         counts = np.where(recomputes, 0, [min(each) for each in flights])
