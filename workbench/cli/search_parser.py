@@ -53,7 +53,8 @@ def add_search(added: Any) -> None:
     command.add_argument(
         "--wide",
         action="store_true",
-        help="choose more: also context and expert axes, other links for each axis, remat on the first stages alone, and more schedules",
+        help="choose more: also context and expert axes, other links for each axis, remat on the first stages alone, more schedules, "
+        "uneven stages",
     )
     command.add_argument(
         "--why", action="store_true", help="also print the ledger against the runner-up, and what each other choice would do"

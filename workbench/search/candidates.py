@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from workbench.search.uneven_boundaries import BY_TIME
+
 WHOLE = ""
 """The schedule of a step that is one program: no stages, no micro-batches."""
 NO_ZERO = "no ZeRO"
@@ -12,7 +14,7 @@ RECOMPUTING = {"full": Fraction(1), "first_half": Fraction(1, 2), "first_quarter
 that keeps everything."""
 _TOGETHER = {"schedule": ("schedule", "chunks"), "mesh": ("mesh", "axis_assignment")}
 """Fields that are one decision."""
-DECISIONS = ("hardware", "mesh", "layout", "zero", "remat", "micro_batches", "schedule")
+DECISIONS = ("hardware", "mesh", "layout", "zero", "remat", "micro_batches", "schedule", "boundaries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +25,12 @@ class PlanCandidate:
     - `mesh`: axes with their sizes, major to minor, the stages' included; `axis_assignment`: over which links they run, as text, empty
       for the default; the two are one decision;
     - `layout`: the name of a `LayoutChoice`; `zero`: a recipe's name or `NO_ZERO`; `remat`: of `REMATS` or `RECOMPUTING`;
-    - `micro_batches` a step, `schedule` and `chunks` of each stage; `WHOLE` is a step without them.
+    - `micro_batches` a step, `schedule` and `chunks` of each stage; `WHOLE` is a step without them;
+    - `boundaries`: by which rule of `BOUNDARIES` the blocks of the network are shared out among the stages.
 
     **Invariants**
 
-    - `WHOLE` has one micro-batch and one chunk.
+    - `WHOLE` has one micro-batch and one chunk, and boundaries `BY_TIME`.
     """
 
     hardware: str
@@ -39,6 +42,7 @@ class PlanCandidate:
     schedule: str = WHOLE
     chunks: int = 1
     axis_assignment: str = ""
+    boundaries: str = BY_TIME
 
     def size(self, axis: str) -> int:
         """Devices along a mesh axis; 1 where there is none."""
@@ -46,7 +50,7 @@ class PlanCandidate:
 
     def core(self) -> "PlanCandidate":
         """What decides the work of a device: the candidate without ZeRO and without a schedule."""
-        return replace(self, zero=NO_ZERO, micro_batches=1, schedule=WHOLE, chunks=1)
+        return replace(self, zero=NO_ZERO, micro_batches=1, schedule=WHOLE, chunks=1, boundaries=BY_TIME)
 
     @property
     def recomputing_stages(self) -> int:
@@ -90,10 +94,13 @@ class PlanCandidate:
                 return f"remat full on the {self.remat.replace('_', ' ')} of the stages"
             case "remat":
                 return f"remat {self.remat}"
+            case "boundaries":
+                return "boundaries that fit" if self.boundaries == "fit" else f"boundaries by {self.boundaries}"
             case "zero":
                 return self.zero.replace("zero_", "ZeRO ")
         return str(getattr(self, name))
 
     def __str__(self) -> str:
         shown = ("mesh", "layout", "zero", "remat", *(("micro_batches", "schedule") if self.schedule else ()))
-        return ", ".join(self.describe(name) for name in shown)
+        named = ("boundaries",) if self.boundaries != BY_TIME else ()
+        return ", ".join(self.describe(name) for name in (*shown, *named))

@@ -20,6 +20,7 @@ from workbench.search.figures import NOMINAL, Figures, evaluate_plan, figures_on
 from workbench.search.relaxed_blocks import DATA, BlockWork, RelaxedStage, count_replicas, least_replicas, relax_stage, total_blocks
 from workbench.search.search_space import SearchSpace
 from workbench.search.stage_bounds import BlockTotals, LeastFigures, least_figures
+from workbench.search.uneven_boundaries import BY_TIME
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
 
@@ -117,22 +118,29 @@ class Evaluator:
         found = []
         for each in schedules:
             for zero in zeros:
-                bounds = self._least_figures(pipeline_of(each), laid, totals[zero])
-                seconds = max(bounds.seconds, least.bounds.seconds)
-                found.append(Bounded(replace(each, zero=zero), figures_on(plan.hardware, seconds, bounds.memory, plan.mesh.size)))
+                bounds = self._least_figures(pipeline_of(each), laid, totals[zero])  # whatever its boundaries
+                figures = figures_on(plan.hardware, max(bounds.seconds, least.bounds.seconds), bounds.memory, plan.mesh.size)
+                found += [Bounded(replace(each, zero=zero, boundaries=rule), figures) for rule in self.space.boundaries_of(each)]
         return tuple(found)
 
     def evaluate(self, candidate: PlanCandidate) -> Figures:
         """The planner's figures of a candidate. Raises `WorkbenchError` where it is illegal or refused."""
         if candidate not in self._figures:
             try:
-                self._figures[candidate] = evaluate_plan(self.plan(candidate))
+                self._figures[candidate] = self._evaluate_plan(candidate)
             except WorkbenchError as error:
                 self._figures[candidate] = error
         found = self._figures[candidate]
         if isinstance(found, WorkbenchError):
             raise found
         return found
+
+    def _evaluate_plan(self, candidate: PlanCandidate) -> Figures:
+        """The plan's figures; where a rule names no boundary, those by time are known or will be asked for."""
+        plan = self.plan(candidate)
+        if candidate.boundaries != BY_TIME and plan.pipeline is not None and not plan.pipeline.boundaries:
+            return self.evaluate(replace(candidate, boundaries=BY_TIME))
+        return evaluate_plan(plan)
 
     def remember(self, candidate: PlanCandidate, figures: Figures) -> None:
         """Figures that another process found."""

@@ -18,6 +18,7 @@ from workbench.recipes.choose_dims import batch_dim
 from workbench.search.candidates import NO_ZERO, RECOMPUTING
 from workbench.search.layout_choices import LayoutChoice, RecipeMove, list_layout_choices, usual_choices
 from workbench.search.search_space import AS_TRACED, REMATS, ZEROS, SearchSpace
+from workbench.search.uneven_boundaries import BOUNDARIES, BY_TIME
 from workbench.tracing.stage_partition.trace_network import network_of
 
 SCHEDULES = ("1f1b", "interleaved", "zero_bubble", "zb_v", "v_half")
@@ -38,6 +39,7 @@ def make_space(
     remats: Sequence[str] | None = None,
     schedules: Sequence[str] | None = None,
     axis_assignments: bool | None = None,
+    boundaries: Sequence[str] | None = None,
     wide: bool = False,
     most_examples: int = 16,
 ) -> SearchSpace:
@@ -49,14 +51,16 @@ def make_space(
     - `layouts`: names of `layout_choices`, or `all` that apply; if left out, the known recipes where one splits more than examples;
     - `zeros`, `remats`, `schedules`: the choices by name;
     - `axis_assignments`: whether the axes of a mesh may also lie on other links than by default, in every order;
+    - `boundaries`: rules of `search.uneven_boundaries`, `time` if left out;
     - `wide`: whether what is left out above is all that there is: also the axes `context` and `expert`, remat on a part of the stages,
-      `WIDE_SCHEDULES`, and other links;
+      `WIDE_SCHEDULES`, other links, and all `BOUNDARIES`;
     - `most_examples` of a micro-batch on one replica.
 
     Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold.
     """
     axes, schedules = axes or (_WIDE_AXES if wide else _AXES), schedules or (WIDE_SCHEDULES if wide else SCHEDULES)
-    _verify_names(zeros, remats, schedules)
+    boundaries = boundaries or (BOUNDARIES if wide else (BY_TIME,))
+    _verify_names(zeros, remats, schedules, boundaries)
     targets = _list_hardware(plan, devices, hardware)
     start = plan.updated(pipeline=None, axis_assignment=None, layout=plan.layout if keep else Layout(""))
     kept = _axes_of_statements(start) if keep else ()
@@ -84,6 +88,7 @@ def make_space(
         sizes=tuple((axis, (plan.mesh[axis],)) for axis in kept if axis not in _AXES),
         kept_axes=kept,
         with_axis_assignments=wide if axis_assignments is None else axis_assignments,
+        boundaries=tuple(boundaries) if is_staged else (BY_TIME,),
     )
 
 
@@ -156,8 +161,13 @@ def _axes_of_statements(plan: Plan) -> tuple[str, ...]:
     return tuple(axis for axis in plan.mesh.names if axis in used)
 
 
-def _verify_names(zeros: Sequence[str], remats: Sequence[str] | None, schedules: Sequence[str]) -> None:
-    for what, names, known in (("ZeRO stage", zeros, ZEROS), ("remat", remats or (), (*REMATS, *RECOMPUTING))):
+def _verify_names(zeros: Sequence[str], remats: Sequence[str] | None, schedules: Sequence[str], boundaries: Sequence[str]) -> None:
+    chosen = (
+        ("ZeRO stage", zeros, ZEROS),
+        ("remat", remats or (), (*REMATS, *RECOMPUTING)),
+        ("rule for boundaries", boundaries, BOUNDARIES),
+    )
+    for what, names, known in chosen:
         for name in names:
             if name not in known:
                 raise SearchError(*unknown_name(what, name, known))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import prod
+from math import inf, prod
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
@@ -16,6 +16,7 @@ from workbench.plan.plan import Plan
 from workbench.search.axis_assignments import list_axis_assignments
 from workbench.search.candidates import NO_ZERO, RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.layout_choices import LayoutChoice
+from workbench.search.uneven_boundaries import BY_TIME
 from workbench.units import divisors
 
 AS_TRACED = "as traced"
@@ -42,6 +43,8 @@ class SearchSpace:
     - `blocks`: blocks of the network that a boundary may separate, `layers` those of them that are alike;
     - `programs`: the start's program traced with each remat of `REMATS`, `none` for those of `RECOMPUTING` where the schedule recomputes;
     - `with_axis_assignments`: whether the axes of a mesh may lie on other links than by default;
+    - `boundaries`: rules of `BOUNDARIES` for the stages of a schedule with one chunk a device, `most_memory`: bytes of a device that `fit`
+      keeps to, at most all that the device has;
     - `most_examples`: of a micro-batch on one replica; `most_stages`, `most_chunks`, `most_micro_batches`.
     """
 
@@ -63,6 +66,8 @@ class SearchSpace:
     sizes: tuple[tuple[str, tuple[int, ...]], ...] = ()
     kept_axes: tuple[str, ...] = ()
     with_axis_assignments: bool = False
+    boundaries: tuple[str, ...] = (BY_TIME,)
+    most_memory: float = inf
 
     @cached_property
     def layout_by_name(self) -> Mapping[str, LayoutChoice]:
@@ -167,13 +172,19 @@ class SearchSpace:
             return ()
         return tuple(each for each in divisors(self.layers // stages) if 1 < each <= self.most_chunks)
 
+    def boundaries_of(self, candidate: PlanCandidate) -> tuple[str, ...]:
+        """The rules for boundaries where there is a choice: several stages, of one chunk a device, and more blocks than stages."""
+        has_choice = 1 < candidate.size("stage") < self.blocks and candidate.chunks == 1
+        return self.boundaries if has_choice else (BY_TIME,)
+
     def candidates(self) -> Iterator[PlanCandidate]:
         """Every candidate; some may turn out to be illegal when their plan is made."""
         for core in self.cores():
             for zero in self.zeros_of(core):
                 for count in self.micro_batch_counts(core):
                     for each in self.schedules_of(core, count):
-                        yield replace(each, zero=zero)
+                        for boundaries in self.boundaries_of(each):
+                            yield replace(each, zero=zero, boundaries=boundaries)
 
     @cached_property
     def size(self) -> int:
@@ -183,8 +194,8 @@ class SearchSpace:
         for core in self.cores():
             key = core.size("data"), core.size("stage")
             if key not in per_core:
-                counts = self.micro_batch_counts(core)
-                per_core[key] = len(self.zeros_of(core)) * sum(len(self.schedules_of(core, count)) for count in counts)
+                staged = [each for count in self.micro_batch_counts(core) for each in self.schedules_of(core, count)]
+                per_core[key] = len(self.zeros_of(core)) * sum(len(self.boundaries_of(each)) for each in staged)
             total += per_core[key]
         return total
 
@@ -200,6 +211,7 @@ class SearchSpace:
             parts.append(f"micro-batches of 1 to {min(self.most_examples, self.batch)} examples a replica")
         if self.schedules:
             parts.append(f"schedules {', '.join(self.schedules)} with every number of equal chunks")
+        parts += [f"boundaries {', '.join(self.boundaries)}"] if len(self.boundaries) > 1 else []
         return "; ".join(parts) + f": {self.size:,} combinations"
 
 

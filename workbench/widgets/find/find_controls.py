@@ -25,7 +25,9 @@ INVITATION = (
 )
 _AXES = "Beside the stages'. Fix a size as in `data model:8`; add `context` or `expert`."
 _KEEP = "Every dimension and tensor that the layout of the board places now stays where it is."
-_WIDE = "Choose more: also context and expert axes, other links for each axis, remat on the first stages alone, more schedules."
+_WIDE = (
+    "Choose more: also context and expert axes, other links for each axis, remat on the first stages alone, more schedules, uneven stages."
+)
 _STAGES = "Of a pipeline, `4` or `2, 4, 8`; `1` is no pipeline."
 _MICRO_BATCHES = "A step, `16` or `8, 16, 32`; `1` is a step that is not divided."
 UNTILS = (("complete", "the front is known"), ("proved", "the best is proved"))

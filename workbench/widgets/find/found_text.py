@@ -2,6 +2,7 @@
 
 from workbench.search.candidates import NO_ZERO, PlanCandidate
 from workbench.search.figures import Figures
+from workbench.search.uneven_boundaries import BY_TIME
 from workbench.units import format_bytes, format_dollars, format_seconds
 
 
@@ -19,8 +20,9 @@ def found_text(candidate: PlanCandidate) -> str:
 
 
 def pipeline_text(candidate: PlanCandidate) -> str:
-    """Its schedule and micro-batches; empty for one program."""
-    return f"{candidate.describe('schedule')}, {candidate.describe('micro_batches')}" if candidate.schedule else ""
+    """Its schedule, its micro-batches and boundaries that are not by time; empty for one program."""
+    shown = ("schedule", "micro_batches", *(("boundaries",) if candidate.boundaries != BY_TIME else ()))
+    return ", ".join(candidate.describe(name) for name in shown) if candidate.schedule else ""
 
 
 def brief_figures(figures: Figures) -> str:
