@@ -54,7 +54,7 @@ def add_search(added: Any) -> None:
         "--wide",
         action="store_true",
         help="choose more: also context and expert axes, other links for each axis, remat on the first stages alone, more schedules, "
-        "uneven stages",
+        "uneven stages, the optimiser's state on the host",
     )
     command.add_argument(
         "--why", action="store_true", help="also print the ledger against the runner-up, and what each other choice would do"

@@ -39,10 +39,10 @@ def with_boundaries(space: SearchSpace, plan: Plan, rule: str) -> Plan:
 
 
 def with_schedule(space: SearchSpace, plan: Plan, candidate: PlanCandidate) -> Plan:
-    """The plan of a candidate's layout with its remat and its pipeline."""
+    """The plan of a candidate's layout with its program and its pipeline."""
     if candidate.schedule == WHOLE:
-        return plan.updated(program=space.program_of(candidate.remat))
-    return plan.updated(program=space.program_of(candidate.staged_remat), pipeline=pipeline_of(candidate))
+        return plan.updated(program=space.program_of(candidate.traced_as))
+    return plan.updated(program=space.program_of(candidate.staged_as), pipeline=pipeline_of(candidate))
 
 
 def pipeline_of(candidate: PlanCandidate) -> PipelineSpec:

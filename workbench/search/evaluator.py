@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.tensor import Role
 from workbench.cost.communication import closest_spans, collective_seconds
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import WorkbenchError
@@ -20,6 +21,7 @@ from workbench.search.figures import NOMINAL, Figures, evaluate_plan, figures_on
 from workbench.search.relaxed_blocks import DATA, BlockWork, RelaxedStage, count_replicas, least_replicas, relax_stage, total_blocks
 from workbench.search.search_space import SearchSpace
 from workbench.search.stage_bounds import BlockTotals, LeastFigures, least_figures
+from workbench.search.traced_programs import ON_DEVICE
 from workbench.search.uneven_boundaries import BY_TIME
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
@@ -39,6 +41,7 @@ class Evaluator:
 
     space: SearchSpace
     _cores: dict[PlanCandidate, Plan | WorkbenchError] = field(default_factory=dict)
+    _precise: dict[PlanCandidate, Plan] = field(default_factory=dict)
     _blocks: dict[Hashable, tuple[BlockCost, ...]] = field(default_factory=dict)
     _work: dict[Hashable, BlockWork] = field(default_factory=dict)
     _networks: dict[Hashable, Network] = field(default_factory=dict)
@@ -49,7 +52,8 @@ class Evaluator:
 
     def core(self, core: PlanCandidate) -> Plan:
         """The plan of a core, its program as the start has it. Raises `WorkbenchError` where it is illegal."""
-        key = replace(core.core(), remat=self.space.remats[0])
+        space = self.space
+        key = replace(core.core(), remat=space.remats[0], precision=space.precisions[0], offload=space.offloads[0])
         if key not in self._cores:
             try:
                 self._cores[key] = self._on_links(key) if key.axis_assignment else core_plan(self.space, key)
@@ -64,16 +68,26 @@ class Evaluator:
         """A core over links of its choice, from the one over the default links: the layout is laid out once."""
         return self.core(replace(core, axis_assignment="")).updated(axis_assignment=core.axis_assignment)
 
+    def _in_precision(self, core: PlanCandidate) -> Plan:
+        """The plan of a core with its program in the core's precision; what it recomputes, and what the host keeps, is not decided."""
+        plan = self.core(core)
+        if str(plan.program.precision) == core.precision:
+            return plan
+        key = replace(core, remat=self.space.remats[0], offload=self.space.offloads[0])
+        if key not in self._precise:
+            self._precise[key] = plan.updated(program=self.space.program_of(key.traced_as))
+        return self._precise[key]
+
     def bound_core(self, core: PlanCandidate) -> Bounded:
         """The FLOPs of the program over the peak of all devices, and what the arguments take: no plan of this core needs less.
 
         Raises `WorkbenchError` where the core is illegal.
         """
-        plan = self.core(core)
+        plan = self._in_precision(core)
         key = plan.program.identity, plan.hardware
         if key not in self._seconds:
             self._seconds[key] = _program_seconds(plan)
-        placed = plan.layout, plan.mesh, plan.hardware
+        placed = plan.layout, plan.mesh, plan.hardware, core.precision, core.offload
         if placed not in self._bytes:
             self._bytes[placed] = _least_bytes(plan, core)
         return Bounded(core, figures_on(plan.hardware, self._seconds[key] / plan.mesh.size, self._bytes[placed], plan.mesh.size))
@@ -90,7 +104,7 @@ class Evaluator:
         plan = self.core(core)
         spans = closest_spans(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else {}
         others = tuple((axis, size, spans.get(axis)) for axis, size in core.mesh if axis not in (DATA, "stage"))
-        return least_replicas(plan), core.hardware, core.axis_assignment, core.layout, core.staged_remat, others
+        return least_replicas(plan), core.hardware, core.axis_assignment, core.layout, core.staged_as, others
 
     def bound_work(self, core: PlanCandidate, micro_batches: int) -> BlockWork:
         """What all stages together need at least for a micro-batch, by `work_key`.
@@ -191,8 +205,9 @@ def _program_seconds(plan: Plan) -> float:
 
 
 def _least_bytes(plan: Plan, core: PlanCandidate) -> float:
-    """Bytes of the arguments on one device, were they shared evenly among replicas and stages."""
+    """Bytes of the arguments on one device, were they shared evenly among replicas and stages; without those that the host keeps."""
     tile = plan.hardware.chip.array_tile if plan.hardware else ()
     placed = zip(plan.program.arguments, plan.argument_shardings, strict=True)
-    total = sum(tiled_bytes(tuple(sharding.local_shape(tensor.shape, plan.mesh)), tensor.dtype, tile) for tensor, sharding in placed)
+    here = (each for each in placed if core.offload == ON_DEVICE or each[0].role is not Role.OPTIMIZER_STATE)
+    total = sum(tiled_bytes(tuple(sharding.local_shape(tensor.shape, plan.mesh)), tensor.dtype, tile) for tensor, sharding in here)
     return total / (core.size(DATA) * core.size("stage"))

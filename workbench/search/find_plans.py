@@ -122,6 +122,8 @@ def _read_pin(space: SearchSpace, name: str, value: Any) -> Pin:
         "layout": [each.name for each in space.layouts],
         "zero": space.zeros,
         "remat": space.remats,
+        "precision": space.precisions,
+        "offload": space.offloads,
         "schedule": (*space.schedules, ""),
         "boundaries": space.boundaries,
         "hardware": [text for text, _ in space.hardware],

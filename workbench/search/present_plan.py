@@ -96,6 +96,7 @@ def _list_alike(space: SearchSpace, plan: Plan) -> Iterator[PlanCandidate]:
         return
     mesh = tuple((axis, sizes.get(axis, 1)) for axis in space.axes)
     start = PlanCandidate(hardware, mesh, "", micro_batches=pipeline.micro_batches if pipeline else 1)
+    start = replace(start, precision=str(plan.program.precision), offload=str(plan.program.offload))
     start = replace(start, schedule=pipeline.schedule, chunks=pipeline.chunks) if pipeline else start
     for layout in space.layouts:
         for remat in space.remats:

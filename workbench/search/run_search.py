@@ -37,7 +37,7 @@ MANY_GROUPS = 1000
 _TURNS = ("objective", "objective", "objective", "memory")
 """By which bound the next node is chosen, in turn; groups, which tell most for little work, are all opened before."""
 _INFINITE = float("inf")
-_CORE_DECISIONS = ("layout", "remat", "hardware")
+_CORE_DECISIONS = ("layout", "remat", "precision", "offload", "hardware")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from workbench.search.candidates import NO_ZERO, PlanCandidate
 from workbench.search.figures import Figures
-from workbench.search.uneven_boundaries import BY_TIME
 from workbench.units import format_bytes, format_dollars, format_seconds
 
 
@@ -14,15 +13,15 @@ def found_text(candidate: PlanCandidate) -> str:
     """
     parts = [candidate.describe("mesh"), candidate.layout]
     parts += [candidate.describe("zero")] if candidate.zero != NO_ZERO else []
-    parts += [candidate.describe("remat")]
+    parts += [candidate.describe(name) for name in ("remat", "precision", "offload") if candidate.mentions(name)]
     parts += [pipeline_text(candidate)] if candidate.schedule else []
     return ", ".join(parts)
 
 
 def pipeline_text(candidate: PlanCandidate) -> str:
     """Its schedule, its micro-batches and boundaries that are not by time; empty for one program."""
-    shown = ("schedule", "micro_batches", *(("boundaries",) if candidate.boundaries != BY_TIME else ()))
-    return ", ".join(candidate.describe(name) for name in shown) if candidate.schedule else ""
+    shown = ("schedule", "micro_batches", "boundaries")
+    return ", ".join(candidate.describe(name) for name in shown if candidate.mentions(name))
 
 
 def brief_figures(figures: Figures) -> str:

@@ -1,0 +1,157 @@
+"""Programs of a search traced in several ways: optimiser's state in the host's memory, never in pipelines, with bounds that hold."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.core.offload import Offload
+from workbench.errors import OffloadError, SearchError, WorkbenchError
+from workbench.hardware.catalogue import parse_hardware
+from workbench.models import build
+from workbench.plan.plan import Plan
+from workbench.search.candidates import PlanCandidate
+from workbench.search.evaluator import Evaluator
+from workbench.search.explain import list_counterfactuals
+from workbench.search.figures import Figures, evaluate_plan
+from workbench.search.find_plans import find_plans
+from workbench.search.make_space import make_space
+from workbench.search.present_plan import find_candidate
+from workbench.search.search_space import SearchSpace
+from workbench.search.traced_programs import OFFLOADS, TracedAs, trace_programs
+
+EXACT = 1 + 1e-9
+HARDWARE = "TPU v5e 2x2"
+FEW = {"axes": ("data", "model"), "layouts": ("replicated", "megatron"), "offloads": OFFLOADS}
+
+
+@cache
+def gpt() -> Plan:
+    return Plan(build("gpt"), "", hardware=HARDWARE)
+
+
+@cache
+def enumerated() -> tuple[SearchSpace, Evaluator, dict[PlanCandidate, Figures]]:
+    """A small space with the figures of every plan of it."""
+    space = make_space(gpt(), **FEW)
+    evaluator, found = Evaluator(space), {}
+    for each in space.candidates():
+        try:
+            found[each] = evaluator.evaluate(each)
+        except WorkbenchError:
+            continue
+    return space, evaluator, found
+
+
+@cache
+def staged_space() -> tuple[SearchSpace, Evaluator, tuple[PlanCandidate, ...]]:
+    space = make_space(gpt(), offloads=OFFLOADS, remats=("none", "full"), schedules=("1f1b",))
+    return space, Evaluator(space), tuple(space.candidates())
+
+
+def test_bounds_hold_with_and_without_state_on_the_host():
+    _, evaluator, found = enumerated()
+    assert {each.offload for each in found} == {*OFFLOADS}
+    for candidate, truth in found.items():
+        bounds = evaluator.bound_core(candidate.core()).bounds
+        assert bounds.seconds <= truth.seconds * EXACT
+        assert bounds.memory <= truth.memory * EXACT
+
+
+@settings(max_examples=8)
+@given(data=st.data())
+def test_no_pipeline_has_its_state_on_the_host(data):
+    space, evaluator, candidates = staged_space()
+    assert space.size == len(candidates)
+    assert {each.schedule for each in candidates if each.offload == "optimizer_state"} == {""}
+    candidate = data.draw(st.sampled_from(candidates))
+    try:
+        plan = evaluator.plan(candidate)
+    except WorkbenchError:
+        return
+    assert str(plan.program.offload) == candidate.offload
+    (bounds,) = (
+        each.bounds for each in evaluator.bound_candidates(candidate.core(), candidate.micro_batches) if each.candidate == candidate
+    )
+    truth = evaluator.evaluate(candidate)
+    assert bounds.memory <= truth.memory * EXACT
+    assert bounds.seconds <= truth.seconds * EXACT
+
+
+def test_under_a_limit_of_memory_the_best_plan_may_keep_state_on_the_host():
+    _, _, found = enumerated()
+    limit = min(each.memory for candidate, each in found.items() if candidate.offload == "nothing") * 0.99
+    best = min(each.seconds for each in found.values() if each.memory <= limit)
+    result = find_plans(gpt(), at_most={"memory": limit}, within=600, **FEW)
+    assert result.state.is_proved
+    candidate, figures = result.state.best
+    assert figures.seconds == best
+    assert candidate.offload == "optimizer_state"
+    assert result.best.program.offload == Offload(optimizer_state=True)
+    assert "optimizer state offloaded" in str(candidate)
+
+
+def test_a_wide_search_offloads_where_the_program_allows_it():
+    assert make_space(gpt(), wide=True, remats=("none",)).offloads == OFFLOADS
+    assert make_space(gpt(), remats=("none",)).offloads == ("nothing",)
+    assert make_space(Plan(build("mnist"), "", hardware=HARDWARE), wide=True).offloads == ("nothing",)
+    with pytest.raises(OffloadError, match="The optimiser of `mnist` keeps no state but scalars"):
+        make_space(Plan(build("mnist"), "", hardware=HARDWARE), offloads=OFFLOADS)
+    with pytest.raises(SearchError) as caught:
+        make_space(gpt(), offloads=("weights",))
+    assert (
+        str(caught.value) == "There is no offload `weights`; there are `nothing`, `optimizer_state`.\n  Ways out: use one of these names."
+    )
+
+
+def test_offloading_stands_in_what_ifs_and_is_pinned():
+    space, evaluator, found = enumerated()
+    here = next(each for each in found if each.offload == "nothing")
+    (other,) = (each for each in list_counterfactuals(evaluator, here) if each.decision == "offload")
+    assert other.change == "optimizer state offloaded instead of nothing offloaded"
+    assert other.figures.memory < found[here].memory
+    assert "offloaded nothing, optimizer state" in space.describe()
+    result = find_plans(gpt(), pins={"offload": "optimizer_state"}, within=600, **FEW)
+    assert {each.offload for each, _ in result.front} == {"optimizer_state"}
+
+
+def test_to_more_stages_the_state_comes_back_to_the_devices():
+    space, evaluator, candidates = staged_space()
+    here = next(each for each in candidates if each.offload == "optimizer_state" and each.size("data") == 4 and each.layout == "replicated")
+    others = [each.candidate for each in list_counterfactuals(evaluator, here) if each.candidate.size("stage") > 1]
+    assert others
+    assert {each.offload for each in others} == {"nothing"}
+    assert space.offloads_of(others[0].mesh) == ("nothing",)
+
+
+def test_a_present_plan_that_offloads_is_its_candidate():
+    space, evaluator, found = enumerated()
+    here = next(each for each in found if each.offload == "optimizer_state")
+    assert find_candidate(space, evaluator.plan(here)) == here
+    alone = make_space(evaluator.plan(here), axes=FEW["axes"], layouts=FEW["layouts"])
+    assert alone.offloads == ("optimizer_state",)
+    assert find_candidate(alone, evaluator.plan(here)) == here
+    assert Evaluator(alone).bound_core(here.core()).bounds.memory <= found[here].memory * EXACT
+
+
+def test_more_than_the_host_has_is_no_plan():
+    hardware = parse_hardware(HARDWARE)
+    small = replace(hardware, chip=replace(hardware.chip, host_memory=1024))
+    _, evaluator, found = enumerated()
+    plan = evaluator.plan(next(each for each in found if each.offload == "optimizer_state" and each.mesh == (("data", 1), ("model", 4))))
+    with pytest.raises(SearchError) as caught:
+        evaluate_plan(plan.updated(hardware=small))
+    assert str(caught.value) == (
+        "One device would keep 452 KiB in the host's memory, and its share of that of TPU v5e's host is 1.00 KiB: 452.50 times as much.\n"
+        "  Ways out: keep it on the devices, offload `nothing`."
+    )
+
+
+def test_programs_are_traced_in_every_combination():
+    found = trace_programs(build("gpt"), ("none", "full"), (), OFFLOADS)
+    assert [traced for traced, _ in found] == [TracedAs(remat, offload=offload) for offload in OFFLOADS for remat in ("none", "full")]
+    for traced, program in found:
+        assert str(program.offload) == traced.offload
+    assert trace_programs(build("two_layer"), None) == ((TracedAs("none"), build("two_layer")),)
