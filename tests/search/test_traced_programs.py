@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.core.offload import Offload
-from workbench.errors import OffloadError, SearchError, WorkbenchError
+from workbench.core.precision import Precision
+from workbench.errors import OffloadError, PrecisionError, SearchError, WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.plan import Plan
@@ -112,7 +113,7 @@ def test_offloading_stands_in_what_ifs_and_is_pinned():
     (other,) = (each for each in list_counterfactuals(evaluator, here) if each.decision == "offload")
     assert other.change == "optimizer state offloaded instead of nothing offloaded"
     assert other.figures.memory < found[here].memory
-    assert "offloaded nothing, optimizer state" in space.describe()
+    assert "offloaded nothing or optimizer state" in space.describe()
     result = find_plans(gpt(), pins={"offload": "optimizer_state"}, within=600, **FEW)
     assert {each.offload for each, _ in result.front} == {"optimizer_state"}
 
@@ -155,3 +156,76 @@ def test_programs_are_traced_in_every_combination():
     for traced, program in found:
         assert str(program.offload) == traced.offload
     assert trace_programs(build("two_layer"), None) == ((TracedAs("none"), build("two_layer")),)
+
+
+PRECISIONS = ("as traced", "bfloat16", "params=bfloat16,moments=float32")
+
+
+@cache
+def precise_space(hardware: str) -> tuple[SearchSpace, Evaluator, tuple[PlanCandidate, ...]]:
+    plan = Plan(build("gpt"), "", hardware=hardware)
+    space = make_space(plan, precisions=PRECISIONS, remats=("none", "full"), schedules=("1f1b", "zb_v"), most_examples=4)
+    return space, Evaluator(space), tuple(space.candidates())
+
+
+@pytest.mark.parametrize("hardware", ["8 H100", "TPU v5e 2x2"])
+@settings(max_examples=8)
+@given(data=st.data())
+def test_bounds_hold_in_every_precision(hardware, data):
+    space, evaluator, candidates = precise_space(hardware)
+    candidate = data.draw(st.sampled_from(candidates))
+    try:
+        plan, truth = evaluator.plan(candidate), evaluator.evaluate(candidate)
+    except WorkbenchError:
+        return
+    assert str(plan.program.precision) == candidate.precision
+    bounds = [each.bounds for each in evaluator.bound_candidates(candidate.core(), candidate.micro_batches) if each.candidate == candidate]
+    assert len(bounds) == 1
+    for each in (*bounds, evaluator.bound_core(candidate.core()).bounds):
+        assert each.seconds <= truth.seconds * EXACT
+        assert each.memory <= truth.memory * EXACT
+    if candidate.size("stage") > 1:
+        work = evaluator.bound_work(candidate.core(), candidate.micro_batches).seconds(recomputed=candidate.remat == "full")
+        assert candidate.micro_batches * work / candidate.size("stage") <= truth.seconds * EXACT
+    assert space.size == len(candidates)
+
+
+def test_a_bound_of_half_as_many_bytes_goes_with_parameters_of_half_as_many():
+    _, evaluator, candidates = precise_space("8 H100")
+    first = next(each for each in candidates if each.mesh[1:] == (("data", 8), ("model", 1)) and each.micro_batches == 1)
+    least = {each: evaluator.bound_core(replace(first, precision=each).core()).bounds for each in PRECISIONS}
+    assert least["bfloat16"].memory == least["as traced"].memory
+    assert least["params=bfloat16,moments=float32"].memory < least["as traced"].memory
+    assert least["bfloat16"].seconds < least["as traced"].seconds
+
+
+def test_the_search_finds_the_fastest_precision_of_all():
+    few = {"axes": ("data", "model"), "layouts": ("replicated", "megatron"), "remats": ("none",), "zeros": ("no ZeRO", "zero_1")}
+    plan = Plan(build("gpt"), "", hardware="8 H100")
+    space = make_space(plan, precisions=PRECISIONS, **few)
+    evaluator = Evaluator(space)
+    found = {}
+    for each in space.candidates():
+        try:
+            found[each] = evaluator.evaluate(each)
+        except WorkbenchError:
+            continue
+    result = find_plans(plan, precisions=PRECISIONS, within=600, **few)
+    assert result.state.is_complete
+    assert result.state.best[1].seconds == min(each.seconds for each in found.values())
+    assert "precision as traced or bfloat16 or params=bfloat16,moments=float32" in space.describe()
+    best = result.state.best[0]
+    assert find_candidate(result.space, result.best) == best
+    others = {each.candidate.precision for each in result.what_if() if each.decision == "precision"}
+    assert others == {*PRECISIONS} - {best.precision}
+    pinned = find_plans(plan, precisions=PRECISIONS, pins={"precision": "as traced"}, within=600, **few)
+    assert {each.precision for each, _ in pinned.front} == {"as traced"}
+
+
+def test_results_change_only_where_a_precision_is_named():
+    assert make_space(gpt(), wide=True, remats=("none",)).precisions == ("as traced",)
+    own = Plan(build("gpt").variant(precision=Precision("bfloat16")), "", hardware=HARDWARE)
+    assert make_space(own, remats=("none",)).precisions == ("bfloat16",)
+    assert make_space(own, remats=("none",), precisions=("bfloat16", "compute=bfloat16")).precisions == ("bfloat16",)
+    with pytest.raises(PrecisionError, match="`float8` is no type to compute in"):
+        make_space(gpt(), precisions=("float8",))

@@ -41,6 +41,7 @@ def make_space(
     axis_assignments: bool | None = None,
     boundaries: Sequence[str] | None = None,
     offloads: Sequence[str] | None = None,
+    precisions: Sequence[str] = (),
     wide: bool = False,
     most_examples: int = 16,
 ) -> SearchSpace:
@@ -54,11 +55,13 @@ def make_space(
     - `axis_assignments`: whether the axes of a mesh may also lie on other links than by default, in every order;
     - `boundaries`: rules of `search.uneven_boundaries`, `time` if left out;
     - `offloads`: what may be in the host's memory, `nothing` and `optimizer_state`; as the program has it if left out;
+    - `precisions` to choose from, as `Precision` parses them; the program's own if left out, also with `wide`, for they change results;
     - `wide`: whether what is left out above is all that there is: also the axes `context` and `expert`, remat on a part of the stages,
       `WIDE_SCHEDULES`, other links, all `BOUNDARIES` and `OFFLOADS`;
     - `most_examples` of a micro-batch on one replica.
 
-    Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold.
+    Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold,
+    `PrecisionError` and others for what the program does not allow.
     """
     axes, schedules = axes or (_WIDE_AXES if wide else _AXES), schedules or (WIDE_SCHEDULES if wide else SCHEDULES)
     boundaries = boundaries or (BOUNDARIES if wide else (BY_TIME,))
@@ -75,7 +78,7 @@ def make_space(
     found = list_layout_choices(start, names)
     used = {*_AXES, *kept, *(axis for each in found for axis in each.axes)}
     names = tuple(axis for axis in names if axis in used)
-    programs = trace_programs(plan.program, remats, (), None if wide and offloads is None else offloads or ())
+    programs = trace_programs(plan.program, remats, precisions, None if wide and offloads is None else offloads or ())
     partly = tuple(name for name, share in RECOMPUTING.items() if share < 1 and (wide if remats is None else name in remats))
     batch, blocks, layers = _divide(programs[0][1])
     is_staged = blocks > 1 and "stage" in axes and "stage" not in kept

@@ -207,8 +207,9 @@ class SearchSpace:
         parts += ["every order of its axes on the links"] if self.with_axis_assignments else []
         parts += [f"{len(self.layouts)} layouts"] if len(self.layouts) > 1 else []
         parts += [f"ZeRO {', '.join(each[-1] if each != NO_ZERO else '0' for each in self.zeros)}"] if len(self.zeros) > 1 else []
-        for name, choices in (("remat", self.remats), ("precision", self.precisions), ("offloaded", self.offloads)):
-            parts += [f"{name} {', '.join(each.replace('_', ' ') for each in choices)}"] if len(choices) > 1 else []
+        parts += [f"remat {', '.join(self.remats)}"] if len(self.remats) > 1 else []
+        parts += [f"precision {' or '.join(self.precisions)}"] if len(self.precisions) > 1 else []
+        parts += [f"offloaded {' or '.join(each.replace('_', ' ') for each in self.offloads)}"] if len(self.offloads) > 1 else []
         if self.batch and "stage" in self.axes:
             parts.append(f"micro-batches of 1 to {min(self.most_examples, self.batch)} examples a replica")
         if self.schedules:

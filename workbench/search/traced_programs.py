@@ -45,7 +45,7 @@ def trace_programs(
     """
     ways = _list_remats(program, remats)
     known = _list_offloads(program, next(iter(ways.values()))) if offloads is None else [Offload.parse(each) for each in offloads]
-    types = [Precision.parse(each) for each in precisions]
+    types = list(dict.fromkeys(map(Precision.parse, precisions)))
     return tuple(
         (TracedAs(name, str(precision), str(offload)), program.variant(remat=remat, precision=precision, offload=offload))
         for precision, offload, (name, remat) in product(types or [program.precision], known or [program.offload], ways.items())
