@@ -48,6 +48,15 @@ def test_the_present_plan_stands_beside_the_front_and_the_search_may_end_with_th
     assert record["present"]["seconds"] > record["front"][0]["seconds"]
 
 
+def test_precisions_are_chosen_from_where_they_are_named(tmp_path, capsys):
+    file = tmp_path / "best.plan.json"
+    assert main([*TWO_LAYER, "--precisions", "as traced|bfloat16", "--json", "-o", str(file)]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert "precision as traced or bfloat16" in record["space"]
+    assert record["front"][0]["plan"].endswith("precision bfloat16")
+    assert str(load_plan(file).program.precision) == "bfloat16"
+
+
 def test_what_no_plan_keeps_is_told_with_the_ways_out(capsys):
     assert main([*TWO_LAYER, "--at-most", "memory=1 KiB"]) == 0
     assert "No plan keeps `at most 1.00 KiB a device`." in capsys.readouterr().out

@@ -14,6 +14,7 @@ from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import axis_assignment_error
+from workbench.hardware.hardware import Chip
 from workbench.plan.edits import SetAxisAssignment, SetHardware, SetOffload, SetRemat, ShardDim
 from workbench.plan.layout_legality import illegality_text
 from workbench.propagation import Propagated, padding_list
@@ -81,13 +82,17 @@ def _diagnose_host_memory(report: Report) -> list[Diagnostic]:
     host, hardware = report.memory.host, report.hardware
     if hardware is None or not 0 < hardware.chip.host_memory < host:
         return []
-    room = hardware.chip.host_memory
-    message = (
-        f"One device would keep {format_bytes(host)} in the host's memory, and its share of that of {hardware.chip.name}'s host is "
+    edits = (SetOffload(Offload()),) if report.plan.program.on_host and report.plan.program.retrace else ()
+    return [Diagnostic("host memory too small", "memory", over_host_memory_text(host, hardware.chip), edits)]
+
+
+def over_host_memory_text(host: int, chip: Chip) -> str:
+    """By how much a device's share of the host's memory is too small for so many bytes."""
+    room = chip.host_memory
+    return (
+        f"One device would keep {format_bytes(host)} in the host's memory, and its share of that of {chip.name}'s host is "
         f"{format_bytes(room)}: {host / room:.2f} times as much."
     )
-    edits = (SetOffload(Offload()),) if report.plan.program.on_host and report.plan.program.retrace else ()
-    return [Diagnostic("host memory too small", "memory", message, edits)]
 
 
 def _diagnose_host(report: Report) -> list[Diagnostic]:

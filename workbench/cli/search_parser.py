@@ -53,7 +53,15 @@ def add_search(added: Any) -> None:
     command.add_argument(
         "--wide",
         action="store_true",
-        help="choose more: also context and expert axes, other links for each axis, remat on the first stages alone, and more schedules",
+        help="choose more: also context and expert axes, other links for each axis, remat on the first stages alone, more schedules, "
+        "uneven stages, the optimiser's state on the host",
+    )
+    command.add_argument(
+        "--precisions",
+        type=names,
+        metavar="P|P",
+        default=(),
+        help='precisions to choose from, which change results: "as traced|bfloat16" (default: the plan\'s)',
     )
     command.add_argument(
         "--why", action="store_true", help="also print the ledger against the runner-up, and what each other choice would do"
@@ -70,6 +78,15 @@ def add_search(added: Any) -> None:
 def counts(text: str) -> tuple[int, ...]:
     """Whole numbers from 1, with commas between them."""
     return tuple(positive(each.strip()) for each in text.split(","))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names with `|` between them.
+
+    >>> names("as traced|bfloat16")
+    ('as traced', 'bfloat16')
+    """
+    return tuple(each.strip() for each in text.split("|"))
 
 
 def span(text: str) -> float:

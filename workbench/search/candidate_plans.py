@@ -3,11 +3,13 @@
 from workbench.core.mesh import Mesh
 from workbench.core.pipeline_spec import PipelineSpec, first_remat
 from workbench.hardware.catalogue import read_hardware
+from workbench.pipeline.staged_program import staged_program
 from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
 from workbench.search.candidates import NO_ZERO, WHOLE, PlanCandidate
 from workbench.search.layout_choices import RecipeMove
 from workbench.search.search_space import SearchSpace
+from workbench.search.uneven_boundaries import BY_TIME, choose_boundaries
 
 
 def core_plan(space: SearchSpace, core: PlanCandidate) -> Plan:
@@ -24,14 +26,23 @@ def candidate_plan(space: SearchSpace, candidate: PlanCandidate) -> Plan:
     plan = core_plan(space, candidate)
     if candidate.zero != NO_ZERO:
         plan = RecipeMove(candidate.zero, ("data",)).apply(plan)
-    return with_schedule(space, plan, candidate)
+    return with_boundaries(space, with_schedule(space, plan, candidate), candidate.boundaries)
+
+
+def with_boundaries(space: SearchSpace, plan: Plan, rule: str) -> Plan:
+    """The plan of a pipeline with its boundaries named, by a rule of `BOUNDARIES`; as it is where they are those by time. Its blocks are
+    estimated for it."""
+    if rule == BY_TIME:
+        return plan
+    most = min(plan.hardware.chip.memory, space.most_memory) if plan.hardware else space.most_memory
+    return plan.updated(pipeline=choose_boundaries(staged_program(plan), rule, most))
 
 
 def with_schedule(space: SearchSpace, plan: Plan, candidate: PlanCandidate) -> Plan:
-    """The plan of a candidate's layout with its remat and its pipeline."""
+    """The plan of a candidate's layout with its program and its pipeline."""
     if candidate.schedule == WHOLE:
-        return plan.updated(program=space.program_of(candidate.remat))
-    return plan.updated(program=space.program_of(candidate.staged_remat), pipeline=pipeline_of(candidate))
+        return plan.updated(program=space.program_of(candidate.traced_as))
+    return plan.updated(program=space.program_of(candidate.staged_as), pipeline=pipeline_of(candidate))
 
 
 def pipeline_of(candidate: PlanCandidate) -> PipelineSpec:

@@ -4,6 +4,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from workbench.search.traced_programs import AS_TRACED, ON_DEVICE, TracedAs
+from workbench.search.uneven_boundaries import BY_TIME
+
 WHOLE = ""
 """The schedule of a step that is one program: no stages, no micro-batches."""
 NO_ZERO = "no ZeRO"
@@ -16,7 +19,9 @@ RECOMPUTING = {"full": Fraction(1), "first_half": Fraction(1, 2), "first_quarter
 that keeps everything."""
 _TOGETHER = {"schedule": ("schedule", "chunks"), "mesh": ("mesh", "axis_assignment")}
 """Fields that are one decision."""
-DECISIONS = ("hardware", "mesh", "layout", "zero", "remat", "micro_batches", "schedule")
+DECISIONS = ("hardware", "mesh", "layout", "zero", "remat", "precision", "offload", "micro_batches", "schedule", "boundaries")
+_USUAL = {"precision": AS_TRACED, "offload": ON_DEVICE, "boundaries": BY_TIME}
+"""What is not worth mentioning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +32,27 @@ class PlanCandidate:
     - `mesh`: axes with their sizes, major to minor, the stages' included; `axis_assignment`: over which links they run, as text, empty
       for the default; the two are one decision;
     - `layout`: the name of a `LayoutChoice`; `zero`: a recipe's name or `NO_ZERO`; `remat`: of `REMATS` or `RECOMPUTING`;
-    - `micro_batches` a step, `schedule` and `chunks` of each stage; `WHOLE` is a step without them.
+    - `precision` of the program and what of it the host keeps (`offload`), as `TracedAs` has them;
+    - `micro_batches` a step, `schedule` and `chunks` of each stage; `WHOLE` is a step without them;
+    - `boundaries`: by which rule of `BOUNDARIES` the blocks of the network are shared out among the stages.
 
     **Invariants**
 
-    - `WHOLE` has one micro-batch and one chunk.
+    - `WHOLE` has one micro-batch and one chunk, and boundaries `BY_TIME`.
     """
 
     hardware: str
     mesh: tuple[tuple[str, int], ...]
     layout: str
     zero: str = NO_ZERO
-    remat: str = "as traced"
+    remat: str = AS_TRACED
     micro_batches: int = 1
     schedule: str = WHOLE
     chunks: int = 1
     axis_assignment: str = ""
+    boundaries: str = BY_TIME
+    precision: str = AS_TRACED
+    offload: str = ON_DEVICE
 
     def size(self, axis: str) -> int:
         """Devices along a mesh axis; 1 where there is none."""
@@ -50,7 +60,7 @@ class PlanCandidate:
 
     def core(self) -> "PlanCandidate":
         """What decides the work of a device: the candidate without ZeRO and without a schedule."""
-        return replace(self, zero=NO_ZERO, micro_batches=1, schedule=WHOLE, chunks=1)
+        return replace(self, zero=NO_ZERO, micro_batches=1, schedule=WHOLE, chunks=1, boundaries=BY_TIME)
 
     @property
     def recomputing_stages(self) -> int:
@@ -62,9 +72,14 @@ class PlanCandidate:
         return int(RECOMPUTING.get(self.remat, 0) * self.size("stage"))
 
     @property
-    def staged_remat(self) -> str:
-        """How the program is traced where it is a pipeline."""
-        return "none" if self.remat in RECOMPUTING else self.remat
+    def traced_as(self) -> TracedAs:
+        """How the program is traced where it is no pipeline."""
+        return TracedAs(self.remat, self.precision, self.offload)
+
+    @property
+    def staged_as(self) -> TracedAs:
+        """How the program is traced where it is a pipeline, whose schedule recomputes."""
+        return TracedAs("none" if self.remat in RECOMPUTING else self.remat, self.precision, self.offload)
 
     def decision(self, name: str) -> Any:
         """The value of one of `DECISIONS`; the schedule has its chunks with it, the mesh its axis assignment."""
@@ -73,6 +88,16 @@ class PlanCandidate:
     def with_decision(self, name: str, other: "PlanCandidate") -> "PlanCandidate":
         """The candidate with one decision taken from another."""
         return replace(self, **{each: getattr(other, each) for each in _TOGETHER.get(name, (name,))})
+
+    def mentions(self, name: str) -> bool:
+        """Whether a decision is worth mentioning: not what is as usual, and no micro-batches of a step that is one program.
+
+        >>> [name for name in DECISIONS if PlanCandidate("", (), "megatron").mentions(name)]
+        ['hardware', 'mesh', 'layout', 'zero', 'remat']
+        """
+        if name in ("micro_batches", "schedule"):
+            return self.schedule != WHOLE
+        return name not in _USUAL or bool(getattr(self, name) != _USUAL[name])
 
     def describe(self, name: str) -> str:
         """A decision as people write it; of the mesh without axes of one device.
@@ -94,10 +119,15 @@ class PlanCandidate:
                 return f"remat full on the {self.remat.replace('_', ' ')} of the stages"
             case "remat":
                 return f"remat {self.remat}"
+            case "boundaries":
+                return "boundaries that fit" if self.boundaries == "fit" else f"boundaries by {self.boundaries}"
+            case "precision":
+                return f"precision {self.precision}"
+            case "offload":
+                return "nothing offloaded" if self.offload == ON_DEVICE else f"{self.offload.replace('_', ' ')} offloaded"
             case "zero":
                 return self.zero.replace("zero_", "ZeRO ")
         return str(getattr(self, name))
 
     def __str__(self) -> str:
-        shown = ("mesh", "layout", "zero", "remat", *(("micro_batches", "schedule") if self.schedule else ()))
-        return ", ".join(self.describe(name) for name in shown)
+        return ", ".join(self.describe(name) for name in DECISIONS if name != "hardware" and self.mentions(name))

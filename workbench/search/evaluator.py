@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from workbench.core.tensor import Role
 from workbench.cost.communication import closest_spans, collective_seconds
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import WorkbenchError
@@ -29,6 +30,8 @@ from workbench.search.relaxed_blocks import (
 )
 from workbench.search.search_space import SearchSpace
 from workbench.search.stage_bounds import least_figures
+from workbench.search.traced_programs import ON_DEVICE
+from workbench.search.uneven_boundaries import BY_TIME
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
 
@@ -47,6 +50,7 @@ class Evaluator:
 
     space: SearchSpace
     _cores: dict[PlanCandidate, Plan | WorkbenchError] = field(default_factory=dict)
+    _precise: dict[PlanCandidate, Plan] = field(default_factory=dict)
     _blocks: dict[Hashable, tuple[BlockCost, ...]] = field(default_factory=dict)
     _work: dict[Hashable, BlockWork] = field(default_factory=dict)
     _networks: dict[Hashable, Network] = field(default_factory=dict)
@@ -57,7 +61,8 @@ class Evaluator:
 
     def core(self, core: PlanCandidate) -> Plan:
         """The plan of a core, its program as the start has it. Raises `WorkbenchError` where it is illegal."""
-        key = replace(core.core(), remat=self.space.remats[0])
+        space = self.space
+        key = replace(core.core(), remat=space.remats[0], precision=space.precisions[0], offload=space.offloads[0])
         if key not in self._cores:
             try:
                 self._cores[key] = self._on_links(key) if key.axis_assignment else core_plan(self.space, key)
@@ -72,16 +77,26 @@ class Evaluator:
         """A core over links of its choice, from the one over the default links: the layout is laid out once."""
         return self.core(replace(core, axis_assignment="")).updated(axis_assignment=core.axis_assignment)
 
+    def _in_precision(self, core: PlanCandidate) -> Plan:
+        """The plan of a core with its program in the core's precision; what it recomputes, and what the host keeps, is not decided."""
+        plan = self.core(core)
+        if str(plan.program.precision) == core.precision:
+            return plan
+        key = replace(core, remat=self.space.remats[0], offload=self.space.offloads[0])
+        if key not in self._precise:
+            self._precise[key] = plan.updated(program=self.space.program_of(key.traced_as))
+        return self._precise[key]
+
     def bound_core(self, core: PlanCandidate) -> Bounded:
         """The FLOPs of the program over the peak of all devices, and what the arguments take: no plan of this core needs less.
 
         Raises `WorkbenchError` where the core is illegal.
         """
-        plan = self.core(core)
+        plan = self._in_precision(core)
         key = plan.program.identity, plan.hardware
         if key not in self._seconds:
             self._seconds[key] = _program_seconds(plan)
-        placed = plan.layout, plan.mesh, plan.hardware
+        placed = plan.layout, plan.mesh, plan.hardware, core.precision, core.offload
         if placed not in self._bytes:
             self._bytes[placed] = _least_bytes(plan, core)
         return Bounded(core, figures_on(plan.hardware, self._seconds[key] / plan.mesh.size, self._bytes[placed], plan.mesh.size))
@@ -98,7 +113,7 @@ class Evaluator:
         plan = self.core(core)
         spans = closest_spans(plan.mesh, plan.hardware, plan.axis_assignment) if plan.hardware else {}
         others = tuple((axis, size, spans.get(axis)) for axis, size in core.mesh if axis not in (DATA, "stage"))
-        return least_replicas(plan), core.hardware, core.axis_assignment, core.layout, core.staged_remat, others
+        return least_replicas(plan), core.hardware, core.axis_assignment, core.layout, core.staged_as, others
 
     def bound_work(self, core: PlanCandidate, micro_batches: int) -> BlockWork:
         """What all stages together need at least for a micro-batch, by `work_key`.
@@ -126,14 +141,14 @@ class Evaluator:
         found = []
         for each in schedules:
             for zero in zeros:
-                bounds = least_figures(pipeline_of(each), totals[zero], *self._update_rates(laid))
-                seconds = max(bounds.seconds, least.bounds.seconds)
-                found.append(Bounded(replace(each, zero=zero), figures_on(plan.hardware, seconds, bounds.memory, plan.mesh.size)))
+                bounds = least_figures(pipeline_of(each), totals[zero], *self._update_rates(laid))  # whatever its boundaries
+                figures = figures_on(plan.hardware, max(bounds.seconds, least.bounds.seconds), bounds.memory, plan.mesh.size)
+                found += [Bounded(replace(each, zero=zero, boundaries=rule), figures) for rule in self.space.boundaries_of(each)]
         return tuple(found)
 
     def bound_partitions(self, candidate: PlanCandidate) -> tuple[Bounded, ...]:
         """The candidates with any schedule that differ from this one in it, and in whether replicas share the optimiser's state, bounded by
-        the stages that the planner makes of their blocks, with the planner's own costs of these.
+        the stages that the planner makes of their blocks, with the planner's own costs of these. Boundaries are those by time.
 
         Raises `WorkbenchError` where the program cannot be taken apart so.
         """
@@ -144,10 +159,8 @@ class Evaluator:
         stage = RelaxedStage(make_stage_context(staged), staged.network)
         laid, costs = with_schedule(self.space, self.core(core), schedules[0]), stage.block_costs()
         totals = total_blocks(stage, costs, laid, zeros, is_exact=True)
-        starts = {
-            count: stage.find_starts(costs, spec)
-            for count, spec in {each.virtual_stages: each for each in map(pipeline_of, schedules)}.items()
-        }
+        specs = {spec.virtual_stages: spec for spec in map(pipeline_of, schedules)}
+        starts = {count: stage.find_starts(costs, spec) for count, spec in specs.items()}
         found = []
         for each in schedules:
             spec = pipeline_of(each)
@@ -171,13 +184,20 @@ class Evaluator:
         """The planner's figures of a candidate. Raises `WorkbenchError` where it is illegal or refused."""
         if candidate not in self._figures:
             try:
-                self._figures[candidate] = evaluate_plan(self.plan(candidate))
+                self._figures[candidate] = self._evaluate_plan(candidate)
             except WorkbenchError as error:
                 self._figures[candidate] = error
         found = self._figures[candidate]
         if isinstance(found, WorkbenchError):
             raise found
         return found
+
+    def _evaluate_plan(self, candidate: PlanCandidate) -> Figures:
+        """The plan's figures; where a rule names no boundary, those by time are known or will be asked for."""
+        plan = self.plan(candidate)
+        if candidate.boundaries != BY_TIME and plan.pipeline is not None and not plan.pipeline.boundaries:
+            return self.evaluate(replace(candidate, boundaries=BY_TIME))
+        return evaluate_plan(plan)
 
     def remember(self, candidate: PlanCandidate, figures: Figures) -> None:
         """Figures that another process found."""
@@ -229,8 +249,9 @@ def _program_seconds(plan: Plan) -> float:
 
 
 def _least_bytes(plan: Plan, core: PlanCandidate) -> float:
-    """Bytes of the arguments on one device, were they shared evenly among replicas and stages."""
+    """Bytes of the arguments on one device, were they shared evenly among replicas and stages; without those that the host keeps."""
     tile = plan.hardware.chip.array_tile if plan.hardware else ()
     placed = zip(plan.program.arguments, plan.argument_shardings, strict=True)
-    total = sum(tiled_bytes(tuple(sharding.local_shape(tensor.shape, plan.mesh)), tensor.dtype, tile) for tensor, sharding in placed)
+    here = (each for each in placed if core.offload == ON_DEVICE or each[0].role is not Role.OPTIMIZER_STATE)
+    total = sum(tiled_bytes(tuple(sharding.local_shape(tensor.shape, plan.mesh)), tensor.dtype, tile) for tensor, sharding in here)
     return total / (core.size(DATA) * core.size("stage"))

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
+from workbench.analysis.diagnose import over_host_memory_text
 from workbench.cost.estimate import estimate
+from workbench.errors import SearchError
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.plan.plan import Plan
@@ -52,13 +54,15 @@ def figures_on(hardware: Hardware | None, seconds: float, memory: float, devices
 
 
 def evaluate_plan(plan: Plan) -> Figures:
-    """Plan it, whole or in its stages. Raises `WorkbenchError` where it is refused.
+    """Plan it, whole or in its stages. Raises `WorkbenchError` where it is refused, or keeps more on the host than that has.
 
     Without hardware seconds are nominal: one for each 10^12 operations of a device.
     """
     if plan.pipeline is not None:
         return _figures_of_pipeline(plan, pipeline_report(plan))
     found = estimate(plan)
+    if plan.hardware is not None and 0 < plan.hardware.chip.host_memory < found.memory.host:
+        raise SearchError(over_host_memory_text(found.memory.host, plan.hardware.chip), ["keep it on the devices, offload `nothing`"])
     return _figures_of_step(plan, found.step_time, found.flops.per_device, found.memory.peak)
 
 

@@ -1,6 +1,8 @@
 """`find_plans`: from a plan and what is wanted to a `SearchResult`, with every state on the way."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 from workbench.errors import SearchError, unknown_name, wrong_type
@@ -50,6 +52,7 @@ def find_plans(
     """
     space = make_space(plan, **choices)
     requirements = read_requirements(space, at_most or {}, pins or {})
+    space = fit_boundaries(space, requirements)
     evaluator = again.evaluator if again is not None and again.space == space else Evaluator(space)
     candidate = find_candidate(space, plan)
     answerer = open_answerer(evaluator) if open_answerer else None
@@ -92,6 +95,12 @@ def read_requirements(space: SearchSpace, at_most: Mapping[str, float | str], pi
     return (*(AtMost(name, limit) for name, limit in limits.items()), *(_read_pin(space, name, value) for name, value in pins.items()))
 
 
+def fit_boundaries(space: SearchSpace, requirements: Sequence[Requirement]) -> SearchSpace:
+    """The space with boundaries that `fit` into what the requirements leave of a device's memory, where it has a choice of boundaries."""
+    limits = [each.limit for each in requirements if isinstance(each, AtMost) and each.figure == "memory"]
+    return replace(space, most_memory=min(limits, default=inf)) if len(space.boundaries) > 1 else space
+
+
 def _read_limit(name: str, value: float | str) -> float:
     if name not in FIGURES:
         raise SearchError(*unknown_name("figure", name, FIGURES))
@@ -113,7 +122,10 @@ def _read_pin(space: SearchSpace, name: str, value: Any) -> Pin:
         "layout": [each.name for each in space.layouts],
         "zero": space.zeros,
         "remat": space.remats,
+        "precision": space.precisions,
+        "offload": space.offloads,
         "schedule": (*space.schedules, ""),
+        "boundaries": space.boundaries,
         "hardware": [text for text, _ in space.hardware],
     }.get(name)
     for each in values:

@@ -30,10 +30,11 @@ def _iterate(space: SearchSpace, requirements: Sequence[Requirement]) -> Iterato
         if core.mesh in seen:  # one of each mesh
             continue
         candidates = (
-            replace(each, zero=zero)
+            replace(each, zero=zero, boundaries=boundaries)
             for count in sorted(space.micro_batch_counts(core), reverse=core.size("stage") > 1)
             for each in space.schedules_of(core, count)[-1:]
             for zero in reversed(space.zeros_of(core))
+            for boundaries in space.boundaries_of(each)
         )
         first = next((each for each in candidates if allows_candidate(requirements, each)), None)
         if first is not None:

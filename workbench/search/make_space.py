@@ -1,7 +1,7 @@
 """From a plan to the space of its alternatives: what may be chosen, as far as the program allows it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from workbench.core.layout import Layout
 from workbench.core.program import Program
@@ -13,11 +13,12 @@ from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.resize_hardware import resize_hardware
 from workbench.plan.plan import Plan
-from workbench.propagation import structure_of
 from workbench.recipes.choose_dims import batch_dim
 from workbench.search.candidates import NO_ZERO, RECOMPUTING
 from workbench.search.layout_choices import LayoutChoice, RecipeMove, list_layout_choices, usual_choices
-from workbench.search.search_space import AS_TRACED, REMATS, ZEROS, SearchSpace
+from workbench.search.search_space import ZEROS, SearchSpace
+from workbench.search.traced_programs import OFFLOADS, REMATS, trace_programs
+from workbench.search.uneven_boundaries import BOUNDARIES, BY_TIME
 from workbench.tracing.stage_partition.trace_network import network_of
 
 SCHEDULES = ("1f1b", "interleaved", "zero_bubble", "zb_v", "v_half")
@@ -38,6 +39,9 @@ def make_space(
     remats: Sequence[str] | None = None,
     schedules: Sequence[str] | None = None,
     axis_assignments: bool | None = None,
+    boundaries: Sequence[str] | None = None,
+    offloads: Sequence[str] | None = None,
+    precisions: Sequence[str] = (),
     wide: bool = False,
     most_examples: int = 16,
 ) -> SearchSpace:
@@ -49,14 +53,24 @@ def make_space(
     - `layouts`: names of `layout_choices`, or `all` that apply; if left out, the known recipes where one splits more than examples;
     - `zeros`, `remats`, `schedules`: the choices by name;
     - `axis_assignments`: whether the axes of a mesh may also lie on other links than by default, in every order;
+    - `boundaries`: rules of `search.uneven_boundaries`, `time` if left out;
+    - `offloads`: what may be in the host's memory, `nothing` and `optimizer_state`; as the program has it if left out;
+    - `precisions` to choose from, as `Precision` parses them; the program's own if left out, also with `wide`, for they change results;
     - `wide`: whether what is left out above is all that there is: also the axes `context` and `expert`, remat on a part of the stages,
-      `WIDE_SCHEDULES`, and other links;
+      `WIDE_SCHEDULES`, other links, all `BOUNDARIES` and `OFFLOADS`;
     - `most_examples` of a micro-batch on one replica.
 
-    Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold.
+    Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold,
+    `PrecisionError` and others for what the program does not allow.
     """
     axes, schedules = axes or (_WIDE_AXES if wide else _AXES), schedules or (WIDE_SCHEDULES if wide else SCHEDULES)
-    _verify_names(zeros, remats, schedules)
+    boundaries = boundaries or (BOUNDARIES if wide else (BY_TIME,))
+    _verify_names("ZeRO stage", zeros, ZEROS)
+    _verify_names("remat", remats, (*REMATS, *RECOMPUTING))
+    _verify_names("rule for boundaries", boundaries, BOUNDARIES)
+    _verify_names("offload", offloads, OFFLOADS)
+    for name in schedules:
+        schedule_named(name)
     targets = _list_hardware(plan, devices, hardware)
     start = plan.updated(pipeline=None, axis_assignment=None, layout=plan.layout if keep else Layout(""))
     kept = _axes_of_statements(start) if keep else ()
@@ -64,7 +78,7 @@ def make_space(
     found = list_layout_choices(start, names)
     used = {*_AXES, *kept, *(axis for each in found for axis in each.axes)}
     names = tuple(axis for axis in names if axis in used)
-    programs = _trace_remats(plan.program, remats)
+    programs = trace_programs(plan.program, remats, precisions, None if wide and offloads is None else offloads or ())
     partly = tuple(name for name, share in RECOMPUTING.items() if share < 1 and (wide if remats is None else name in remats))
     batch, blocks, layers = _divide(programs[0][1])
     is_staged = blocks > 1 and "stage" in axes and "stage" not in kept
@@ -75,7 +89,7 @@ def make_space(
         _choose_layouts(found, layouts),
         programs,
         tuple(each for each in zeros if each == NO_ZERO or _can_share(plan.program)),
-        (*(name for name, _ in programs), *(partly if is_staged else ())),
+        (*dict.fromkeys(traced.remat for traced, _ in programs), *(partly if is_staged else ())),
         tuple(schedules) if is_staged else (),
         batch,
         blocks,
@@ -84,6 +98,9 @@ def make_space(
         sizes=tuple((axis, (plan.mesh[axis],)) for axis in kept if axis not in _AXES),
         kept_axes=kept,
         with_axis_assignments=wide if axis_assignments is None else axis_assignments,
+        boundaries=tuple(boundaries) if is_staged else (BY_TIME,),
+        precisions=tuple(dict.fromkeys(traced.precision for traced, _ in programs)),
+        offloads=tuple(dict.fromkeys(traced.offload for traced, _ in programs)),
     )
 
 
@@ -103,21 +120,6 @@ def _list_hardware(plan: Plan, devices: int | Sequence[int] | None, hardware: Ha
 def _named(kind: Hardware | str) -> list[tuple[Hardware | None, int]]:
     found = read_hardware(kind)
     return [(found, found.size)] if found else []
-
-
-def _trace_remats(program: Program, remats: Sequence[str] | None) -> tuple[tuple[str, Program], ...]:
-    """The program with each remat that it allows; as it is where it cannot be traced again, or recomputes nothing as it is."""
-    found = []
-    for name in ("none", "selective", "full") if remats is None else [each for each in remats if each in REMATS]:
-        if name == "none" and program.remat == REMATS[AS_TRACED] and not any(op.is_recomputed for op in structure_of(program).ops):
-            found.append((name, program))
-            continue
-        try:
-            found.append((name, program.variant(remat=REMATS[name])))
-        except WorkbenchError:
-            if remats is not None:
-                raise
-    return tuple(found) or ((AS_TRACED, program),)
 
 
 def _divide(program: Program) -> tuple[int, int, int]:
@@ -156,13 +158,10 @@ def _axes_of_statements(plan: Plan) -> tuple[str, ...]:
     return tuple(axis for axis in plan.mesh.names if axis in used)
 
 
-def _verify_names(zeros: Sequence[str], remats: Sequence[str] | None, schedules: Sequence[str]) -> None:
-    for what, names, known in (("ZeRO stage", zeros, ZEROS), ("remat", remats or (), (*REMATS, *RECOMPUTING))):
-        for name in names:
-            if name not in known:
-                raise SearchError(*unknown_name(what, name, known))
-    for name in schedules:
-        schedule_named(name)
+def _verify_names(what: str, names: Sequence[str] | None, known: Collection[str]) -> None:
+    for name in names or ():
+        if name not in known:
+            raise SearchError(*unknown_name(what, name, tuple(known)))
 
 
 def _choose_layouts(found: Sequence[LayoutChoice], layouts: Sequence[str] | str | None) -> tuple[LayoutChoice, ...]:

@@ -6,16 +6,21 @@ from itertools import islice
 
 from workbench.search.candidates import NO_ZERO, PlanCandidate
 from workbench.search.search_space import SearchSpace
+from workbench.search.traced_programs import ON_DEVICE
+from workbench.search.uneven_boundaries import BY_TIME
 
 
 def list_neighbours(space: SearchSpace, candidate: PlanCandidate) -> Iterator[tuple[str, PlanCandidate]]:
     """Candidates that differ in one decision; of micro-batches the next numbers, of meshes one factor moved between two axes."""
     others = [("zero", replace(candidate, zero=each)) for each in space.zeros]
     others += [("remat", replace(candidate, remat=each)) for each in space.remats]
+    others += [("precision", replace(candidate, precision=each)) for each in space.precisions]
+    others += [("offload", replace(candidate, offload=each)) for each in space.offloads_of(candidate.mesh)]
     others += [("layout", replace(candidate, layout=each.name)) for each in space.layouts]
     others += [("micro_batches", each) for each in _list_near_counts(space, candidate)]
     schedules = space.schedules_of(candidate.core(), candidate.micro_batches)
-    others += [("schedule", replace(candidate, schedule=each.schedule, chunks=each.chunks)) for each in schedules]
+    others += [("schedule", _with_schedule(space, candidate, each.schedule, each.chunks)) for each in schedules]
+    others += [("boundaries", replace(candidate, boundaries=each)) for each in space.boundaries_of(candidate)]
     assignments = space.axis_assignments_of(candidate.hardware, candidate.mesh)
     others += [("mesh", replace(candidate, axis_assignment=each)) for each in assignments]
     moved = [replace(candidate, mesh=mesh, axis_assignment="") for mesh in _list_near_meshes(candidate)]
@@ -25,6 +30,12 @@ def list_neighbours(space: SearchSpace, candidate: PlanCandidate) -> Iterator[tu
         if each not in seen and is_of_space(space, each):
             seen.add(each)
             yield name, each
+
+
+def _with_schedule(space: SearchSpace, candidate: PlanCandidate, schedule: str, chunks: int) -> PlanCandidate:
+    """With another schedule; with boundaries by time where it leaves no choice of them."""
+    found = replace(candidate, schedule=schedule, chunks=chunks)
+    return found if found.boundaries in space.boundaries_of(found) else replace(found, boundaries=BY_TIME)
 
 
 def _list_near_counts(space: SearchSpace, candidate: PlanCandidate) -> Iterator[PlanCandidate]:
@@ -41,12 +52,14 @@ def _list_near_counts(space: SearchSpace, candidate: PlanCandidate) -> Iterator[
 
 
 def _fit_layout(space: SearchSpace, candidate: PlanCandidate) -> list[PlanCandidate]:
-    """The candidate, or with the first layout, schedule and ZeRO that its mesh allows."""
+    """The candidate, or with the first layout, schedule and ZeRO that its mesh allows, and nothing on the host if need be."""
+    if candidate.offload not in space.offloads_of(candidate.mesh):
+        candidate = replace(candidate, offload=ON_DEVICE)
     layouts = [candidate.layout, *space.layout_by_name]
     schedules = space.schedules_of(candidate.core(), candidate.micro_batches)
     kinds = [(candidate.schedule, candidate.chunks), *((each.schedule, each.chunks) for each in schedules)]
     fitting = (
-        replace(candidate, layout=layout, schedule=schedule, chunks=chunks, zero=zero)
+        replace(_with_schedule(space, candidate, schedule, chunks), layout=layout, zero=zero)
         for zero in (candidate.zero, NO_ZERO)
         for layout in layouts
         for schedule, chunks in kinds
@@ -69,7 +82,9 @@ def is_of_space(space: SearchSpace, candidate: PlanCandidate) -> bool:
     core = candidate.core()
     large = {axis for axis, size in candidate.mesh if size > 1} - {"data", "stage"}
     layout = space.layout_by_name.get(candidate.layout)
-    if candidate.remat not in space.remats_of(candidate.mesh):
+    if candidate.remat not in space.remats_of(candidate.mesh) or candidate.boundaries not in space.boundaries_of(candidate):
+        return False
+    if candidate.precision not in space.precisions or candidate.offload not in space.offloads_of(candidate.mesh):
         return False
     if layout is None or not large - {*space.kept_axes} <= {*layout.axes} <= large or candidate.zero not in space.zeros_of(core):
         return False

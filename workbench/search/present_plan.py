@@ -8,7 +8,7 @@ from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import read_hardware
 from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
-from workbench.search.candidate_plans import candidate_plan
+from workbench.search.candidate_plans import candidate_plan, with_boundaries
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.figures import Figures, evaluate_plan
@@ -54,7 +54,8 @@ def find_candidate(space: SearchSpace, plan: Plan) -> PlanCandidate | None:
     """The candidate whose plan is this one, but for mesh axes of one device and for hardware where it names none; `None` where the plan
     lies outside the space.
 
-    Nothing is planned: each candidate on the plan's mesh with its schedule and remat is laid out, and its layout compared.
+    Each candidate on the plan's mesh with its schedule and remat is laid out, and its layout compared. Nothing is planned for that, but
+    the blocks of a pipeline that names boundaries: which rule they are by.
     """
     placed = on_searched_hardware(space, plan)
     if placed is None:
@@ -65,9 +66,17 @@ def find_candidate(space: SearchSpace, plan: Plan) -> PlanCandidate | None:
             found = drop_small_axes(candidate_plan(space, each))
         except WorkbenchError:
             continue
-        if _decisions(found) == _decisions(wanted):
-            return each
+        if _decisions(found) == _decisions(wanted) and (rule := _find_rule(space, found, each, wanted)):
+            return replace(each, boundaries=rule)
     return None
+
+
+def _find_rule(space: SearchSpace, found: Plan, candidate: PlanCandidate, wanted: Plan) -> str | None:
+    """The rule by which the wanted plan has its boundaries, being the candidate's but for them; `None` where it is none of the space."""
+    if found.pipeline == wanted.pipeline:
+        return candidate.boundaries
+    rules = space.boundaries_of(candidate)
+    return next((rule for rule in rules if with_boundaries(space, found, rule).pipeline == wanted.pipeline), None)
 
 
 def drop_small_axes(plan: Plan) -> Plan:
@@ -87,17 +96,19 @@ def _list_alike(space: SearchSpace, plan: Plan) -> Iterator[PlanCandidate]:
         return
     mesh = tuple((axis, sizes.get(axis, 1)) for axis in space.axes)
     start = PlanCandidate(hardware, mesh, "", micro_batches=pipeline.micro_batches if pipeline else 1)
+    start = replace(start, precision=str(plan.program.precision), offload=str(plan.program.offload))
     start = replace(start, schedule=pipeline.schedule, chunks=pipeline.chunks) if pipeline else start
     for layout in space.layouts:
         for remat in space.remats:
             for zero in space.zeros:
-                candidate = replace(start, layout=layout.name, remat=remat, zero=zero)
+                candidate = replace(start, layout=layout.name, remat=remat, zero=zero, boundaries=space.boundaries_of(start)[0])
                 if is_of_space(space, candidate):
                     yield candidate
 
 
 def _decisions(plan: Plan) -> tuple[object, ...]:
-    """What two plans of one program have in common where they are the same but in name."""
+    """What two plans of one program have in common where they are the same but in name, and in the boundaries of their stages."""
     layout = plan.layout
     statements = dict(layout.rules), dict(layout.overrides), dict(layout.constraints), dict(layout.priorities)
-    return plan.program.identity, plan.mesh.axes, statements, {*layout.groups}, {*layout.barriers}, plan.pipeline
+    pipeline = plan.pipeline and replace(plan.pipeline, boundaries=())
+    return plan.program.identity, plan.mesh.axes, statements, {*layout.groups}, {*layout.barriers}, pipeline

@@ -30,7 +30,7 @@ class Question:
         """Equal for questions that read the same traced network."""
         candidate = self.candidate
         parts = candidate.micro_batches * (1 if self.kind in _AS_PLANNED else candidate.size("data"))  # up to the least replicas
-        return candidate.staged_remat, parts
+        return str(candidate.staged_as), parts
 
 
 Answer = BlockWork | tuple[Bounded, ...] | Figures | WorkbenchError

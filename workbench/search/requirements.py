@@ -9,7 +9,7 @@ from workbench.search.candidates import PlanCandidate
 from workbench.search.figures import Figures
 from workbench.units import format_bytes, format_seconds
 
-PINNED = ("layout", "zero", "remat", "micro_batches", "schedule", "chunks", "hardware")
+PINNED = ("layout", "zero", "remat", "precision", "offload", "micro_batches", "schedule", "chunks", "boundaries", "hardware")
 """Decisions that can be pinned, beside the sizes of mesh axes."""
 FIGURES = ("seconds", "memory", "devices", "dollars")
 
@@ -56,8 +56,7 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A decision has one of these values: `zero`, `remat`, `layout`, `micro_batches`, `schedule`, `chunks`, `hardware`, or a mesh axis by
-    its name (its size)."""
+    """A decision has one of these values: one of `PINNED`, or a mesh axis by its name (its size)."""
 
     decision: str
     values: tuple[Any, ...]

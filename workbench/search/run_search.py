@@ -45,7 +45,7 @@ _NEIGHBOURS = 4
 _TURNS = ("objective", "objective", "objective", "memory")
 """By which bound the next node is chosen, in turn; groups, which tell most for little work, are all opened before."""
 _INFINITE = float("inf")
-_CORE_DECISIONS = ("layout", "remat", "hardware")
+_CORE_DECISIONS = ("layout", "remat", "precision", "offload", "hardware")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ class _Search:
                 yield _Node(replace(core, micro_batches=micro_batches), bounds)
 
     def _may_schedule(self, core: PlanCandidate, micro_batches: int) -> bool:
-        """Whether the pins allow one of its schedules; ZeRO is chosen below."""
-        pins = [each for each in self.requirements if getattr(each, "decision", "zero") != "zero"]
+        """Whether the pins allow one of its schedules; ZeRO and boundaries are chosen below."""
+        pins = [each for each in self.requirements if getattr(each, "decision", "zero") not in ("zero", "boundaries")]
         if not pins:
             return self.space.has_schedule(core, micro_batches)
         return any(allows_candidate(pins, each) for each in self.space.schedules_of(core, micro_batches))

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import prod
+from itertools import product
+from math import inf, prod
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
-from workbench.core.remat import Remat
 from workbench.core.schedules import schedule_named
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import read_hardware
@@ -16,16 +16,10 @@ from workbench.plan.plan import Plan
 from workbench.search.axis_assignments import list_axis_assignments
 from workbench.search.candidates import NO_ZERO, RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.layout_choices import LayoutChoice
+from workbench.search.traced_programs import AS_TRACED, ON_DEVICE, TracedAs, TracedPrograms
+from workbench.search.uneven_boundaries import BY_TIME
 from workbench.units import divisors
 
-AS_TRACED = "as traced"
-REMATS: Mapping[str, Remat] = {
-    AS_TRACED: Remat(),
-    "none": Remat("none"),
-    "selective": Remat("dots_no_batch"),
-    "full": Remat("full"),
-}
-"""What each word keeps of a layer. In a pipeline `full` is done by the schedule: a stage keeps its inputs."""
 ZEROS = (NO_ZERO, "zero_1", "zero_2", "zero_3")
 
 
@@ -37,11 +31,14 @@ class SearchSpace:
     - `hardware`: texts of the hardware to choose from, with their numbers of devices;
     - `axes`: names of the mesh axes, major to minor; `data` carries examples, `stage` the stages of a pipeline; `sizes`
       fixes some, `kept_axes` are those that the start's own statements use;
-    - `layouts`, `zeros`, `remats`, `schedules`: the choices by name;
+    - `layouts`, `zeros`, `remats`, `precisions`, `offloads`, `schedules`: the choices by name; no pipeline has the optimiser's state on
+      the host;
     - `batch`: examples of a step (0: the program has no batch, or is no training step, and is not divided into micro-batches);
     - `blocks`: blocks of the network that a boundary may separate, `layers` those of them that are alike;
-    - `programs`: the start's program traced with each remat of `REMATS`, `none` for those of `RECOMPUTING` where the schedule recomputes;
+    - `programs`: the start's program traced in all these ways, with remat `none` for those of `RECOMPUTING` where the schedule recomputes;
     - `with_axis_assignments`: whether the axes of a mesh may lie on other links than by default;
+    - `boundaries`: rules of `BOUNDARIES` for the stages of a schedule with one chunk a device, `most_memory`: bytes of a device that `fit`
+      keeps to, at most all that the device has;
     - `most_examples`: of a micro-batch on one replica; `most_stages`, `most_chunks`, `most_micro_batches`.
     """
 
@@ -49,7 +46,7 @@ class SearchSpace:
     hardware: tuple[tuple[str, int], ...]
     axes: tuple[str, ...]
     layouts: tuple[LayoutChoice, ...]
-    programs: tuple[tuple[str, Program], ...] = ()
+    programs: TracedPrograms = ()
     zeros: tuple[str, ...] = (NO_ZERO,)
     remats: tuple[str, ...] = (AS_TRACED,)
     schedules: tuple[str, ...] = ()
@@ -63,30 +60,39 @@ class SearchSpace:
     sizes: tuple[tuple[str, tuple[int, ...]], ...] = ()
     kept_axes: tuple[str, ...] = ()
     with_axis_assignments: bool = False
+    boundaries: tuple[str, ...] = (BY_TIME,)
+    most_memory: float = inf
+    precisions: tuple[str, ...] = (AS_TRACED,)
+    offloads: tuple[str, ...] = (ON_DEVICE,)
 
     @cached_property
     def layout_by_name(self) -> Mapping[str, LayoutChoice]:
         return {each.name: each for each in self.layouts}
 
-    def program_of(self, remat: str) -> Program:
-        """The program traced with this remat."""
-        return dict(self.programs).get(remat, self.start.program)
+    def program_of(self, traced: TracedAs) -> Program:
+        """The program traced so."""
+        return dict(self.programs).get(traced, self.start.program)
 
     def cores(self) -> Iterator[PlanCandidate]:
-        """Every combination of mesh, layout and remat that sizes allow, without ZeRO or a schedule."""
+        """Every combination of mesh, layout and ways to trace the program that sizes allow, without ZeRO or a schedule."""
         for hardware, devices in self.hardware:
             for mesh in self._list_meshes(devices):
                 large = {axis for axis, size in mesh if size > 1} - {"data", "stage"}
                 for layout in self.layouts:
                     if large - {*self.kept_axes} <= {*layout.axes} <= large:
-                        for remat in self.remats_of(mesh):
+                        core = PlanCandidate(hardware, mesh, layout.name)
+                        for offload, precision, remat in product(self.offloads_of(mesh), self.precisions, self.remats_of(mesh)):
                             for assignment in self.axis_assignments_of(hardware, mesh):
-                                yield PlanCandidate(hardware, mesh, layout.name, remat=remat, axis_assignment=assignment)
+                                yield replace(core, remat=remat, precision=precision, offload=offload, axis_assignment=assignment)
 
     def remats_of(self, mesh: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
         """What may be recomputed with a mesh's stages: a share of them is a whole number above none, and all of them is `full`."""
         stages = dict(mesh).get("stage", 1)
         return tuple(each for each in self.remats if (RECOMPUTING.get(each, Fraction(1)) * stages).denominator == 1)
+
+    def offloads_of(self, mesh: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+        """What the host may keep with a mesh's stages: nothing with several, unless there is no choice, and all such plans are refused."""
+        return tuple(each for each in self.offloads if each == ON_DEVICE or dict(mesh).get("stage", 1) == 1) or self.offloads
 
     def axis_assignments_of(self, hardware: str, mesh: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
         """How the axes of a mesh may lie on the links: by default, which is the empty text, and otherwise where that is a choice."""
@@ -120,11 +126,11 @@ class SearchSpace:
 
     def micro_batch_counts(self, core: PlanCandidate) -> tuple[int, ...]:
         """The numbers of micro-batches that divide the batch, no replica getting more than `most_examples` at a time; one without an axis
-        of stages, be there one stage."""
+        of stages, be there one stage; one where the host keeps something, unless there is no choice."""
         if not self.batch or "stage" not in self.axes:
             return (1,)
         examples = self.batch // core.size("data")
-        most = self.most_micro_batches
+        most = 1 if core.offload != ON_DEVICE and len(self.offloads) > 1 else self.most_micro_batches
         return tuple(examples // each for each in divisors(examples) if each <= self.most_examples and examples // each <= most)
 
     def schedules_of(self, core: PlanCandidate, micro_batches: int) -> tuple[PlanCandidate, ...]:
@@ -167,24 +173,30 @@ class SearchSpace:
             return ()
         return tuple(each for each in divisors(self.layers // stages) if 1 < each <= self.most_chunks)
 
+    def boundaries_of(self, candidate: PlanCandidate) -> tuple[str, ...]:
+        """The rules for boundaries where there is a choice: several stages, of one chunk a device, and more blocks than stages."""
+        has_choice = 1 < candidate.size("stage") < self.blocks and candidate.chunks == 1
+        return self.boundaries if has_choice else (BY_TIME,)
+
     def candidates(self) -> Iterator[PlanCandidate]:
         """Every candidate; some may turn out to be illegal when their plan is made."""
         for core in self.cores():
             for zero in self.zeros_of(core):
                 for count in self.micro_batch_counts(core):
                     for each in self.schedules_of(core, count):
-                        yield replace(each, zero=zero)
+                        for boundaries in self.boundaries_of(each):
+                            yield replace(each, zero=zero, boundaries=boundaries)
 
     @cached_property
     def size(self) -> int:
         """The number of candidates, those included that turn out to be illegal."""
-        per_core: dict[tuple[int, int], int] = {}
+        per_core: dict[tuple[int, int, str], int] = {}
         total = 0
         for core in self.cores():
-            key = core.size("data"), core.size("stage")
+            key = core.size("data"), core.size("stage"), core.offload
             if key not in per_core:
-                counts = self.micro_batch_counts(core)
-                per_core[key] = len(self.zeros_of(core)) * sum(len(self.schedules_of(core, count)) for count in counts)
+                staged = [each for count in self.micro_batch_counts(core) for each in self.schedules_of(core, count)]
+                per_core[key] = len(self.zeros_of(core)) * sum(len(self.boundaries_of(each)) for each in staged)
             total += per_core[key]
         return total
 
@@ -196,10 +208,13 @@ class SearchSpace:
         parts += [f"{len(self.layouts)} layouts"] if len(self.layouts) > 1 else []
         parts += [f"ZeRO {', '.join(each[-1] if each != NO_ZERO else '0' for each in self.zeros)}"] if len(self.zeros) > 1 else []
         parts += [f"remat {', '.join(self.remats)}"] if len(self.remats) > 1 else []
+        parts += [f"precision {' or '.join(self.precisions)}"] if len(self.precisions) > 1 else []
+        parts += [f"offloaded {' or '.join(each.replace('_', ' ') for each in self.offloads)}"] if len(self.offloads) > 1 else []
         if self.batch and "stage" in self.axes:
             parts.append(f"micro-batches of 1 to {min(self.most_examples, self.batch)} examples a replica")
         if self.schedules:
             parts.append(f"schedules {', '.join(self.schedules)} with every number of equal chunks")
+        parts += [f"boundaries {', '.join(self.boundaries)}"] if len(self.boundaries) > 1 else []
         return "; ".join(parts) + f": {self.size:,} combinations"
 
 

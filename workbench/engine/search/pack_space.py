@@ -12,7 +12,7 @@ from workbench.search.search_space import SearchSpace
 def pack_space(space: SearchSpace) -> bytes:
     """The bytes of a space. Raises `EngineError` if a function of its program cannot be sent."""
     start = space.start.updated(program=_without_arrays(space.start.program))
-    sent = replace(space, start=start, programs=tuple((name, _without_arrays(program)) for name, program in space.programs))
+    sent = replace(space, start=start, programs=tuple((traced, _without_arrays(program)) for traced, program in space.programs))
     return pickle.dumps((jax_settings(), sendable(sent, space.start.name, "search in this process, with workers=0")))
 
 

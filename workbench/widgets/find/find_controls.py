@@ -8,7 +8,8 @@ from workbench.search.clashes import Clash, Relaxation
 from workbench.search.figures import Figures
 from workbench.search.make_space import SCHEDULES
 from workbench.search.requirements import AtMost
-from workbench.search.search_space import REMATS, ZEROS
+from workbench.search.search_space import ZEROS
+from workbench.search.traced_programs import REMATS
 from workbench.text.search import present_text
 from workbench.units import format_bytes
 from workbench.widgets.board.hardware_picker import NONE
@@ -25,7 +26,10 @@ INVITATION = (
 )
 _AXES = "Beside the stages'. Fix a size as in `data model:8`; add `context` or `expert`."
 _KEEP = "Every dimension and tensor that the layout of the board places now stays where it is."
-_WIDE = "Choose more: also context and expert axes, other links for each axis, remat on the first stages alone, more schedules."
+_WIDE = (
+    "Choose more: also context and expert axes, other links for each axis, remat on the first stages alone, more schedules, uneven stages, "
+    "the optimiser's state on the host."
+)
 _STAGES = "Of a pipeline, `4` or `2, 4, 8`; `1` is no pipeline."
 _MICRO_BATCHES = "A step, `16` or `8, 16, 32`; `1` is a step that is not divided."
 UNTILS = (("complete", "the front is known"), ("proved", "the best is proved"))

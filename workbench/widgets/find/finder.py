@@ -17,7 +17,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import PlanCandidate
-from workbench.search.find_plans import read_requirements
+from workbench.search.find_plans import fit_boundaries, read_requirements
 from workbench.search.make_space import make_space
 from workbench.search.present_plan import drop_small_axes, find_candidate
 from workbench.search.requirements import Requirement
@@ -180,6 +180,7 @@ class Finder:
         try:
             space = make_space(task.plan, **task.choices)
             requirements = read_requirements(space, task.at_most, task.pins)
+            space = fit_boundaries(space, requirements)
             start = find_candidate(space, task.plan)
         except WorkbenchError as error:
             failure = Failed.of(error)

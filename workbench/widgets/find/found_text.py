@@ -13,14 +13,15 @@ def found_text(candidate: PlanCandidate) -> str:
     """
     parts = [candidate.describe("mesh"), candidate.layout]
     parts += [candidate.describe("zero")] if candidate.zero != NO_ZERO else []
-    parts += [candidate.describe("remat")]
+    parts += [candidate.describe(name) for name in ("remat", "precision", "offload") if candidate.mentions(name)]
     parts += [pipeline_text(candidate)] if candidate.schedule else []
     return ", ".join(parts)
 
 
 def pipeline_text(candidate: PlanCandidate) -> str:
-    """Its schedule and micro-batches; empty for one program."""
-    return f"{candidate.describe('schedule')}, {candidate.describe('micro_batches')}" if candidate.schedule else ""
+    """Its schedule, its micro-batches and boundaries that are not by time; empty for one program."""
+    shown = ("schedule", "micro_batches", "boundaries")
+    return ", ".join(candidate.describe(name) for name in shown if candidate.mentions(name))
 
 
 def brief_figures(figures: Figures) -> str:
