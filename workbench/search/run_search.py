@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count, islice
 
 from workbench.errors import EngineError, SearchError, WorkbenchError, unknown_name
-from workbench.search.candidates import PlanCandidate
+from workbench.search.candidates import RECOMPUTING, PlanCandidate
 from workbench.search.evaluator import Bounded, Evaluator
 from workbench.search.figures import Figures
 from workbench.search.first_candidates import list_first_candidates
@@ -32,6 +32,8 @@ SLACK = 0.002
 """Plans within so much of one on the front are not looked for, except below the best."""
 ROUND = 8
 """Nodes that are opened at a time."""
+CORES = 500
+"""After so many cores put into groups a large space shows how far it is: with the plans that are known, and nothing proved."""
 MANY_GROUPS = 1000
 """With more groups than these the best plan is also looked for among the neighbours of the best that is known."""
 _TURNS = ("objective", "objective", "objective", "memory")
@@ -46,17 +48,22 @@ class _Node:
 
     - a group: `members` are cores, each with its micro-batches, whose devices do the same work for a micro-batch (`Evaluator.work_key`);
     - a core with its micro-batches;
-    - a candidate, `is_leaf`.
+    - a candidate, `is_leaf`; `is_guess` where it is tried ahead of the node that it waits in, which has its bounds.
     """
 
     candidate: PlanCandidate
     bounds: Figures
     members: "tuple[_Node, ...]" = ()
     is_leaf: bool = False
+    is_guess: bool = False
 
     @property
     def question(self) -> Question:
         return Question("figures" if self.is_leaf else "work" if self.members else "candidates", self.candidate)
+
+
+def _guess(candidate: PlanCandidate) -> _Node:
+    return _Node(candidate, Figures(0.0, 0.0), is_leaf=True, is_guess=True)
 
 
 @dataclass
@@ -81,11 +88,12 @@ class _Search:
         self._heaps: dict[str, list[tuple[tuple[float, ...], int]]] = {name: [] for name in dict.fromkeys(_TURNS)}
         self._numbers, self._turns = count(), count()
 
-    def start(self) -> None:
-        """Everything waits in groups, with what its FLOPs and arguments need; what is no pipeline, alone."""
-        self.has_started = True
+    def start(self) -> Iterator[None]:
+        """Everything waits in groups, with what its FLOPs and arguments need; what is no pipeline, alone. It pauses after every `CORES`."""
         groups: dict[Hashable, list[_Node]] = {}
-        for core in self.space.cores():
+        for number, core in enumerate(self.space.cores(), 1):
+            if number % CORES == 0:
+                yield
             if self._may_keep(core):
                 for node in self._divide(core):
                     candidate = node.candidate
@@ -97,6 +105,7 @@ class _Search:
             least = min((each.bounds for each in members), key=self._key)
             memory, devices = min(each.bounds.memory for each in members), min(each.bounds.devices for each in members)
             self._add(_Node(members[0].candidate, replace(least, memory=memory, devices=devices), members=tuple(members)))
+        self.has_started = True
 
     def _may_keep(self, core: PlanCandidate) -> bool:
         """Whether the pins on what a core decides allow it."""
@@ -159,7 +168,7 @@ class _Search:
         allowed = (each for each in near if allows_candidate(self.requirements, each))
         taken = list(islice(allowed, ROUND // 2))
         self.tried |= {*taken}
-        return [_Node(each, Figures(0.0, 0.0), is_leaf=True) for each in taken]
+        return [_guess(each) for each in taken]
 
     def _next_node(self) -> _Node | None:
         while self.open:
@@ -179,7 +188,7 @@ class _Search:
     def take_answer(self, node: _Node, answer: Answer) -> None:
         """Put what is below a node in its place, or keep a plan that was found."""
         if isinstance(answer, EngineError):  # a worker died: the plans below the node are neither known nor beaten
-            if self.has_started:
+            if not node.is_guess:
                 self.unanswered.append((node, answer.message))
         elif isinstance(answer, WorkbenchError):
             self.refused[answer.message] += 1
@@ -196,7 +205,7 @@ class _Search:
         for node in group.members:
             candidate = node.candidate
             shares = candidate.size("data") > 1 and "zero_3" in self.space.zeros
-            work_seconds = work.seconds(recomputed=candidate.remat == "full", shares_sums=shares)
+            work_seconds = work.seconds(recomputed=RECOMPUTING.get(candidate.remat) == 1, shares_sums=shares)
             seconds = candidate.micro_batches * work_seconds / candidate.size("stage")
             self._add(replace(node, bounds=node.bounds.with_seconds(max(node.bounds.seconds, seconds))))
 
@@ -269,12 +278,16 @@ def run_search(
     ask = (answerer or InProcess(here)).ask
     search = _Search(space, requirements, objective, here)
     for each in list_first_candidates(space, requirements, present):
-        first = _Node(each, Figures(0.0, 0.0), is_leaf=True)
+        first = _guess(each)
         search.take_answer(first, *ask([first.question]))
         yield search.state(time.perf_counter() - begin)
         if search.front.entries or is_cancelled():
             break
-    search.start()
+    for _ in search.start():
+        state = search.state(time.perf_counter() - begin)
+        yield state
+        if state.elapsed >= within or is_cancelled():
+            return
     while True:
         state = search.state(time.perf_counter() - begin)
         yield state

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import prod
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
@@ -201,12 +200,3 @@ class SearchSpace:
         if self.schedules:
             parts.append(f"schedules {', '.join(self.schedules)} with every number of equal chunks")
         return "; ".join(parts) + f": {self.size:,} combinations"
-
-
-def count_devices(mesh: tuple[tuple[str, int], ...]) -> int:
-    """Devices of a mesh.
-
-    >>> count_devices((("data", 4), ("model", 2)))
-    8
-    """
-    return prod(size for _, size in mesh)

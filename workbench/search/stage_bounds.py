@@ -11,7 +11,8 @@ GPipe and one-forward-one-backward with equal stages and free transfers reach it
 decided here: the bound is that of the partition for which it is least. With one chunk a device that is found by bisection (how far can each
 stage reach, in order, if none may need more than T?). With several, of the mean over devices: they do m times all the work, and wait for
 the chunks before. Where the first stages alone recompute, there are two means, of those that do and of those that do not, which share the
-blocks as suits them best.
+blocks as suits them best. Devices that recompute all micro-batches but the last (`except_last`, which a search does not choose) take no
+less than those that recompute none, and hold no less than the inputs of all but that one: their bounds are looser.
 """
 
 from bisect import bisect_right
@@ -114,6 +115,11 @@ class _StageProblem:
         """How many devices, the first ones, recompute all micro-batches."""
         return sum(self._recomputes(device) for device in range(self.spec.stages))
 
+    @property
+    def _spared(self) -> int:
+        """Micro-batches that devices which recompute do not: the last, or none."""
+        return int(self.spec.recomputes(0, 0) and not self._recomputes(0))
+
     def _work(self, *, recomputed: bool) -> Array:
         """float64[blocks]: seconds of a micro-batch."""
         return self.blocks.work + self.blocks.forward if recomputed else self.blocks.work
@@ -181,12 +187,13 @@ class _StageProblem:
 
     def least_memory(self) -> float:
         resident, kept = _before(self.blocks.resident), _before(self.blocks.kept)
-        received, first = self.blocks.received, self._recomputing
+        received, first = self.blocks.received, self.spec.stages if self._spared else self._recomputing
         entry = float(received[1:].min(initial=np.inf)) if len(received) > 1 else 0.0  # of a stage that begins behind the first block
         waiting = [1 if self.schedule.splits_backward else self.schedule.in_flight(d, self.shape) for d in range(self.spec.stages)]
         if self.spec.chunks > 1:
             least = float(self.blocks.kept.min())
-            held = [(count * entry if device else 0.0) if device < first else count * least for device, count in enumerate(waiting)]
+            inputs = [(count - self._spared) * entry for count in waiting]
+            held = [(inputs[device] if device else 0.0) if device < first else count * least for device, count in enumerate(waiting)]
             return float((resident[-1] + sum(held)) / self.spec.stages)
 
         ends = {count: (resident + count * kept).tolist() for count in {0, *waiting}}
@@ -194,7 +201,7 @@ class _StageProblem:
 
         def reach(device: int, start: int, limit: float) -> int:
             count, recomputes = waiting[device], device < first
-            held = count * entry if recomputes and start else 0.0
+            held = (count - self._spared) * entry if recomputes and start else 0.0
             return reaches[0 if recomputes else count].of(start, limit - held)
 
         return self._bisect(

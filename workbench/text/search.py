@@ -30,7 +30,7 @@ def search_text(result: SearchResult) -> str:
     facts = pairs_text(
         [
             ("found in", format_seconds(state.elapsed), f"{state.evaluated:,} planned, {state.bounded:,} known by their bounds"),
-            ("the best is", "proved" if state.is_proved else f"{state.gap:.1%}", state.status),
+            ("the best is", "proved" if state.is_proved else f"{state.gap:.1%}" if state.least else "open", state.status),
             ("to keep", f"{len(result.requirements)}", requirements),
             *_present_facts(result),
         ]
