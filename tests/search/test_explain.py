@@ -1,5 +1,6 @@
 """Why one plan: ledgers that add up, counterfactuals that were planned, clashes that are smallest."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -77,6 +78,7 @@ def test_no_plan_is_an_error_with_the_ways_out():
         _ = result.best
     assert caught.value.ways_out[0].startswith("allow at most ")
     assert "No plan keeps" in search_text(result)
+    assert re.search(r"\n +the best is +none +no plan keeps the requirements\n", search_text(result))
     assert progress_text(result.state).endswith("no plan keeps the requirements")
 
 

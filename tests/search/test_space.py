@@ -45,6 +45,15 @@ def choices(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+def test_a_space_says_what_is_to_choose_from():
+    space = replace(gpt_space(), hardware=(("", 1),), most_examples=1)
+    assert space.describe().startswith("all meshes of 1 device over ")
+    assert "; micro-batches of 1 example a replica; " in space.describe()
+    several = replace(space, hardware=(("", 64), ("", 1024), ("", 2048)), most_examples=4).describe()
+    assert several.startswith("all meshes of 64, 1,024 or 2,048 devices over ")
+    assert "; micro-batches of 1 to 4 examples a replica; " in several
+
+
 @settings(max_examples=60)
 @given(chosen=choices())
 def test_a_space_has_as_many_candidates_as_it_lists(chosen):

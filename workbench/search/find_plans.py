@@ -7,7 +7,7 @@ from workbench.errors import SearchError, unknown_name, wrong_type
 from workbench.hardware.catalogue import read_hardware
 from workbench.plan.plan import Plan
 from workbench.search.evaluator import Evaluator
-from workbench.search.make_space import make_space
+from workbench.search.make_space import WIDE_AXES, make_space
 from workbench.search.present_plan import evaluate_present, find_candidate
 from workbench.search.questions import Answerer
 from workbench.search.requirements import FIGURES, PINNED, AtMost, Pin, Requirement
@@ -49,7 +49,7 @@ def find_plans(
     Raises `SearchError` for what does not exist or contradicts itself.
     """
     space = make_space(plan, **choices)
-    requirements = read_requirements(space, at_most or {}, pins or {})
+    requirements = read_requirements(space, at_most or {}, pins or {}, objective)
     evaluator = again.evaluator if again is not None and again.space == space else Evaluator(space)
     candidate = find_candidate(space, plan)
     answerer = open_answerer(evaluator) if open_answerer else None
@@ -77,14 +77,16 @@ def find_plans(
     return SearchResult(space, requirements, state, evaluator, evaluate_present(evaluator, plan, candidate))
 
 
-def read_requirements(space: SearchSpace, at_most: Mapping[str, float | str], pins: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    """The requirements of a search. Raises `SearchError` for a figure or a decision that there is not, `HardwareError` for a missing
-    price."""
+def read_requirements(
+    space: SearchSpace, at_most: Mapping[str, float | str], pins: Mapping[str, Any], objective: str = "seconds"
+) -> tuple[Requirement, ...]:
+    """The requirements of a search. Raises `SearchError` for a figure or a decision that there is not, `HardwareError` for a price that is
+    missing where dollars are limited or the `objective`."""
     limits = {name: _read_limit(name, value) for name, value in at_most.items()}
     hardware = [found for text, _ in space.hardware if (found := read_hardware(text or None)) is not None]
     if "memory" not in limits and hardware:
         limits["memory"] = float(min(each.chip.memory for each in hardware))
-    if "dollars" in limits:
+    if "dollars" in (*limits, objective):
         for each in hardware:
             each.known_hourly_price()
         if not hardware:
@@ -105,10 +107,12 @@ def _read_limit(name: str, value: float | str) -> float:
 
 
 def _read_pin(space: SearchSpace, name: str, value: Any) -> Pin:
+    values = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    if name in WIDE_AXES and name not in space.axes:
+        return _read_absent_axis(name, values)
     known = (*PINNED, *space.axes)
     if name not in known:
         raise SearchError(*unknown_name("decision", name, known))
-    values = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
     choices = {
         "layout": [each.name for each in space.layouts],
         "zero": space.zeros,
@@ -122,3 +126,15 @@ def _read_pin(space: SearchSpace, name: str, value: Any) -> Pin:
         if choices is None and (not isinstance(each, int) or isinstance(each, bool) or each < 1):
             raise SearchError(wrong_type(f'pins["{name}"]', each, "a whole number from 1"), [f'write {{"{name}": 1}}'])
     return Pin(name, values)
+
+
+def _read_absent_axis(name: str, values: tuple[Any, ...]) -> Pin:
+    """A pin on a mesh axis that no plan of the space has: one device along it is what they all have."""
+    if 1 in values:
+        return Pin(name, values)
+    reason = {
+        "stage": "its program is no training step that can be divided into stages and micro-batches, or the axis was left out",
+        "data": "its program has no examples to split, or the axis was left out",
+    }.get(name, "no layout of it splits anything over one")
+    ways = [f"pin `{name}` to 1", "leave the pin out", *(["search the wide space"] if name in ("context", "expert") else [])]
+    raise SearchError(f"No plan of the space has a mesh axis `{name}`: {reason}.", ways)

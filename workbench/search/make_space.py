@@ -23,7 +23,7 @@ from workbench.tracing.stage_partition.trace_network import network_of
 SCHEDULES = ("1f1b", "interleaved", "zero_bubble", "zb_v", "v_half")
 WIDE_SCHEDULES = ("gpipe", *SCHEDULES, "eager_1f1b", "breadth_first", "dualpipe_v", "v_min")
 _AXES = ("stage", "data", "model")
-_WIDE_AXES = ("stage", "data", "context", "expert", "model")
+WIDE_AXES = ("stage", "data", "context", "expert", "model")
 
 
 def make_space(
@@ -55,7 +55,7 @@ def make_space(
 
     Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold.
     """
-    axes, schedules = axes or (_WIDE_AXES if wide else _AXES), schedules or (WIDE_SCHEDULES if wide else SCHEDULES)
+    axes, schedules = axes or (WIDE_AXES if wide else _AXES), schedules or (WIDE_SCHEDULES if wide else SCHEDULES)
     _verify_names(zeros, remats, schedules)
     targets = _list_hardware(plan, devices, hardware)
     start = plan.updated(pipeline=None, axis_assignment=None, layout=plan.layout if keep else Layout(""))

@@ -187,16 +187,23 @@ class SearchSpace:
             total += per_core[key]
         return total
 
+    @property
+    def devices_text(self) -> str:
+        """`4, 8 or 16 devices`."""
+        *others, last = [f"{size:,}" for _, size in self.hardware]
+        devices = f"{', '.join(others)} or {last}" if others else last
+        return f"{devices} device{'s' * (devices != '1')}"
+
     def describe(self) -> str:
         """The space in words."""
-        devices = " or ".join(f"{size:,}" for _, size in self.hardware)
-        parts = [f"all meshes of {devices} device{'s' * (devices != '1')} over {', '.join(f'`{axis}`' for axis in self.axes)}"]
+        parts = [f"all meshes of {self.devices_text} over {', '.join(f'`{axis}`' for axis in self.axes)}"]
         parts += ["every order of its axes on the links"] if self.with_axis_assignments else []
         parts += [f"{len(self.layouts)} layouts"] if len(self.layouts) > 1 else []
         parts += [f"ZeRO {', '.join(each[-1] if each != NO_ZERO else '0' for each in self.zeros)}"] if len(self.zeros) > 1 else []
         parts += [f"remat {', '.join(self.remats)}"] if len(self.remats) > 1 else []
         if self.batch and "stage" in self.axes:
-            parts.append(f"micro-batches of 1 to {min(self.most_examples, self.batch)} examples a replica")
+            most = min(self.most_examples, self.batch)
+            parts.append(f"micro-batches of {f'1 to {most} examples' if most > 1 else '1 example'} a replica")
         if self.schedules:
             parts.append(f"schedules {', '.join(self.schedules)} with every number of equal chunks")
         return "; ".join(parts) + f": {self.size:,} combinations"

@@ -66,10 +66,8 @@ def search_front_text(result: SearchResult, planned: Iterable[Planned] = ()) -> 
 
 def _title(result: SearchResult) -> str:
     space, count = result.space, len(result.front)
-    *others, last = [f"{size:,}" for _, size in space.hardware]
-    devices = f"{', '.join(others)} or {last}" if others else last
     found = f"{count} plan{'s' * (count != 1)} on the front, the best {result.state.status}" if count else result.state.status
-    return f"{space.start.program.name} on {devices} device{'s' * (devices != '1')}: {found}"
+    return f"{space.start.program.name} on {space.devices_text}: {found}"
 
 
 def _limits(result: SearchResult) -> tuple[AtMost, ...]:
