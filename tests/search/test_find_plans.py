@@ -9,7 +9,7 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.figures import Figures, evaluate_plan
-from workbench.search.find_plans import find_plans
+from workbench.search.find_plans import find_plans, read_requirements
 from workbench.search.make_space import make_space
 from workbench.search.pareto_front import ParetoFront
 from workbench.search.requirements import allows_candidate, allows_figures
@@ -81,6 +81,12 @@ def test_what_is_pinned_stays_and_what_is_limited_keeps_the_limit(plan):
     assert evaluate_plan(best) == result.state.best[1]
 
 
+def test_a_limit_on_the_step_is_read_with_its_unit(plan):
+    space = make_space(plan, **FEW, **SMALL)
+    same = [read_requirements(space, {"seconds": each}, {}) for each in (0.25, "0.25", "250 ms", "250000 us")]
+    assert same == [same[0]] * 4
+
+
 def test_what_the_layout_states_stays(plan):
     stated = Plan(plan.program, "data:2 model:4", "d_ff:model", hardware=HARDWARE)
     kept = find_plans(stated, within=600, keep=True, **FEW, **SMALL)
@@ -134,6 +140,19 @@ def test_any_traced_function_can_be_searched():
 @pytest.mark.parametrize(
     ("wanted", "kind", "text"),
     [
+        (
+            {"devices": "8"},
+            SearchError,
+            "`devices` is '8'; it should be a whole number or several.\n  Ways out: write 256 · write (64, 128,",
+        ),
+        ({"devices": True}, SearchError, "`devices` is True; it should be a whole number or several."),
+        ({"within": "60s"}, SearchError, "`within` is '60s'; it should be seconds.\n  Ways out: write `within=60`."),
+        ({"within": float("nan")}, SearchError, "`within` is nan; it should be seconds."),
+        (
+            {"at_most": {"seconds": "4 hours"}},
+            SearchError,
+            '`at_most["seconds"]` is \'4 hours\'; it should be seconds.\n  Ways out: write 4.0 or "250 ms".',
+        ),
         ({"devices": 0}, SearchError, "0 devices cannot hold a plan.\n  Ways out: search with 1 device or more."),
         ({"objective": "speed"}, SearchError, "There is no objective `speed`"),
         ({"zeros": ("zero_4",)}, SearchError, "There is no ZeRO stage `zero_4`"),

@@ -143,7 +143,7 @@ def test_what_an_explanation_planned_joins_the_front_where_it_belongs_and_stays_
     stage.finder.explain("0", "")
     question = stage.finder.progress.asked
     large = PlanCandidate("", (("data", 8),), "replicated"), Figures(0.1, 4096, 8)
-    changes = tuple(Counterfactual("mesh", candidate, "", figures) for candidate, figures in (SMALL, WORSE, large))
+    changes = tuple(Counterfactual("mesh", candidate, "", FAST[1], figures) for candidate, figures in (SMALL, WORSE, large))
     process.hear(PlanExplained(PlanExplanation(question, FAST[0], None, changes)))
     assert [each for each, _ in stage.finder.progress.found] == [FAST[0], SMALL[0], WORSE[0], large[0]]
     assert [each for each, _ in stage.finder.progress.front] == [FAST[0], SMALL[0]], "one is beaten, one keeps no limit"

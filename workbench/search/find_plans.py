@@ -15,7 +15,7 @@ from workbench.search.run_search import run_search
 from workbench.search.search_result import SearchResult
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
-from workbench.units import parse_bytes
+from workbench.units import parse_bytes, parse_time
 
 OpenAnswerer = Callable[[Evaluator], Answerer]
 
@@ -38,8 +38,8 @@ def find_plans(
     """Search the alternatives of a plan for those with the least `objective`: `seconds`, `memory`, `devices` or `dollars`. The plan itself
     is the first candidate where it lies in the space, and has its figures beside the front where it does not.
 
-    - `at_most`: limits on these figures; memory in bytes or as text, `{"memory": "40 GiB", "seconds": 4.0}`. Without one a plan must fit
-      into the memory of its devices;
+    - `at_most`: limits on these figures; memory in bytes or as text, and so the time, `{"memory": "40 GiB", "seconds": 4.0}`, `"250 ms"`.
+      Without a limit on memory a plan must fit into the memory of its devices;
     - `pins`: values of decisions that are fixed, `{"model": 8, "zero": "zero_1", "stage": 1}`: mesh axes by their size, and `PINNED`;
     - `on_progress` hears each state; `open_answerer` makes who answers (workers, a cluster), this process if left out;
     - `again`: an earlier result, whose work is used where the space is the same;
@@ -48,6 +48,8 @@ def find_plans(
 
     Raises `SearchError` for what does not exist or contradicts itself.
     """
+    if not isinstance(within, int | float) or not within >= 0:
+        raise SearchError(wrong_type("within", within, "seconds"), ["write `within=60`"])
     space = make_space(plan, **choices)
     requirements = read_requirements(space, at_most or {}, pins or {}, objective)
     evaluator = again.evaluator if again is not None and again.space == space else Evaluator(space)
@@ -99,11 +101,15 @@ def _read_limit(name: str, value: float | str) -> float:
         raise SearchError(*unknown_name("figure", name, FIGURES))
     if isinstance(value, str) and name == "memory" and (count := parse_bytes(value)) is not None:
         return float(count)
+    if isinstance(value, str) and name == "seconds" and (seconds := parse_time(value)) is not None:
+        return seconds
     try:
         return float(value)
     except (TypeError, ValueError):
-        way = 'write "40 GiB"' if name == "memory" else "write a number"
-        raise SearchError(wrong_type(f'at_most["{name}"]', value, "a number" if name != "memory" else "bytes"), [way]) from None
+        expected, way = {"memory": ("bytes", 'write "40 GiB"'), "seconds": ("seconds", 'write 4.0 or "250 ms"')}.get(
+            name, ("a number", "write a number")
+        )
+        raise SearchError(wrong_type(f'at_most["{name}"]', value, expected), [way]) from None
 
 
 def _read_pin(space: SearchSpace, name: str, value: Any) -> Pin:

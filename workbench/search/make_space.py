@@ -8,7 +8,7 @@ from workbench.core.program import Program
 from workbench.core.schedules import schedule_named
 from workbench.core.sharding import base_axis
 from workbench.core.tensor import Role
-from workbench.errors import SearchError, WorkbenchError, unknown_name
+from workbench.errors import SearchError, WorkbenchError, unknown_name, wrong_type
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.resize_hardware import resize_hardware
@@ -91,6 +91,8 @@ def _list_hardware(plan: Plan, devices: int | Sequence[int] | None, hardware: Ha
     """The hardware to choose from, with its devices."""
     counts = (devices,) if isinstance(devices, int) else tuple(devices or ())
     kind = hardware or plan.hardware
+    if any(not isinstance(count, int) or isinstance(count, bool) for count in counts):
+        raise SearchError(wrong_type("devices", devices, "a whole number or several"), ["write 256", "write (64, 128, 256)"])
     if any(count < 1 for count in counts) or (devices is not None and not counts):
         raise SearchError(f"{min(counts, default=0):,} devices cannot hold a plan.", ["search with 1 device or more"])
     if kind is None:

@@ -45,7 +45,9 @@ def _proof_cells(state: SearchState) -> tuple[str, str]:
         return "none", state.status
     if state.is_proved:
         return "proved", "and the front with it" if state.is_complete else "the front may yet gain plans"
-    return f"{state.gap:.1%}" if state.least else "open", state.status
+    if not state.least:
+        return "open", state.status
+    return (f"within {state.gap:.1%}", "of what no plan can beat") if state.gap else ("proved", state.status.removeprefix("proved, "))
 
 
 def _present_facts(result: SearchResult) -> list[tuple[str, str, str]]:
