@@ -8,7 +8,7 @@ from workbench.errors import HardwareError, SearchError, WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.search.candidate_plans import candidate_plan
-from workbench.search.figures import Figures, evaluate_plan
+from workbench.search.figures import NOMINAL_SECONDS, Figures, evaluate_plan
 from workbench.search.find_plans import find_plans, read_requirements
 from workbench.search.make_space import make_space
 from workbench.search.pareto_front import ParetoFront
@@ -109,7 +109,7 @@ def test_the_fewest_devices_for_a_step_time(plan):
     fewest = result.state.best[1].devices
     assert fewest == min(size for size, seconds in fastest.items() if seconds <= limit)
     text = search_text(result)
-    assert re.match(r" +step +memory +(1,000 steps +)?devices +plan\n", text)
+    assert re.match(r" +step +memory +devices +(1,000 steps +)?plan\n", text)
     assert text.count(f"   {fewest}   ") >= 1
     assert "all meshes of 1, 2, 4 or 8 devices" in text
     assert f" · {fewest} devices, " in progress_text(result.state)
@@ -133,6 +133,9 @@ def test_any_traced_function_can_be_searched():
     result = find_plans(Plan(build("two_layer"), "", hardware=HARDWARE), within=600)
     assert result.state.is_complete
     assert result.space.batch == 0
+    assert NOMINAL_SECONDS.split(",")[0] not in search_text(result)
+    nowhere = find_plans(Plan(build("two_layer"), "data:4"), within=600)
+    assert NOMINAL_SECONDS in " ".join(search_text(nowhere).split())
     assert result.space.size > 5
     assert isinstance(result.state.best[1], Figures)
 

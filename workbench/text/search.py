@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from workbench.search.clashes import Clash
 from workbench.search.explain import Counterfactual, Ledger
-from workbench.search.figures import Figures
+from workbench.search.figures import NOMINAL_SECONDS, Figures
 from workbench.search.requirements import Requirement
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import SearchState
@@ -36,7 +36,8 @@ def search_text(result: SearchResult) -> str:
         ]
     )
     body = front_text(result) if result.front else wrap_text(str(result.no_plan_error()))
-    return "\n\n".join([body, facts, *_unanswered(state), wrap_text(f"Space: {result.space.describe()}.")])
+    nominal = [] if all(hardware for hardware, _ in result.space.hardware) else [wrap_text(NOMINAL_SECONDS)]
+    return "\n\n".join([body, facts, *nominal, *_unanswered(state), wrap_text(f"Space: {result.space.describe()}.")])
 
 
 def _proof_cells(state: SearchState) -> tuple[str, str]:
@@ -107,9 +108,9 @@ def front_text(result: SearchResult) -> str:
     """The plans that none beats, the fastest first; with their devices where there are several numbers to choose from."""
     shown = result.front[:MOST_ROWS]
     has_price, has_devices = any(figures.dollars is not None for _, figures in shown), len(result.space.hardware) > 1
-    columns = ["step>", "memory>", *(["1,000 steps>"] if has_price else []), *(["devices>"] if has_devices else [])]
+    columns = ["step>", "memory>", *(["devices>"] if has_devices else []), *(["1,000 steps>"] if has_price else [])]
     rows = [
-        (str(number), *_figure_cells(figures)[: 2 + has_price], *([f"{figures.devices:,}"] if has_devices else []), str(candidate))
+        (str(number), *_figure_cells(figures, has_devices=has_devices, has_price=has_price), str(candidate))
         for number, (candidate, figures) in enumerate(shown)
     ]
     more = f"\n … and {len(result.front) - len(shown)} more" if len(result.front) > len(shown) else ""
@@ -158,9 +159,10 @@ def clash_text(clash: Clash) -> str:
     return "\n".join(wrap_text(line) for line in lines)
 
 
-def _figure_cells(figures: Figures) -> tuple[str, str, str]:
+def _figure_cells(figures: Figures, *, has_devices: bool, has_price: bool) -> list[str]:
     dollars = "-" if figures.dollars is None else format_dollars(figures.dollars)
-    return format_seconds(figures.seconds), format_bytes(int(figures.memory)), dollars
+    more = [*([f"{figures.devices:,}"] if has_devices else []), *([dollars] if has_price else [])]
+    return [format_seconds(figures.seconds), format_bytes(int(figures.memory)), *more]
 
 
 def _line_text(before: str, after: str) -> str:
