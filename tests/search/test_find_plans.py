@@ -187,6 +187,12 @@ def test_what_cannot_be_searched_is_said(plan, wanted, kind, text):
         find_plans(plan, axes=("data", "model"), **wanted)
 
 
+def test_an_axis_that_a_search_does_not_know_is_said(plan):
+    text = "There is no mesh axis `colour`; there are `stage`, `data`, `context`, `expert`, `model`.\n  Ways out: use one of these names."
+    with pytest.raises(SearchError, match=re.escape(text)):
+        find_plans(plan, axes=("data", "colour"))
+
+
 def test_dollars_of_unnamed_hardware_are_not_known():
     text = 'What a step costs is not known: the plan names no hardware.\n  Ways out: search with hardware, "TPU v5p 8x16x16".'
     for wanted in ({"objective": "dollars"}, {"at_most": {"dollars": 3}}):

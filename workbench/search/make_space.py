@@ -60,6 +60,9 @@ def make_space(
     targets = _list_hardware(plan, devices, hardware)
     start = plan.updated(pipeline=None, axis_assignment=None, layout=plan.layout if keep else Layout(""))
     kept = _axes_of_statements(start) if keep else ()
+    for name in axes:
+        if name not in (*WIDE_AXES, *kept):
+            raise SearchError(*unknown_name("mesh axis", name, (*WIDE_AXES, *kept)))
     names = (*(axis for axis in axes if axis not in kept or axis in _AXES), *(axis for axis in kept if axis not in axes))
     found = list_layout_choices(start, names)
     used = {*_AXES, *kept, *(axis for each in found for axis in each.axes)}
