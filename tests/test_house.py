@@ -22,7 +22,7 @@ ROOMS = (
     *("errors", "units", "core", "hardware", "plan", "reports"),
     *("propagation", "spmd", "tracing", "cost", "pipeline", "analysis", "multimodel"),
     *("models", "recipes", "search", "text", "documents", "session", "exercises"),
-    *("engine", "visualize", "widgets", "app", "cli"),
+    *("engine", "visualize", "widgets", "app", "cli", "__main__"),
 )
 VERBS = "plan/plan_methods.py"
 TEXT = "text"

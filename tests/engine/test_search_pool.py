@@ -226,7 +226,7 @@ def test_there_are_no_more_workers_than_questions_at_a_time(monkeypatch):
     space = make_space(Plan(build("two_layer"), "data:2"))
     for workers in (None, 3, 500):
         open_answerer(Evaluator(space), workers)
-    assert counts == [8, 3, 8]
+    assert counts == [16, 3, 16]
 
 
 @pytest.mark.parametrize(

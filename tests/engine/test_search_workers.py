@@ -18,7 +18,7 @@ from workbench.plan.plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.find_plans import find_plans
 from workbench.search.make_space import make_space
-from workbench.search.questions import InProcess, Question
+from workbench.search.questions import Question, answer
 from workbench.search.run_search import run_search
 
 pytestmark = pytest.mark.compile
@@ -84,12 +84,13 @@ def test_the_states_are_the_same_however_many_answer(space, states, workers):
 def test_workers_answer_what_this_process_does_and_refuse_what_it_refuses(space, pool):
     candidate = pipelines(space)[0]
     illegal = replace(candidate, mesh=(("stage", 1), ("data", 1), ("model", 3)))
-    questions = [Question(kind, each) for each in (candidate, illegal) for kind in ("work", "candidates", "figures")]
-    found, expected = pool.ask(questions), InProcess(Evaluator(space)).ask(questions)
-    assert found[1:3] == expected[1:3]
+    questions = [Question(kind, each) for each in (candidate, illegal) for kind in ("work", "candidates", "partition", "figures")]
+    here = Evaluator(space)
+    found, expected = pool.ask(questions), [answer(here, each) for each in questions]
+    assert found[1:4] == expected[1:4]
     assert found[0].seconds(recomputed=True) == expected[0].seconds(recomputed=True)
-    assert all(isinstance(each, WorkbenchError) for each in found[3:])
-    assert [str(each) for each in found[3:]] == [str(each) for each in expected[3:]]
+    assert all(isinstance(each, WorkbenchError) for each in found[4:])
+    assert [str(each) for each in found[4:]] == [str(each) for each in expected[4:]]
 
 
 def test_the_question_a_worker_died_of_is_refused_and_another_worker_goes_on(space, pool):

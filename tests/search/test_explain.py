@@ -1,5 +1,6 @@
 """Why one plan: ledgers that add up, counterfactuals that were planned, clashes that are smallest."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -66,6 +67,7 @@ def test_two_pins_that_contradict_are_both_named(result):
     clash = find_clash(result.space, requirements, within=600, evaluator=result.evaluator)
     assert set(clash.requirements) == set(requirements)
     assert {each.requirement for each in clash.relaxations} == set(requirements)
+    assert str(clash) == clash_text(clash)
     assert clash_text(clash).startswith("No plan keeps `stage 1` and `schedule zb_v`.\nWith `stage 1 or ")
 
 
@@ -77,17 +79,39 @@ def test_no_plan_is_an_error_with_the_ways_out():
         _ = result.best
     assert caught.value.ways_out[0].startswith("allow at most ")
     assert "No plan keeps" in search_text(result)
+    assert re.search(r"\n +the best is +none +no plan keeps the requirements\n", search_text(result))
     assert progress_text(result.state).endswith("no plan keeps the requirements")
 
 
 def test_the_texts(result):
     text = search_text(result)
+    found = f"{len(result.front)} plans on the front, the best {result.state.status}"
+    assert repr(result) == f"SearchResult(gpt tiny on 8 devices: {found})"
     assert "Space: all meshes of 8 devices" in text
     assert str(result.state.best[0]).split(",")[0] in text
     if len(result.front) > 1:
+        assert str(result.why()) == ledger_text(result.why())
         assert ledger_text(result.why()).splitlines()[-1].strip().startswith("to ")
+        assert "<table" in result.why()._repr_html_()
     figures = result.state.best[1]
     sentences = [counterfactual_text(each, figures) for each in result.what_if()]
     assert all(each.startswith("with ") and " instead of " in each for each in sentences)
+    assert [str(each) for each in result.what_if()] == sentences
     with pytest.raises(SearchError, match="there is no number 99"):
         result.plan(99)
+
+
+@pytest.mark.parametrize(
+    ("known", "line"),
+    [
+        ({"is_complete": True}, "the best is proved and the front with it"),
+        ({}, "the best is proved the front may yet gain plans"),
+        ({"is_proved": False, "least": 0.0}, "the best is open not compared yet with what no plan can beat"),
+        ({"is_proved": False, "least": 0.75}, "the best is within 25.0% of what no plan can beat"),
+        ({"is_proved": False, "least": 1.0}, "the best is proved but for what is as good in it and better in the rest"),
+    ],
+)
+def test_the_text_says_how_far_the_proof_is(result, known, line):
+    least = known.get("least", 1.0) * result.state.best[1].seconds
+    state = replace(result.state, **{"is_proved": True, "is_complete": False, **known, "least": least})
+    assert line in [" ".join(each.split()) for each in search_text(replace(result, state=state)).splitlines()]

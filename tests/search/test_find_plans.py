@@ -8,12 +8,13 @@ from workbench.errors import HardwareError, SearchError, WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.search.candidate_plans import candidate_plan
-from workbench.search.figures import Figures, evaluate_plan
-from workbench.search.find_plans import find_plans
+from workbench.search.figures import NOMINAL_SECONDS, Figures, evaluate_plan
+from workbench.search.find_plans import find_plans, read_requirements
 from workbench.search.make_space import make_space
 from workbench.search.pareto_front import ParetoFront
 from workbench.search.requirements import allows_candidate, allows_figures
 from workbench.search.run_search import run_search
+from workbench.text.search import progress_text, search_text
 
 HARDWARE = "TPU v5e 2x4"
 FEW = {"axes": ("data", "model"), "layouts": ("replicated", "megatron")}
@@ -51,6 +52,8 @@ def test_the_search_finds_what_enumeration_finds(result):
     assert result.state.is_complete
     assert result.state.best[1].seconds == min(each.seconds for each in figures.values())
     assert result.state.least == result.state.best[1].seconds
+    assert re.search(r"\n +the best is +proved +and the front with it\n", search_text(result))
+    assert " devices " not in search_text(result).splitlines()[0]
     assert len(figures) > 60 > result.state.evaluated > len(front)
     assert {each for each, _ in result.front} <= figures.keys()
     assert all(any(found.dominates(each, 0.005) for _, found in result.front) for _, each in front)
@@ -78,6 +81,12 @@ def test_what_is_pinned_stays_and_what_is_limited_keeps_the_limit(plan):
     assert evaluate_plan(best) == result.state.best[1]
 
 
+def test_a_limit_on_the_step_is_read_with_its_unit(plan):
+    space = make_space(plan, **FEW, **SMALL)
+    same = [read_requirements(space, {"seconds": each}, {}) for each in (0.25, "0.25", "250 ms", "250000 us")]
+    assert same == [same[0]] * 4
+
+
 def test_what_the_layout_states_stays(plan):
     stated = Plan(plan.program, "data:2 model:4", "d_ff:model", hardware=HARDWARE)
     kept = find_plans(stated, within=600, keep=True, **FEW, **SMALL)
@@ -97,7 +106,13 @@ def test_the_fewest_devices_for_a_step_time(plan):
     limit = sorted(fastest.values())[1]
     result = find_plans(plan, within=600, objective="devices", at_most={"seconds": limit}, **wanted)
     assert result.state.is_proved
-    assert result.state.best[1].devices == min(size for size, seconds in fastest.items() if seconds <= limit)
+    fewest = result.state.best[1].devices
+    assert fewest == min(size for size, seconds in fastest.items() if seconds <= limit)
+    text = search_text(result)
+    assert re.match(r" +step +memory +devices +(1,000 steps +)?plan\n", text)
+    assert text.count(f"   {fewest}   ") >= 1
+    assert "all meshes of 1, 2, 4 or 8 devices" in text
+    assert f" · {fewest} devices, " in progress_text(result.state)
 
 
 def test_dollars_are_seconds_times_the_price(plan):
@@ -118,6 +133,9 @@ def test_any_traced_function_can_be_searched():
     result = find_plans(Plan(build("two_layer"), "", hardware=HARDWARE), within=600)
     assert result.state.is_complete
     assert result.space.batch == 0
+    assert NOMINAL_SECONDS.split(",")[0] not in search_text(result)
+    nowhere = find_plans(Plan(build("two_layer"), "data:4"), within=600)
+    assert NOMINAL_SECONDS in " ".join(search_text(nowhere).split())
     assert result.space.size > 5
     assert isinstance(result.state.best[1], Figures)
 
@@ -125,6 +143,19 @@ def test_any_traced_function_can_be_searched():
 @pytest.mark.parametrize(
     ("wanted", "kind", "text"),
     [
+        (
+            {"devices": "8"},
+            SearchError,
+            "`devices` is '8'; it should be a whole number or several.\n  Ways out: write 256 · write (64, 128,",
+        ),
+        ({"devices": True}, SearchError, "`devices` is True; it should be a whole number or several."),
+        ({"within": "60s"}, SearchError, "`within` is '60s'; it should be seconds.\n  Ways out: write `within=60`."),
+        ({"within": float("nan")}, SearchError, "`within` is nan; it should be seconds."),
+        (
+            {"at_most": {"seconds": "4 hours"}},
+            SearchError,
+            '`at_most["seconds"]` is \'4 hours\'; it should be seconds.\n  Ways out: write 4.0 or "250 ms".',
+        ),
         ({"devices": 0}, SearchError, "0 devices cannot hold a plan.\n  Ways out: search with 1 device or more."),
         ({"objective": "speed"}, SearchError, "There is no objective `speed`"),
         ({"zeros": ("zero_4",)}, SearchError, "There is no ZeRO stage `zero_4`"),
@@ -136,11 +167,43 @@ def test_any_traced_function_can_be_searched():
         ({"at_most": {"seconds": -1}}, SearchError, "At most -1 seconds leaves no plan.\n  Ways out: give more than 0 seconds."),
         ({"hardware": "Laptop", "devices": 3}, HardwareError, "Laptop"),
         ({"hardware": "TPU v7", "at_most": {"dollars": 3}, "devices": 8}, HardwareError, "What TPU v7 1x2x2 costs an hour is not known"),
+        ({"hardware": "TPU v7", "objective": "dollars", "devices": 8}, HardwareError, "What TPU v7 1x2x2 costs an hour is not known"),
+        (
+            {"pins": {"stage": 2}},
+            SearchError,
+            "No plan of the space has a mesh axis `stage`: its program is no training step that can be divided into stages and "
+            "micro-batches, or the axis was left out.\n  Ways out: pin `stage` to 1 · leave the pin out.",
+        ),
+        (
+            {"pins": {"expert": (2, 4)}},
+            SearchError,
+            "No plan of the space has a mesh axis `expert`: no layout of it splits anything over one.\n"
+            "  Ways out: pin `expert` to 1 · leave the pin out · search the wide space.",
+        ),
     ],
 )
 def test_what_cannot_be_searched_is_said(plan, wanted, kind, text):
     with pytest.raises(kind, match=re.escape(text)):
         find_plans(plan, axes=("data", "model"), **wanted)
+
+
+def test_an_axis_that_a_search_does_not_know_is_said(plan):
+    text = "There is no mesh axis `colour`; there are `stage`, `data`, `context`, `expert`, `model`.\n  Ways out: use one of these names."
+    with pytest.raises(SearchError, match=re.escape(text)):
+        find_plans(plan, axes=("data", "colour"))
+
+
+def test_dollars_of_unnamed_hardware_are_not_known():
+    text = 'What a step costs is not known: the plan names no hardware.\n  Ways out: search with hardware, "TPU v5p 8x16x16".'
+    for wanted in ({"objective": "dollars"}, {"at_most": {"dollars": 3}}):
+        with pytest.raises(SearchError, match=re.escape(text)):
+            find_plans(Plan(build("gpt"), "data:8"), axes=("data", "model"), **wanted)
+
+
+def test_no_pipeline_can_be_pinned_where_there_can_be_none():
+    free, pinned = (find_plans(Plan(build("two_layer"), "", hardware=HARDWARE), within=600, pins=pins) for pins in ({}, {"stage": 1}))
+    assert pinned.state.best == free.state.best
+    assert pinned.state.is_complete
 
 
 def test_a_program_without_a_batch_has_no_replicas():

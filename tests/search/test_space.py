@@ -15,7 +15,7 @@ from workbench.plan.plan import Plan
 from workbench.search.candidates import NO_ZERO, WHOLE
 from workbench.search.make_space import make_space
 from workbench.search.neighbours import is_of_space
-from workbench.search.search_space import ZEROS, SearchSpace, count_devices
+from workbench.search.search_space import ZEROS, SearchSpace
 
 NAMES = ("gpipe", "1f1b", "interleaved", "zero_bubble", "zb_v", "breadth_first")
 DEVICES = st.lists(st.sampled_from((1, 2, 6, 8, 16, 48)), min_size=1, max_size=2, unique=True)
@@ -45,6 +45,15 @@ def choices(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+def test_a_space_says_what_is_to_choose_from():
+    space = replace(gpt_space(), hardware=(("", 1),), most_examples=1)
+    assert space.describe().startswith("all meshes of 1 device over ")
+    assert "; micro-batches of 1 example a replica; " in space.describe()
+    several = replace(space, hardware=(("", 64), ("", 1024), ("", 2048)), most_examples=4).describe()
+    assert several.startswith("all meshes of 64, 1,024 or 2,048 devices over ")
+    assert "; micro-batches of 1 to 4 examples a replica; " in several
+
+
 @settings(max_examples=60)
 @given(chosen=choices())
 def test_a_space_has_as_many_candidates_as_it_lists(chosen):
@@ -60,8 +69,7 @@ def test_what_a_space_lists_is_legal_by_its_numbers(chosen):
     space = replace(gpt_space(), **chosen)
     for each in space.candidates():
         stages, examples = each.size("stage"), space.batch // each.size("data")
-        assert count_devices(each.mesh) in {size for _, size in space.hardware}
-        assert prod(size for _, size in each.mesh) == count_devices(each.mesh)
+        assert prod(size for _, size in each.mesh) in {size for _, size in space.hardware}
         assert space.batch % (each.size("data") * each.micro_batches) == 0
         assert examples // each.micro_batches <= space.most_examples
         assert stages * each.chunks <= max(space.blocks, 1)

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+import workbench.search.run_search as run_search_module
 from workbench.errors import EngineError
 from workbench.models import build
 from workbench.plan.plan import Plan
@@ -85,6 +86,35 @@ def test_what_is_lost_after_the_best_is_proved_leaves_the_front_open(evaluator, 
     assert state.unanswered
     assert not state.is_complete
     assert state.status == "proved"
+
+
+@dataclass
+class DiesOfGuesses(Mortal):
+    """Dies of candidates whose bounds it was not asked for before, but for the first: they are tried ahead of the node they wait in."""
+
+    bounded: set = field(default_factory=set)
+    lost: list = field(default_factory=list)
+
+    def _answer(self, question: Question) -> Answer:
+        found = answer(self.evaluator, question)
+        if question.kind == "figures" and question.candidate not in self.bounded and self.asked:
+            self.lost.append(question.candidate)
+            return EngineError("It died of a guess.")
+        self.asked.append(question)
+        self.bounded |= {each.candidate for each in found} if isinstance(found, tuple) and question.kind == "candidates" else set()
+        return found
+
+
+def test_a_lost_neighbour_of_the_best_takes_no_proof_away(evaluator, proved, monkeypatch):
+    """It still waits where it belongs."""
+    monkeypatch.setattr(run_search_module, "MANY_GROUPS", -1)
+    answerer = DiesOfGuesses(evaluator)
+    for state in states_of(evaluator, answerer):
+        assert state.unanswered == ()
+        assert state.least <= proved.least
+    assert answerer.lost
+    assert state.is_complete
+    assert state.best[1] == proved.best[1]
 
 
 def test_the_text_says_what_was_not_answered(evaluator):

@@ -97,3 +97,28 @@ def test_neighbours_of_the_best_are_tried_and_the_proof_stays_the_same(monkeypat
         assert len(asked) == len({*asked})
     assert best[0] == best[1000]
     assert counts[0] >= counts[1000]
+
+
+def test_nothing_is_said_of_a_space_before_all_of_it_is_in_groups(monkeypatch):
+    space, evaluator, _ = wide_space("gpt", "8 H100")
+    monkeypatch.setattr(run_search_module, "CORES", 20)
+    states = list(run_search(space, evaluator=evaluator, within=600, most_evaluations=2))
+    forming = [state for state in states if not state.least]
+    assert len(forming) > len(list(space.cores())) // 20 > 5
+    assert {(state.gap, state.least, state.is_proved, state.is_complete) for state in forming} == {(1.0, 0, False, False)}
+    assert {state.status for state in forming} == {"not compared yet with what no plan can beat"}
+    assert forming == states[: len(forming)]
+    assert 0 < states[-1].gap < 1
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "time is over"])
+def test_a_search_ends_while_its_space_is_put_into_groups(monkeypatch, ends):
+    space, evaluator, _ = wide_space("gpt", "8 H100")
+    monkeypatch.setattr(run_search_module, "CORES", 20)
+    looked = []
+    monkeypatch.setattr(evaluator, "bound_core", lambda core: looked.append(core) or Evaluator.bound_core(evaluator, core))
+    within, is_cancelled = (600, lambda: len(looked) > 30) if ends == "cancelled" else (0, lambda: False)
+    *_, last = run_search(space, evaluator=evaluator, within=within, is_cancelled=is_cancelled)
+    assert last.best is not None
+    assert len(looked) <= 40 < len(list(space.cores()))
+    assert not last.is_complete

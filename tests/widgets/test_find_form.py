@@ -68,6 +68,7 @@ MISTYPED = [
     ({"stages": "few"}, "`few` is not a number of stages; it is a whole number from 1 to 1,048,576."),
     ({"micro_batches": "8, x"}, "`x` is not a number of micro-batches; it is a whole number from 1 to 1,048,576."),
     ({"dollars": "cheap"}, "`cheap` is no number of dollars.\n  Ways out: write `900`, for 1,000 steps."),
+    ({"memory": "lots"}, "`lots` is no amount of memory.\n  Ways out: write `40 GiB`."),
     ({"seconds": "soon"}, "`soon` is no time.\n  Ways out: write `250 ms` or `4 s`."),
 ]
 

@@ -14,11 +14,12 @@ from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.explain import Counterfactual
-from workbench.search.figures import Figures, evaluate_plan
+from workbench.search.figures import NOMINAL_SECONDS, Figures, evaluate_plan
 from workbench.search.make_space import make_space
 from workbench.search.pareto_front import ParetoFront
 from workbench.search.search_messages import PlanExplained, PlanExplanation, SearchClosed, SearchRefused, SearchUpdate, SearchUpdated
 from workbench.search.search_state import SearchState
+from workbench.widgets.find.find_controls import controls_state
 from workbench.widgets.find.finder import Finder
 from workbench.widgets.gestures.finding import FindGesture
 
@@ -89,6 +90,30 @@ def test_stop_ends_the_process_at_once_keeps_what_was_found_and_hears_no_more_of
     assert [each for each, _ in stage.finder.progress.found] == [FAST[0]]
 
 
+def test_before_a_plan_is_found_the_line_says_so_and_a_search_that_is_stopped_then(stage, session):
+    process = stage.find(session.plan, hardware="TPU v5e", objective="devices")
+    stage.update(process)
+    shown = controls_state(stage.finder, session.plan, None)
+    assert (shown["line"].split(" · ")[-1], shown["message"]) == ("no plan yet", "")
+    stage.finder.stop()
+    assert controls_state(stage.finder, session.plan, None)["message"] == "The search was stopped before it found a plan."
+    stage.update(stage.find(session.plan, hardware="TPU v5e", objective="devices"), FAST)
+    shown = controls_state(stage.finder, session.plan, None)
+    assert "no plan yet" not in shown["line"]
+    assert shown["message"] == ""
+
+
+def test_without_hardware_it_is_said_what_a_second_stands_for(stage, session):
+    stage.update(stage.find(session.plan), FAST)
+    assert controls_state(stage.finder, session.plan, None)["message"] == NOMINAL_SECONDS
+
+
+def test_a_search_for_the_fewest_devices_shows_them(stage, session):
+    process = stage.find(session.plan, objective="devices")
+    process.hear(SearchUpdated(SearchUpdate(1, replace(state_of(FAST), objective="devices"), (FAST,))))
+    assert controls_state(stage.finder, session.plan, None)["gap"]["best"] == "best 8 devices, 1.00 s, 900 B"
+
+
 def test_a_search_that_is_stopped_while_its_space_is_made_is_never_begun(session, monkeypatch):
     held, made = threading.Event(), threading.Event()
     stage = Stage()
@@ -143,7 +168,7 @@ def test_what_an_explanation_planned_joins_the_front_where_it_belongs_and_stays_
     stage.finder.explain("0", "")
     question = stage.finder.progress.asked
     large = PlanCandidate("", (("data", 8),), "replicated"), Figures(0.1, 4096, 8)
-    changes = tuple(Counterfactual("mesh", candidate, "", figures) for candidate, figures in (SMALL, WORSE, large))
+    changes = tuple(Counterfactual("mesh", candidate, "", FAST[1], figures) for candidate, figures in (SMALL, WORSE, large))
     process.hear(PlanExplained(PlanExplanation(question, FAST[0], None, changes)))
     assert [each for each, _ in stage.finder.progress.found] == [FAST[0], SMALL[0], WORSE[0], large[0]]
     assert [each for each, _ in stage.finder.progress.front] == [FAST[0], SMALL[0]], "one is beaten, one keeps no limit"

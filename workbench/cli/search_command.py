@@ -95,7 +95,7 @@ def _figures_record(figures: Figures) -> dict[str, float | None]:
 
 def _why(result: SearchResult) -> str:
     if not result.front:
-        return clash_text(result.clash)
+        return f"\n{clash_text(result.clash)}"
     figures = result.state.best[1] if result.state.best else result.front[0][1]
     lines = ["What if", *(f"  {counterfactual_text(each, figures)}" for each in result.what_if())]
     ledger = [f"Why this one: from the runner-up to the best\n{ledger_text(result.why())}\n"] if len(result.front) > 1 else []

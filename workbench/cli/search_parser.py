@@ -40,7 +40,7 @@ def add_search(added: Any) -> None:
         metavar="FIGURE=LIMIT",
         action="append",
         default=[],
-        help='a limit to keep: "memory=40 GiB", seconds=4, dollars=900 (of 1,000 steps), devices=256; may be repeated',
+        help='a limit to keep: "memory=40 GiB", seconds=4, "seconds=250 ms", dollars=900 (of 1,000 steps), devices=256; may be repeated',
     )
     command.add_argument(
         "--pin",

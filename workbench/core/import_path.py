@@ -23,9 +23,9 @@ def use_current_folder_last() -> None:
 
 
 def is_command_line() -> bool:
-    """Whether this process was started as `workbench`, or with `python -m workbench.cli`."""
+    """Whether this process was started as `workbench`, or with `python -m workbench`, which is in `workbench.cli`."""
     module = sys.orig_argv[sys.orig_argv.index("-m") + 1 :][:1] if "-m" in sys.orig_argv else []
-    return module == ["workbench.cli"] or os.path.basename((sys.argv or [""])[0]) == "workbench"  # noqa: PTH119
+    return module in (["workbench"], ["workbench.cli"]) or os.path.basename((sys.argv or [""])[0]) == "workbench"  # noqa: PTH119
 
 
 if is_command_line():

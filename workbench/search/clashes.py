@@ -34,6 +34,11 @@ class Clash:
     relaxations: tuple[Relaxation, ...]
     is_proved: bool = True
 
+    def __str__(self) -> str:
+        from workbench.text.search import clash_text
+
+        return clash_text(self)
+
 
 def find_clash(
     space: SearchSpace,

@@ -31,7 +31,7 @@ class LedgerLine:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The way from one candidate to another. **Invariants**: the lines add up to the difference of the figures."""
+    """The way from one candidate to another; `print` it. **Invariants**: the lines add up to the difference of the figures."""
 
     start: PlanCandidate
     end: PlanCandidate
@@ -39,20 +39,36 @@ class Ledger:
     end_figures: Figures
     lines: tuple[LedgerLine, ...]
 
+    def __str__(self) -> str:
+        from workbench.text.search import ledger_text
+
+        return ledger_text(self)
+
+    def _repr_html_(self) -> str:
+        from workbench.text.tables import html_text
+
+        return html_text(lambda: str(self))
+
 
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
-    """One decision of a candidate changed, and what comes of it: figures, or the reason why it is no plan.
+    """One decision of a candidate changed, and what comes of it: figures, or the reason why it is no plan. Its text is a sentence.
 
-    - `breaks`: the requirements that its figures do not keep.
+    - `base`: the figures of the candidate that is changed; `breaks`: the requirements that its own do not keep.
     """
 
     decision: str
     candidate: PlanCandidate
     change: str
+    base: Figures
     figures: Figures | None = None
     reason: str = ""
     breaks: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        from workbench.text.search import counterfactual_text
+
+        return counterfactual_text(self, self.base)
 
 
 def make_ledger(evaluator: Evaluator, start: PlanCandidate, end: PlanCandidate) -> Ledger:
@@ -97,13 +113,17 @@ def _evaluate_if_legal(evaluator: Evaluator, candidate: PlanCandidate) -> Figure
 def list_counterfactuals(
     evaluator: Evaluator, candidate: PlanCandidate, requirements: Sequence[Requirement] = ()
 ) -> tuple[Counterfactual, ...]:
-    """Every change of one decision to another value that the space has for it, planned; the mildest first, what is no plan last."""
-    found = [_try(evaluator, candidate, name, each, requirements) for name, each in list_neighbours(evaluator.space, candidate)]
+    """Every change of one decision to another value that the space has for it, planned; the mildest first, what is no plan last.
+
+    Raises `WorkbenchError` where the candidate itself cannot be planned.
+    """
+    base = evaluator.evaluate(candidate)
+    found = [_try(evaluator, candidate, base, name, each, requirements) for name, each in list_neighbours(evaluator.space, candidate)]
     return tuple(sorted(found, key=lambda each: (each.figures is None, bool(each.breaks), each.figures.seconds if each.figures else 0.0)))
 
 
 def _try(
-    evaluator: Evaluator, candidate: PlanCandidate, decision: str, other: PlanCandidate, requirements: Sequence[Requirement]
+    evaluator: Evaluator, candidate: PlanCandidate, base: Figures, decision: str, other: PlanCandidate, requirements: Sequence[Requirement]
 ) -> Counterfactual:
     names = [name for name in DECISIONS if candidate.decision(name) != other.decision(name)]
     shown = [", ".join(each.describe(name) for name in names) for each in (other, candidate)]
@@ -111,6 +131,6 @@ def _try(
     try:
         figures = evaluator.evaluate(other)
     except WorkbenchError as error:
-        return Counterfactual(decision, other, change, reason=error.message)
+        return Counterfactual(decision, other, change, base, reason=error.message)
     broken = tuple(str(each) for each in requirements if not each.allows_figures(figures) or not each.allows(other))
-    return Counterfactual(decision, other, change, figures, breaks=broken)
+    return Counterfactual(decision, other, change, base, figures, breaks=broken)

@@ -13,6 +13,7 @@ from workbench.reports.step_time import StepTime
 
 NOMINAL = 1e12
 """Operations of a device a second where no hardware is chosen."""
+NOMINAL_SECONDS = "Without hardware a second stands for 10¹² operations, and what is sent takes none: plans compare, and no more than that."
 HOUR = 3600.0
 
 StepParts = tuple[tuple[str, float], ...]

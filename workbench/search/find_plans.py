@@ -9,7 +9,7 @@ from workbench.errors import SearchError, unknown_name, wrong_type
 from workbench.hardware.catalogue import read_hardware
 from workbench.plan.plan import Plan
 from workbench.search.evaluator import Evaluator
-from workbench.search.make_space import make_space
+from workbench.search.make_space import WIDE_AXES, make_space
 from workbench.search.present_plan import evaluate_present, find_candidate
 from workbench.search.questions import Answerer
 from workbench.search.requirements import FIGURES, PINNED, AtMost, Pin, Requirement
@@ -17,7 +17,7 @@ from workbench.search.run_search import run_search
 from workbench.search.search_result import SearchResult
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
-from workbench.units import parse_bytes
+from workbench.units import parse_bytes, parse_time
 
 OpenAnswerer = Callable[[Evaluator], Answerer]
 
@@ -40,8 +40,8 @@ def find_plans(
     """Search the alternatives of a plan for those with the least `objective`: `seconds`, `memory`, `devices` or `dollars`. The plan itself
     is the first candidate where it lies in the space, and has its figures beside the front where it does not.
 
-    - `at_most`: limits on these figures; memory in bytes or as text, `{"memory": "40 GiB", "seconds": 4.0}`. Without one a plan must fit
-      into the memory of its devices;
+    - `at_most`: limits on these figures; memory in bytes or as text, and so the time, `{"memory": "40 GiB", "seconds": 4.0}`, `"250 ms"`.
+      Without a limit on memory a plan must fit into the memory of its devices;
     - `pins`: values of decisions that are fixed, `{"model": 8, "zero": "zero_1", "stage": 1}`: mesh axes by their size, and `PINNED`;
     - `on_progress` hears each state; `open_answerer` makes who answers (workers, a cluster), this process if left out;
     - `again`: an earlier result, whose work is used where the space is the same;
@@ -50,8 +50,10 @@ def find_plans(
 
     Raises `SearchError` for what does not exist or contradicts itself.
     """
+    if not isinstance(within, int | float) or not within >= 0:
+        raise SearchError(wrong_type("within", within, "seconds"), ["write `within=60`"])
     space = make_space(plan, **choices)
-    requirements = read_requirements(space, at_most or {}, pins or {})
+    requirements = read_requirements(space, at_most or {}, pins or {}, objective)
     space = fit_boundaries(space, requirements)
     evaluator = again.evaluator if again is not None and again.space == space else Evaluator(space)
     candidate = find_candidate(space, plan)
@@ -80,14 +82,16 @@ def find_plans(
     return SearchResult(space, requirements, state, evaluator, evaluate_present(evaluator, plan, candidate))
 
 
-def read_requirements(space: SearchSpace, at_most: Mapping[str, float | str], pins: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    """The requirements of a search. Raises `SearchError` for a figure or a decision that there is not, `HardwareError` for a missing
-    price."""
+def read_requirements(
+    space: SearchSpace, at_most: Mapping[str, float | str], pins: Mapping[str, Any], objective: str = "seconds"
+) -> tuple[Requirement, ...]:
+    """The requirements of a search. Raises `SearchError` for a figure or a decision that there is not, `HardwareError` for a price that is
+    missing where dollars are limited or the `objective`."""
     limits = {name: _read_limit(name, value) for name, value in at_most.items()}
     hardware = [found for text, _ in space.hardware if (found := read_hardware(text or None)) is not None]
     if "memory" not in limits and hardware:
         limits["memory"] = float(min(each.chip.memory for each in hardware))
-    if "dollars" in limits:
+    if "dollars" in (*limits, objective):
         for each in hardware:
             each.known_hourly_price()
         if not hardware:
@@ -106,18 +110,24 @@ def _read_limit(name: str, value: float | str) -> float:
         raise SearchError(*unknown_name("figure", name, FIGURES))
     if isinstance(value, str) and name == "memory" and (count := parse_bytes(value)) is not None:
         return float(count)
+    if isinstance(value, str) and name == "seconds" and (seconds := parse_time(value)) is not None:
+        return seconds
     try:
         return float(value)
     except (TypeError, ValueError):
-        way = 'write "40 GiB"' if name == "memory" else "write a number"
-        raise SearchError(wrong_type(f'at_most["{name}"]', value, "a number" if name != "memory" else "bytes"), [way]) from None
+        expected, way = {"memory": ("bytes", 'write "40 GiB"'), "seconds": ("seconds", 'write 4.0 or "250 ms"')}.get(
+            name, ("a number", "write a number")
+        )
+        raise SearchError(wrong_type(f'at_most["{name}"]', value, expected), [way]) from None
 
 
 def _read_pin(space: SearchSpace, name: str, value: Any) -> Pin:
+    values = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    if name in WIDE_AXES and name not in space.axes:
+        return _read_absent_axis(name, values)
     known = (*PINNED, *space.axes)
     if name not in known:
         raise SearchError(*unknown_name("decision", name, known))
-    values = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
     choices = {
         "layout": [each.name for each in space.layouts],
         "zero": space.zeros,
@@ -134,3 +144,15 @@ def _read_pin(space: SearchSpace, name: str, value: Any) -> Pin:
         if choices is None and (not isinstance(each, int) or isinstance(each, bool) or each < 1):
             raise SearchError(wrong_type(f'pins["{name}"]', each, "a whole number from 1"), [f'write {{"{name}": 1}}'])
     return Pin(name, values)
+
+
+def _read_absent_axis(name: str, values: tuple[Any, ...]) -> Pin:
+    """A pin on a mesh axis that no plan of the space has: one device along it is what they all have."""
+    if 1 in values:
+        return Pin(name, values)
+    reason = {
+        "stage": "its program is no training step that can be divided into stages and micro-batches, or the axis was left out",
+        "data": "its program has no examples to split, or the axis was left out",
+    }.get(name, "no layout of it splits anything over one")
+    ways = [f"pin `{name}` to 1", "leave the pin out", *(["search the wide space"] if name in ("context", "expert") else [])]
+    raise SearchError(f"No plan of the space has a mesh axis `{name}`: {reason}.", ways)

@@ -8,7 +8,7 @@ from workbench.core.program import Program
 from workbench.core.schedules import schedule_named
 from workbench.core.sharding import base_axis
 from workbench.core.tensor import Role
-from workbench.errors import SearchError, WorkbenchError, unknown_name
+from workbench.errors import SearchError, WorkbenchError, unknown_name, wrong_type
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.resize_hardware import resize_hardware
@@ -24,7 +24,7 @@ from workbench.tracing.stage_partition.trace_network import network_of
 SCHEDULES = ("1f1b", "interleaved", "zero_bubble", "zb_v", "v_half")
 WIDE_SCHEDULES = ("gpipe", *SCHEDULES, "eager_1f1b", "breadth_first", "dualpipe_v", "v_min")
 _AXES = ("stage", "data", "model")
-_WIDE_AXES = ("stage", "data", "context", "expert", "model")
+WIDE_AXES = ("stage", "data", "context", "expert", "model")
 
 
 def make_space(
@@ -63,7 +63,7 @@ def make_space(
     Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold,
     `PrecisionError` and others for what the program does not allow.
     """
-    axes, schedules = axes or (_WIDE_AXES if wide else _AXES), schedules or (WIDE_SCHEDULES if wide else SCHEDULES)
+    axes, schedules = axes or (WIDE_AXES if wide else _AXES), schedules or (WIDE_SCHEDULES if wide else SCHEDULES)
     boundaries = boundaries or (BOUNDARIES if wide else (BY_TIME,))
     _verify_names("ZeRO stage", zeros, ZEROS)
     _verify_names("remat", remats, (*REMATS, *RECOMPUTING))
@@ -74,6 +74,9 @@ def make_space(
     targets = _list_hardware(plan, devices, hardware)
     start = plan.updated(pipeline=None, axis_assignment=None, layout=plan.layout if keep else Layout(""))
     kept = _axes_of_statements(start) if keep else ()
+    for name in axes:
+        if name not in (*WIDE_AXES, *kept):
+            raise SearchError(*unknown_name("mesh axis", name, (*WIDE_AXES, *kept)))
     names = (*(axis for axis in axes if axis not in kept or axis in _AXES), *(axis for axis in kept if axis not in axes))
     found = list_layout_choices(start, names)
     used = {*_AXES, *kept, *(axis for each in found for axis in each.axes)}
@@ -108,6 +111,8 @@ def _list_hardware(plan: Plan, devices: int | Sequence[int] | None, hardware: Ha
     """The hardware to choose from, with its devices."""
     counts = (devices,) if isinstance(devices, int) else tuple(devices or ())
     kind = hardware or plan.hardware
+    if any(not isinstance(count, int) or isinstance(count, bool) for count in counts):
+        raise SearchError(wrong_type("devices", devices, "a whole number or several"), ["write 256", "write (64, 128, 256)"])
     if any(count < 1 for count in counts) or (devices is not None and not counts):
         raise SearchError(f"{min(counts, default=0):,} devices cannot hold a plan.", ["search with 1 device or more"])
     if kind is None:

@@ -34,7 +34,8 @@ def partition_figures(
 
     forward, update = sums(blocks.forward), sums(update_seconds(blocks, bandwidth, sum_seconds))
     backward = sums(blocks.backward_input + blocks.backward_weight) + np.where(again, forward, 0.0)
-    held = np.where(again, np.where(first_blocks > 0, blocks.received[first_blocks], 0.0), sums(blocks.kept))
+    spared = int(spec.recomputes(0, 0) and not again[0])  # the last micro-batch
+    held = np.where(again | bool(spared), np.where(first_blocks > 0, blocks.received[first_blocks], 0.0), sums(blocks.kept))
     resident = sums(blocks.resident)
     seconds, bytes_ = [], []
     for device in range(spec.stages):
@@ -42,5 +43,5 @@ def partition_figures(
         back = 0.0 if schedule.splits_backward else float(backward[: mine[0]].sum())
         work = spec.micro_batches * float((forward[mine] + backward[mine]).sum())
         seconds.append(float(forward[: mine[0]].sum()) + work + max(back, float(update[mine].sum())))
-        bytes_.append(float(resident[mine].sum() + np.dot(chunk_flights(schedule, device, shape), held[mine])))
+        bytes_.append(float(resident[mine].sum() + np.dot(np.array(chunk_flights(schedule, device, shape)) - spared, held[mine])))
     return LeastFigures(max(seconds) * _ROUNDING, max(bytes_) * _ROUNDING)

@@ -13,9 +13,9 @@ chosen by the answers taken so far: which nodes are opened does not depend on ho
 import heapq
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, islice, zip_longest
+from itertools import count, islice
 
 from workbench.errors import EngineError, SearchError, WorkbenchError, unknown_name
 from workbench.search.candidates import NO_ZERO, RECOMPUTING, SHARING, UNSHARED, WHOLE, PlanCandidate
@@ -24,9 +24,10 @@ from workbench.search.figures import Figures
 from workbench.search.first_candidates import list_first_candidates
 from workbench.search.neighbours import list_neighbours
 from workbench.search.pareto_front import ParetoFront
-from workbench.search.questions import Answer, Answerer, InProcess, Question
+from workbench.search.questions import Answer, Answerer, InProcess
 from workbench.search.relaxed_blocks import BlockWork
 from workbench.search.requirements import FIGURES, Requirement, allows_candidate, allows_figures
+from workbench.search.search_nodes import SearchNode, alternate, guess
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState, objective_key
 
@@ -38,6 +39,8 @@ IN_FLIGHT = 16
 """Questions that are asked before the first of them need be answered."""
 ROUND = 8
 """Answers from state to state."""
+CORES = 500
+"""After so many cores put into groups a large space shows how far it is: with the plans that are known, and nothing proved."""
 MANY_GROUPS = 1000
 """With more groups than these the best plan is also looked for among the neighbours of the best that is known, at every other turn."""
 _NEIGHBOURS = 4
@@ -46,27 +49,6 @@ _TURNS = ("objective", "objective", "objective", "memory")
 """By which bound the next node is chosen, in turn; groups, which tell most for little work, are all opened before."""
 _INFINITE = float("inf")
 _CORE_DECISIONS = ("layout", "remat", "precision", "offload", "hardware")
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """What waits, with its bounds. By the `kind` of the question that opens it:
-
-    - `work`: `members` are cores, each with its micro-batches, whose devices do the same work for one (`Evaluator.work_key`);
-    - `candidates`: a core with its micro-batches;
-    - `sharing`: `members` are its candidates whose replicas share parameters;
-    - `partition`: `members` are its candidates with one stage of ZeRO, those of `UNSHARED` being one, that differ in the schedule;
-    - `figures`: a candidate.
-    """
-
-    candidate: PlanCandidate
-    bounds: Figures
-    kind: str = "candidates"
-    members: "tuple[_Node, ...]" = ()
-
-    @property
-    def question(self) -> Question:
-        return Question(self.kind, self.candidate)
 
 
 @dataclass
@@ -80,24 +62,25 @@ class _Search:
     front: ParetoFront[PlanCandidate] = field(default_factory=ParetoFront)
     found: dict[PlanCandidate, Figures] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
-    open: dict[int, _Node] = field(default_factory=dict)
-    unanswered: list[tuple[_Node, str]] = field(default_factory=list)
+    open: dict[int, SearchNode] = field(default_factory=dict)
+    unanswered: list[tuple[SearchNode, str]] = field(default_factory=list)
     bounded: int = 0
     groups: int = 0
     tried: set[PlanCandidate] = field(default_factory=set)
-    asked: deque[tuple[_Node, Callable[[], Answer]]] = field(default_factory=deque)
+    asked: deque[tuple[SearchNode, Callable[[], Answer]]] = field(default_factory=deque)
     has_started: bool = False
 
     def __post_init__(self) -> None:
         self._heaps: dict[str, list[tuple[tuple[float, ...], int]]] = {name: [] for name in dict.fromkeys(_TURNS)}
         self._numbers, self._turns, self._chosen = count(), count(), count()
-        self._near: list[_Node] = []
+        self._near: list[SearchNode] = []
 
-    def start(self) -> None:
-        """Everything waits in groups, with what its FLOPs and arguments need; what is no pipeline, alone."""
-        self.has_started = True
-        groups: dict[Hashable, list[_Node]] = {}
-        for core in self.space.cores():
+    def start(self) -> Iterator[None]:
+        """Everything waits in groups, with what its FLOPs and arguments need; what is no pipeline, alone. It pauses after every `CORES`."""
+        groups: dict[Hashable, list[SearchNode]] = {}
+        for number, core in enumerate(self.space.cores(), 1):
+            if number % CORES == 0:
+                yield
             if self._may_keep(core):
                 for node in self._divide(core):
                     candidate = node.candidate
@@ -105,24 +88,25 @@ class _Search:
                         self._add(node)
                     else:
                         groups.setdefault(self.evaluator.work_key(core, candidate.micro_batches), []).append(node)
-        for members in _alternate(groups.values()):
+        for members in alternate(groups.values()):
             self._add_group("work", members)
+        self.has_started = True
 
-    def _add_group(self, kind: str, members: Sequence[_Node]) -> None:
+    def _add_group(self, kind: str, members: Sequence[SearchNode]) -> None:
         """Nodes that one question raises the bounds of, those of no worth left out."""
         members = [each for each in members if not self._is_worthless(each)]
         if not members:
             return
         least = min((each.bounds for each in members), key=self._key)
         memory, devices = min(each.bounds.memory for each in members), min(each.bounds.devices for each in members)
-        self._add(_Node(members[0].candidate, replace(least, memory=memory, devices=devices), kind, tuple(members)))
+        self._add(SearchNode(members[0].candidate, replace(least, memory=memory, devices=devices), kind, tuple(members)))
 
     def _may_keep(self, core: PlanCandidate) -> bool:
         """Whether the pins on what a core decides allow it."""
         decided = {axis for axis, _ in core.mesh} | {*_CORE_DECISIONS}
         return all(each.allows(core) for each in self.requirements if getattr(each, "decision", "") in decided)
 
-    def _divide(self, core: PlanCandidate) -> Iterator[_Node]:
+    def _divide(self, core: PlanCandidate) -> Iterator[SearchNode]:
         """A core with each number of micro-batches."""
         try:
             bounds = self.evaluator.bound_core(core).bounds
@@ -131,7 +115,7 @@ class _Search:
             return
         for micro_batches in self.space.micro_batch_counts(core):
             if self._may_schedule(core, micro_batches):
-                yield _Node(replace(core, micro_batches=micro_batches), bounds)
+                yield SearchNode(replace(core, micro_batches=micro_batches), bounds)
 
     def _may_schedule(self, core: PlanCandidate, micro_batches: int) -> bool:
         """Whether the pins allow one of its schedules; ZeRO and boundaries are chosen below."""
@@ -143,7 +127,7 @@ class _Search:
     def _key(self, figures: Figures) -> tuple[float, ...]:
         return objective_key(self.objective, figures)
 
-    def _add(self, node: _Node) -> None:
+    def _add(self, node: SearchNode) -> None:
         if self._is_worthless(node):
             return
         number = next(self._numbers)
@@ -152,7 +136,7 @@ class _Search:
         heapq.heappush(self._heaps["objective"], (self._key(node.bounds), number))
         heapq.heappush(self._heaps["memory"], ((node.bounds.memory,), number))
 
-    def _is_worthless(self, node: _Node) -> bool:
+    def _is_worthless(self, node: SearchNode) -> bool:
         """Whether nothing below the node keeps to the requirements, or beats what was found."""
         if not allows_figures(self.requirements, node.bounds) or self.front.beats(node.bounds):
             return True
@@ -173,23 +157,23 @@ class _Search:
         if not is_found and not self._is_worthless(node):
             self.take_answer(node, wait())
 
-    def _choose(self) -> _Node | None:
+    def _choose(self) -> SearchNode | None:
         if self.groups > MANY_GROUPS and next(self._chosen) % 2 == 0 and (near := self._next_near_best()) is not None:
             return near
         return self._next_node()
 
-    def _next_near_best(self) -> _Node | None:
+    def _next_near_best(self) -> SearchNode | None:
         """A candidate that differs from the best in one decision: a space that is too large to be opened within minutes is searched from
         plan to better plan meanwhile."""
         best = min(self.front, key=lambda entry: self._key(entry[1]), default=None)
         if not self._near and best is not None:
             near = (each for _, each in list_neighbours(self.space, best[0]) if each not in self.tried and each not in self.found)
             allowed = (each for each in near if allows_candidate(self.requirements, each))
-            self._near = [_Node(each, Figures(0.0, 0.0), "figures") for each in islice(allowed, _NEIGHBOURS)][::-1]
+            self._near = [guess(each) for each in islice(allowed, _NEIGHBOURS)][::-1]
             self.tried |= {each.candidate for each in self._near}
         return self._near.pop() if self._near else None
 
-    def _next_node(self) -> _Node | None:
+    def _next_node(self) -> SearchNode | None:
         while self.open:
             heap = self._heaps["objective" if self.groups else _TURNS[next(self._turns) % len(_TURNS)]]
             while heap:
@@ -198,16 +182,16 @@ class _Search:
                     return node
         return None
 
-    def _take(self, number: int) -> _Node | None:
+    def _take(self, number: int) -> SearchNode | None:
         """A node that waits no longer; `None` where it was taken before."""
         node = self.open.pop(number, None)
         self.groups -= node is not None and node.kind == "work"
         return node
 
-    def take_answer(self, node: _Node, answer: Answer) -> None:
+    def take_answer(self, node: SearchNode, answer: Answer) -> None:
         """Put what is below a node in its place, or keep a plan that was found."""
         if isinstance(answer, EngineError):  # a worker died: the plans below the node are neither known nor beaten
-            if self.has_started:
+            if not node.is_guess:
                 self.unanswered.append((node, answer.message))
         elif isinstance(answer, WorkbenchError):
             self.refused[answer.message] += 1
@@ -220,7 +204,7 @@ class _Search:
         else:
             self._add_candidates(answer)
 
-    def _raise_bounds(self, group: _Node, found: Sequence[Bounded]) -> None:
+    def _raise_bounds(self, group: SearchNode, found: Sequence[Bounded]) -> None:
         """Each member waits for itself, with the bounds that were found besides."""
         known = {each.candidate: each.bounds for each in found}
         for node in group.members:
@@ -228,7 +212,7 @@ class _Search:
             higher = node.bounds.with_seconds(max(node.bounds.seconds, figures.seconds))
             self._add(replace(node, bounds=replace(higher, memory=max(node.bounds.memory, figures.memory))))
 
-    def _open_group(self, group: _Node, work: BlockWork) -> None:
+    def _open_group(self, group: SearchNode, work: BlockWork) -> None:
         """Each member waits for itself, with the seconds that a micro-batch needs in all stages; candidates, with what is known of their
         partition."""
         members = []
@@ -248,9 +232,9 @@ class _Search:
         """Candidates of one core; those that one question tells more of wait in a group."""
         self.bounded += len(found)
         allowed = [each for each in found if each.candidate not in self.found and allows_candidate(self.requirements, each.candidate)]
-        groups: dict[str, list[_Node]] = {}
+        groups: dict[str, list[SearchNode]] = {}
         for each in allowed:
-            node = _Node(each.candidate, each.bounds, "figures")
+            node = SearchNode(each.candidate, each.bounds, "figures")
             if each.candidate.schedule == WHOLE:
                 self._add(node)
             else:
@@ -272,7 +256,7 @@ class _Search:
         heap = self._heaps["objective"]
         while heap and (heap[0][1] not in self.open or self._is_worthless(self.open[heap[0][1]])):
             self._take(heapq.heappop(heap)[1])
-        others = (node for node, _ in (*self.unanswered, *self.asked))
+        others = (node for node, _ in (*self.unanswered, *self.asked) if not node.is_guess)
         left = (self._key(node.bounds) for node in others if not self._is_worthless(node))
         return min(heap[0][0] if heap else (_INFINITE,), self._best_key(), *left)
 
@@ -323,12 +307,16 @@ def run_search(
     who = answerer or InProcess(here)
     search = _Search(space, requirements, objective, here)
     for each in list_first_candidates(space, requirements, present):
-        first = _Node(each, Figures(0.0, 0.0), "figures")
+        first = guess(each)
         search.take_answer(first, who.submit(first.question)())
         yield search.state(time.perf_counter() - begin)
         if search.front.entries or is_cancelled():
             break
-    search.start()
+    for _ in search.start():
+        state = search.state(time.perf_counter() - begin)
+        yield state
+        if state.elapsed >= within or is_cancelled():
+            return
     while True:
         state = search.state(time.perf_counter() - begin)
         yield state
@@ -340,12 +328,3 @@ def run_search(
             search.ask_ahead(who)
             if search.asked:
                 search.take_next()
-
-
-def _alternate(groups: Iterable[Sequence[_Node]]) -> Iterator[Sequence[_Node]]:
-    """The groups, one of each traced network in turn: whoever holds a network has something to do at any time."""
-    by_network: dict[Hashable, list[Sequence[_Node]]] = {}
-    for members in groups:
-        by_network.setdefault(Question("work", members[0].candidate).trace_key, []).append(members)
-    for turn in zip_longest(*(by_network[key] for key in sorted(by_network, key=str))):
-        yield from (each for each in turn if each is not None)

@@ -18,7 +18,7 @@ from workbench.search.search_state import SearchState
 _MARGIN = 1.006
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SearchResult:
     """The last state of a search, and what can be asked of it. Plans are numbered as on the front, the fastest is 0.
 
@@ -28,12 +28,19 @@ class SearchResult:
     space: SearchSpace
     requirements: tuple[Requirement, ...]
     state: SearchState
-    evaluator: Evaluator = field(compare=False, repr=False)
+    evaluator: Evaluator = field(compare=False)
     present: PresentPlan | None = None
 
     @property
     def front(self) -> tuple[tuple[PlanCandidate, Figures], ...]:
         return self.state.front.entries
+
+    @property
+    def title(self) -> str:
+        """`gpt tiny on 4, 8 or 16 devices: 15 plans on the front, the best proved`."""
+        count, status = len(self.front), self.state.status
+        found = f"{count} plan{'s' * (count != 1)} on the front, the best {status}" if count else status
+        return f"{self.space.start.program.name} on {self.space.devices_text}: {found}"
 
     @property
     def best(self) -> Plan:
@@ -87,6 +94,9 @@ class SearchResult:
         if not -len(self.front) <= number < len(self.front):
             raise SearchError(f"The front has {len(self.front)} plans; there is no number {number}.", ["count from 0, the fastest"])
         return self.front[number][0]
+
+    def __repr__(self) -> str:
+        return f"SearchResult({self.title})"
 
     def __str__(self) -> str:
         from workbench.text.search import search_text

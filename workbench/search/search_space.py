@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from math import inf, prod
+from math import inf
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
@@ -200,10 +200,16 @@ class SearchSpace:
             total += per_core[key]
         return total
 
+    @property
+    def devices_text(self) -> str:
+        """`4, 8 or 16 devices`."""
+        *others, last = [f"{size:,}" for _, size in self.hardware]
+        devices = f"{', '.join(others)} or {last}" if others else last
+        return f"{devices} device{'s' * (devices != '1')}"
+
     def describe(self) -> str:
         """The space in words."""
-        devices = " or ".join(f"{size:,}" for _, size in self.hardware)
-        parts = [f"all meshes of {devices} device{'s' * (devices != '1')} over {', '.join(f'`{axis}`' for axis in self.axes)}"]
+        parts = [f"all meshes of {self.devices_text} over {', '.join(f'`{axis}`' for axis in self.axes)}"]
         parts += ["every order of its axes on the links"] if self.with_axis_assignments else []
         parts += [f"{len(self.layouts)} layouts"] if len(self.layouts) > 1 else []
         parts += [f"ZeRO {', '.join(each[-1] if each != NO_ZERO else '0' for each in self.zeros)}"] if len(self.zeros) > 1 else []
@@ -211,17 +217,9 @@ class SearchSpace:
         parts += [f"precision {' or '.join(self.precisions)}"] if len(self.precisions) > 1 else []
         parts += [f"offloaded {' or '.join(each.replace('_', ' ') for each in self.offloads)}"] if len(self.offloads) > 1 else []
         if self.batch and "stage" in self.axes:
-            parts.append(f"micro-batches of 1 to {min(self.most_examples, self.batch)} examples a replica")
+            most = min(self.most_examples, self.batch)
+            parts.append(f"micro-batches of {f'1 to {most} examples' if most > 1 else '1 example'} a replica")
         if self.schedules:
             parts.append(f"schedules {', '.join(self.schedules)} with every number of equal chunks")
         parts += [f"boundaries {', '.join(self.boundaries)}"] if len(self.boundaries) > 1 else []
         return "; ".join(parts) + f": {self.size:,} combinations"
-
-
-def count_devices(mesh: tuple[tuple[str, int], ...]) -> int:
-    """Devices of a mesh.
-
-    >>> count_devices((("data", 4), ("model", 2)))
-    8
-    """
-    return prod(size for _, size in mesh)

@@ -13,7 +13,7 @@ class SearchState:
 
     - `objective`: the figure that is to be least;
     - `front`: the plans that nothing found beats; `best` the one with the least objective, `None` as long as none keeps the requirements;
-    - `least`: no plan of the space that keeps the requirements has a lesser objective;
+    - `least`: no plan of the space that keeps the requirements has a lesser objective; 0 as long as nothing is known of the others;
     - `evaluated` candidates were planned, `bounded` are known by bounds, `refused` are illegal, by reason; `open` nodes wait;
     - `unanswered`: why a question found no answer, its worker having died, where a better plan may lie behind it; nothing is proved then;
     - `is_proved`: none is better than the best; `is_complete`: nothing is left to look at.
@@ -52,6 +52,8 @@ class SearchState:
             return "proved, and the front with it"
         if self.is_proved:
             return "proved"
+        if not self.least:
+            return "not compared yet with what no plan can beat"
         return (
             f"within {self.gap:.1%} of what no plan can beat"
             if self.gap

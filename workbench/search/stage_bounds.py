@@ -11,7 +11,8 @@ GPipe and one-forward-one-backward with equal stages and free transfers reach it
 decided here: the bound is that of the partition for which it is least. With one chunk a device that is found by bisection (how far can each
 stage reach, in order, if none may need more than T?). With several, of the mean over devices: they do m times all the work, and wait for
 the chunks before. Where the first stages alone recompute, there are two means, of those that do and of those that do not, which share the
-blocks as suits them best.
+blocks as suits them best. Devices that recompute all micro-batches but the last (`except_last`, which a search does not choose) take no
+less than those that recompute none, and hold no less than the inputs of all but that one: their bounds are looser.
 """
 
 from bisect import bisect_right
@@ -128,6 +129,16 @@ class _StageProblem:
         """How many devices, the first ones, recompute all micro-batches."""
         return sum(recomputes_all(self.spec, device) for device in range(self.spec.stages))
 
+    @property
+    def _spared(self) -> int:
+        """Micro-batches that devices which recompute do not: the last, or none."""
+        return int(self.spec.recomputes(0, 0) and not recomputes_all(self.spec, 0))
+
+    @property
+    def _sparing(self) -> int:
+        """How many devices, the first ones, recompute micro-batches, be it all but the last."""
+        return self.spec.stages if self._spared else self._recomputing
+
     def _work(self, *, recomputed: bool) -> Array:
         """float64[blocks]: seconds of a micro-batch."""
         return self.blocks.work + self.blocks.forward if recomputed else self.blocks.work
@@ -197,14 +208,14 @@ class _StageProblem:
         if self.spec.chunks > 1:
             return self._least_shared_memory()
         resident, kept = _before(self.blocks.resident), _before(self.blocks.kept)
-        first, entry = self._recomputing, self._entry
+        first, entry = self._sparing, self._entry
         waiting = [chunk_flights(self.schedule, device, self.shape)[0] for device in range(self.spec.stages)]
         ends = {count: (resident + count * kept).tolist() for count in {0, *waiting}}
         reaches = {count: _Reach(end, [-each for each in end]) for count, end in ends.items()}
 
         def reach(device: int, start: int, limit: float) -> int:
             count, recomputes = waiting[device], device < first
-            held = count * entry if recomputes and start else 0.0
+            held = (count - self._spared) * entry if recomputes and start else 0.0
             return reaches[0 if recomputes else count].of(start, limit - held)
 
         received = float(self.blocks.received.sum())
@@ -225,7 +236,7 @@ class _StageProblem:
         """
         flights = [chunk_flights(self.schedule, device, self.shape) for device in range(self.spec.stages)]
         kept, resident = self.blocks.kept, self.blocks.resident
-        recomputes = np.arange(self.spec.stages) < self._recomputing
+        recomputes = np.arange(self.spec.stages) < self._sparing
         counts = np.where(recomputes, 0, [min(each) for each in flights])
         beside = np.array([self._held_beside(device, each) for device, each in enumerate(flights)])
         holding = resident.sum() + counts * kept.sum()
@@ -235,8 +246,8 @@ class _StageProblem:
 
     def _held_beside(self, device: int, flights: Sequence[int]) -> float:
         """Bytes that a device holds whatever its blocks, with so many micro-batches of each of its chunks in flight."""
-        if device < self._recomputing:
-            return self._entry * sum(flights[1:] if device == 0 else flights)
+        if device < self._sparing:
+            return self._entry * sum(each - self._spared for each in (flights[1:] if device == 0 else flights))
         return float(self.blocks.kept.min()) * sum(each - min(flights) for each in flights)
 
     def _bisect(self, reach: Callable[[int, int, float], int], low: float, high: float) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from workbench.search.clashes import Clash
 from workbench.search.explain import Counterfactual, Ledger
-from workbench.search.figures import Figures
+from workbench.search.figures import NOMINAL_SECONDS, Figures
 from workbench.search.requirements import Requirement
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import SearchState
@@ -30,13 +30,25 @@ def search_text(result: SearchResult) -> str:
     facts = pairs_text(
         [
             ("found in", format_seconds(state.elapsed), f"{state.evaluated:,} planned, {state.bounded:,} known by their bounds"),
-            ("the best is", "proved" if state.is_proved else f"{state.gap:.1%}", state.status),
+            ("the best is", *_proof_cells(state)),
             ("to keep", f"{len(result.requirements)}", requirements),
             *_present_facts(result),
         ]
     )
     body = front_text(result) if result.front else wrap_text(str(result.no_plan_error()))
-    return "\n\n".join([body, facts, *_unanswered(state), wrap_text(f"Space: {result.space.describe()}.")])
+    nominal = [] if all(hardware for hardware, _ in result.space.hardware) else [wrap_text(NOMINAL_SECONDS)]
+    return "\n\n".join([body, facts, *nominal, *_unanswered(state), wrap_text(f"Space: {result.space.describe()}.")])
+
+
+def _proof_cells(state: SearchState) -> tuple[str, str]:
+    """Whether it is proved, and what else is to say."""
+    if state.best is None:
+        return "none", state.status
+    if state.is_proved:
+        return "proved", "and the front with it" if state.is_complete else "the front may yet gain plans"
+    if not state.least:
+        return "open", state.status
+    return (f"within {state.gap:.1%}", "of what no plan can beat") if state.gap else ("proved", state.status.removeprefix("proved, "))
 
 
 def _present_facts(result: SearchResult) -> list[tuple[str, str, str]]:
@@ -93,18 +105,22 @@ def _unanswered(state: SearchState) -> list[str]:
 
 
 def front_text(result: SearchResult) -> str:
-    """The plans that none beats, the fastest first."""
+    """The plans that none beats, the fastest first; with their devices where there are several numbers to choose from."""
     shown = result.front[:MOST_ROWS]
-    has_price = any(figures.dollars is not None for _, figures in shown)
-    rows = [(str(number), *_figure_cells(figures, has_price), str(candidate)) for number, (candidate, figures) in enumerate(shown)]
-    dollars = ["1,000 steps>"] if has_price else []
+    has_price, has_devices = any(figures.dollars is not None for _, figures in shown), len(result.space.hardware) > 1
+    columns = ["step>", "memory>", *(["devices>"] if has_devices else []), *(["1,000 steps>"] if has_price else [])]
+    rows = [
+        (str(number), *_figure_cells(figures, has_devices=has_devices, has_price=has_price), str(candidate))
+        for number, (candidate, figures) in enumerate(shown)
+    ]
     more = f"\n … and {len(result.front) - len(shown)} more" if len(result.front) > len(shown) else ""
-    return table_text(["", "step>", "memory>", *dollars, "plan~"], rows) + more
+    return table_text(["", *columns, "plan~"], rows) + more
 
 
 def progress_text(state: SearchState) -> str:
-    """One line: `12.4 s · 6.02 s, 34.8 GiB · 3 on the front · within 4.0% of what no plan can beat`."""
-    best = f"{figures_text(state.best[1])} · {len(state.front)} on the front · " if state.best else ""
+    """One line: `12.4 s · 6.02 s, 34.8 GiB · 3 on the front · within 4.0% of what no plan can beat`; with devices where they count."""
+    devices = f"{state.best[1].devices:,} devices, " if state.best and state.objective == "devices" else ""
+    best = f"{devices}{figures_text(state.best[1])} · {len(state.front)} on the front · " if state.best else ""
     return f"{format_seconds(state.elapsed)} · {best}{state.status}"
 
 
@@ -143,9 +159,10 @@ def clash_text(clash: Clash) -> str:
     return "\n".join(wrap_text(line) for line in lines)
 
 
-def _figure_cells(figures: Figures, has_price: bool) -> tuple[str, ...]:
-    dollars = ("-" if figures.dollars is None else format_dollars(figures.dollars),) if has_price else ()
-    return format_seconds(figures.seconds), format_bytes(int(figures.memory)), *dollars
+def _figure_cells(figures: Figures, *, has_devices: bool, has_price: bool) -> list[str]:
+    dollars = "-" if figures.dollars is None else format_dollars(figures.dollars)
+    more = [*([f"{figures.devices:,}"] if has_devices else []), *([dollars] if has_price else [])]
+    return [format_seconds(figures.seconds), format_bytes(int(figures.memory)), *more]
 
 
 def _line_text(before: str, after: str) -> str:

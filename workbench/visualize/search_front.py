@@ -41,7 +41,7 @@ def search_front(result: SearchResult, planned: Iterable[Planned] = ()) -> Pictu
     """The front of a search, numbered as in its table, the best with a larger disc; small discs for `planned`, other plans of the space."""
     others = tuple(planned)
     if not result.front:
-        title = _title(result)
+        title = result.title
         return Picture(fit_drawing((Label(0, 12, title, bold=True),)), title)
     return Picture(_draw(result, others), search_front_text(result, others))
 
@@ -49,9 +49,9 @@ def search_front(result: SearchResult, planned: Iterable[Planned] = ()) -> Pictu
 def search_front_text(result: SearchResult, planned: Iterable[Planned] = ()) -> str:
     """The front as a table, where the present plan stands, and how many of the other plans lie within the limits."""
     if not result.front:
-        return _title(result)
+        return result.title
     others, limits = _others(result, tuple(planned)), _limits(result)
-    lines = [_title(result), "", front_text(result)]
+    lines = [result.title, "", front_text(result)]
     if result.present is not None:
         best = result.state.best and result.state.best[1]
         lines += ["", f"the present plan: {present_text(result.present.figures, best, result.state.objective, result.requirements)}"]
@@ -62,14 +62,6 @@ def search_front_text(result: SearchResult, planned: Iterable[Planned] = ()) -> 
             f"{len(others):,} other plans: {fit:,} within the limits and beaten by the front, {len(others) - fit:,} beyond a limit",
         ]
     return "\n".join(lines)
-
-
-def _title(result: SearchResult) -> str:
-    space, count = result.space, len(result.front)
-    *others, last = [f"{size:,}" for _, size in space.hardware]
-    devices = f"{', '.join(others)} or {last}" if others else last
-    found = f"{count} plan{'s' * (count != 1)} on the front, the best {result.state.status}" if count else result.state.status
-    return f"{space.start.program.name} on {devices} device{'s' * (devices != '1')}: {found}"
 
 
 def _limits(result: SearchResult) -> tuple[AtMost, ...]:
@@ -89,7 +81,7 @@ def _others(result: SearchResult, planned: Sequence[Planned]) -> tuple[Planned, 
 def _draw(result: SearchResult, planned: Sequence[Planned]) -> Drawing:
     others, limits, present = _others(result, planned), _limits(result), result.present
     chart = _scale(result, [figures for _, figures in others])
-    marks: list[Mark] = [Label(0, 12, _title(result), bold=True), *draw_axes(chart)]
+    marks: list[Mark] = [Label(0, 12, result.title, bold=True), *draw_axes(chart)]
     for count, colour in _colours(result).items():
         places = [chart.place(figures) for _, figures in result.front if figures.devices == count]
         marks += draw_staircase(places, chart.right, chart.top, colour, alpha=0.1)

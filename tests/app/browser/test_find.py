@@ -112,3 +112,14 @@ def test_a_mistyped_form_says_what_is_wrong_under_itself(finding):
     finding.keyboard.press("Enter")
     expect(finding.locator(".search-form .says")).to_contain_text("many is not a number of devices")
     expect(finding.get_by_label("Devices", exact=True)).to_have_value("many")
+
+
+def test_the_table_of_the_front_with_prices_and_stages_fits_the_page(finding):
+    finding.get_by_label("of", exact=True).select_option("TPU v5p")
+    search(finding, "4", Stages="2")
+    phase(finding, "done").wait_for()
+    table = finding.locator("table", has=finding.locator("td[data-label=pipeline]"))
+    expect(table.locator("th", has_text="1,000 steps")).to_be_visible()
+    for width in (1280, 1100, 720):
+        finding.set_viewport_size({"width": width, "height": 900})
+        assert table.evaluate("e => e.offsetWidth <= e.closest('.scroll').clientWidth"), width

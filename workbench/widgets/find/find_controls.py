@@ -5,7 +5,7 @@ from typing import Any
 from workbench.hardware.catalogue import default_catalogue
 from workbench.plan.plan import Plan
 from workbench.search.clashes import Clash, Relaxation
-from workbench.search.figures import Figures
+from workbench.search.figures import NOMINAL_SECONDS, Figures
 from workbench.search.make_space import SCHEDULES
 from workbench.search.requirements import AtMost
 from workbench.search.search_space import ZEROS
@@ -119,7 +119,8 @@ def _line(progress: FindProgress) -> str:
     counts = f"{state.evaluated:,} planned, {state.bounded:,} known by bounds"
     size = f" of {progress.space.size:,} combinations" if progress.space else ""
     looking = progress.running and state.is_complete and state.best is None
-    waiting = f" · looking for what {'would help' if progress.clash else 'clashes'}…" if looking else ""
+    waiting = " · no plan yet" if progress.running and not state.is_complete and state.best is None else ""
+    waiting = f" · looking for what {'would help' if progress.clash else 'clashes'}…" if looking else waiting
     return f"{state.elapsed:.1f} of {progress.within:,.0f} s · {counts}{size}{waiting}"
 
 
@@ -135,7 +136,8 @@ def _gap(progress: FindProgress) -> dict[str, Any] | None:
     if state is None or state.best is None:
         return None
     figures = state.best[1]
-    best = f"best {brief_figures(figures)}"
+    devices = f"{figures.devices:,} device{'s' * (figures.devices != 1)}, " if state.objective == "devices" else ""
+    best = f"best {devices}{brief_figures(figures)}"
     return {"best": best, "text": state.status, "share": round(1 - state.gap, 4), "proved": state.is_proved}
 
 
@@ -154,7 +156,16 @@ def _message(progress: FindProgress) -> dict[str, Any]:
         }
     if progress.phase == "done" and progress.state and progress.state.best is None:
         return {"message": "No plan was found in this time.", "tone": "bad", "ways_out": ["search longer"], "acts": []}
-    return {"message": INVITATION if progress.number == 0 else "", "tone": "muted", "ways_out": [], "acts": []}
+    return {"message": INVITATION if progress.number == 0 else _remark(progress), "tone": "muted", "ways_out": [], "acts": []}
+
+
+def _remark(progress: FindProgress) -> str:
+    """What is to be known of what was found, or that nothing was."""
+    if progress.phase == "stopped" and not progress.front:
+        return "The search was stopped before it found a plan."
+    if progress.front and progress.space and not all(hardware for hardware, _ in progress.space.hardware):
+        return NOMINAL_SECONDS
+    return ""
 
 
 def _relaxation_text(each: Relaxation) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from workbench.errors import SearchError
 from workbench.plan.plan import Plan
 from workbench.search.requirements import AtMost, Requirement
-from workbench.units import parse_time
+from workbench.units import parse_bytes, parse_time
 from workbench.widgets.gestures.fields import whole_number
 from workbench.widgets.gestures.finding import FindGesture
 
@@ -53,7 +53,7 @@ def read_task(form: FindGesture, plan: Plan) -> SearchTask:
     """The task that a form describes. Raises `WorkbenchError` for what was mistyped."""
     names, sizes = _read_axes(form.axes)
     start, choices = _read_hardware(form, plan)
-    at_most: dict[str, float | str] = {"memory": form.memory} if form.memory.strip() else {}
+    at_most: dict[str, float | str] = {"memory": _read_memory(form.memory)} if form.memory.strip() else {}
     if form.seconds.strip():
         at_most["seconds"] = _read_seconds(form.seconds)
     if form.dollars.strip():
@@ -136,6 +136,12 @@ def _read_hardware(form: FindGesture, plan: Plan) -> tuple[Plan, dict[str, Any]]
 def _read_counts(text: str, what: str) -> tuple[int, ...]:
     """Numbers to choose from, `64, 128 or 256`; none where nothing is typed."""
     return tuple(whole_number(each, what) for each in re.split(r"[\s,]+|or", text) if each)
+
+
+def _read_memory(text: str) -> str:
+    if parse_bytes(text) is None:
+        raise SearchError(f"`{text[:40]}` is no amount of memory.", ["write `40 GiB`"])
+    return text
 
 
 def _read_dollars(text: str) -> float:

@@ -179,7 +179,7 @@ class Finder:
         """In a thread: trace what the space needs, and read what a plan must keep to."""
         try:
             space = make_space(task.plan, **task.choices)
-            requirements = read_requirements(space, task.at_most, task.pins)
+            requirements = read_requirements(space, task.at_most, task.pins, task.objective)
             space = fit_boundaries(space, requirements)
             start = find_candidate(space, task.plan)
         except WorkbenchError as error:

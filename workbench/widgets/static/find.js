@@ -139,8 +139,15 @@ function findOf(wb) {
     if (!fields.length) {
       fields = state.fields.map(fieldOf);
       const groups = [...new Set(state.fields.map((each) => each.group))].filter(Boolean);
-      /** @param {string} group */
-      const labels = (group) => fields.filter((_, i) => state.fields[i].group === group).map((each) => each.label);
+      /** @param {string} group  what is to be ticked stays on one line */
+      const labels = (group) => {
+        const [checks, others] = [true, false].map((isCheck) =>
+          fields.filter((_, i) => state.fields[i].group === group && (state.fields[i].kind === "check") === isCheck).map((each) =>
+            each.label
+          )
+        );
+        return checks.length ? [...others, h("div", { class: "checks" }, ...checks)] : others;
+      };
       inputs.replaceChildren(
         ...groups.map((group) => h("fieldset", {}, h("legend", {}, group), h("div", { class: "inputs" }, ...labels(group)))),
       );
