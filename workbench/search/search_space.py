@@ -170,10 +170,14 @@ class SearchSpace:
     def candidates(self) -> Iterator[PlanCandidate]:
         """Every candidate; some may turn out to be illegal when their plan is made."""
         for core in self.cores():
-            for zero in self.zeros_of(core):
-                for count in self.micro_batch_counts(core):
-                    for each in self.schedules_of(core, count):
-                        yield replace(each, zero=zero)
+            yield from self.candidates_of(core)
+
+    def candidates_of(self, core: PlanCandidate) -> Iterator[PlanCandidate]:
+        """Every candidate of a core."""
+        for zero in self.zeros_of(core):
+            for count in self.micro_batch_counts(core):
+                for each in self.schedules_of(core, count):
+                    yield replace(each, zero=zero)
 
     @cached_property
     def size(self) -> int:
