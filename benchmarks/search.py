@@ -38,6 +38,7 @@ from benchmarks.search_published import published
 from benchmarks.search_small import CASES, quick_cases, small
 from benchmarks.search_truth import truth
 from benchmarks.search_why import why, why_cases
+from benchmarks.search_wide import CASES as WIDE_CASES
 from benchmarks.search_wide import wide
 
 PINNED_SEARCHES = {False: 10_000, True: 300}
@@ -49,7 +50,7 @@ def parts(*, quick: bool, seed: int) -> dict[str, Callable[[], Any]]:
     return {
         "small": lambda: small(quick_cases() if quick else CASES),
         "gpt3": lambda: gpt3(GPT3_SECONDS[quick], HARDWARE[:1] if quick else HARDWARE),
-        "wide": lambda: wide(quick=quick, seed=seed),
+        "wide": lambda: wide(WIDE_CASES[quick], seed),
         "pins": lambda: pins(PINNED_SEARCHES[quick], seed),
         "why": lambda: why(why_cases(quick=quick)),
         "interaction": lambda: interaction(quick=quick),

@@ -9,6 +9,8 @@ which links each axis of the mesh runs), as many `combinations` as a space then 
   `python benchmarks/search_wide.py --record SECONDS`, of a space of `long_combinations`; `within_2` is how much slower `ours_60s` is;
 - `optuna_60s`, `pymoo_60s`: the best step of Optuna's TPE and of pymoo's NSGA-II (`search_optimisers.py`) in as many seconds, with as many
   worker processes and the same planner; `ahead` is how much slower the better of them is;
+- `*_near_s`: after how many seconds each was within 2 % of the best that is known, of the long run too; `sooner` is how many times as long
+  the first of the optimisers took. Where all find the best within the time, this tells them apart and `ahead` does not;
 - `*_evaluations`: candidates that were planned until then (of the optimisers those too that the planner refused, `*_refused`), `*_plan` the
   best with the seconds `*_plan_s` after which it was found, `*_load` the machine's load average at the end; `ours_gap`: by how much
   the best could be beaten at most, as the search knows.
@@ -24,7 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,7 +47,7 @@ from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
 
 RESULTS = Path(__file__).parent / "results" / "search_wide.json"
-WORKERS, LONG = 2, 7200.0
+WORKERS, LONG, NEAR = 2, 7200.0, 1.02
 OURS = "ours"
 CONTENDERS = (OURS, *OPTIMISERS)
 
@@ -96,6 +98,10 @@ class Found:
     def best(self) -> float | None:
         return self.points[-1][2] if self.points else None
 
+    def seconds_until(self, step: float) -> float | None:
+        """Seconds until a step as short as this was found, `None` if none was."""
+        return next((elapsed for elapsed, _, found, _ in self.points if found <= step), None)
+
     @property
     def figures(self) -> dict[str, Any]:
         """Under the names of the benchmark's keys."""
@@ -108,11 +114,11 @@ class Found:
         return {f"{name}_60s": self.best, f"{name}_plan": plan, f"{name}_plan_s": after, **counts, f"{name}_load": self.load}
 
 
-def search_ours(case: WideCase, seconds: float) -> Found:
+def search_ours(case: WideCase) -> Found:
     """A search as `workbench search --wide` makes it, each better plan printed as it is found."""
     points: list[tuple[float, int, float, str]] = []
     in_time: list[SearchState] = []
-    plan = case.plan
+    plan, seconds = case.plan, case.seconds
     begin = time.perf_counter()
 
     def hear(state: SearchState) -> None:
@@ -130,10 +136,10 @@ def search_ours(case: WideCase, seconds: float) -> Found:
     return Found(OURS, seconds, space.size, tuple(points), evaluated, load=_load(), gap=gap)
 
 
-def search_with(name: str, case: WideCase, seconds: float, seed: int) -> Found:
+def search_with(name: str, case: WideCase, seed: int) -> Found:
     """A general optimiser, by the name of its package, in the same space."""
     if find_spec(name) is None:
-        return Found(name, seconds, missing=f'{name} is not installed: pip install "sharding-workbench[bench]"')
+        return Found(name, case.seconds, missing=f'{name} is not installed: pip install "sharding-workbench[bench]"')
     space = case.space()
     vectors = CandidateVectors(space)
     names = [each.name for each in vectors.columns]
@@ -141,21 +147,21 @@ def search_with(name: str, case: WideCase, seconds: float, seed: int) -> Found:
     begin = time.perf_counter()
     requirements = read_requirements(space, {}, {})
     answerer = open_answerer(Evaluator(space), workers=WORKERS)
-    judge = Judge(requirements, answerer, seconds, begin)
+    judge = Judge(requirements, answerer, case.seconds, begin)
     try:
         OPTIMISERS[name](judge, vectors, list_first_candidates(space, requirements), seed)
     finally:
         answerer.close()
-    return Found(name, seconds, space.size, tuple(judge.points), judge.evaluated, judge.refused, _load())
+    return Found(name, case.seconds, space.size, tuple(judge.points), judge.evaluated, judge.refused, _load())
 
 
 def _load() -> float:
     return round(os.getloadavg()[0], 1)
 
 
-def run_alone(name: str, *, quick: bool, seconds: float, seed: int) -> Found:
+def run_alone(name: str, case: WideCase, seed: int) -> Found:
     """A contender in a process of its own."""
-    command = [sys.executable, __file__, "--contender", name, "--seconds", str(seconds), "--seed", str(seed), *["--quick"] * quick]
+    command = [sys.executable, __file__, "--contender", name, "--case", json.dumps(asdict(case)), "--seed", str(seed)]
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return read_found(json.loads(found.stdout.splitlines()[-1]))
 
@@ -169,6 +175,9 @@ def compare(found: Mapping[str, Found], stored: Mapping[str, Any] | None) -> dic
     """All figures side by side: what each found, and how far they are from each other and from the stored long run."""
     ours, others = found[OURS].best, [each.best for name, each in found.items() if name != OURS and each.best is not None]
     long = stored["best"] if stored else None
+    known = min([each for each in (ours, long, *others) if each], default=0.0)
+    near = {name: each.seconds_until(known * NEAR) for name, each in found.items()}
+    others_near = [each for name, each in near.items() if name != OURS and each]
     return {
         "combinations": found[OURS].combinations,
         "seconds": found[OURS].seconds,
@@ -177,17 +186,18 @@ def compare(found: Mapping[str, Found], stored: Mapping[str, Any] | None) -> dic
         "long_s": stored["seconds"] if stored else None,
         "long_combinations": stored["combinations"] if stored else None,
         "within_2": round(ours / long - 1, 4) if ours and long else None,
-        **{key: value for name in OPTIMISERS for key, value in found[name].figures.items()},
+        **{key: value for name, each in found.items() if name != OURS for key, value in each.figures.items()},
         "ahead": round(min(others) / ours - 1, 4) if ours and others else None,
+        **{f"{name}_near_s": each for name, each in near.items()},
+        "sooner": round(min(others_near) / near[OURS], 2) if near[OURS] and others_near else None,
     }
 
 
-def wide(*, quick: bool, seed: int) -> dict[str, Any]:
+def wide(case: WideCase, seed: int) -> dict[str, Any]:
     """All contenders, one after the other, beside the stored long run."""
-    case = CASES[quick]
     found = {}
     for name in CONTENDERS:
-        found[name] = run_alone(name, quick=quick, seconds=case.seconds, seed=seed)
+        found[name] = run_alone(name, case, seed)
         print(f"{case}: {found[name].figures}", flush=True)
     stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     return compare(found, stored.get(str(case)))
@@ -195,7 +205,7 @@ def wide(*, quick: bool, seed: int) -> dict[str, Any]:
 
 def record(case: WideCase, seconds: float) -> None:
     """Search for so long and store what was found."""
-    found = search_ours(case, seconds)
+    found = search_ours(replace(case, seconds=seconds))
     stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     kept = {**asdict(found), "best": found.best, "workers": WORKERS}
     RESULTS.write_text(json.dumps({**stored, str(case): kept}, indent=1) + "\n")
@@ -208,19 +218,20 @@ def main() -> None:
         "--record", type=float, nargs="?", const=LONG, metavar="SECONDS", help=f"store a search as long, {LONG:.0f} if not said"
     )
 
-    parser.add_argument("--contender", choices=CONTENDERS, help="this one alone, in this process")
-    parser.add_argument("--seconds", type=float, help="of a contender alone")
+    parser.add_argument("--hardware", help="another, as `256 nodes of 8 A100`")
     parser.add_argument("--seed", type=int, default=0, help="of the optimisers")
+    parser.add_argument("--contender", choices=CONTENDERS, help="this one alone, in this process")
+    parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    case = CASES[options.quick]
-    seconds = options.seconds or case.seconds
+    case = WideCase(**options.case) if options.case else CASES[options.quick]
+    case = replace(case, hardware=options.hardware) if options.hardware else case
     if options.record:
         record(case, options.record)
     elif options.contender:
-        alone = search_ours(case, seconds) if options.contender == OURS else search_with(options.contender, case, seconds, options.seed)
+        alone = search_ours(case) if options.contender == OURS else search_with(options.contender, case, options.seed)
         print(json.dumps(asdict(alone)))
     else:
-        print(json.dumps(wide(quick=options.quick, seed=options.seed)))
+        print(json.dumps(wide(case, options.seed)))
 
 
 if __name__ == "__main__":

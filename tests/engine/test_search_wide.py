@@ -1,10 +1,12 @@
 """What the benchmark of a wide space counts, and that its optimisers look at nothing but candidates of the space."""
 
+import json
 import sys
 from functools import cache
 
 import pytest
 
+from benchmarks import search_wide
 from benchmarks.search_optimisers import BATCH, OPTIMISERS, POPULATION, REFUSED, Judge, Score
 from benchmarks.search_vectors import CandidateVectors
 from benchmarks.search_wide import CASES, Found, compare, read_found, search_with
@@ -61,8 +63,27 @@ def test_ours_is_set_beside_the_long_run_and_the_better_of_the_optimisers():
         "pymoo_60s": 5.61,
         "ahead": 0.1,
     }
-    assert figures["ours_plan"] == "plan 2"
+    assert (figures["ours_plan"], figures["ours_plan_s"]) == ("plan 2", 2.0)
+    assert [figures[f"{name}_near_s"] for name in three] == [2.0, None, None]  # 5.1 s is as near as 2 % of 5.0 s
+    assert figures["sooner"] is None
     assert read_found({**three["ours"].__dict__, "points": [list(each) for each in three["ours"].points]}) == three["ours"]
+
+
+def test_a_long_search_is_stored_beside_those_of_other_cases(monkeypatch, tmp_path):
+    monkeypatch.setattr(search_wide, "RESULTS", tmp_path / "search_wide.json")
+    monkeypatch.setattr(search_wide, "search_ours", lambda case: found("ours", case.seconds))
+    search_wide.record(CASES[True], 300.0)
+    search_wide.record(CASES[False], 7200.0)
+    stored = json.loads(search_wide.RESULTS.read_text())
+    assert {case: each["best"] for case, each in stored.items()} == {str(CASES[True]): 300.0, str(CASES[False]): 7200.0}
+    assert compare({"ours": found("ours", 309.0)}, stored[str(CASES[True])])["within_2"] == 0.03
+
+
+def test_where_all_find_the_best_the_seconds_until_then_tell_them_apart():
+    all_best = {"ours": found("ours", 5.05), "optuna": found("optuna", 9.0, 8.0, 5.0), "pymoo": found("pymoo", 9.0, 7.0, 6.0, 5.0)}
+    figures = compare(all_best, None)
+    assert figures["ahead"] == round(5.0 / 5.05 - 1, 4)
+    assert ([figures[f"{name}_near_s"] for name in all_best], figures["sooner"]) == ([1.0, 3.0, 4.0], 3.0)
 
 
 def test_without_a_long_run_or_an_optimiser_the_rest_is_told():
@@ -75,7 +96,7 @@ def test_without_a_long_run_or_an_optimiser_the_rest_is_told():
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_an_optimiser_that_is_not_installed_says_so(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
-    missing = search_with(name, CASES[True], 1.0, 0).missing
+    missing = search_with(name, CASES[True], 0).missing
     assert missing == f'{name} is not installed: pip install "sharding-workbench[bench]"'
 
 
