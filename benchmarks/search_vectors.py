@@ -14,7 +14,7 @@ from the fields of `PlanCandidate` and from the candidates of the space.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from math import log2
@@ -61,10 +61,11 @@ class CandidateVectors:
 
     @cached_property
     def _cores(self) -> Mapping[Mesh, tuple[PlanCandidate, ...]]:
-        """The cores of each mesh."""
+        """The cores of each mesh that have a candidate."""
         found: dict[Mesh, list[PlanCandidate]] = {}
         for core in self.space.cores():
-            found.setdefault(core.mesh, []).append(core)
+            if any(True for _ in self.space.candidates_of(core)):
+                found.setdefault(core.mesh, []).append(core)
         return {mesh: tuple(cores) for mesh, cores in found.items()}
 
     @cached_property
@@ -82,9 +83,11 @@ class CandidateVectors:
 
     @cached_property
     def _of_candidates(self) -> tuple[Column, ...]:
-        """What decides a candidate of a core; read from one core for each mesh."""
+        """What decides a candidate of a core; read from cores of each mesh that show every word that decides one."""
         decided = {"mesh", *(each.name for each in self._of_cores)}
-        found = _list_columns([tuple(self.space.candidates_of(cores[-1])) for cores in self._cores.values()])
+        words = [each.name for each in self._of_cores if each.values]
+        shown = [core for cores in self._cores.values() for core in _show_all(words, cores)]
+        found = _list_columns([tuple(self.space.candidates_of(core)) for core in shown])
         return tuple(each for each in found if each.name not in decided)
 
     @cached_property
@@ -125,6 +128,16 @@ def _make_column(name: str, options: Sequence[Sequence[Any]]) -> Column:
     if is_number or len(values) > FEW:
         return Column(name, most, is_ordered=is_number)
     return Column(name, len(values), values, is_ordered=False)
+
+
+def _show_all(names: Sequence[str], cores: Sequence[PlanCandidate]) -> Iterator[PlanCandidate]:
+    """A few of the cores that have together every value of these fields."""
+    seen: set[tuple[str, Any]] = set()
+    for core in cores:
+        values = {(name, getattr(core, name)) for name in names}
+        if not values <= seen:
+            seen |= values
+            yield core
 
 
 def _options(group: Sequence[PlanCandidate], name: str) -> tuple[Any, ...]:

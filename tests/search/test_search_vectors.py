@@ -20,6 +20,7 @@ SPACES = {
     "experts": ("mixture", "TPU v5e 2x4", {"wide": True, "most_examples": 4}),
     "several sizes of a cluster": ("gpt", "8 H100", {"devices": (4, 6, 8), "most_examples": 4}),
     "no hardware": ("gpt", None, {"devices": 8, "wide": True, "most_examples": 2}),
+    "stages that no schedule is for": ("gpt", "8 H100", {"schedules": ("interleaved",), "most_examples": 2}),
     "no stages": ("two_layer", "TPU v5e 2x4", {}),
 }
 
