@@ -181,11 +181,15 @@ class SearchSpace:
     def candidates(self) -> Iterator[PlanCandidate]:
         """Every candidate; some may turn out to be illegal when their plan is made."""
         for core in self.cores():
-            for zero in self.zeros_of(core):
-                for count in self.micro_batch_counts(core):
-                    for each in self.schedules_of(core, count):
-                        for boundaries in self.boundaries_of(each):
-                            yield replace(each, zero=zero, boundaries=boundaries)
+            yield from self.candidates_of(core)
+
+    def candidates_of(self, core: PlanCandidate) -> Iterator[PlanCandidate]:
+        """Every candidate of a core."""
+        for zero in self.zeros_of(core):
+            for count in self.micro_batch_counts(core):
+                for each in self.schedules_of(core, count):
+                    for boundaries in self.boundaries_of(each):
+                        yield replace(each, zero=zero, boundaries=boundaries)
 
     @cached_property
     def size(self) -> int:
