@@ -17,12 +17,12 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from math import log2
+from math import log2, prod
 from typing import Any
 
+from workbench.search.bounds.relaxed_blocks import DATA
 from workbench.search.candidates import PlanCandidate
-from workbench.search.relaxed_blocks import DATA
-from workbench.search.search_space import SearchSpace, count_devices
+from workbench.search.search_space import SearchSpace
 
 FEW = 40
 """Words of which there are more are counted among those that go with what was decided before."""
@@ -72,7 +72,7 @@ class CandidateVectors:
     def _axes(self) -> tuple[Column, ...]:
         """A column for each mesh axis with a choice, but for the one that gets what is left, if that is the same for all meshes."""
         rest = DATA if DATA in self.space.axes else self.space.axes[-1]
-        left = rest if len({count_devices(mesh) for mesh in self._cores}) == 1 else ""
+        left = rest if len({prod(size for _, size in mesh) for mesh in self._cores}) == 1 else ""
         sizes = {axis: tuple(sorted({dict(mesh)[axis] for mesh in self._cores})) for axis in self.space.axes if axis != left}
         return tuple(Column(axis, len(values), values) for axis, values in sizes.items() if len(values) > 1)
 

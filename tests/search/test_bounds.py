@@ -20,16 +20,16 @@ from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.stage_transfer import FREE_TRANSFER, Transfer
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
+from workbench.search.bounds.partition_bounds import partition_figures
+from workbench.search.bounds.relaxed_blocks import total_blocks
+from workbench.search.bounds.stage_bounds import BlockTotals, least_figures
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import SHARING, WHOLE
 from workbench.search.evaluator import Evaluator
 from workbench.search.figures import evaluate_plan
 from workbench.search.make_space import make_space
-from workbench.search.partition_bounds import partition_figures
-from workbench.search.relaxed_blocks import total_blocks
 from workbench.search.run_search import run_search
 from workbench.search.search_space import SearchSpace
-from workbench.search.stage_bounds import BlockTotals, least_figures
 
 EXACT = 1 + 1e-9
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)

@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 
-import workbench.search.run_search as run_search_module
 from workbench.errors import EngineError
 from workbench.models import build
 from workbench.plan.plan import Plan
+from workbench.search import best_first
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
 from workbench.search.questions import Answer, Question, answer
@@ -107,7 +107,7 @@ class DiesOfGuesses(Mortal):
 
 def test_a_lost_neighbour_of_the_best_takes_no_proof_away(evaluator, proved, monkeypatch):
     """It still waits where it belongs."""
-    monkeypatch.setattr(run_search_module, "MANY_GROUPS", -1)
+    monkeypatch.setattr(best_first, "MANY_GROUPS", -1)
     answerer = DiesOfGuesses(evaluator)
     for state in states_of(evaluator, answerer):
         assert state.unanswered == ()

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import workbench.search.run_search as run_search_module
 from workbench.errors import SearchError, WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
+from workbench.search import best_first
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import RECOMPUTING
 from workbench.search.evaluator import Evaluator
@@ -89,7 +89,7 @@ def test_neighbours_of_the_best_are_tried_and_the_proof_stays_the_same(monkeypat
 
     best, counts = {}, {}
     for most in (0, 1000):
-        monkeypatch.setattr(run_search_module, "MANY_GROUPS", most - 1)
+        monkeypatch.setattr(best_first, "MANY_GROUPS", most - 1)
         asked.clear()
         *_, last = run_search(space, within=600, answerer=Asked(Evaluator(space)))
         assert last.is_complete
@@ -101,7 +101,7 @@ def test_neighbours_of_the_best_are_tried_and_the_proof_stays_the_same(monkeypat
 
 def test_nothing_is_said_of_a_space_before_all_of_it_is_in_groups(monkeypatch):
     space, evaluator, _ = wide_space("gpt", "8 H100")
-    monkeypatch.setattr(run_search_module, "CORES", 20)
+    monkeypatch.setattr(best_first, "CORES", 20)
     states = list(run_search(space, evaluator=evaluator, within=600, most_evaluations=2))
     forming = [state for state in states if not state.least]
     assert len(forming) > len(list(space.cores())) // 20 > 5
@@ -114,7 +114,7 @@ def test_nothing_is_said_of_a_space_before_all_of_it_is_in_groups(monkeypatch):
 @pytest.mark.parametrize("ends", ["cancelled", "time is over"])
 def test_a_search_ends_while_its_space_is_put_into_groups(monkeypatch, ends):
     space, evaluator, _ = wide_space("gpt", "8 H100")
-    monkeypatch.setattr(run_search_module, "CORES", 20)
+    monkeypatch.setattr(best_first, "CORES", 20)
     looked = []
     monkeypatch.setattr(evaluator, "bound_core", lambda core: looked.append(core) or Evaluator.bound_core(evaluator, core))
     within, is_cancelled = (600, lambda: len(looked) > 30) if ends == "cancelled" else (0, lambda: False)

@@ -15,11 +15,8 @@ from workbench.pipeline.estimate_block_cost import BlockCost, make_stage_context
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
-from workbench.search.candidate_plans import candidate_plan, core_plan, pipeline_of, with_schedule
-from workbench.search.candidates import SHARING, UNSHARED, WHOLE, PlanCandidate
-from workbench.search.figures import NOMINAL, Figures, evaluate_plan, figures_on
-from workbench.search.partition_bounds import partition_figures
-from workbench.search.relaxed_blocks import (
+from workbench.search.bounds.partition_bounds import partition_figures
+from workbench.search.bounds.relaxed_blocks import (
     DATA,
     BlockWork,
     RelaxedStage,
@@ -28,8 +25,11 @@ from workbench.search.relaxed_blocks import (
     relax_stage,
     total_blocks,
 )
+from workbench.search.bounds.stage_bounds import least_figures
+from workbench.search.candidate_plans import candidate_plan, core_plan, pipeline_of, with_schedule
+from workbench.search.candidates import SHARING, UNSHARED, WHOLE, PlanCandidate
+from workbench.search.figures import NOMINAL, Figures, evaluate_plan, figures_on
 from workbench.search.search_space import SearchSpace
-from workbench.search.stage_bounds import least_figures
 from workbench.search.traced_programs import ON_DEVICE
 from workbench.search.uneven_boundaries import BY_TIME
 from workbench.tracing.stage_partition.network_blocks import Network

@@ -23,7 +23,7 @@ from workbench.tracing.stage_partition.trace_network import network_of
 
 SCHEDULES = ("1f1b", "interleaved", "zero_bubble", "zb_v", "v_half")
 WIDE_SCHEDULES = ("gpipe", *SCHEDULES, "eager_1f1b", "breadth_first", "dualpipe_v", "v_min")
-_AXES = ("stage", "data", "model")
+AXES = ("stage", "data", "model")
 WIDE_AXES = ("stage", "data", "context", "expert", "model")
 
 
@@ -63,7 +63,7 @@ def make_space(
     Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold,
     `PrecisionError` and others for what the program does not allow.
     """
-    axes, schedules = axes or (WIDE_AXES if wide else _AXES), schedules or (WIDE_SCHEDULES if wide else SCHEDULES)
+    axes, schedules = axes or (WIDE_AXES if wide else AXES), schedules or (WIDE_SCHEDULES if wide else SCHEDULES)
     boundaries = boundaries or (BOUNDARIES if wide else (BY_TIME,))
     _verify_names("ZeRO stage", zeros, ZEROS)
     _verify_names("remat", remats, (*REMATS, *RECOMPUTING))
@@ -77,9 +77,9 @@ def make_space(
     for name in axes:
         if name not in (*WIDE_AXES, *kept):
             raise SearchError(*unknown_name("mesh axis", name, (*WIDE_AXES, *kept)))
-    names = (*(axis for axis in axes if axis not in kept or axis in _AXES), *(axis for axis in kept if axis not in axes))
+    names = (*(axis for axis in axes if axis not in kept or axis in AXES), *(axis for axis in kept if axis not in axes))
     found = list_layout_choices(start, names)
-    used = {*_AXES, *kept, *(axis for each in found for axis in each.axes)}
+    used = {*AXES, *kept, *(axis for each in found for axis in each.axes)}
     names = tuple(axis for axis in names if axis in used)
     programs = trace_programs(plan.program, remats, precisions, None if wide and offloads is None else offloads or ())
     partly = tuple(name for name, share in RECOMPUTING.items() if share < 1 and (wide if remats is None else name in remats))
@@ -98,7 +98,7 @@ def make_space(
         blocks,
         layers,
         most_examples,
-        sizes=tuple((axis, (plan.mesh[axis],)) for axis in kept if axis not in _AXES),
+        sizes=tuple((axis, (plan.mesh[axis],)) for axis in kept if axis not in AXES),
         kept_axes=kept,
         with_axis_assignments=wide if axis_assignments is None else axis_assignments,
         boundaries=tuple(boundaries) if is_staged else (BY_TIME,),

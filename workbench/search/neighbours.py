@@ -1,4 +1,4 @@
-"""The candidates of a space that differ from one in a single decision."""
+"""The candidates of a space that differ from one in a single decision, or in two that go together."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,6 +30,15 @@ def list_neighbours(space: SearchSpace, candidate: PlanCandidate) -> Iterator[tu
         if each not in seen and is_of_space(space, each):
             seen.add(each)
             yield name, each
+
+
+def list_pairs(space: SearchSpace, candidate: PlanCandidate) -> Iterator[PlanCandidate]:
+    """Candidates that differ in the mesh, the layout or the number of micro-batches, and in ZeRO or in what is recomputed besides: another
+    layout may fit with another ZeRO alone, and be faster with it."""
+    for name, each in list_neighbours(space, candidate):
+        if name in ("mesh", "layout", "micro_batches"):
+            others = [replace(each, zero=zero) for zero in space.zeros] + [replace(each, remat=remat) for remat in space.remats]
+            yield from (other for other in others if other != each and is_of_space(space, other))
 
 
 def _with_schedule(space: SearchSpace, candidate: PlanCandidate, schedule: str, chunks: int) -> PlanCandidate:

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Protocol
 
 from workbench.errors import WorkbenchError
+from workbench.search.bounds.relaxed_blocks import BlockWork
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Bounded, Evaluator
 from workbench.search.figures import Figures
-from workbench.search.relaxed_blocks import BlockWork
 
 KINDS = ("work", "candidates", "sharing", "partition", "figures")
 

@@ -1,12 +1,15 @@
 """What waits in a search: groups and candidates with their bounds."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from workbench.search.candidates import PlanCandidate
+from workbench.search.candidates import RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.figures import Figures
+from workbench.search.make_space import AXES, SCHEDULES
 from workbench.search.questions import Question
+from workbench.search.traced_programs import ON_DEVICE
+from workbench.search.uneven_boundaries import BY_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,25 @@ def guess(candidate: PlanCandidate) -> SearchNode:
     return SearchNode(candidate, Figures(0.0, 0.0), "figures", is_guess=True)
 
 
-def alternate(groups: Iterable[Sequence[SearchNode]]) -> Iterator[Sequence[SearchNode]]:
-    """The groups, one of each traced network in turn: whoever holds a network has something to do at any time."""
+def count_unusual(candidate: PlanCandidate) -> int:
+    """How many of a candidate's decisions only a wide search has."""
+    axes = [axis for axis, size in candidate.mesh if size > 1 and axis not in AXES]
+    unusual = (
+        axes,
+        candidate.axis_assignment,
+        candidate.boundaries != BY_TIME,
+        candidate.offload != ON_DEVICE,
+        RECOMPUTING.get(candidate.remat, 1) < 1,
+        candidate.schedule not in (WHOLE, *SCHEDULES),
+    )
+    return sum(map(bool, unusual))
+
+
+def alternate(groups: Iterable[Sequence[SearchNode]]) -> list[Sequence[SearchNode]]:
+    """The groups, usual ones first; of those one of each traced network in turn, so that whoever holds a network has something to do."""
     by_network: dict[Hashable, list[Sequence[SearchNode]]] = {}
     for members in groups:
         by_network.setdefault(Question("work", members[0].candidate).trace_key, []).append(members)
-    for turn in zip_longest(*(by_network[key] for key in sorted(by_network, key=str))):
-        yield from (each for each in turn if each is not None)
+    turns = zip_longest(*(by_network[key] for key in sorted(by_network, key=str)))
+    found = [each for turn in turns for each in turn if each is not None]
+    return sorted(found, key=lambda each: count_unusual(each[0].candidate))

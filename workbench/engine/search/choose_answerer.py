@@ -7,9 +7,9 @@ from workbench.engine.search.pack_space import pack_space
 from workbench.engine.search.process_worker import ProcessWorker
 from workbench.engine.search.worker_pool import WorkerPool
 from workbench.errors import EngineError
+from workbench.search.best_first import IN_FLIGHT
 from workbench.search.evaluator import Evaluator
 from workbench.search.questions import Answerer, InProcess
-from workbench.search.run_search import IN_FLIGHT
 
 
 def open_answerer(evaluator: Evaluator, workers: int | None = None, cluster: str | None = None) -> Answerer:

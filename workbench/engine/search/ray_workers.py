@@ -13,9 +13,9 @@ from workbench.core.public_error_text import last_line, strip_folders
 from workbench.engine.search.pack_space import pack_space, unpack_evaluator
 from workbench.engine.search.worker_pool import WorkerEnded, WorkerPool
 from workbench.errors import EngineError
+from workbench.search.best_first import IN_FLIGHT
 from workbench.search.evaluator import Evaluator
 from workbench.search.questions import Answer, Question, answer
-from workbench.search.run_search import IN_FLIGHT
 from workbench.tracing.jax_backends import force_cpu_backend
 
 LOCAL = "local"

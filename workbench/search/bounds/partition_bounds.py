@@ -15,7 +15,7 @@ import numpy as np
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import PipelineShape, schedule_named
-from workbench.search.stage_bounds import Array, BlockTotals, LeastFigures, chunk_flights, recomputes_all, update_seconds
+from workbench.search.bounds.stage_bounds import Array, BlockTotals, LeastFigures, chunk_flights, recomputes_all, update_seconds
 
 _ROUNDING = 1 - 1e-9
 

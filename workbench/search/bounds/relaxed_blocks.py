@@ -29,8 +29,8 @@ from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, bloc
 from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of, weigh_params
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
+from workbench.search.bounds.stage_bounds import BlockTotals
 from workbench.search.candidates import NO_ZERO, SHARING
-from workbench.search.stage_bounds import BlockTotals
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
