@@ -78,7 +78,7 @@ def test_the_compared_tab_has_a_row_a_stage(plan, compiled):
 def test_on_a_tpu_what_a_task_has_on_the_chip_takes_none_of_the_devices_memory():
     """Recomputed values of so small a model stay in VMEM, whose bytes libtpu states as the task's peak."""
     recomputed = "stages:2 micro_batches:2 remat:always"
-    plan = Plan(build("decoder", layers=4), "stage:2 data:2", "batch:data", hardware="TPU v5e 2x2", pipeline=recomputed)
+    plan = Plan(build("conformer"), "stage:2 data:2", "batch:data", hardware="TPU v5e 2x2", pipeline=recomputed)
     compiled = plan.compile(keep=False)
     planned = plan.report().pipeline.exact_memory.peaks
     assert [each.memory.peak for each in compiled.stages] == pytest.approx(planned, rel=0.02)

@@ -30,6 +30,7 @@ from workbench.pipeline.data_parallel_groups import find_batch_axes, find_data_p
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
 from workbench.reports.collective import payload_by_axis_and_kind
+from workbench.reports.memory import ARGUMENT_ROLES
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.block_programs import TOTAL, BlockTasks
 
@@ -86,7 +87,7 @@ class TaskBytes(NamedTuple):
 
     `staying` is what it reads that a micro-batch leaves on the device between its tasks: batch data, input activations of the stage,
     residuals of the forward pass; `arriving` are gradients of the stage's outputs, `pending` what the first half of a backward task made
-    for the second. `read` lists all of these by path.
+    for the second. `read` lists all of these by path. `anywhere` is `working` with what stays on the chip.
     """
 
     staying: int
@@ -95,6 +96,7 @@ class TaskBytes(NamedTuple):
     made: int
     working: int
     read: tuple[tuple[str, int], ...]
+    anywhere: int = 0
 
     @property
     def reads(self) -> int:
@@ -110,9 +112,19 @@ class TaskBytes(NamedTuple):
         return self.staying + self.beside
 
 
+class TogetherBytes(NamedTuple):
+    """Bytes that a block's forward and backward pass have as one program, beyond what it reads and returns: `kept` from one to the other,
+    `most` at the worst moment, and `anywhere`, with what stays on the chip, at the worst of those."""
+
+    kept: int
+    most: int
+    anywhere: int
+
+
 class BlockCost(NamedTuple):
-    """The cost of one block, for one micro-batch on one device of its stage: seconds; bytes of its forward pass and of its backward pass
-    without recomputation; and the payload of the collectives in a forward pass, and in forward and backward together."""
+    """The cost of one block, for one micro-batch on one device of its stage: seconds; bytes of its forward pass, of its backward pass
+    without recomputation, and of both together; and the payload of the collectives in a forward pass, and in forward and backward together.
+    """
 
     path: str
     forward: float
@@ -120,6 +132,7 @@ class BlockCost(NamedTuple):
     backward_weight: float
     at_forward: TaskBytes
     at_backward: TaskBytes
+    together: TogetherBytes
     sent_forward: Payload
     sent_both: Payload
 
@@ -152,6 +165,7 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
         weight,
         _count_task_bytes(forward),
         _count_task_bytes(backward_task),
+        _count_together(both),
         sent_forward,
         sent_both,
     )
@@ -181,7 +195,18 @@ def _count_task_bytes(found: Estimate) -> TaskBytes:
     staying = sum(size for _, size in read) - sum(sums.values())
     made = found.memory.by_role.get(Role.OUTPUT, 0)
     working = found.memory.peak - state_bytes - sum(size for _, size in read) - made
-    return TaskBytes(staying, sums["arriving"], sums["pending"], made, working, read)
+    anywhere = max(working, found.over_step.bytes_anywhere)
+    return TaskBytes(staying, sums["arriving"], sums["pending"], made, working, read, anywhere)
+
+
+def _count_together(both: Estimate) -> TogetherBytes:
+    """What is alive where the first operation of the backward pass runs, and at the worst moment."""
+    curve = both.over_step.curve()
+    roles = [counts for role, counts in curve.by_role.items() if role not in (*ARGUMENT_ROLES, Role.OUTPUT)]
+    alive = [sum(each) for each in zip(*roles, strict=True)] or [0]
+    turn = next((i for i, path in enumerate(curve.paths) if path.startswith("grad/")), 0)
+    most = max(alive)
+    return TogetherBytes(min(alive[max(turn - 1, 0) : turn + 1], default=0), most, max(most, both.over_step.bytes_anywhere))
 
 
 def _estimate_seconds(forward: Estimate, both: Estimate, backward: Estimate) -> tuple[float, float]:
