@@ -74,11 +74,17 @@ def test_the_compared_tab_has_a_row_a_stage(plan, compiled):
     assert [each["key"] for each in table["rows"]] == ["stage 0", "stage 1"]
 
 
+def test_what_a_task_needs_beside_its_values_is_the_callers_to_say(plan):
+    step = compile_mpmd(plan)
+    none, much = compiled_peaks(step, lambda _task: 0), compiled_peaks(step, lambda _task: 1 << 30)
+    assert all(0 < few < many for few, many in zip(none, much, strict=True))
+    assert min(much) > 1 << 30
+
+
 @needs_libtpu
-def test_on_a_tpu_what_a_task_has_on_the_chip_takes_none_of_the_devices_memory():
-    """Recomputed values of so small a model stay in VMEM, whose bytes libtpu states as the task's peak."""
+def test_on_a_tpu_recomputed_values_that_have_room_on_the_chip_take_none_of_the_devices_memory():
     recomputed = "stages:2 micro_batches:2 remat:always"
     plan = Plan(build("conformer"), "stage:2 data:2", "batch:data", hardware="TPU v5e 2x2", pipeline=recomputed)
-    compiled = plan.compile(keep=False)
-    planned = plan.report().pipeline.exact_memory.peaks
-    assert [each.memory.peak for each in compiled.stages] == pytest.approx(planned, rel=0.02)
+    compiled, report = plan.compile(keep=False), plan.report().pipeline
+    for planned in (report.simulated.peaks, report.exact_memory.peaks):
+        assert [each.memory.peak for each in compiled.stages] == pytest.approx(planned, rel=0.02)
