@@ -1,5 +1,7 @@
 """A pipeline of separate stages compiled without being run: a record a stage, that of the attached devices, beside what was predicted."""
 
+import importlib.util
+
 import pytest
 
 from tests.support import pipelines
@@ -8,6 +10,7 @@ from workbench.documents.records.compiled import compiled_record
 from workbench.engine.compile.compile_in_process import compile_here
 from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
 from workbench.engine.mpmd.mpmd_step import compile_mpmd
+from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.widgets.board.comparison_state import ComparisonState
@@ -17,6 +20,7 @@ from workbench.widgets.tabs.comparison_tab import compared_blocks
 pytestmark = pytest.mark.compile
 
 EVENTS: list[str] = []
+needs_libtpu = pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu, the compiler for TPUs, is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +72,19 @@ def test_the_compared_tab_has_a_row_a_stage(plan, compiled):
     blocks = compared_blocks(ComparisonState(Comparison(plan.report(), compiled)), Paint({"stage": 0, "data": 1}))
     (table,) = [each for each in blocks if each["title"].startswith("Stage by stage")]
     assert [each["key"] for each in table["rows"]] == ["stage 0", "stage 1"]
+
+
+def test_what_a_task_needs_beside_its_values_is_the_callers_to_say(plan):
+    step = compile_mpmd(plan)
+    none, much = compiled_peaks(step, lambda _task: 0), compiled_peaks(step, lambda _task: 1 << 30)
+    assert all(0 < few < many for few, many in zip(none, much, strict=True))
+    assert min(much) > 1 << 30
+
+
+@needs_libtpu
+def test_on_a_tpu_recomputed_values_that_have_room_on_the_chip_take_none_of_the_devices_memory():
+    recomputed = "stages:2 micro_batches:2 remat:always"
+    plan = Plan(build("conformer"), "stage:2 data:2", "batch:data", hardware="TPU v5e 2x2", pipeline=recomputed)
+    compiled, report = plan.compile(keep=False), plan.report().pipeline
+    for planned in (report.simulated.peaks, report.exact_memory.peaks):
+        assert [each.memory.peak for each in compiled.stages] == pytest.approx(planned, rel=0.02)

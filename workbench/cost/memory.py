@@ -149,6 +149,11 @@ class MemoryOverStep:
         """Whether a value shares its operand's memory."""
         return self._structure.ops[self._structure.values[value].maker].kind in VIEWING
 
+    @property
+    def bytes_anywhere(self) -> int:
+        """Bytes of temporaries at their worst moment, with those that stay on the chip; 0 where it has no memory of its own."""
+        return self._working
+
     def memory(self) -> Memory:
         """Bytes at the peak by role."""
         totals = zip(ROLES, map(int, self._main[:, self._peak_position()]), strict=True)

@@ -103,6 +103,11 @@ class OnChip:
         return self.last.get((each.region, each.places[-1]), each.places[-1])
 
 
+def placeable_bytes(chip: Chip) -> int:
+    """Bytes of a chip's own memory that values may stay in; 0 where it has none."""
+    return int(chip.on_chip * _SHARE)
+
+
 def on_chip(structure: Structure, kernels: Kernels, times: KernelTimes, extents: Sequence[tuple[int, int]], chip: Chip) -> OnChip:
     """`times` of each kernel, once; `extents` first and last position of each region."""
     depths = _loop_depths(structure)
@@ -112,7 +117,7 @@ def on_chip(structure: Structure, kernels: Kernels, times: KernelTimes, extents:
     ends = lasts.cumsum()
     waits = np.append(np.maximum(times.memory - np.maximum(times.dots, times.vector), 0.0), np.inf)
     return OnChip(
-        int(chip.on_chip * _SHARE),
+        placeable_bytes(chip),
         1 / chip.memory_bandwidth,
         ends - lasts,
         ends,

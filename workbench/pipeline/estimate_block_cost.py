@@ -30,6 +30,7 @@ from workbench.pipeline.data_parallel_groups import find_batch_axes, find_data_p
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
 from workbench.reports.collective import payload_by_axis_and_kind
+from workbench.reports.memory import ARGUMENT_ROLES
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.block_programs import TOTAL, BlockTasks
 
@@ -86,7 +87,7 @@ class TaskBytes(NamedTuple):
 
     `staying` is what it reads that a micro-batch leaves on the device between its tasks: batch data, input activations of the stage,
     residuals of the forward pass; `arriving` are gradients of the stage's outputs, `pending` what the first half of a backward task made
-    for the second. `read` lists all of these by path.
+    for the second. `read` lists all of these by path. `anywhere` is `working` with what stays on the chip.
     """
 
     staying: int
@@ -95,6 +96,7 @@ class TaskBytes(NamedTuple):
     made: int
     working: int
     read: tuple[tuple[str, int], ...]
+    anywhere: int = 0
 
     @property
     def reads(self) -> int:
@@ -108,6 +110,15 @@ class TaskBytes(NamedTuple):
     @property
     def whole(self) -> int:
         return self.staying + self.beside
+
+
+class TogetherBytes(NamedTuple):
+    """Bytes that a block's forward and backward pass have as one program, beyond what it reads and returns: `kept` from one to the other,
+    `most` at the worst moment, and `anywhere`, with what stays on the chip, at the worst of those."""
+
+    kept: int
+    most: int
+    anywhere: int
 
 
 class BlockCost(NamedTuple):
@@ -154,6 +165,11 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
     )
 
 
+def estimate_together(block: BlockTasks, stage: StageContext) -> TogetherBytes:
+    """Bytes of a block's forward and backward pass as one program."""
+    return _count_together(_estimate_alone(block.both_program(stage.parts), stage))
+
+
 def block_seconds(block: BlockTasks, stage: StageContext) -> tuple[float, float]:
     """Seconds forward and backward of a block, as `estimate_block` finds them and without its bytes."""
     return _estimate_seconds(block, stage, *_estimate_tasks(block, stage))
@@ -180,7 +196,18 @@ def _count_task_bytes(found: Estimate) -> TaskBytes:
     staying = sum(size for _, size in read) - sum(sums.values())
     made = found.memory.by_role.get(Role.OUTPUT, 0)
     working = found.memory.peak - state_bytes - sum(size for _, size in read) - made
-    return TaskBytes(staying, sums["arriving"], sums["pending"], made, working, read)
+    anywhere = max(working, found.over_step.bytes_anywhere)
+    return TaskBytes(staying, sums["arriving"], sums["pending"], made, working, read, anywhere)
+
+
+def _count_together(both: Estimate) -> TogetherBytes:
+    """What is alive where the first operation of the backward pass runs, and at the worst moment."""
+    curve = both.over_step.curve()
+    roles = [counts for role, counts in curve.by_role.items() if role not in (*ARGUMENT_ROLES, Role.OUTPUT)]
+    alive = [sum(each) for each in zip(*roles, strict=True)] or [0]
+    turn = next((i for i, path in enumerate(curve.paths) if path.startswith("grad/")), 0)
+    most = max(alive)
+    return TogetherBytes(min(alive[max(turn - 1, 0) : turn + 1], default=0), most, max(most, both.over_step.bytes_anywhere))
 
 
 def _estimate_seconds(block: BlockTasks, stage: StageContext, forward: Estimate, backward: Estimate) -> tuple[float, float]:

@@ -5,11 +5,11 @@ virtual stage is the sum of its blocks, so that moving a boundary needs no new e
 operations: good to compare virtual stages, and for no more than that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from workbench.core.derived_value_cache import cache_with_owner, cache_with_program
 from workbench.core.path_patterns import find_parameter
@@ -17,20 +17,30 @@ from workbench.core.schedules.stage_cost import AtWork, Halves, Payload, StageCo
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import collective_seconds
+from workbench.cost.on_chip_memory import placeable_bytes
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.pipeline.choose_boundaries import find_starts
 from workbench.pipeline.data_parallel_groups import count_batch_shards
-from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, estimate_block, make_stage_context
+from workbench.pipeline.estimate_block_cost import (
+    BlockCost,
+    StageContext,
+    TogetherBytes,
+    estimate_block,
+    estimate_together,
+    make_stage_context,
+)
+from workbench.pipeline.stage_bytes import keeping_at_work, recomputing_at_work, sum_value_bytes
 from workbench.pipeline.stage_memory import with_exact_memory
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
 from workbench.propagation import gc_paused
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
-from workbench.tracing.jaxpr.equation_costs import size_of
 from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StagePartition, StageValue
 from workbench.tracing.stage_partition.stage_update import accumulator_type
+
+Estimated = TypeVar("Estimated")
 
 
 def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
@@ -41,15 +51,27 @@ def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
 @cache_with_program(40)
 def stage_block_costs(stage: StageContext, network: Network) -> tuple[BlockCost, ...]:
     """The cost of every block of a network on the devices of one stage."""
-    known: dict[int, BlockCost] = {}
-    found = []
+    blocks = tasks_of(network)
+    costs = _estimate_each(estimate_block, stage, blocks)
+    return tuple(cost._replace(path=block.stage.virtual_stage.blocks[0]) for cost, block in zip(costs, blocks, strict=True))
+
+
+@cache_with_program(40)
+def _blocks_together(stage: StageContext, network: Network) -> tuple[TogetherBytes, ...]:
+    """What the two passes of every block have as one program, which stages that recompute need to be known."""
+    return tuple(_estimate_each(estimate_together, stage, tasks_of(network)))
+
+
+def _estimate_each(
+    estimated: Callable[[BlockTasks, StageContext], Estimated], stage: StageContext, blocks: Sequence[BlockTasks]
+) -> list[Estimated]:
+    """One estimate for each block, made once of those that are alike."""
+    known: dict[int, Estimated] = {}
     with gc_paused():  # tracing leaves many live objects and little garbage
-        for block in tasks_of(network):
-            exemplar_id = id(block.exemplar)
-            if exemplar_id not in known:
-                known[exemplar_id] = estimate_block(block.exemplar, stage)
-            found.append(known[exemplar_id]._replace(path=block.stage.virtual_stage.blocks[0]))
-    return tuple(found)
+        for block in blocks:
+            if id(block.exemplar) not in known:
+                known[id(block.exemplar)] = estimated(block.exemplar, stage)
+    return [known[id(block.exemplar)] for block in blocks]
 
 
 def stage_costs(staged: StagedProgram, *, exact_memory: bool = False) -> tuple[StageCost, ...]:
@@ -83,6 +105,7 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
     ledger = _Ledger(
         plan, network, costs, tasks, stage_of, param_slices, context.parts, weigh_params(plan, network), count_batch_shards(plan)
     )
+    together = _blocks_together(context, network) if staged.spec.recomputing_stages else ()
     found = []
     for stage, (a, b) in enumerate(pairwise(bounds)):
         stage_blocks, reduced_grads = costs[a:b], ledger.reduced_grads(a, b)
@@ -102,7 +125,7 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
             sent_forward=sum_payloads(each.sent_forward for each in stage_blocks),
             sent_both=sum_payloads(each.sent_both for each in stage_blocks),
         )
-        at_work = ledger.at_work(cost, stage_blocks)
+        at_work = ledger.at_work(stage, cost, stage_blocks, together[a:b])
         found.append(replace(cost, at_work=at_work, halves=ledger.halves(stage, a, b, replace(cost, at_work=at_work))))
     return tuple(found)
 
@@ -164,23 +187,30 @@ class _Ledger:
         """What a micro-batch leaves on a device from its forward to its backward pass: inside the blocks as it is sharded there."""
         values = {value for task in self.tasks[a:b] for value in task.residuals.values}
         inside = sum(block.kept(task.residuals.inside) for block, task in zip(self.costs[a:b], self.tasks[a:b], strict=True))
-        return inside + sum(self.partition.values[value].bytes for value in values) // self.batch_shards
+        return inside + self._value_bytes(values)
 
-    @staticmethod
-    def at_work(cost: StageCost, stage_blocks: Sequence[BlockCost]) -> tuple[AtWork, AtWork]:
-        """Bytes at work, from the sum of the blocks. Where the forward pass is recomputed, a compiler, which fuses, need not hold all
-        residuals and all transient values at once."""
-        output_activations = sum(size for _, size in cost.sends[:1])
-        passing = max(each.at_backward.beside for each in stage_blocks)
-        forward = max(each.at_forward.whole for each in stage_blocks[1:]) if len(stage_blocks) > 1 else 0
-        first = cost.input_activations + stage_blocks[0].at_forward.made + stage_blocks[0].at_forward.working
-        kept = [each.at_backward.staying for each in stage_blocks]
-        again = max(sum(kept), passing)
-        extra = max(max(each.at_forward.working - size, 0) for each, size in zip(stage_blocks, kept, strict=True))
-        keeping = AtWork(cost.residuals + output_activations + extra, cost.residuals + passing)
-        return keeping, AtWork(
-            max(first, cost.input_activations + forward), cost.input_activations + max(again, first - cost.input_activations, forward)
-        )
+    def at_work(
+        self, stage: int, cost: StageCost, stage_blocks: Sequence[BlockCost], together: Sequence[TogetherBytes]
+    ) -> tuple[AtWork, AtWork]:
+        """Bytes at work, from the stage's blocks, where residuals are kept and where they are computed again; of these no more than of
+        those is known without `together`, where no stage recomputes."""
+        sent = {number for number, value in enumerate(self.partition.values) if self._is_sent(value, stage)}
+        arriving, departing = self._value_bytes(sent), cost.input_activations - cost.batch_inputs
+        chip = self.plan.hardware.chip if self.plan.hardware else None
+        beside = arriving, arriving, departing, placeable_bytes(chip) if chip else 0
+        keeping = keeping_at_work(stage_blocks, cost.residuals, *beside)
+        return keeping, recomputing_at_work(stage_blocks, together, cost.input_activations, *beside) if together else keeping
+
+    def _is_sent(self, value: StageValue, stage: int) -> bool:
+        return self.stage_of[value.maker] == stage and any(self.stage_of[each] != stage for each in value.readers)
+
+    def _value_bytes(self, values: Iterable[int]) -> int:
+        """Bytes on one device of values of the partition."""
+        return sum_value_bytes((self.partition.values[value].aval for value in values), self.batch_shards, self._tile)
+
+    @property
+    def _tile(self) -> tuple[int, ...]:
+        return self.plan.hardware.chip.array_tile if self.plan.hardware else ()
 
     def halves(self, stage: int, a: int, b: int, cost: StageCost) -> tuple[Halves, Halves]:
         """Bytes of the two halves of a backward task, from the sum of the blocks: what the halves of each block hand over, and their worst
@@ -193,8 +223,11 @@ class _Ledger:
             (_, keeping), (_, recomputing) = cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)
             return Halves(first, first, keeping), Halves(second, second, recomputing)
         between = [task.half_handover for task in self.tasks[a:b]]
-        made = sum(each.made for each in between) // self.batch_shards
-        waiting = min(sum(each.kept for each in between) // self.batch_shards, cost.residuals) + made
+        made, kept_for_weights = (
+            sum(sum_value_bytes(values, self.batch_shards, self._tile) for values in column)
+            for column in ([each.made for each in between], [each.kept for each in between])
+        )
+        waiting = min(kept_for_weights, cost.residuals) + made
         kept, again = (cost.at_work_of(recomputed=each).backward for each in (False, True))
         second = waiting + kept - cost.residuals
         return Halves(kept + made, waiting, second), Halves(max(again, waiting), waiting, second)
@@ -218,12 +251,16 @@ class _Ledger:
 
     def input_activations(self, stage: int) -> int:
         values = {v for v in self._values_read(stage) if self.stage_of[self.partition.values[v].maker] != stage}
-        return sum(self.partition.values[v].bytes for v in values) // self.batch_shards
+        return self._value_bytes(values)
 
     def batch_inputs(self, stage: int) -> int:
-        """Batch data of a micro-batch that the stage reads."""
-        leaves = {leaf for block in self._blocks[stage] for leaf in self.partition.virtual_stages[block].batch}
-        return sum(size_of(self.network.flat.batch[leaf].aval) for leaf in leaves) // self.batch_shards
+        """Batch data of a micro-batch that the stage reads, as it is sharded there."""
+        blocks = self._blocks[stage]
+        leaves = {leaf for block in blocks for leaf in self.partition.virtual_stages[block].batch}
+        read = dict(each for block in blocks for each in self.costs[block].at_forward.read)
+        unread = (self.network.flat.batch[leaf].aval for leaf in leaves if self.network.batch_paths[leaf] not in read)
+        known = sum(read.get(self.network.batch_paths[leaf], 0) for leaf in leaves)
+        return known + sum_value_bytes(unread, self.batch_shards, self._tile)
 
     def sends(self, stage: int) -> tuple[tuple[int, int], ...]:
         found: dict[int, int] = {}

@@ -427,35 +427,51 @@ class Module(_message.Message):
     def __init__(self, name: _Optional[str] = ..., entry_computation_name: _Optional[str] = ..., computations: _Optional[_Iterable[_Union[Computation, _Mapping]]] = ..., host_program_shape: _Optional[_Union[ProgramShape, _Mapping]] = ..., entry_computation_id: _Optional[int] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., input_output_alias: _Optional[_Union[InputOutputAlias, _Mapping]] = ..., stack_frame_index: _Optional[_Union[StackFrameIndex, _Mapping]] = ...) -> None: ...
 
 class LogicalBuffer(_message.Message):
-    __slots__ = ("id", "size")
+    __slots__ = ("id", "size", "defined_at")
+    class Location(_message.Message):
+        __slots__ = ("shape_index", "instruction_id")
+        SHAPE_INDEX_FIELD_NUMBER: _ClassVar[int]
+        INSTRUCTION_ID_FIELD_NUMBER: _ClassVar[int]
+        shape_index: _containers.RepeatedScalarFieldContainer[int]
+        instruction_id: int
+        def __init__(self, shape_index: _Optional[_Iterable[int]] = ..., instruction_id: _Optional[int] = ...) -> None: ...
     ID_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
+    DEFINED_AT_FIELD_NUMBER: _ClassVar[int]
     id: int
     size: int
-    def __init__(self, id: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
+    defined_at: LogicalBuffer.Location
+    def __init__(self, id: _Optional[int] = ..., size: _Optional[int] = ..., defined_at: _Optional[_Union[LogicalBuffer.Location, _Mapping]] = ...) -> None: ...
 
 class BufferAllocation(_message.Message):
-    __slots__ = ("index", "size", "is_thread_local", "is_entry_computation_parameter", "maybe_live_out", "color", "is_tuple", "is_constant")
-    INDEX_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("size", "is_thread_local", "is_entry_computation_parameter", "maybe_live_out", "color", "assigned", "is_constant")
+    class Assigned(_message.Message):
+        __slots__ = ("logical_buffer_id", "offset", "size")
+        LOGICAL_BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+        OFFSET_FIELD_NUMBER: _ClassVar[int]
+        SIZE_FIELD_NUMBER: _ClassVar[int]
+        logical_buffer_id: int
+        offset: int
+        size: int
+        def __init__(self, logical_buffer_id: _Optional[int] = ..., offset: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
     SIZE_FIELD_NUMBER: _ClassVar[int]
     IS_THREAD_LOCAL_FIELD_NUMBER: _ClassVar[int]
     IS_ENTRY_COMPUTATION_PARAMETER_FIELD_NUMBER: _ClassVar[int]
     MAYBE_LIVE_OUT_FIELD_NUMBER: _ClassVar[int]
     COLOR_FIELD_NUMBER: _ClassVar[int]
-    IS_TUPLE_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     IS_CONSTANT_FIELD_NUMBER: _ClassVar[int]
-    index: int
     size: int
     is_thread_local: bool
     is_entry_computation_parameter: bool
     maybe_live_out: bool
     color: int
-    is_tuple: bool
+    assigned: _containers.RepeatedCompositeFieldContainer[BufferAllocation.Assigned]
     is_constant: bool
-    def __init__(self, index: _Optional[int] = ..., size: _Optional[int] = ..., is_thread_local: bool = ..., is_entry_computation_parameter: bool = ..., maybe_live_out: bool = ..., color: _Optional[int] = ..., is_tuple: bool = ..., is_constant: bool = ...) -> None: ...
+    def __init__(self, size: _Optional[int] = ..., is_thread_local: bool = ..., is_entry_computation_parameter: bool = ..., maybe_live_out: bool = ..., color: _Optional[int] = ..., assigned: _Optional[_Iterable[_Union[BufferAllocation.Assigned, _Mapping]]] = ..., is_constant: bool = ...) -> None: ...
 
 class HeapSimulatorTrace(_message.Message):
-    __slots__ = ("events", "buffer_allocation_index")
+    __slots__ = ("events",)
     class Event(_message.Message):
         __slots__ = ("kind", "buffer_id")
         KIND_FIELD_NUMBER: _ClassVar[int]
@@ -464,10 +480,8 @@ class HeapSimulatorTrace(_message.Message):
         buffer_id: int
         def __init__(self, kind: _Optional[int] = ..., buffer_id: _Optional[int] = ...) -> None: ...
     EVENTS_FIELD_NUMBER: _ClassVar[int]
-    BUFFER_ALLOCATION_INDEX_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedCompositeFieldContainer[HeapSimulatorTrace.Event]
-    buffer_allocation_index: int
-    def __init__(self, events: _Optional[_Iterable[_Union[HeapSimulatorTrace.Event, _Mapping]]] = ..., buffer_allocation_index: _Optional[int] = ...) -> None: ...
+    def __init__(self, events: _Optional[_Iterable[_Union[HeapSimulatorTrace.Event, _Mapping]]] = ...) -> None: ...
 
 class BufferAssignment(_message.Message):
     __slots__ = ("logical_buffers", "buffer_allocations", "heap_simulator_traces")

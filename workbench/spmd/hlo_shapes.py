@@ -15,7 +15,7 @@ from workbench.spmd import hlo_pb2
 
 DEVICE_MEMORY = 0  # the memory space of a layout that names none; the host's is 5
 
-_TUPLE, _OPAQUE, _TOKEN = 13, 14, 17
+TUPLE, _OPAQUE, _TOKEN = 13, 14, 17
 _TYPE_NUMBERS = (1, 30, 26, 21, 2, 3, 4, 5, 31, 27, 22, 6, 7, 8, 9, 10, 11, 16, 12, 15, 18, 19, 28, 20, 23, 29, 24, 25, 32, 33, 35, 36)
 _NAMES = (
     "pred s1 s2 s4 s8 s16 s32 s64 u1 u2 u4 u8 u16 u32 u64 f16 f32 bf16 f64 c64 c128 "
@@ -67,7 +67,7 @@ def read_shape(shape: hlo_pb2.Shape) -> Shape:
     24
     """
     kind = shape.element_type
-    if kind == _TUPLE:
+    if kind == TUPLE:
         return tuple(map(read_shape, shape.tuple_shapes))
     if kind in (_TOKEN, _OPAQUE, 0):
         return ()

@@ -12,6 +12,7 @@ from typing import Any
 
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.engine.compile import compile_cache
+from workbench.engine.compile.read_memory import compile_and_read_memory
 from workbench.engine.compile.reread_stored import reread_stored
 from workbench.engine.compile.stderr_warnings import read_rematerialisations_since, stderr_offset
 from workbench.engine.compile.targets import Target, compiler_flags, open_target, versions
@@ -25,14 +26,12 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.run_events import Progress, RunListener
-from workbench.spmd.buffer_assignment import PackedMemory, read_packed_memory
-from workbench.spmd.compile_to_schedule import dump_options, folder_for_programs, read_dumped_program
 from workbench.spmd.executable import module_text, serialize_module
 from workbench.spmd.hlo_module import read_module
 
 _FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
 _HEARTBEAT = 1.0  # seconds
-_KEYS = "4"  # raised when the inputs of the key change
+_KEYS = "5"  # raised when the inputs of the key change, or what is read but of the module
 
 
 def compile_here(
@@ -111,7 +110,7 @@ def _compile(
         return replace(reread_stored(key, *known, plan.mesh, target.clock), target=target.name), partial(module_text, known[1])
     with stages.stage("compiling"):
         start, said = time.perf_counter(), stderr_offset()
-        executable, packed = _compile_and_read_memory(step, options, target)
+        executable, packed = compile_and_read_memory(step, options, target.compiler)
         seconds = time.perf_counter() - start
     with stages.stage("reading"):
         serialized = serialize_module(executable)
@@ -129,16 +128,6 @@ def _compile(
         if keep:
             compile_cache.store(key, compiled, serialized)
     return compiled, executable.as_text
-
-
-def _compile_and_read_memory(step: Any, options: Mapping[str, str | bool | int | float], target: Target) -> tuple[Any, PackedMemory | None]:
-    """The executable, and for libtpu how it packed memory: the figures it reports itself count packing waste twice."""
-    if not target.compiler.startswith("libtpu") or "xla_dump_to" in options:
-        return step.compile(compiler_options=dict(options) or None), None
-    with folder_for_programs() as folder:
-        executable = step.compile(compiler_options={**options, **dump_options(folder)})
-        program = read_dumped_program(folder)
-    return executable, read_packed_memory(program) if program else None
 
 
 def _as_run(plan: Plan, target: Target) -> Plan:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import jax
 
+from workbench.engine.compile.read_memory import compile_and_read_memory
 from workbench.engine.compile.targets import Target
 from workbench.engine.hlo.read_compiled import READER_VERSION, read_compiled
 from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks, resting_bytes
@@ -15,6 +16,7 @@ from workbench.engine.mpmd.compiled_stages import Sample
 from workbench.engine.mpmd.mpmd_step import MpmdStep, compile_mpmd
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled, CompiledMemory
+from workbench.spmd.buffer_assignment import PackedMemory
 from workbench.spmd.executable import module_of
 
 
@@ -25,18 +27,25 @@ def compile_pipeline(
     writes the HLO text of every task."""
     start = time.perf_counter()
     known: dict[str, jax.stages.Compiled] = {}
+    packed: dict[int, PackedMemory | None] = {}
 
     def compiler(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
         text = lowered.as_text()
         if text not in known:
-            known[text] = lowered.compile(compiler_options=dict(options) or None)
+            known[text], memory = compile_and_read_memory(lowered, options, target.compiler)
+            packed[id(known[text])] = memory
         return known[text]
 
     step = compile_mpmd(plan, tell, Sample(target.mesh, compiler))
     seconds = time.perf_counter() - start
     tell("reading", 0.95)
-    read = {id(each): read_compiled(module_of(each), plan.mesh, each.memory_analysis(), clock=target.clock) for each in known.values()}
-    resting_and_peak = zip(resting_bytes(step), compiled_peaks(step), strict=True)
+    read = {
+        id(each): read_compiled(
+            module_of(each), plan.mesh, each.memory_analysis(), packed[id(each)], clock=target.clock, compiler=target.compiler
+        )
+        for each in known.values()
+    }
+    resting_and_peak = zip(resting_bytes(step), compiled_peaks(step, lambda call: read[id(call)].memory.temporary), strict=True)
     stages = tuple(_stage_record(step, position, *sizes, read, target, seconds) for position, sizes in enumerate(resting_and_peak))
     fullest = max(stages, key=lambda each: each.memory.peak)
     return replace(fullest, stages=stages), lambda: "\n\n".join(each.as_text() for each in known.values())

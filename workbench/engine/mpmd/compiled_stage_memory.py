@@ -1,7 +1,8 @@
 """Peak memory per device of a pipelined plan, from the compiled tasks: the buffer slots that are alive there as the instructions run, and
 the temporaries of the current task (XLA's own figures)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -13,12 +14,13 @@ from workbench.engine.mpmd.mpmd_step import MpmdStep
 _INITIAL = ("piece", "state", "total", "batch")
 
 
-def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
-    """Peak bytes on one device of each stage's group, by pipeline position."""
+def compiled_peaks(step: MpmdStep, temporary_of: Callable[[Any], int] | None = None) -> tuple[int, ...]:
+    """Peak bytes on one device of each stage's group, by pipeline position. `temporary_of(task)`: bytes that a compiled task needs beside
+    what it reads and returns, where that is known better than `memory_analysis()` has it."""
     devices = step.stages.spec.stages
     sizes, home, alive = _sizes(step), _locate_slots(step), _initial_bytes(step)
     peaks = [sum(each.values()) for each in alive]
-    on_tpu = step.stages.devices(0).mesh.devices.flat[0].platform == "tpu"
+    temporary_of = temporary_of or partial(_read_temporary, on_tpu=step.stages.devices(0).mesh.devices.flat[0].platform == "tpu")
     for each in step.instructions:
         for read, written in zip(each.reads, each.writes, strict=False) if each.label is None else ():
             if home[read] == home[written]:  # sent to where it is: the same array
@@ -28,14 +30,17 @@ def compiled_peaks(step: MpmdStep) -> tuple[int, ...]:
                 alive[home[number]][number] = sizes[number]
         if each.label is not None:
             device = step.position_of(each.label)
-            needed = read_memory_analysis(each.call.memory_analysis(), on_tpu=on_tpu).temporary  # type: ignore[attr-defined]
-            peaks[device] = max(peaks[device], sum(alive[device].values()) + needed)
+            peaks[device] = max(peaks[device], sum(alive[device].values()) + temporary_of(each.call))
         for device in range(devices):
             peaks[device] = max(peaks[device], sum(alive[device].values()))
         for number in each.drops:
             for slots in alive:
                 slots.pop(number, None)
     return tuple(peaks)
+
+
+def _read_temporary(task: Any, *, on_tpu: bool) -> int:
+    return read_memory_analysis(task.memory_analysis(), on_tpu=on_tpu).temporary
 
 
 def resting_bytes(step: MpmdStep) -> tuple[int, ...]:

@@ -27,6 +27,7 @@ from workbench.pipeline.choose_boundaries import find_starts
 from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, block_seconds, make_stage_context
 from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of, weigh_params
+from workbench.pipeline.stage_bytes import sum_value_bytes
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
 from workbench.search.bounds.stage_bounds import BlockTotals
@@ -123,7 +124,8 @@ def total_blocks(
     values = tasks[0].stage.partition.values
     kept = [block.kept(task.residuals.inside) for block, task in zip(costs, tasks, strict=True)]
     shards = count_batch_shards(relaxed.context.plan)
-    received = [sum(values[v].bytes for v in task.stage.virtual_stage.input_activations) // shards for task in tasks]
+    tile = plan.hardware.chip.array_tile if plan.hardware else ()
+    received = [sum_value_bytes((values[v].aval for v in task.stage.virtual_stage.input_activations), shards, tile) for task in tasks]
     columns = [[getattr(each, name) for each in costs] for name in ("forward", "backward_input", "backward_weight")]
     replicas = count_replicas(plan)
     param, sums, state, partial = _weigh_blocks(plan, relaxed)

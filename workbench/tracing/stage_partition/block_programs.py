@@ -17,7 +17,7 @@ from workbench.core.program import Program, Step
 from workbench.core.tensor import Role
 from workbench.tracing.grad_accumulation.accumulate_gradients import accumulate_grads, split_task
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
-from workbench.tracing.jaxpr.equation_costs import flops_of, size_of
+from workbench.tracing.jaxpr.equation_costs import flops_of
 from workbench.tracing.jaxpr.equations import variables
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StagePartition, partition_network
@@ -108,9 +108,11 @@ class BlockTasks:
         if self.like:
             return self.like.half_handover
         weights = self._halves[1]
-        read = [(group, size_of(spec)) for (group, _), spec in zip(weights.reads, weights.specs, strict=True)]
-        made = sum(size for group, size in read if group in ("pending", "arriving"))
-        return HalfHandover(made, sum(size for group, size in read if group in ("kept", "input_activations")))
+        read = [(group, spec) for (group, _), spec in zip(weights.reads, weights.specs, strict=True)]
+        made, kept = (
+            tuple(spec for group, spec in read if group in groups) for groups in (("pending", "arriving"), ("kept", "input_activations"))
+        )
+        return HalfHandover(made, kept)
 
     @cached_property
     def _halves(self) -> tuple[TracedStageTask, TracedStageTask]:
@@ -250,10 +252,10 @@ class BlockResiduals:
 
 @dataclass(frozen=True, slots=True)
 class HalfHandover:
-    """Bytes that the weights' gradient reads: `made` for it or arrived, and `kept` by the forward pass."""
+    """Values that the weights' gradient reads: `made` for it or arrived, and `kept` by the forward pass."""
 
-    made: int
-    kept: int
+    made: tuple[jax.ShapeDtypeStruct, ...]
+    kept: tuple[jax.ShapeDtypeStruct, ...]
 
 
 def _is_as_large(pair: tuple[tuple[str, int], int]) -> bool:

@@ -1,0 +1,60 @@
+"""Bytes of a stage while its tasks run, from costs of blocks put together by hand."""
+
+import jax
+import pytest
+
+from workbench.pipeline.estimate_block_cost import BlockCost, TaskBytes, TogetherBytes
+from workbench.pipeline.stage_bytes import keeping_at_work, local_value_bytes, recomputing_at_work
+
+TILE = (8, 128)
+
+
+TOGETHER = TogetherBytes(40, 60, 60)
+
+
+def block(read=10, kept_between_tasks=100, arriving=10, made=10) -> BlockCost:
+    forward = TaskBytes(read, 0, 0, 10, 20, (("input_activations/0", read),), 20)
+    backward = TaskBytes(kept_between_tasks, arriving, 0, made, 30, (), 30)
+    return BlockCost("layer", 1.0, 1.0, 1.0, forward, backward, (), ())
+
+
+def test_a_value_of_a_micro_batch_is_shared_along_its_first_dimension_and_padded():
+    value = jax.ShapeDtypeStruct((16, 100), "float32")
+    assert local_value_bytes(value, 2, ()) == 8 * 100 * 4
+    assert local_value_bytes(value, 2, TILE) == 8 * 128 * 4
+
+
+def test_a_value_that_cannot_be_shared_so_takes_its_even_part():
+    assert local_value_bytes(jax.ShapeDtypeStruct((3, 100), "float32"), 2, TILE) == 3 * 100 * 4 // 2
+    assert local_value_bytes(jax.ShapeDtypeStruct((), "float32"), 2, TILE) == 2
+
+
+def test_a_stage_that_recomputes_holds_what_blocks_before_keep_as_one_program():
+    """The third block at its worst moment, the inputs of two, what two keep, and the gradient it is given."""
+    backward = recomputing_at_work([block()] * 3, [TOGETHER] * 3, inputs=10, arriving=10, outputs=10, departing=10, capacity=0).backward
+    assert backward == 10 + 2 * 40 + 60 + 1 * 10 + 10 + 10
+
+
+@pytest.mark.parametrize("capacity", [0, 10_000])
+def test_what_has_room_on_the_chip_takes_no_memory_of_the_device_beside_what_a_task_reads_and_returns(capacity):
+    beside = {"arriving": 10, "outputs": 12, "departing": 14, "capacity": capacity}
+    keeping, recomputing = keeping_at_work([block()] * 3, 300, **beside), recomputing_at_work([block()] * 3, [TOGETHER] * 3, 10, **beside)
+    if capacity:
+        assert keeping.backward == 300 + 10 + 14
+        assert recomputing == (10 + 12, 10 + 10 + 14)
+    else:
+        assert keeping.backward == 300 + 10 + 10 + 30
+        assert recomputing.backward > recomputing.forward > 10 + 12
+
+
+def test_of_blocks_that_each_alone_have_room_on_the_chip_several_may_not():
+    """They then keep what they need wherever it is, and no more than is kept between two tasks."""
+    alone = TogetherBytes(0, 0, 60)
+    beside = {"arriving": 0, "outputs": 0, "departing": 0, "capacity": 70}
+    assert recomputing_at_work([block()] * 2, [alone] * 2, 10, **beside).backward == 10 + 60 + 10 + 10
+    assert recomputing_at_work([block(kept_between_tasks=25)] * 3, [alone] * 3, 10, **beside).backward == 10 + 2 * 25 + 10 + 10 + 10
+
+
+def test_a_blocks_gradient_is_written_over_what_it_read():
+    logits = block(read=500, kept_between_tasks=500, arriving=0, made=500)
+    assert recomputing_at_work([block(), logits], [TOGETHER, TogetherBytes(0, 0, 0)], 10, 0, 0, 0, capacity=0).backward == 10 + 40 + 500
