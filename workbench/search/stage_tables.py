@@ -65,13 +65,13 @@ class StageTables:
         second = whole if device == 0 else waiting + self.beside
         at_work = {Kind.FORWARD: kept, Kind.BACKWARD: whole, Kind.BACKWARD_INPUT: first, Kind.BACKWARD_WEIGHT: second}
         most = self.reduced
-        for moment in list_moments(spec, device):
+        for moment in list_in_flight(spec, device):
             others = moment.coming * self.batch + moment.kept * kept + moment.waiting * waiting
             most = np.maximum(most, others + at_work[moment.kind])
         return self.resident + most
 
 
-class Moment(NamedTuple):
+class InFlight(NamedTuple):
     """A task of a kind at work on a device, with how many other micro-batches are to come, are kept, and wait between two halves."""
 
     kind: Kind
@@ -81,19 +81,19 @@ class Moment(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 12)
-def list_moments(spec: PipelineSpec, device: int) -> tuple[Moment, ...]:
+def list_in_flight(spec: PipelineSpec, device: int) -> tuple[InFlight, ...]:
     """The moments of a device that hold more, in one way or another, than any other with a task of the kind.
 
-    >>> [(str(kind), *others) for kind, *others in list_moments(PipelineSpec(2, 4), 0)]
+    >>> [(str(kind), *others) for kind, *others in list_in_flight(PipelineSpec(2, 4), 0)]
     [('backward', 2, 1, 0), ('forward', 2, 1, 0)]
     """
     coming, kept, waiting = spec.micro_batches, 0, 0
-    found: dict[Moment, None] = {}
+    found: dict[InFlight, None] = {}
     for kind, _, _ in schedule_named(spec.schedule).order(device, PipelineShape(spec.stages, spec.micro_batches)):
         coming -= kind is Kind.FORWARD
         kept -= kind in (Kind.BACKWARD, Kind.BACKWARD_INPUT)
         waiting -= kind is Kind.BACKWARD_WEIGHT
-        now = Moment(kind, coming, kept, waiting)
+        now = InFlight(kind, coming, kept, waiting)
         if not any(_holds_more(each, now) for each in found):
             found = {each: None for each in found if not _holds_more(now, each)} | {now: None}
         kept += kind is Kind.FORWARD
@@ -101,7 +101,7 @@ def list_moments(spec: PipelineSpec, device: int) -> tuple[Moment, ...]:
     return tuple(sorted(found))
 
 
-def _holds_more(one: Moment, other: Moment) -> bool:
+def _holds_more(one: InFlight, other: InFlight) -> bool:
     """Whether one moment holds all that another with a task of its kind does: what is kept of a micro-batch has its batch data with it."""
     is_more = one.kept >= other.kept and one.waiting >= other.waiting and one.kept + one.coming >= other.kept + other.coming
     return one.kind == other.kind and is_more
