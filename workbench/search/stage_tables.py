@@ -7,13 +7,17 @@ u, and so on; sums along the rows then are the table.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import PipelineShape, schedule_named
+from workbench.core.schedules.tasks import Kind
 from workbench.pipeline.data_parallel_groups import count_batch_shards
+from workbench.pipeline.estimate_block_cost import make_stage_context
 from workbench.pipeline.estimate_stage_costs import block_costs, tasks_of, weigh_params
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.tracing.jaxpr.equation_costs import size_of
@@ -26,9 +30,10 @@ class StageTables:
     """Of the stage with blocks a to b - 1, on one device, each a float64[blocks, blocks + 1].
 
     - `forward`, `backward`: seconds of a micro-batch, without recomputation; `forward` is infinite where b is not behind a;
-    - `resident`: bytes throughout; `batch`: of a micro-batch's batch data; `residuals`, `received`: of what a micro-batch keeps without and
-      with recomputation, batch data with it; `inside`: of what its blocks read back, each for itself; `beside`: of what the worst of them
-      needs besides.
+    - `resident`: bytes throughout; `reduced`: of gradients that replicas sum for the update; `batch`: of a micro-batch's batch data;
+    - `residuals`, `received`: bytes of what a micro-batch keeps without and with recomputation, batch data with it; `inside`: of what its
+      blocks read back, each for itself; `beside`: of what the worst of them needs besides;
+    - `made`: bytes that the first half of a backward task makes for the second, `handed` of residuals that the second reads too.
     """
 
     forward: Table
@@ -39,19 +44,67 @@ class StageTables:
     received: Table
     inside: Table
     beside: Table
+    reduced: Table
+    made: Table
+    handed: Table
 
     def seconds(self, *, recomputed: bool) -> Table:
         """Seconds of a micro-batch."""
         return self.backward + self.forward * (2 if recomputed else 1)
 
     def peaks(self, spec: PipelineSpec, device: int) -> Table:
-        """Bytes on a device of a schedule with one chunk at its worst moment: one micro-batch is at work, others in flight, others to come.
-        What arrives early is not in them."""
-        in_flight = schedule_named(spec.schedule).in_flight(device, PipelineShape(spec.stages, spec.micro_batches))
+        """Bytes on a device of a schedule with one chunk at its worst moment, the update included: one micro-batch is at work, others are
+        to come, kept, or wait between the halves of their backward task. What arrives early is not in them."""
         recomputed = spec.recomputes(0, device)
         kept = self.received if recomputed else self.residuals
-        at_work = kept + (np.maximum(self.inside, self.beside) if recomputed else self.beside)
-        return self.resident + self.batch * (spec.micro_batches - in_flight) + (in_flight - 1) * kept + at_work
+        whole = kept + (np.maximum(self.inside, self.beside) if recomputed else self.beside)
+        waiting = np.minimum(self.handed, self.residuals) + self.made
+        first = np.maximum(whole, waiting) if recomputed else whole + self.made
+        if device == 0:  # no gradient goes further back: the whole backward task is the second half
+            waiting = first = kept
+        second = whole if device == 0 else waiting + self.beside
+        at_work = {Kind.FORWARD: kept, Kind.BACKWARD: whole, Kind.BACKWARD_INPUT: first, Kind.BACKWARD_WEIGHT: second}
+        most = self.reduced
+        for moment in list_in_flight(spec, device):
+            others = moment.coming * self.batch + moment.kept * kept + moment.waiting * waiting
+            most = np.maximum(most, others + at_work[moment.kind])
+        return self.resident + most
+
+
+class InFlight(NamedTuple):
+    """A task of a kind at work on a device, with how many other micro-batches are to come, are kept, and wait between two halves."""
+
+    kind: Kind
+    coming: int
+    kept: int
+    waiting: int
+
+
+@lru_cache(maxsize=1 << 12)
+def list_in_flight(spec: PipelineSpec, device: int) -> tuple[InFlight, ...]:
+    """The moments of a device that hold more, in one way or another, than any other with a task of the kind.
+
+    >>> [(str(kind), *others) for kind, *others in list_in_flight(PipelineSpec(2, 4), 0)]
+    [('backward', 2, 1, 0), ('forward', 2, 1, 0)]
+    """
+    coming, kept, waiting = spec.micro_batches, 0, 0
+    found: dict[InFlight, None] = {}
+    for kind, _, _ in schedule_named(spec.schedule).order(device, PipelineShape(spec.stages, spec.micro_batches)):
+        coming -= kind is Kind.FORWARD
+        kept -= kind in (Kind.BACKWARD, Kind.BACKWARD_INPUT)
+        waiting -= kind is Kind.BACKWARD_WEIGHT
+        now = InFlight(kind, coming, kept, waiting)
+        if not any(_holds_more(each, now) for each in found):
+            found = {each: None for each in found if not _holds_more(now, each)} | {now: None}
+        kept += kind is Kind.FORWARD
+        waiting += kind is Kind.BACKWARD_INPUT
+    return tuple(sorted(found))
+
+
+def _holds_more(one: InFlight, other: InFlight) -> bool:
+    """Whether one moment holds all that another with a task of its kind does: what is kept of a micro-batch has its batch data with it."""
+    is_more = one.kept >= other.kept and one.waiting >= other.waiting and one.kept + one.coming >= other.kept + other.coming
+    return one.kind == other.kind and is_more
 
 
 def make_stage_tables(staged: StagedProgram) -> StageTables:
@@ -66,6 +119,8 @@ def make_stage_tables(staged: StagedProgram) -> StageTables:
     inside = _sum_blocks([block.kept(task.residuals.inside) for block, task in zip(costs, tasks, strict=True)])
     weights = weigh_params(staged.plan, staged.network)
     owners = _find_users(each.param_slices for each in functions)
+    parts = make_stage_context(staged).parts
+    at_once = {each for task in tasks for each in {*task.stage.virtual_stage.param_slices} - {*task.list_partial_sums(parts)}}
     resident = _sum_used(count, ((users, weights[i].resident, 0) for i, users in owners))
     return StageTables(
         _sum_blocks([each.forward for each in costs], np.inf),
@@ -76,6 +131,9 @@ def make_stage_tables(staged: StagedProgram) -> StageTables:
         batch + _sum_used(count, ((users, values[v].bytes / shards, values[v].maker + 1) for v, users in read)),
         _sum_blocks([each.at_backward.staying for each in costs]),
         np.maximum.accumulate(_spread([each.at_backward.beside for each in costs]), axis=1),
+        _sum_used(count, ((users, weights[i].sums, 0) for i, users in owners if i not in at_once)),
+        _sum_blocks([each.half_handover.made / shards for each in tasks]),
+        _sum_blocks([each.half_handover.kept / shards for each in tasks]),
     )
 
 

@@ -18,7 +18,7 @@ from workbench.widgets.find.find_controls import controls_state
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.finder import Finder
 from workbench.widgets.find.found_pictures import MOST_FRONT, front_pictures, present_figures
-from workbench.widgets.find.found_text import brief_figures, found_text, long_figures, parts_text, pipeline_text
+from workbench.widgets.find.found_text import brief_figures, found_text, long_figures, parts_text, pipeline_text, traced_text
 from workbench.widgets.gestures.finding import ChooseFoundGesture, ExplainFoundGesture, TakeFoundGesture
 from workbench.widgets.gestures.history_gestures import UndoGesture
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Row, block, note_block, picture_block, rest_text, row
@@ -211,7 +211,7 @@ def _front_row(progress: FindProgress, each: PlanCandidate, figures: Figures, *,
         {**_wrapped(each.describe("mesh")), "tone": tone},
         _wrapped(each.layout),
         "–" if each.zero == NO_ZERO else each.describe("zero").removeprefix("ZeRO "),
-        each.remat,
+        _wrapped(traced) if (traced := traced_text(each)) != each.remat else each.remat,
         pipeline,
         buttons_cell(*acts),
     )

@@ -18,6 +18,15 @@ def found_text(candidate: PlanCandidate) -> str:
     return ", ".join(parts)
 
 
+def traced_text(candidate: PlanCandidate) -> str:
+    """How its program is traced.
+
+    >>> traced_text(PlanCandidate("", (), "megatron", remat="full", offload="optimizer_state"))
+    'full, optimizer state offloaded'
+    """
+    return ", ".join([candidate.remat, *(candidate.describe(name) for name in ("precision", "offload") if candidate.mentions(name))])
+
+
 def pipeline_text(candidate: PlanCandidate) -> str:
     """Its schedule, its micro-batches and boundaries that are not by time; empty for one program."""
     shown = ("schedule", "micro_batches", "boundaries")
