@@ -47,7 +47,7 @@ def random_tables(draw: st.DrawFn) -> StageTables:
         sums = np.concatenate(([0], np.cumsum(values)))
         return np.where(outside, nothing, np.subtract.outer(-sums[:-1], -sums)).astype(float)
 
-    return StageTables(table(np.inf), *(table() for _ in range(10)))
+    return StageTables(table(np.inf), *(table() for _ in range(5)), (table(), table()), (table(), table()), *(table() for _ in range(3)))
 
 
 @given(data=st.data())

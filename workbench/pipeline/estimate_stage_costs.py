@@ -57,7 +57,7 @@ def stage_block_costs(stage: StageContext, network: Network) -> tuple[BlockCost,
 
 
 @cache_with_program(40)
-def _blocks_together(stage: StageContext, network: Network) -> tuple[TogetherBytes, ...]:
+def blocks_together(stage: StageContext, network: Network) -> tuple[TogetherBytes, ...]:
     """What the two passes of every block have as one program, which stages that recompute need to be known."""
     return tuple(_estimate_each(estimate_together, stage, tasks_of(network)))
 
@@ -105,7 +105,7 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
     ledger = _Ledger(
         plan, network, costs, tasks, stage_of, param_slices, context.parts, weigh_params(plan, network), count_batch_shards(plan)
     )
-    together = _blocks_together(context, network) if staged.spec.recomputing_stages else ()
+    together = blocks_together(context, network) if staged.spec.recomputing_stages else ()
     found = []
     for stage, (a, b) in enumerate(pairwise(bounds)):
         stage_blocks, reduced_grads = costs[a:b], ledger.reduced_grads(a, b)

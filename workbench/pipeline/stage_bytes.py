@@ -71,17 +71,18 @@ def _backward_moments(blocks: Sequence[BlockCost], together: Sequence[TogetherBy
     """Bytes beside the stage's inputs during the backward pass of each block; with `on_chip` wherever they are."""
     before = 0
     for number, (each, both) in enumerate(zip(blocks, together, strict=True)):
-        read = _activation_bytes(each) if number else 0
+        read = activation_bytes(each) if number else 0
         working = both.anywhere if on_chip else both.most
         yield before + working + each.at_backward.arriving + max(read, each.at_backward.made)
-        before += read + _kept_in_one_program(each, both)
+        before += read + kept_in_one_program(each, both)
 
 
-def _kept_in_one_program(block: BlockCost, both: TogetherBytes) -> int:
+def kept_in_one_program(block: BlockCost, both: TogetherBytes) -> int:
     """Bytes that a block keeps while later ones run; where a block alone has room for it on the chip, of several no more is known than that
     it is at most all it needs, and what is kept between two tasks."""
     return both.kept or min(block.at_backward.staying, both.anywhere)
 
 
-def _activation_bytes(block: BlockCost) -> int:
+def activation_bytes(block: BlockCost) -> int:
+    """What a block reads of other blocks."""
     return sum(size for path, size in block.at_forward.read if path.startswith("input_activations/"))

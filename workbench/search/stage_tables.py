@@ -1,8 +1,8 @@
 """Seconds and bytes of every stage that there may be, blocks a to b - 1 for each a and b, so that a partition can be chosen by them.
 
-They are the sums over blocks of `estimate_stage_costs`: what several blocks of a stage use, counts once. A value that is used in blocks u
-and v adds its bytes to a stage from a to b if one of them lies between: at column u + 1 for rows up to u, at column v + 1 for those behind
-u, and so on; sums along the rows then are the table.
+They are the sums over blocks of `estimate_stage_costs`, and the worst moments of `stage_bytes`: what several blocks of a stage use, counts
+once. A value that is used in blocks u and v adds its bytes to a stage from a to b if one of them lies between: at column u + 1 for rows up
+to u, at column v + 1 for those behind u, and so on; sums along the rows then are the table.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,18 +11,18 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import PipelineShape, schedule_named
 from workbench.core.schedules.tasks import Kind
+from workbench.cost.on_chip_memory import placeable_bytes
 from workbench.pipeline.data_parallel_groups import count_batch_shards
-from workbench.pipeline.estimate_block_cost import make_stage_context
-from workbench.pipeline.estimate_stage_costs import block_costs, tasks_of, weigh_params
+from workbench.pipeline.estimate_block_cost import BlockCost, make_stage_context
+from workbench.pipeline.estimate_stage_costs import block_costs, blocks_together, tasks_of, weigh_params
+from workbench.pipeline.stage_bytes import sum_value_bytes
 from workbench.pipeline.staged_program import StagedProgram
-from workbench.tracing.jaxpr.equation_costs import size_of
-
-Table = NDArray[np.float64]
+from workbench.search.at_work_tables import AtWorkTables, Table
+from workbench.tracing.stage_partition.partition_network import StageValue
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,8 +31,8 @@ class StageTables:
 
     - `forward`, `backward`: seconds of a micro-batch, without recomputation; `forward` is infinite where b is not behind a;
     - `resident`: bytes throughout; `reduced`: of gradients that replicas sum for the update; `batch`: of a micro-batch's batch data;
-    - `residuals`, `received`: bytes of what a micro-batch keeps without and with recomputation, batch data with it; `inside`: of what its
-      blocks read back, each for itself; `beside`: of what the worst of them needs besides;
+    - `residuals`, `received`: bytes of what a micro-batch keeps without and with recomputation, batch data with it;
+    - `keeping`, `recomputing`: bytes of a micro-batch while its forward and its backward task run, without and with recomputation;
     - `made`: bytes that the first half of a backward task makes for the second, `handed` of residuals that the second reads too.
     """
 
@@ -42,8 +42,8 @@ class StageTables:
     batch: Table
     residuals: Table
     received: Table
-    inside: Table
-    beside: Table
+    keeping: tuple[Table, Table]
+    recomputing: tuple[Table, Table]
     reduced: Table
     made: Table
     handed: Table
@@ -57,13 +57,15 @@ class StageTables:
         to come, kept, or wait between the halves of their backward task. What arrives early is not in them."""
         recomputed = spec.recomputes(0, device)
         kept = self.received if recomputed else self.residuals
-        whole = kept + (np.maximum(self.inside, self.beside) if recomputed else self.beside)
+        forward, whole = self.recomputing if recomputed else self.keeping
+        keeping = self.keeping[1]
         waiting = np.minimum(self.handed, self.residuals) + self.made
-        first = np.maximum(whole, waiting) if recomputed else whole + self.made
+        first = np.maximum(whole, waiting) if recomputed else keeping + self.made
+        second = waiting + keeping - self.residuals
         if device == 0:  # no gradient goes further back: the whole backward task is the second half
             waiting = first = kept
-        second = whole if device == 0 else waiting + self.beside
-        at_work = {Kind.FORWARD: kept, Kind.BACKWARD: whole, Kind.BACKWARD_INPUT: first, Kind.BACKWARD_WEIGHT: second}
+            second = whole
+        at_work = {Kind.FORWARD: forward, Kind.BACKWARD: whole, Kind.BACKWARD_INPUT: first, Kind.BACKWARD_WEIGHT: second}
         most = self.reduced
         for moment in list_in_flight(spec, device):
             others = moment.coming * self.batch + moment.kept * kept + moment.waiting * waiting
@@ -110,31 +112,52 @@ def _holds_more(one: InFlight, other: InFlight) -> bool:
 def make_stage_tables(staged: StagedProgram) -> StageTables:
     """The tables of a plan's network."""
     costs, tasks, shards = block_costs(staged), tasks_of(staged.network), count_batch_shards(staged.plan)
-    count, functions = len(costs), [task.stage.virtual_stage for task in tasks]
-    values = tasks[0].stage.partition.values
-    batch_sizes = [size_of(var.aval) / shards for var in staged.network.flat.batch]
-    batch = _sum_used(count, ((users, batch_sizes[leaf], 0) for leaf, users in _find_users(each.batch for each in functions)))
+    count, functions, context = len(costs), [task.stage.virtual_stage for task in tasks], make_stage_context(staged)
+    chip = staged.plan.hardware.chip if staged.plan.hardware else None
+    tile, values = chip.array_tile if chip else (), tasks[0].stage.partition.values
+    batch = _sum_used(count, ((users, size, 0) for size, users in _batch_uses(staged, costs, shards, tile)))
+    sizes = [sum_value_bytes([each.aval], shards, tile) for each in values]
     kept = _find_users(task.residuals.values for task in tasks)
     read = _find_users(each.input_activations for each in functions)
     inside = _sum_blocks([block.kept(task.residuals.inside) for block, task in zip(costs, tasks, strict=True)])
     weights = weigh_params(staged.plan, staged.network)
     owners = _find_users(each.param_slices for each in functions)
-    parts = make_stage_context(staged).parts
-    at_once = {each for task in tasks for each in {*task.stage.virtual_stage.param_slices} - {*task.list_partial_sums(parts)}}
+    at_once = {each for task in tasks for each in {*task.stage.virtual_stage.param_slices} - {*task.list_partial_sums(context.parts)}}
     resident = _sum_used(count, ((users, weights[i].resident, 0) for i, users in owners))
+    residuals = batch + inside + _sum_used(count, ((users, sizes[v], 0) for v, users in kept))
+    entries = _sum_used(count, ((users, sizes[v], values[v].maker + 1) for v, users in read))
+    tables = AtWorkTables(costs, _sum_sent(count, values, sizes), entries, placeable_bytes(chip) if chip else 0)
+    keeping = tables.keeping(residuals)
+    together = blocks_together(context, staged.network) if staged.spec.recomputing_stages else ()
     return StageTables(
         _sum_blocks([each.forward for each in costs], np.inf),
         _sum_blocks([each.backward_input + each.backward_weight for each in costs]),
         resident + _sum_used(count, ((users[:1], weights[i].state, 0) for i, users in owners)),
         batch,
-        batch + inside + _sum_used(count, ((users, values[v].bytes / shards, 0) for v, users in kept)),
-        batch + _sum_used(count, ((users, values[v].bytes / shards, values[v].maker + 1) for v, users in read)),
-        _sum_blocks([each.at_backward.staying for each in costs]),
-        np.maximum.accumulate(_spread([each.at_backward.beside for each in costs]), axis=1),
+        residuals,
+        batch + entries,
+        keeping,
+        tables.recomputing(together, batch + entries) if together else keeping,
         _sum_used(count, ((users, weights[i].sums, 0) for i, users in owners if i not in at_once)),
-        _sum_blocks([each.half_handover.made / shards for each in tasks]),
-        _sum_blocks([each.half_handover.kept / shards for each in tasks]),
+        *(_sum_blocks([sum_value_bytes(getattr(each.half_handover, name), shards, tile) for each in tasks]) for name in ("made", "kept")),
     )
+
+
+def _batch_uses(staged: StagedProgram, costs: Sequence[BlockCost], shards: int, tile: tuple[int, ...]) -> list[tuple[int, list[int]]]:
+    """Bytes of each leaf of a micro-batch's data on one device, as the blocks that use it read it, and those blocks."""
+    network, read = staged.network, dict(each for block in costs for each in block.at_forward.read)
+    found = _find_users(task.stage.virtual_stage.batch for task in tasks_of(network))
+    paths = network.batch_paths
+    sizes = [read.get(path, sum_value_bytes([var.aval], shards, tile)) for path, var in zip(paths, network.flat.batch, strict=True)]
+    return [(sizes[leaf], users) for leaf, users in found]
+
+
+def _sum_sent(count: int, values: Sequence[StageValue], sizes: Sequence[int]) -> Table:
+    """Bytes of what each stage makes and later ones read."""
+    found = np.zeros((count, count + 1))
+    for value, size in zip(values, sizes, strict=True):
+        found[: value.maker + 1, value.maker + 1 : max(value.readers, default=-1) + 1] += size
+    return found
 
 
 def _find_users(used: Iterable[Iterable[int]]) -> list[tuple[int, list[int]]]:
