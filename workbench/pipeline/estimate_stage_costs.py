@@ -48,7 +48,7 @@ def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
     return stage_block_costs(make_stage_context(staged), staged.network)
 
 
-@cache_with_program(40)
+@cache_with_program(5)
 def stage_block_costs(stage: StageContext, network: Network) -> tuple[BlockCost, ...]:
     """The cost of every block of a network on the devices of one stage."""
     blocks = tasks_of(network)
@@ -56,7 +56,7 @@ def stage_block_costs(stage: StageContext, network: Network) -> tuple[BlockCost,
     return tuple(cost._replace(path=block.stage.virtual_stage.blocks[0]) for cost, block in zip(costs, blocks, strict=True))
 
 
-@cache_with_program(40)
+@cache_with_program(5)
 def blocks_together(stage: StageContext, network: Network) -> tuple[TogetherBytes, ...]:
     """What the two passes of every block have as one program, which stages that recompute need to be known."""
     return tuple(_estimate_each(estimate_together, stage, tasks_of(network)))
@@ -296,7 +296,7 @@ def weigh_params(plan: Plan, network: Network) -> tuple[_Weight, ...]:
     return _weigh_params(plan.updated(pipeline=None, name=""), network)
 
 
-@cache_with_program(40)
+@cache_with_program(5)
 def _weigh_params(plan: Plan, network: Network) -> tuple[_Weight, ...]:
     arguments = zip(plan.program.arguments, plan.argument_shardings, strict=True)
     leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]

@@ -21,8 +21,10 @@ from workbench.search.bounds.relaxed_blocks import (
     BlockWork,
     RelaxedStage,
     count_replicas,
+    exchanges,
     least_replicas,
     relax_stage,
+    replicas_for,
     total_blocks,
 )
 from workbench.search.bounds.stage_bounds import least_figures
@@ -106,7 +108,8 @@ class Evaluator:
         if core not in self._keys:
             self._keys[core] = self._core_key(core)
         least, *others = self._keys[core]
-        return (*others, least, micro_batches * core.size(DATA) // least)
+        replicas = replicas_for(self.core(core), micro_batches, least)
+        return (*others, replicas, micro_batches * core.size(DATA) // replicas)
 
     def _core_key(self, core: PlanCandidate) -> tuple[Any, ...]:
         """The least replicas of a core, and what else its work depends on but for micro-batches."""
@@ -137,7 +140,12 @@ class Evaluator:
             return tuple(Bounded(replace(each, zero=zero), least.bounds) for each in schedules for zero in zeros)
         laid = with_schedule(self.space, plan, schedules[0])
         relaxed = self._relax(laid)
-        totals = total_blocks(relaxed, self._block_costs(relaxed), laid, zeros)
+        costs = self._block_costs(relaxed)
+        if exchanges(costs):
+            staged = staged_program(laid)
+            relaxed = RelaxedStage(make_stage_context(staged), staged.network)
+            costs = relaxed.block_costs()
+        totals = total_blocks(relaxed, costs, laid, zeros)
         found = []
         for each in schedules:
             for zero in zeros:
@@ -156,9 +164,9 @@ class Evaluator:
         schedules = self.space.schedules_of(core, micro_batches)
         zeros = [each for each in self.space.zeros_of(core) if each in UNSHARED] if candidate.zero in UNSHARED else [candidate.zero]
         staged = staged_program(self.plan(replace(schedules[0], zero=candidate.zero)))
-        stage = RelaxedStage(make_stage_context(staged), staged.network)
+        stage = RelaxedStage(make_stage_context(staged), staged.network, is_exact=True)
         laid, costs = with_schedule(self.space, self.core(core), schedules[0]), stage.block_costs()
-        totals = total_blocks(stage, costs, laid, zeros, is_exact=True)
+        totals = total_blocks(stage, costs, laid, zeros)
         specs = {spec.virtual_stages: spec for spec in map(pipeline_of, schedules)}
         starts = {count: stage.find_starts(costs, spec) for count, spec in specs.items()}
         found = []
@@ -177,7 +185,7 @@ class Evaluator:
         """
         first = self.space.schedules_of(core, micro_batches)[0]
         staged = staged_program(self.plan(replace(first, zero=SHARING)))
-        work = RelaxedStage(make_stage_context(staged), staged.network).largest_block_work()
+        work = RelaxedStage(make_stage_context(staged), staged.network, is_exact=True).largest_block_work()
         return work._replace(adding=0.0)
 
     def evaluate(self, candidate: PlanCandidate) -> Figures:
@@ -212,11 +220,12 @@ class Evaluator:
         spec = plan.pipeline
         if spec is None:
             raise ValueError("a plan with a pipeline is needed")
-        parts = spec.micro_batches * count_replicas(plan) // least_replicas(plan)
+        replicas = replicas_for(plan, spec.micro_batches, least_replicas(plan))
+        parts = spec.micro_batches * count_replicas(plan) // replicas
         key = plan.program.identity, parts
         if key not in self._networks:
             self._networks[key] = network_of(plan.program, parts)
-        return relax_stage(plan, spec, self._networks[key])
+        return relax_stage(plan, spec, self._networks[key], replicas)
 
     def _block_costs(self, relaxed: RelaxedStage) -> tuple[BlockCost, ...]:
         if relaxed.key not in self._blocks:

@@ -25,7 +25,7 @@ from workbench.hardware.axis_placement import complete_axis_assignment
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.choose_boundaries import find_starts
 from workbench.pipeline.data_parallel_groups import count_batch_shards
-from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, block_seconds, make_stage_context
+from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, estimate_block, make_stage_context
 from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of, weigh_params
 from workbench.pipeline.stage_bytes import sum_value_bytes
 from workbench.pipeline.staged_program import StagedProgram
@@ -39,6 +39,8 @@ from workbench.units import divisors
 
 DATA = "data"
 _PROBED = 2  # replicas
+_NUMBERS = 1024
+"""Bytes: of a loss, of a norm of gradients."""
 
 
 class BlockWork(NamedTuple):
@@ -56,10 +58,11 @@ class BlockWork(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RelaxedStage:
-    """A plan with a pipeline as each of its stages would be without anything sent among replicas."""
+    """A plan with a pipeline as each of its stages would be without anything sent among replicas, or, `is_exact`, as it is."""
 
     context: StageContext
     network: Network
+    is_exact: bool = False
 
     @property
     def key(self) -> Hashable:
@@ -76,24 +79,27 @@ class RelaxedStage:
 
     def largest_block_work(self) -> "BlockWork":
         """The work of those blocks that are like the one with most work together: a lower bound for all blocks, at a fraction of their
-        cost."""
+        cost; none where few replicas exchange something, which many may do otherwise."""
         blocks = tasks_of(self.network)
         alike = Counter(id(task.exemplar) for task in blocks)
         block = max((task.exemplar for task in blocks), key=lambda each: alike[id(each)] * each.stage.virtual_stage.flops)
-        forward, backward = block_seconds(block, self.context)
+        cost = estimate_block(block, self.context)
+        if exchanges([cost]) and not self.is_exact:
+            return BlockWork(0.0, 0.0)
+        forward, backward = cost.forward, cost.backward_input + cost.backward_weight
         weights = weigh_params(self.context.plan, self.network)
         sums = sum(weights[i].sums for i in block.stage.virtual_stage.param_slices)
         adding = min(backward, _most_adding_seconds(sums, self.context.hardware))
         return BlockWork(*(alike[id(block)] * each for each in (forward, backward, adding)))
 
 
-def relax_stage(plan: Plan, spec: PipelineSpec, network: Network) -> RelaxedStage:
-    """A stage of this plan, which has no ZeRO, with as few replicas; `network` is traced for what they have of a micro-batch. The axes of
+def relax_stage(plan: Plan, spec: PipelineSpec, network: Network, replicas: int) -> RelaxedStage:
+    """A stage of this plan, which has no ZeRO, with so many replicas; `network` is traced for what they have of a micro-batch. The axes of
     a stage run where they run in the plan, its few replicas as near to each other as those of the plan: before the stages. With an axis
     assignment of its own the plan's stages are as they are: what few replicas leave free might be nearer or close no ring."""
     if plan.axis_assignment is not None:
         return RelaxedStage(make_stage_context(StagedProgram(plan, spec, network)), network)
-    mesh = Mesh({name: least_replicas(plan) if name == DATA else size for name, size in plan.mesh.axes})
+    mesh = Mesh({name: replicas if name == DATA else size for name, size in plan.mesh.axes})
     others = Mesh({name: size for name, size in mesh.axes if name not in (DATA, spec.axis)})
     assignment = complete_axis_assignment(plan.mesh, plan.hardware) if plan.hardware else None
     alone = plan.updated(mesh=mesh, axis_assignment=assignment and assignment.restricted(others))
@@ -115,11 +121,33 @@ def least_replicas(plan: Plan) -> int:
     return replicas if is_fixed else next(each for each in divisors(replicas) if each > 1 or replicas == 1)
 
 
-def total_blocks(
-    relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan, zeros: Sequence[str], *, is_exact: bool = False
-) -> dict[str, BlockTotals]:
+def replicas_for(plan: Plan, micro_batches: int, least: int) -> int:
+    """`least` replicas (`least_replicas`), or the plan's where the size of a micro-batch, for as many or for few, is that of another
+    dimension: the planner may take one for the other then, and shard values otherwise for few than for many."""
+    replicas, batch = count_replicas(plan), count_examples(plan.program)
+    sizes = {batch // micro_batches, batch * least // (micro_batches * replicas)}
+    return replicas if sizes & _list_other_sizes(plan.program) else least
+
+
+@cache_with_program(1)
+def _list_other_sizes(program: Program) -> frozenset[int]:
+    """Sizes of the dimensions of parameters, and of those of the inputs but the examples."""
+    inputs = [program.arguments[i] for i in program.inputs]
+    examples = batch_dim(inputs, program.name)
+    return frozenset(
+        size for tensor in program.arguments for dim, size in zip(tensor.dims, tensor.shape, strict=True) if dim != examples
+    ) - {1}
+
+
+def exchanges(costs: Sequence[BlockCost]) -> bool:
+    """Whether replicas send each other more than single numbers within a micro-batch, tokens to experts for example: how values are sharded
+    may depend then on how many replicas there are, and few are no bound for many."""
+    return any(size > _NUMBERS for each in costs for (axes, _), size in each.sent_both if DATA in {base_axis(axis) for axis in axes})
+
+
+def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan, zeros: Sequence[str]) -> dict[str, BlockTotals]:
     """The bounds' view of blocks that cost this, for each stage of ZeRO: what it shares among replicas is an even part for each; `plan` has
-    no ZeRO, nor have the `costs` unless they are exact for all of these stages."""
+    no ZeRO, nor have the `costs` unless they are exact."""
     tasks = tasks_of(relaxed.network)
     values = tasks[0].stage.partition.values
     kept = [block.kept(task.residuals.inside) for block, task in zip(costs, tasks, strict=True)]
@@ -135,7 +163,7 @@ def total_blocks(
         resident = param / shares[0] + sums / shares[1] + state / shares[2]
         summed = partial if replicas > 1 and zero != SHARING else np.zeros_like(partial)
         forward, first, second = (np.array(each, float) for each in columns)
-        if zero == SHARING and replicas > 1 and not is_exact:  # an even part of each sum is added to, not all of it
+        if zero == SHARING and replicas > 1 and not relaxed.is_exact:  # an even part of each sum is added to, not all of it
             most = np.array([_most_adding_seconds(each, plan.hardware) for each in sums])
             second, first = np.maximum(second - most, 0.0), np.maximum(first - np.maximum(most - second, 0.0), 0.0)
         found[zero] = BlockTotals(forward, first, second, *(np.array(each, float) for each in (kept, received, resident, summed)))
@@ -153,8 +181,10 @@ def _most_adding_seconds(sums: float, hardware: Hardware | None) -> float:
 def _weigh_blocks(plan: Plan, relaxed: RelaxedStage) -> NDArray[np.float64]:
     """float64[4, blocks]: bytes of parameters, of their gradients' sums, of the optimiser's state, and of those sums that the replicas add
     at the end of the step; each parameter slice counts with the block that uses it first."""
-    network = relaxed.network
-    weights, partial = weigh_params(plan, network), find_partial_sums(plan.program) & relaxed.context.parts.param_slices
+    network, parts = relaxed.network, relaxed.context.parts
+    examples = dict(network.batch_sizes).get(network.batch_dim, 0)
+    is_divided = parts.count > 1 and examples % parts.count == 0
+    weights, partial = weigh_params(plan, network), find_partial_sums(plan.program) & parts.param_slices if is_divided else frozenset()
     seen: set[int] = set()
     found = []
     for task in tasks_of(network):
@@ -167,15 +197,20 @@ def _weigh_blocks(plan: Plan, relaxed: RelaxedStage) -> NDArray[np.float64]:
 
 @cache_with_program(50)
 def find_partial_sums(program: Program) -> frozenset[int]:
-    """The parameter slices whose gradients stages keep as partial sums until the end of the step (`gradient_partial_sums`). That depends on
-    how the loss is written and not on how many replicas there are, so it is found for two."""
-    inputs = [program.arguments[i] for i in program.inputs]
-    dim = batch_dim(inputs, program.name)
-    sizes = {tensor.shape[tensor.dims.index(dim)] for tensor in inputs if dim in tensor.dims}
-    batch = next(iter(sizes)) if len(sizes) == 1 else 0
+    """The parameter slices whose gradients stages keep as partial sums until the end of the step (`gradient_partial_sums`), where a
+    micro-batch can be divided. That depends on how the loss is written and not on how many replicas there are, so it is found for two."""
+    batch = count_examples(program)
     if batch % _PROBED:
         return frozenset()
     network = network_of(program, batch // _PROBED)
     everything = frozenset(range(len(network.flat.param_slices)))
     groups = DataParallelGroups((DATA,), _PROBED, everything)
     return frozenset(each for task in tasks_of(network) for each in task.list_partial_sums(groups))
+
+
+def count_examples(program: Program) -> int:
+    """Examples of a step; 0 where its inputs do not agree on them."""
+    inputs = [program.arguments[i] for i in program.inputs]
+    dim = batch_dim(inputs, program.name)
+    sizes = {tensor.shape[tensor.dims.index(dim)] for tensor in inputs if dim in tensor.dims}
+    return next(iter(sizes)) if len(sizes) == 1 else 0
