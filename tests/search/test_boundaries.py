@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.errors import SearchError, WorkbenchError
+from tests.support.search_bounds import enumerate_figures, verify_bounds
+from workbench.errors import SearchError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.search.candidates import PlanCandidate
@@ -45,13 +46,8 @@ def space_of(name: str, hardware: str) -> tuple[SearchSpace, Evaluator, tuple[Pl
 def enumerated() -> tuple[SearchSpace, Evaluator, dict[PlanCandidate, Figures]]:
     """A small space with the figures of every plan of it."""
     space = make_space(gpt(), **FEW)
-    evaluator, found = Evaluator(space), {}
-    for each in space.candidates():
-        try:
-            found[each] = evaluator.evaluate(each)
-        except WorkbenchError:
-            continue
-    return space, evaluator, found
+    evaluator = Evaluator(space)
+    return space, evaluator, enumerate_figures(evaluator)
 
 
 @pytest.mark.parametrize(("name", "hardware"), [("gpt", "8 H100"), ("mixture", "TPU v5e 2x4")])
@@ -60,15 +56,7 @@ def enumerated() -> tuple[SearchSpace, Evaluator, dict[PlanCandidate, Figures]]:
 def test_bounds_hold_whatever_the_boundaries(name, hardware, data):
     _, evaluator, candidates = space_of(name, hardware)
     candidate = data.draw(st.sampled_from(candidates))
-    try:
-        truth = evaluator.evaluate(candidate)
-    except WorkbenchError:
-        return
-    core = candidate.core()
-    (bounds,) = (each.bounds for each in evaluator.bound_candidates(core, candidate.micro_batches) if each.candidate == candidate)
-    for each in (bounds, evaluator.bound_core(core).bounds):
-        assert each.seconds <= truth.seconds * EXACT
-        assert each.memory <= truth.memory * EXACT
+    verify_bounds(evaluator, candidate)
 
 
 def test_every_candidate_has_a_choice_of_boundaries_where_its_stages_have_one_chunk():

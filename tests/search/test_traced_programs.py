@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.search_bounds import enumerate_figures
 from workbench.core.offload import Offload
 from workbench.core.precision import Precision
 from workbench.errors import OffloadError, PrecisionError, SearchError, WorkbenchError
@@ -37,13 +38,8 @@ def gpt() -> Plan:
 def enumerated() -> tuple[SearchSpace, Evaluator, dict[PlanCandidate, Figures]]:
     """A small space with the figures of every plan of it."""
     space = make_space(gpt(), **FEW)
-    evaluator, found = Evaluator(space), {}
-    for each in space.candidates():
-        try:
-            found[each] = evaluator.evaluate(each)
-        except WorkbenchError:
-            continue
-    return space, evaluator, found
+    evaluator = Evaluator(space)
+    return space, evaluator, enumerate_figures(evaluator)
 
 
 @cache

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.errors import SearchError, WorkbenchError
+from tests.support.search_bounds import verify_bounds
+from workbench.errors import SearchError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.search import best_first
@@ -34,16 +35,23 @@ def test_no_plan_of_a_wide_space_is_better_than_its_bounds(name, hardware, data)
     space, evaluator, candidates = wide_space(name, hardware)
     partly = [each for each in candidates if RECOMPUTING.get(each.remat, 1) < 1]
     candidate = data.draw(st.one_of(st.sampled_from(candidates), st.sampled_from(partly)))
-    try:
-        truth = evaluator.evaluate(candidate)
-    except WorkbenchError:
-        return
-    core = candidate.core()
-    (bounds,) = (each.bounds for each in evaluator.bound_candidates(core, candidate.micro_batches) if each.candidate == candidate)
-    for each in (bounds, evaluator.bound_core(core).bounds):
-        assert each.seconds <= truth.seconds * EXACT
-        assert each.memory <= truth.memory * EXACT
+    verify_bounds(evaluator, candidate)
     assert space.size == len(candidates)
+
+
+TELLING = [
+    "data:2 expert:2 model:2, megatron, expert parallel, no ZeRO, remat none, 8 micro-batches, 1f1b",  # no part for each replica
+    "stage:2 data:4, replicated, no ZeRO, remat none, 2 micro-batches, gpipe",  # as many examples as experts
+]
+
+
+@pytest.mark.parametrize("text", TELLING)
+def test_bounds_hold_where_few_replicas_are_another_program(text):
+    _, evaluator, candidates = wide_space("mixture", "TPU v5e 2x4")
+    chosen = [each for each in candidates if str(each) == text]
+    assert chosen
+    for each in chosen:
+        verify_bounds(evaluator, each)
 
 
 def test_a_part_of_the_stages_recomputes():

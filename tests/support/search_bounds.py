@@ -1,0 +1,35 @@
+"""What a search says of candidates before they are planned, held against what is planned."""
+
+from workbench.errors import WorkbenchError
+from workbench.search.candidates import WHOLE, PlanCandidate
+from workbench.search.evaluator import Evaluator
+from workbench.search.figures import Figures
+
+EXACT = 1 + 1e-9
+
+
+def verify_bounds(evaluator: Evaluator, candidate: PlanCandidate) -> None:
+    """Asserts that the figures of a candidate, if it is legal, are not below any of its bounds."""
+    try:
+        truth = evaluator.evaluate(candidate)
+    except WorkbenchError:
+        return
+    core = candidate.core()
+    (bounded,) = (each for each in evaluator.bound_candidates(core, candidate.micro_batches) if each.candidate == candidate)
+    known = [evaluator.bound_core(core), bounded]
+    if candidate.schedule != WHOLE:
+        known += [each for each in evaluator.bound_partitions(candidate) if each.candidate == candidate]
+    for each in known:
+        assert each.bounds.seconds <= truth.seconds * EXACT
+        assert each.bounds.memory <= truth.memory * EXACT
+
+
+def enumerate_figures(evaluator: Evaluator) -> dict[PlanCandidate, Figures]:
+    """The figures of every legal candidate of a small space."""
+    found = {}
+    for each in evaluator.space.candidates():
+        try:
+            found[each] = evaluator.evaluate(each)
+        except WorkbenchError:
+            continue
+    return found
