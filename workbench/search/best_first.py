@@ -225,7 +225,7 @@ class BestFirst:
         for node in group.members:
             candidate = node.candidate
             shares = candidate.size("data") > 1 and SHARING in self.space.zeros
-            work_seconds = work.seconds(recomputed=RECOMPUTING.get(candidate.remat) == 1, shares_sums=shares)
+            work_seconds = work.seconds(recomputed=RECOMPUTING.get(candidate.remat) == 1, shares_params=shares)
             seconds = candidate.micro_batches * work_seconds / candidate.size("stage")
             members.append(replace(node, bounds=node.bounds.with_seconds(max(node.bounds.seconds, seconds))))
         if group.kind == "sharing":

@@ -185,8 +185,7 @@ class Evaluator:
         """
         first = self.space.schedules_of(core, micro_batches)[0]
         staged = staged_program(self.plan(replace(first, zero=SHARING)))
-        work = RelaxedStage(make_stage_context(staged), staged.network, is_exact=True).largest_block_work()
-        return work._replace(adding=0.0)
+        return RelaxedStage(make_stage_context(staged), staged.network, is_exact=True).largest_block_work()
 
     def evaluate(self, candidate: PlanCandidate) -> Figures:
         """The planner's figures of a candidate. Raises `WorkbenchError` where it is illegal or refused."""
