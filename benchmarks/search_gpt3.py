@@ -5,6 +5,8 @@ every size up to the network's blocks; the rest data parallel; micro-batches of 
 of nothing, of what is cheap, of everything; GPipe, 1F1B, and interleaved with every number of equal chunks. Context parallelism, uneven
 stages and offloading are not among its choices.
 
+A search has a worker process for each processor, whose start counts.
+
 To plan all of them one by one takes hours. So the proof is not set beside a full enumeration but beside a sample: `SAMPLE` candidates drawn
 with a seed and planned by themselves, without anything of the search. None may be faster than the best that the search proved, and none
 below the bounds that the search goes by. The sample's figures are stored (`benchmarks/results/search_gpt3.json`, written by
@@ -17,6 +19,7 @@ import json
 import random
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,6 +27,7 @@ from typing import Any
 
 from benchmarks.search_programs import program_of
 from benchmarks.search_small import ROUNDING, compare_bounds
+from workbench.engine import open_answerer
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.search.candidate_plans import candidate_plan
@@ -93,11 +97,12 @@ def search_gpt3(hardware: str, within: float) -> Gpt3Search:
     begin = time.perf_counter()
     space = space_on(hardware)
     made = time.perf_counter() - begin
-    states = []
-    for state in run_search(space, (AtMost("memory", memory_of(space)),), within=within):
-        states.append(state)
-        if state.is_proved:
-            break
+    evaluator, states = Evaluator(space), []
+    with closing(open_answerer(evaluator)) as answerer:
+        for state in run_search(space, (AtMost("memory", memory_of(space)),), within=within, answerer=answerer, evaluator=evaluator):
+            states.append(state)
+            if state.is_proved:
+                break
     return Gpt3Search(hardware, space, tuple(states), made)
 
 
