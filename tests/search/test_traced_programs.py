@@ -1,5 +1,6 @@
 """Programs of a search traced in several ways: optimiser's state in the host's memory, never in pipelines, with bounds that hold."""
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.search_bounds import enumerate_figures
+from tests.support.search_bounds import enumerate_figures, verify_bounds
 from workbench.core.offload import Offload
 from workbench.core.precision import Precision
 from workbench.errors import OffloadError, PrecisionError, SearchError, WorkbenchError
@@ -170,19 +171,9 @@ def precise_space(hardware: str) -> tuple[SearchSpace, Evaluator, tuple[PlanCand
 def test_bounds_hold_in_every_precision(hardware, data):
     space, evaluator, candidates = precise_space(hardware)
     candidate = data.draw(st.sampled_from(candidates))
-    try:
-        plan, truth = evaluator.plan(candidate), evaluator.evaluate(candidate)
-    except WorkbenchError:
-        return
-    assert str(plan.program.precision) == candidate.precision
-    bounds = [each.bounds for each in evaluator.bound_candidates(candidate.core(), candidate.micro_batches) if each.candidate == candidate]
-    assert len(bounds) == 1
-    for each in (*bounds, evaluator.bound_core(candidate.core()).bounds):
-        assert each.seconds <= truth.seconds * EXACT
-        assert each.memory <= truth.memory * EXACT
-    if candidate.size("stage") > 1:
-        work = evaluator.bound_work(candidate.core(), candidate.micro_batches).seconds(recomputed=candidate.remat == "full")
-        assert candidate.micro_batches * work / candidate.size("stage") <= truth.seconds * EXACT
+    verify_bounds(evaluator, candidate)
+    with suppress(WorkbenchError):
+        assert str(evaluator.plan(candidate).program.precision) == candidate.precision
     assert space.size == len(candidates)
 
 

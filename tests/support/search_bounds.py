@@ -1,7 +1,7 @@
 """What a search says of candidates before they are planned, held against what is planned."""
 
 from workbench.errors import WorkbenchError
-from workbench.search.candidates import WHOLE, PlanCandidate
+from workbench.search.candidates import RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.figures import Figures
 
@@ -22,6 +22,9 @@ def verify_bounds(evaluator: Evaluator, candidate: PlanCandidate) -> None:
     for each in known:
         assert each.bounds.seconds <= truth.seconds * EXACT
         assert each.bounds.memory <= truth.memory * EXACT
+    if candidate.size("stage") > 1:
+        work = evaluator.bound_work(core, candidate.micro_batches).seconds(recomputed=RECOMPUTING.get(candidate.remat) == 1)
+        assert candidate.micro_batches * work / candidate.size("stage") <= truth.seconds * EXACT
 
 
 def enumerate_figures(evaluator: Evaluator) -> dict[PlanCandidate, Figures]:

@@ -170,11 +170,6 @@ def estimate_together(block: BlockTasks, stage: StageContext) -> TogetherBytes:
     return _count_together(_estimate_alone(block.both_program(stage.parts), stage))
 
 
-def block_seconds(block: BlockTasks, stage: StageContext) -> tuple[float, float]:
-    """Seconds forward and backward of a block, as `estimate_block` finds them and without its bytes."""
-    return _estimate_seconds(block, stage, *_estimate_tasks(block, stage))
-
-
 def _estimate_tasks(block: BlockTasks, stage: StageContext) -> tuple[Estimate, Estimate]:
     """The forward task and the backward task of a block as they run."""
     running = block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately)

@@ -64,9 +64,8 @@ class BestFirst:
     has_started: bool = False
 
     def __post_init__(self) -> None:
-        self._heaps: dict[str, list[tuple[tuple[float, ...], int]]] = {name: [] for name in dict.fromkeys(_TURNS)}
+        self._heaps: dict[str, list[tuple[tuple[float, ...], int]]] = {name: [] for name in ("objective", "memory", "usual")}
         self._numbers, self._turns, self._chosen = count(), count(), count()
-        self._heaps["usual"] = []
         self._near: tuple[PlanCandidate | None, Iterator[PlanCandidate]] = None, iter(())
 
     def start(self) -> Iterator[None]:

@@ -11,8 +11,7 @@ from workbench.core.tensor import Role
 from workbench.cost.communication import closest_spans, collective_seconds
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import WorkbenchError
-from workbench.pipeline.estimate_block_cost import BlockCost, make_stage_context
-from workbench.pipeline.staged_program import staged_program
+from workbench.pipeline.estimate_block_cost import BlockCost
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 from workbench.search.bounds.partition_bounds import partition_figures
@@ -21,6 +20,7 @@ from workbench.search.bounds.relaxed_blocks import (
     BlockWork,
     RelaxedStage,
     count_replicas,
+    exact_stage,
     exchanges,
     least_replicas,
     relax_stage,
@@ -142,8 +142,7 @@ class Evaluator:
         relaxed = self._relax(laid)
         costs = self._block_costs(relaxed)
         if exchanges(costs):
-            staged = staged_program(laid)
-            relaxed = RelaxedStage(make_stage_context(staged), staged.network)
+            relaxed = replace(exact_stage(laid), is_exact=False)  # but for ZeRO
             costs = relaxed.block_costs()
         totals = total_blocks(relaxed, costs, laid, zeros)
         found = []
@@ -163,8 +162,7 @@ class Evaluator:
         core, micro_batches = candidate.core(), candidate.micro_batches
         schedules = self.space.schedules_of(core, micro_batches)
         zeros = [each for each in self.space.zeros_of(core) if each in UNSHARED] if candidate.zero in UNSHARED else [candidate.zero]
-        staged = staged_program(self.plan(replace(schedules[0], zero=candidate.zero)))
-        stage = RelaxedStage(make_stage_context(staged), staged.network, is_exact=True)
+        stage = exact_stage(self.plan(replace(schedules[0], zero=candidate.zero)))
         laid, costs = with_schedule(self.space, self.core(core), schedules[0]), stage.block_costs()
         totals = total_blocks(stage, costs, laid, zeros)
         specs = {spec.virtual_stages: spec for spec in map(pipeline_of, schedules)}
@@ -184,8 +182,7 @@ class Evaluator:
         Raises `WorkbenchError` where the program cannot be taken apart so.
         """
         first = self.space.schedules_of(core, micro_batches)[0]
-        staged = staged_program(self.plan(replace(first, zero=SHARING)))
-        return RelaxedStage(make_stage_context(staged), staged.network, is_exact=True).largest_block_work()
+        return exact_stage(self.plan(replace(first, zero=SHARING))).largest_block_work()
 
     def evaluate(self, candidate: PlanCandidate) -> Figures:
         """The planner's figures of a candidate. Raises `WorkbenchError` where it is illegal or refused."""

@@ -28,7 +28,7 @@ from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, estimate_block, make_stage_context
 from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of, weigh_params
 from workbench.pipeline.stage_bytes import sum_value_bytes
-from workbench.pipeline.staged_program import StagedProgram
+from workbench.pipeline.staged_program import StagedProgram, staged_program
 from workbench.plan.plan import Plan
 from workbench.search.bounds.stage_bounds import BlockTotals
 from workbench.search.candidates import NO_ZERO, SHARING
@@ -113,6 +113,12 @@ def relax_stage(plan: Plan, spec: PipelineSpec, network: Network, replicas: int)
     assignment = complete_axis_assignment(plan.mesh, plan.hardware) if plan.hardware else None
     alone = plan.updated(mesh=mesh, axis_assignment=assignment and assignment.restricted(others))
     return RelaxedStage(make_stage_context(StagedProgram(alone, spec, network)), network)
+
+
+def exact_stage(plan: Plan) -> RelaxedStage:
+    """A stage of this plan as it is. Raises `WorkbenchError` where its program cannot be taken apart."""
+    staged = staged_program(plan)
+    return RelaxedStage(make_stage_context(staged), staged.network, is_exact=True)
 
 
 def count_replicas(plan: Plan) -> int:
