@@ -23,11 +23,11 @@ from statistics import median
 from typing import Any
 
 from benchmarks.search_small import SmallCase, enumerate_plainly
-from workbench.engine.search import VerifiedPlan, verify_plans
 from workbench.engine.worker.launch import run_plan
 from workbench.errors import EngineError
 from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, parse_hardware
 from workbench.plan.plan import Plan
+from workbench.reports.verified_plan import VerifiedPlan
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.find_plans import find_plans
 from workbench.search.make_space import make_space
@@ -123,14 +123,14 @@ class CompiledPlan:
     def __str__(self) -> str:
         peak, planned = self.verified.peak, self.verified.planned.memory
         compiled = f"{peak:,} compiled, {self.verified.memory_error:+.1%}" if peak else f"REFUSED: {self.verified.refusal.splitlines()[0]}"
-        return f"{self.case}: {self.verified.candidate}: {planned:,.0f} bytes planned, {compiled}"
+        return f"{self.case}: {self.verified.title}: {planned:,.0f} bytes planned, {compiled}"
 
 
 def compile_front(case: TruthCase) -> Iterator[CompiledPlan]:
     """The fastest plans of a search, compiled, each printed."""
     result = case.search()
     limit = next(each.limit for each in result.requirements if getattr(each, "figure", "") == "memory")
-    for each in verify_plans(result, TOP):
+    for each in result.verify(TOP):
         found = CompiledPlan(str(case), each, parse_hardware(case.small.hardware).chip.memory, limit)
         print(found, flush=True)
         yield found

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.importable import regression
+from workbench.analysis.why_planned import PIPELINED_REASON
 from workbench.cli import commands
 from workbench.cli.main import main
 from workbench.core.layout import Layout
 from workbench.documents import load_plan
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
-from workbench.session.figure_tiers import PIPELINED_REASON
 
 pytestmark = pytest.mark.compile
 

@@ -85,3 +85,22 @@ def test_a_missing_price_is_an_error_with_the_ways_out(capsys):
         main(["search", "--model", "two_layer", "--devices", "8", "--hardware", "TPU v7", "--at-most", "dollars=3", "--workers", "0"]) == 1
     )
     assert "What TPU v7 1x2x2 costs an hour is not known" in capsys.readouterr().err
+
+
+def test_the_fastest_plans_are_verified_beside_what_was_planned(capsys):
+    assert main([*TWO_LAYER, "--verify", "1"]) == 0
+    printed = capsys.readouterr()
+    assert re.search(r"\n 0 +model:8, .* step +[\d.]+ µs +[\d.]+ µs +\S+ +[\d.]+ µs +\S+\n", printed.out)
+    assert "Percentages: how much more, or less, than planned." in printed.out
+    assert re.search(r"\nmodel:8, .*: partitioned .*iB \(\S+\); compiled .*iB \(\S+\)\n", printed.err)
+
+
+def test_json_has_the_verified_figures_where_they_are_asked_for(capsys):
+    assert main([*TWO_LAYER, "--verify", "1", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    (verified,) = record["verified"]
+    assert verified["plan"] == record["front"][0]["plan"]
+    assert verified["planned"]["memory"] == record["front"][0]["memory"]
+    assert verified["compiled"]["difference"]["memory"] == verified["compiled"]["memory"] / verified["planned"]["memory"] - 1
+    assert main([*TWO_LAYER, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verified"] is None

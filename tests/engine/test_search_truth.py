@@ -4,16 +4,16 @@ import pytest
 
 from benchmarks.search_small import SmallCase
 from benchmarks.search_truth import CompiledPlan, TimedPlan, TruthCase, compare_pairs, compile_fronts
-from tests.support.searches import candidate_on
-from workbench.engine.search import VerifiedPlan
-from workbench.search.figures import Figures
+from workbench.models import build
+from workbench.plan.plan import Plan
+from workbench.reports.verified_plan import TierFigures, VerifiedPlan
 
 pytestmark = pytest.mark.compile
 
 
 def compiled(planned: float, peak: int | None = None, refusal: str = "") -> CompiledPlan:
-    verified = VerifiedPlan(candidate_on("data:4"), Figures(1.0, planned, 4), peak, refusal)
-    return CompiledPlan("case", verified, chip=200.0, limit=150.0)
+    tiers = TierFigures(1.0, planned), TierFigures(), TierFigures(memory=peak, reason=refusal)
+    return CompiledPlan("case", VerifiedPlan(Plan(build("two_layer"), "data:4"), "data:4", *tiers), chip=200.0, limit=150.0)
 
 
 def test_a_plan_is_a_miss_that_is_refused_or_fits_no_chip_or_is_eight_percent_off():

@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 
 from workbench.engine import open_answerer
-from workbench.engine.search.verify_plans import verify_plans
 from workbench.engine.search.worker_pool import WorkerPool
 from workbench.errors import WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.search.evaluator import Evaluator
-from workbench.search.find_plans import find_plans
 from workbench.search.make_space import make_space
 from workbench.search.questions import Question, answer
 from workbench.search.run_search import run_search
@@ -153,11 +151,3 @@ def test_a_pool_that_is_closed_while_it_starts_leaves_nothing(space):
     pids = [each.worker.pid for each in pool._places]
     pool.close()
     assert not any(is_running(pid) for pid in pids)
-
-
-def test_the_best_plans_are_compiled_for_their_hardware():
-    plan = Plan(build("two_layer"), "", hardware="TPU v5e 2x2")
-    result = find_plans(plan, within=60)
-    (verified,) = verify_plans(result, 1)
-    assert verified.candidate == result.front[0][0]
-    assert verified.refusal or abs(verified.memory_error) < 0.1

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.support.machines import flat
+from workbench.analysis.why_planned import ONE_DEVICE_REASON, PIPELINED_REASON
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
 from workbench.models import build
@@ -13,7 +14,7 @@ from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
-from workbench.session.figure_tiers import ANALYZE_DELAY, MOST_QUESTION_SECONDS, ONE_DEVICE_REASON, PIPELINED_REASON, Settler, SettlingState
+from workbench.session.figure_tiers import ANALYZE_DELAY, MOST_QUESTION_SECONDS, Settler, SettlingState
 from workbench.session.plan_history import Session
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)

@@ -9,13 +9,14 @@ import pytest
 
 from tests.support.machines import flat
 from tests.widgets.test_board import Screen
+from workbench.analysis.why_planned import ONE_DEVICE_REASON
 from workbench.app.notebook.board_cell import Workbench
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
 from workbench.plan.edits import SetHardware, ShardDim
 from workbench.plan.mesh_edits import SetMesh
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
-from workbench.session.figure_tiers import ONE_DEVICE_REASON, Settler
+from workbench.session.figure_tiers import Settler
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 PATHS = {"predicted", "mfu", "memory", "sent"}

@@ -5,19 +5,17 @@ import json
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.cli.plan_arguments import plan_on_the_cpu
 from workbench.plan.plan import Plan
+from workbench.reports.verified_plan import VerifiedPlan, VerifiedPlans
 from workbench.search.figures import Figures
 from workbench.search.find_plans import find_plans
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import SearchState
 from workbench.text.search import clash_text, counterfactual_text, ledger_text, progress_text
-from workbench.units import format_bytes
-
-if TYPE_CHECKING:
-    from workbench.engine.search import VerifiedPlan
+from workbench.text.verified_plans import verified_line, verified_record
 
 _EVERY = 1.0  # seconds between two lines of progress
 
@@ -28,7 +26,6 @@ def search(options: argparse.Namespace) -> None:
     if options.devices is not None:  # `--hardware "TPU v5p"` names a kind alone
         options.hardware = None
     from workbench.engine import open_answerer
-    from workbench.engine.search import verify_plans
 
     plan = plan_on_the_cpu(options)
     wanted = {
@@ -51,20 +48,28 @@ def search(options: argparse.Namespace) -> None:
     )
     if options.output:
         _save(result.best, options.output)
-    print(json.dumps(search_record(result), indent=1) if options.json else result)
-    if options.why and not options.json:
+    if options.json:
+        print(json.dumps({**search_record(result), "verified": _verified_records(_verify(result, options.verify))}, indent=1))
+        return
+    print(result)
+    if options.why:
         print(_why(result))
-    if options.verify and result.front:
-        print("\nCompiled", file=sys.stderr)
-        verify_plans(result, options.verify, lambda each: print(verified_text(each), file=sys.stderr, flush=True))
+    if (verified := _verify(result, options.verify)) is not None:
+        print(f"\n{verified}")
 
 
-def verified_text(each: "VerifiedPlan") -> str:
-    """`holds 6.39 GiB, planned 6.63 GiB (+3.8%): data:8 model:2, ...`, or why it was refused."""
-    if each.peak is None or each.memory_error is None:
-        return f"  refused: {each.candidate}: {each.refusal}"
-    held, planned = format_bytes(each.peak), format_bytes(int(each.planned.memory))
-    return f"  holds {held}, planned {planned} ({each.memory_error:+.1%}): {each.candidate}"
+def _verify(result: SearchResult, most: int | None) -> VerifiedPlans | None:
+    """The fastest plans in three tiers, each with a line on standard error as it becomes known; `None` where that is not asked for, or
+    there are none."""
+    return result.verify(most, _print_verified) if most and result.front else None
+
+
+def _print_verified(each: VerifiedPlan) -> None:
+    print(verified_line(each), file=sys.stderr, flush=True)
+
+
+def _verified_records(verified: VerifiedPlans | None) -> list[dict[str, Any]] | None:
+    return None if verified is None else [verified_record(each) for each in verified]
 
 
 def search_record(result: SearchResult) -> dict[str, Any]:

@@ -67,7 +67,10 @@ def add_search(added: Any) -> None:
         "--why", action="store_true", help="also print the ledger against the runner-up, and what each other choice would do"
     )
     command.add_argument(
-        "--verify", type=positive, metavar="N", help="also compile the N fastest plans for their hardware, and compare what they hold"
+        "--verify",
+        type=positive,
+        metavar="N",
+        help="also ask XLA's partitioner and then the compiler about the N fastest plans, and print both beside what was planned",
     )
     command.add_argument("--workers", type=int, metavar="N", help="processes that plan candidates (default: one for each processor)")
     command.add_argument("--cluster", metavar="ADDRESS", help="plan candidates on a Ray cluster, ray://HOST:PORT, or `local`")

@@ -1,10 +1,13 @@
 """What a search found: plans, the proof, and why. `print` it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from workbench.analysis.verify_plan import verify_plan
 from workbench.errors import SearchError
 from workbench.plan.plan import Plan
+from workbench.reports.verified_plan import TierFigures, VerifiedPlan, VerifiedPlans
 from workbench.search.candidates import PlanCandidate
 from workbench.search.clashes import Clash, find_clash
 from workbench.search.evaluator import Evaluator
@@ -14,6 +17,7 @@ from workbench.search.present_plan import PresentPlan
 from workbench.search.requirements import AtMost, Requirement
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
+from workbench.units import read_whole_number
 
 _MARGIN = 1.006
 
@@ -69,6 +73,22 @@ class SearchResult:
         candidate = self._candidate(self._number_of_best if number is None else number)
         return list_counterfactuals(self.evaluator, candidate, self.requirements)
 
+    def verify(self, most: int = 3, on_verified: Callable[[VerifiedPlan], None] | None = None) -> VerifiedPlans:
+        """Ask XLA's partitioner and then the compiler about the fastest plans of the front, each in a worker process. `print` what comes
+        back: planned, partitioned and compiled figures side by side, and in words what a tier cannot say.
+
+        `on_verified` is given each plan as soon as it is known. Raises `SearchError` where no plan keeps the requirements.
+        """
+        count = read_whole_number("most", most, SearchError)
+        if not self.front:
+            raise self.no_plan_error()
+        found = []
+        for candidate, figures in self.front[:count]:
+            found.append(verify_candidate(self.evaluator.plan(candidate), candidate, figures))
+            if on_verified is not None:
+                on_verified(found[-1])
+        return VerifiedPlans(tuple(found))
+
     @cached_property
     def clash(self) -> Clash:
         """What clashes, where no plan keeps the requirements."""
@@ -107,6 +127,16 @@ class SearchResult:
         from workbench.text.tables import html_text
 
         return html_text(lambda: str(self))
+
+
+def verify_candidate(plan: Plan, candidate: PlanCandidate, figures: Figures) -> VerifiedPlan:
+    """The plan of a candidate in three tiers; what was planned are the search's own figures, without the nominal seconds."""
+    return verify_plan(plan, str(candidate), planned_figures(plan, figures))
+
+
+def planned_figures(plan: Plan, figures: Figures) -> TierFigures:
+    """The search's figures of a plan; without hardware no seconds, which are nominal then."""
+    return TierFigures(figures.seconds if plan.hardware else None, figures.memory)
 
 
 def _round_up(requirement: Requirement) -> Requirement:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from workbench.analysis.why_planned import why_planned
 from workbench.core.public_error_text import describe_error
 from workbench.errors import PartitionError, WorkbenchError
 from workbench.hardware.hardware import Hardware
@@ -27,8 +28,6 @@ MOST_QUESTION_SECONDS = 2.0
 ASK_DELAY, ANALYZE_DELAY = 0.05, 0.35
 """Seconds that a plan stands before it is asked about, and before it is analysed anew: of edits in quick succession, or a walk through the
 history, only the last is, and the next drop of a quick hand finds nobody at work."""
-PIPELINED_REASON = "A plan with a pipeline stays planned: its stages are separate programs, for which XLA's partitioner is not run."
-ONE_DEVICE_REASON = "One device sends nothing, so there is nothing for XLA's partitioner to do."
 
 
 class Partitioner(Protocol):
@@ -215,14 +214,6 @@ def settled_report(plan: Plan) -> tuple[Report, str]:
         return plan.report("partitioned"), ""
     except PartitionError as error:
         return plan.report(), error.message
-
-
-def why_planned(plan: Plan) -> str:
-    """Why XLA's partitioner cannot be asked about a plan; empty if it can."""
-    if plan.pipeline is not None:
-        return PIPELINED_REASON
-    is_tpu = plan.hardware is not None and plan.hardware.chip.platform == "tpu"  # whose compiler also gives its memory
-    return ONE_DEVICE_REASON if plan.mesh.size == 1 and not is_tpu else ""
 
 
 def is_settled(before: Report, now: Report) -> bool:

@@ -1,0 +1,77 @@
+"""A plan asked of XLA's partitioner and then of its compiler: its step time and memory in three tiers. What a tier cannot say is said.
+
+`verify_plan` waits for both. A board asks them itself, in the background, and reads their answers by `partitioned_report`,
+`figures_of_partitioned` and `figures_of_compiled`.
+"""
+
+from workbench.analysis.analyze import analyze
+from workbench.analysis.compiled_report import with_compiled
+from workbench.analysis.why_planned import why_planned
+from workbench.errors import WorkbenchError
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled
+from workbench.reports.diagnostic import DOES_NOT_FIT
+from workbench.reports.partitioned import Partitioned
+from workbench.reports.report import Report
+from workbench.reports.verified_plan import TierFigures, VerifiedPlan
+
+NO_TIME = "Without hardware no step time is known."
+NOT_ESTIMATED = "The compiler gives no times for {platform}: XLA:TPU alone estimates those of its kernels."
+STAGES = "The stages are compiled one by one, which says what the fullest holds; how long a step of all of them takes stays planned."
+
+
+def verify_plan(plan: Plan, title: str, planned: TierFigures) -> VerifiedPlan:
+    """Ask XLA's partitioner and then the compiler, each in a worker process; a refusal is an answer, in the compiler's words."""
+    partitioned, report = _ask_partitioner(plan)
+    try:
+        compiled = figures_of_compiled(report or analyze(plan), plan.compile())
+    except WorkbenchError as error:
+        compiled = refused(error)
+    return VerifiedPlan(plan, title, planned, partitioned, compiled)
+
+
+def _ask_partitioner(plan: Plan) -> tuple[TierFigures, Report | None]:
+    if reason := why_planned(plan):
+        return TierFigures(reason=reason), None
+    try:
+        report = partitioned_report(plan, plan.partition())
+    except WorkbenchError as error:
+        return refused(error), None
+    return figures_of_partitioned(report), report
+
+
+def partitioned_report(plan: Plan, answer: Partitioned) -> Report:
+    """The plan's report with the partitioner's answer. Raises `PartitionError` where Shardy refuses the plan."""
+    return analyze(plan, answer=answer)
+
+
+def figures_of_partitioned(report: Report) -> TierFigures:
+    """What XLA's partitioner says, whose answer the report has: its collectives, and the memory and time that follow; where the hardware's
+    own compiler answered, the memory and kernels of its schedule."""
+    assert report.partitioned is not None, "its collectives are XLA's"
+    seconds = None if report.step_time is None else report.step_time.total
+    reason = _no_room(report) or ("" if seconds is not None else NO_TIME)
+    return TierFigures(seconds, report.memory.peak, reason, compiler=report.partitioned.compiler)
+
+
+def figures_of_compiled(report: Report, compiled: Compiled) -> TierFigures:
+    """What the compiler says of a plan whose `report` is planned or partitioned: what the fullest device holds; seconds where it estimates
+    those of its kernels, with the planned time of what is sent."""
+    if compiled.stages:
+        return TierFigures(memory=compiled.memory.peak, reason=STAGES, compiler=compiled.compiler)
+    found = with_compiled(report, compiled)
+    platform = found.hardware.chip.platform if found.hardware else ""
+    unknown = NOT_ESTIMATED.format(platform="GPUs" if platform == "cuda" else "CPUs") if platform else NO_TIME
+    seconds = found.step_time.total if found.step_time is not None and found.has_compiled_times else None
+    return TierFigures(
+        seconds, compiled.memory.peak, _no_room(found) or ("" if seconds is not None else unknown), compiler=compiled.compiler
+    )
+
+
+def refused(error: WorkbenchError) -> TierFigures:
+    """The figures of a tier that refused the plan."""
+    return TierFigures(reason=error.message, ways_out=error.ways_out)
+
+
+def _no_room(report: Report) -> str:
+    return next((each.message for each in report.diagnostics if each.kind == DOES_NOT_FIT), "")
