@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.support.machines import flat
-from workbench.analysis.why_planned import ONE_DEVICE_REASON, PIPELINED_REASON
+from workbench.analysis.why_planned import MICRO_BATCHES_REASON, ONE_DEVICE_REASON, PIPELINED_REASON
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
 from workbench.models import build
@@ -265,6 +265,7 @@ def test_other_hardware_is_another_question(bench):
             lambda: Plan(build("gpt", layers=4), "stage:2 data:2", "batch:data", pipeline="stages:2 micro_batches:2 axis:stage"),
             PIPELINED_REASON,
         ),
+        (lambda: Plan(build("gpt", layers=4), "stage:1 data:2", "batch:data", pipeline="stages:1 micro_batches:2"), MICRO_BATCHES_REASON),
         (lambda: Plan(build("two_layer"), "rows:1", ""), ONE_DEVICE_REASON),
     ],
 )

@@ -17,6 +17,7 @@ from workbench.search.explain import make_ledger
 from workbench.session.plan_history import Session
 from workbench.widgets.find.find_tab import ledger_block, signed_cell
 from workbench.widgets.find.found_text import found_text
+from workbench.widgets.find.plan_verifier import NO_PARTITIONER
 
 
 class Board(Screen):
@@ -129,6 +130,24 @@ def test_why_this_one_is_a_ledger_that_adds_up_and_what_each_decision_does(found
     assert found.block("found")["found"]["title"] != "", "a plan that was only tried can be chosen, too"
 
 
+def test_the_compilers_are_asked_about_the_chosen_plan_beside_the_search(board):
+    board.send("find", devices="8", hardware="TPU v5e", within="20", stages="1", micro_batches="1")
+    board.wait_for(lambda: board.form["phase"] == "done")
+    number = numbers(board)[0]
+    board.send("choose_found", plan=number)
+    assert [each["label"] for each in board.block("found")["found"]["acts"]] == ["Take this plan", "Ask the compilers", "Why this one?"]
+    assert board.block("What the compilers say of it") is None
+    board.send(**board.block("found")["found"]["acts"][1]["gesture"])
+    board.wait_for(lambda: not board.block("found")["found"]["waiting"])
+    planned, partitioned, compiled = (each["cells"] for each in board.block("What the compilers say of it")["rows"])
+    assert planned[1] == board.block("The front")["rows"][0]["cells"][0]["text"]
+    assert partitioned[-1]["text"] == NO_PARTITIONER
+    assert compiled[4]["text"] == "+50%"
+    assert board.block("found")["found"]["acts"][1]["label"] == "Ask again"
+    board.send("choose_found", plan=number)
+    assert board.block("What the compilers say of it") is None
+
+
 def test_the_plan_before_stands_first_among_the_found_and_can_be_held_against(board):
     board.board.session.apply(SetLayout(Layout("batch:data")))
     board.send("find", devices="8", hardware="TPU v5e", within="20", until="proved")
@@ -190,7 +209,13 @@ def test_news_of_a_search_go_to_the_page_only_where_they_are_seen(board):
 
 
 def test_what_is_not_there_is_refused_over_the_tables(board):
-    for verb, fields in (("choose_found", {"plan": "7"}), ("take_found", {"plan": "x"}), ("explain_found", {}), ("relax", {"place": "0"})):
+    for verb, fields in (
+        ("choose_found", {"plan": "7"}),
+        ("take_found", {"plan": "x"}),
+        ("explain_found", {}),
+        ("relax", {"place": "0"}),
+        ("verify_found", {}),
+    ):
         refusal = board.send(verb, **fields)["refusal"]
         assert refusal["zone"] == "tables"
         assert refusal["ways_out"] == ["search again"]

@@ -17,6 +17,7 @@ from workbench.reports.verified_plan import TierFigures, VerifiedPlan
 
 NO_TIME = "Without hardware no step time is known."
 NOT_ESTIMATED = "The compiler gives no times for {platform}: XLA:TPU alone estimates those of its kernels."
+MICRO_BATCHES = "The programs of the step are compiled one by one, which says what a device holds; how long the step takes stays planned."
 STAGES = "The stages are compiled one by one, which says what the fullest holds; how long a step of all of them takes stays planned."
 
 
@@ -58,7 +59,8 @@ def figures_of_compiled(report: Report, compiled: Compiled) -> TierFigures:
     """What the compiler says of a plan whose `report` is planned or partitioned: what the fullest device holds; seconds where it estimates
     those of its kernels, with the planned time of what is sent."""
     if compiled.stages:
-        return TierFigures(memory=compiled.memory.peak, reason=STAGES, compiler=compiled.compiler)
+        reason = STAGES if len(compiled.stages) > 1 else MICRO_BATCHES
+        return TierFigures(memory=compiled.memory.peak, reason=reason, compiler=compiled.compiler)
     found = with_compiled(report, compiled)
     platform = found.hardware.chip.platform if found.hardware else ""
     unknown = NOT_ESTIMATED.format(platform="GPUs" if platform == "cuda" else "CPUs") if platform else NO_TIME

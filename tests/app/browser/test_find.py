@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.support.scripted import ScriptedRunner
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.plan import Plan
@@ -74,6 +75,24 @@ def test_why_this_one_shows_what_ifs_and_a_ledger_against_any_that_adds_up(findi
     ledger = finding.locator(".block", has=finding.locator("h3", has_text="Why this one"))
     expect(ledger.locator("tbody tr").first).to_contain_text(against.locator("option").last.inner_text().split(": ")[-1])
     expect(finding.locator(".found .waiting")).to_have_count(0)
+
+
+def test_the_compilers_are_asked_about_the_chosen_plan_and_stopped_while_the_page_answers(finding, stage):
+    stage.runner = ScriptedRunner(pause=0.15)  # a second and a half for each of three stages
+    search(finding, Stages="1", **{"Micro-batches": "1"})
+    phase(finding, "done").wait_for()
+    finding.get_by_role("button", name="Choose", exact=True).first.click()
+    card, said = finding.locator(".found"), finding.locator(".block", has=finding.locator("h3", has_text="What the compilers say of it"))
+    card.get_by_role("button", name="Ask the compilers").click()
+    expect(card.locator(".waiting")).to_contain_text("Asking the compiler of TPU v5e 2x4")
+    expect(said.locator("tbody tr").nth(1)).to_contain_text("partitioned")
+    expect(said.locator("tbody tr").nth(2)).to_contain_text("…")
+    card.get_by_role("button", name="Stop asking").click()
+    expect(said.locator("tbody tr").nth(2)).to_contain_text("It was stopped before it answered.")
+    card.get_by_role("button", name="Ask again").click()
+    expect(said.locator("tbody tr").nth(2)).to_contain_text("XLA of a script")
+    expect(said.locator("tbody tr").nth(2)).to_contain_text("+50%")
+    expect(card.locator(".waiting")).to_have_count(0)
 
 
 def test_pins_that_contradict_each_other_are_said_before_what_would_help_is_known(finding):

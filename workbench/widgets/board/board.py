@@ -140,6 +140,7 @@ class Board:
         `defer(work)` moves work to the host's event loop, after what runs there; `is_idle()` says whether no gesture waits there.
         """
         if self._settler is None:
+            self._find.use_partitioner(partitioner)
             free = lambda: is_idle() and time.monotonic() >= self._free_at  # noqa: E731
             self._settler = Settler(
                 self.session, partitioner, defer=self._locking(defer), is_idle=free, on_change=lambda: self._show("board")

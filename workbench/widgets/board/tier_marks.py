@@ -30,7 +30,8 @@ TIERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 )
 """Name, definition, further reading, and the labels it explains; each tier is more accurate than the one before, and costs more."""
 
-_SAYS = {name.lower(): f"{name}. {says}" for name, says, _, _ in TIERS}
+SAYS = {name.lower(): f"{name}. {says}" for name, says, _, _ in TIERS}
+"""What each tier is, for a tooltip."""
 _OF_COLLECTIVES = ("predicted", "mfu", "memory", "sent")  # figures that follow from the bytes sent
 _TIMES = ("predicted", "mfu")
 
@@ -51,7 +52,7 @@ def settles(key: str) -> bool:
 
 def mark_of(tier: str) -> dict[str, str]:
     """A tier as the front end marks it."""
-    return {"key": tier, "label": tier.capitalize(), "title": _SAYS[tier]} if tier else {}
+    return {"key": tier, "label": tier.capitalize(), "title": SAYS[tier]} if tier else {}
 
 
 def settling_record(settling_state: SettlingState | None, report: Report) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
+from workbench.session.figure_tiers import Partitioner
 from workbench.session.plan_history import Session
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.publishing import Part
@@ -15,7 +16,9 @@ from workbench.widgets.gestures.finding import (
     FindGesture,
     RelaxGesture,
     StopFindingGesture,
+    StopVerifyingGesture,
     TakeFoundGesture,
+    VerifyFoundGesture,
 )
 from workbench.widgets.gestures.gesture_handlers import Handlers, on
 from workbench.widgets.run.board_jobs import Defer
@@ -48,6 +51,8 @@ class FindPanel:
                 on(ChooseFoundGesture, lambda gesture: finder.choose(gesture.plan)),
                 on(TakeFoundGesture, self._take),
                 on(ExplainFoundGesture, lambda gesture: finder.explain(gesture.plan, gesture.than)),
+                on(VerifyFoundGesture, lambda gesture: finder.verify(gesture.plan)),
+                on(StopVerifyingGesture, lambda _: finder.verifier.stop()),
                 on(RelaxGesture, lambda gesture: finder.relax(gesture.place, session.plan)),
             ]
         )
@@ -59,6 +64,10 @@ class FindPanel:
     def expect(self, plan: Plan) -> None:
         """The form is seen: a search of this plan is likely."""
         self.finder.expect(plan)
+
+    def use_partitioner(self, partitioner: Partitioner) -> None:
+        """XLA's partitioner can be asked from now on."""
+        self.finder.verifier.partitioner = partitioner
 
     def close(self) -> None:
         """Nobody watches any more."""

@@ -19,6 +19,7 @@ from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.finder import Finder
 from workbench.widgets.find.found_pictures import MOST_FRONT, front_pictures, present_figures
 from workbench.widgets.find.found_text import brief_figures, found_text, long_figures, parts_text, pipeline_text, traced_text
+from workbench.widgets.find.verified_block import verified_blocks, verify_act, waiting_text
 from workbench.widgets.gestures.finding import ChooseFoundGesture, ExplainFoundGesture, TakeFoundGesture
 from workbench.widgets.gestures.history_gestures import UndoGesture
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Row, block, note_block, picture_block, rest_text, row
@@ -27,6 +28,7 @@ from workbench.widgets.tabs.history_diff import diff_blocks
 from workbench.widgets.tabs.tabs import NO_SEARCH
 
 MOST_CHANGES = 30
+_EXPLAINING = "Planning every step of the way, and every decision changed alone…"
 
 
 def find_blocks(finder: Finder, report: Report, background: BackgroundQueries | None) -> list[Block]:
@@ -42,8 +44,9 @@ def find_blocks(finder: Finder, report: Report, background: BackgroundQueries | 
     if progress.chosen is None:
         return [*blocks, _front_table(progress)]
     is_present = bool(_is_present(finder, progress.chosen, report, background))
-    card = {**note_block(""), "found": _card(progress, progress.chosen, is_present=is_present)}
-    blocks += [card, *_explanation_blocks(progress), _front_table(progress)]
+    card = {**note_block(""), "found": _card(finder, progress.chosen, is_present=is_present)}
+    verified = verified_blocks(finder.verifier.progress, progress.chosen)
+    blocks += [card, *verified, *_explanation_blocks(progress), _front_table(progress)]
     return [*blocks, *_comparison_blocks(finder, progress.chosen, report, background, is_present=is_present)]
 
 
@@ -89,7 +92,8 @@ def _compare(finder: Finder, chosen: PlanCandidate, report: Report, origin: Plan
     return diff
 
 
-def _card(progress: FindProgress, chosen: PlanCandidate, *, is_present: bool) -> dict[str, Any]:
+def _card(finder: Finder, chosen: PlanCandidate, *, is_present: bool) -> dict[str, Any]:
+    progress, verification = finder.progress, finder.verifier.progress
     number, figures = progress.number_of(chosen), progress.figures_of(chosen)
     take = act("Take this plan", TakeFoundGesture(number), title="As one step of the history, which undo takes back")
     return {
@@ -99,6 +103,7 @@ def _card(progress: FindProgress, chosen: PlanCandidate, *, is_present: bool) ->
         "present": is_present,
         "acts": [
             act("Undo", UndoGesture(), title="Back to the plan before") if is_present else take,
+            verify_act(verification, chosen, number),
             act("Why this one?", ExplainFoundGesture(number), title="The ledger from its nearest rival, and what each decision does"),
         ],
         "than": {
@@ -108,7 +113,7 @@ def _card(progress: FindProgress, chosen: PlanCandidate, *, is_present: bool) ->
             "value": progress.number_of(progress.than) if progress.than else "",
             "options": _list_rivals(progress, chosen),
         },
-        "waiting": "Planning every step of the way, and every decision changed alone…" if progress.asked else "",
+        "waiting": " ".join(filter(None, (_EXPLAINING if progress.asked else "", waiting_text(verification, chosen)))),
     }
 
 

@@ -15,6 +15,7 @@ from workbench.errors import SearchError, WorkbenchError
 from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Cancelled, Failed
+from workbench.reports.verified_plan import TierFigures
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.find_plans import fit_boundaries, read_requirements
@@ -29,11 +30,13 @@ from workbench.search.search_messages import (
     SearchEvent,
     SearchRequest,
 )
+from workbench.search.search_result import planned_figures
 from workbench.search.search_space import SearchSpace
 from workbench.text.plan_diff import change_text
 from workbench.widgets.find.find_form import SearchTask, first_form, read_task, relax_form
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.found_text import found_text
+from workbench.widgets.find.plan_verifier import PlanVerifier
 from workbench.widgets.gestures.finding import FindGesture
 from workbench.widgets.run.board_jobs import Defer
 from workbench.widgets.run.runner import Runner, SearchHandle
@@ -52,6 +55,7 @@ class Finder:
 
     def __init__(self, runner: Runner | None, defer: Defer, changed: Callable[[], None]) -> None:
         self._runner, self._defer, self._changed = runner, defer, changed
+        self.verifier = PlanVerifier(runner, defer, changed)
         self.form: FindGesture | None = None
         self.progress = FindProgress()
         self._handle: SearchHandle | None = None
@@ -88,6 +92,7 @@ class Finder:
         if self._runner is None:
             raise SearchError("This board cannot search.")
         self.form = replace(form, zone="")
+        self.verifier.forget()
         self.progress = self.progress.begin(plan)
         try:
             task = read_task(form, plan)
@@ -115,6 +120,7 @@ class Finder:
     def close(self) -> None:
         """Nobody watches any more."""
         self._end()
+        self.verifier.stop()
 
     def choose(self, number: str) -> None:
         """Choose a plan found by its number; the chosen one again for none. Raises `SearchError` where there is none."""
@@ -167,6 +173,14 @@ class Finder:
         self.progress = self.progress.ask(question, start)
         request = ExplainRequest(question, candidate, start, self.progress.requirements)
         self._ask(AskExplanation(request))
+
+    def verify(self, number: str) -> None:
+        """Ask the compilers about a plan found, by its number. Raises `WorkbenchError` where there is none, or where it is illegal."""
+        candidate = self.candidate(number)
+        if self.progress.chosen != candidate:
+            self.progress = self.progress.choose(candidate)
+        plan, figures = self.plan_of(candidate), self.progress.figures_of(candidate)
+        self.verifier.ask(candidate, plan, planned_figures(plan, figures) if figures else TierFigures())
 
     def _rival_of(self, candidate: PlanCandidate) -> PlanCandidate | None:
         state = self.progress.state

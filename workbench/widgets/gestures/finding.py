@@ -69,6 +69,23 @@ class ExplainFoundGesture(Gesture):
 
 
 @dataclass(frozen=True, slots=True)
+class VerifyFoundGesture(Gesture):
+    """Ask XLA's partitioner and then the compiler about one of the plans found."""
+
+    verb: ClassVar[str] = "verify_found"
+    refused_at: ClassVar[str] = TABLES
+    plan: Text20 = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StopVerifyingGesture(Gesture):
+    """Ask them no more; what they answered stays."""
+
+    verb: ClassVar[str] = "stop_verifying"
+    refused_at: ClassVar[str] = TABLES
+
+
+@dataclass(frozen=True, slots=True)
 class RelaxGesture(Gesture):
     """Search again with one of the requirements that clash in the weaker form that has a plan, by its place among them."""
 

@@ -78,7 +78,7 @@ BOARD_GESTURES: tuple[type[Gesture], ...] = (
     ),
     *(running.RunGesture, running.CancelGesture, running.CompileGesture, running.CancelCompilationGesture, running.CompileAtRestGesture),
     *(finding.FindGesture, finding.StopFindingGesture, finding.ChooseFoundGesture, finding.TakeFoundGesture),
-    *(finding.ExplainFoundGesture, finding.RelaxGesture),
+    *(finding.ExplainFoundGesture, finding.VerifyFoundGesture, finding.StopVerifyingGesture, finding.RelaxGesture),
     *(running.DismissGesture, running.RefreshGesture),
 )
 """Gestures of the board over one plan."""
