@@ -143,7 +143,7 @@ def test_the_compilers_are_asked_about_the_chosen_plan_beside_the_search(board):
     assert planned[1] == board.block("The front")["rows"][0]["cells"][0]["text"]
     assert partitioned[-1]["text"] == NO_PARTITIONER
     assert compiled[4]["text"] == "+50%"
-    assert board.block("found")["found"]["acts"][1]["label"] == "Ask again"
+    assert board.block("found")["found"]["acts"][1]["label"] == "Ask the compilers"
     board.send("choose_found", plan=number)
     assert board.block("What the compilers say of it") is None
 

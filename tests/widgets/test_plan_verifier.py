@@ -144,11 +144,10 @@ def test_another_plan_stops_the_one_before_and_both_stay_known_until_another_sea
     assert stage.runner.cancels == 1
     assert stage.progress.is_asking(OTHER)
     assert not stage.progress.is_asking(ONE)
-    assert verify_act(stage.progress, ONE, "0")["label"] == "Ask again"
+    assert verify_act(stage.progress, ONE, "0")["label"] == "Ask the compilers"
     assert stage.progress.of(ONE).partitioned.compiler == "XLA of a script"
     stage.verifier.forget()
     assert (stage.progress.of(ONE), stage.progress.of(OTHER)) == (None, None)
-    assert verify_act(stage.progress, ONE, "0")["label"] == "Ask the compilers"
 
 
 def test_a_refusal_of_the_partitioner_is_said_and_the_compiler_is_asked_all_the_same(stage, plan):

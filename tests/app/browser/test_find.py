@@ -89,7 +89,7 @@ def test_the_compilers_are_asked_about_the_chosen_plan_and_stopped_while_the_pag
     expect(said.locator("tbody tr").nth(2)).to_contain_text("…")
     card.get_by_role("button", name="Stop asking").click()
     expect(said.locator("tbody tr").nth(2)).to_contain_text("It was stopped before it answered.")
-    card.get_by_role("button", name="Ask again").click()
+    card.get_by_role("button", name="Ask the compilers").click()
     expect(said.locator("tbody tr").nth(2)).to_contain_text("XLA of a script")
     expect(said.locator("tbody tr").nth(2)).to_contain_text("+50%")
     expect(card.locator(".waiting")).to_have_count(0)

@@ -22,8 +22,7 @@ def verify_act(verification: Verification, candidate: PlanCandidate, number: str
     """The button of the card: it asks, or stops what was asked."""
     if verification.is_asking(candidate):
         return act("Stop asking", StopVerifyingGesture(), title="What was answered stays", focus="verify")
-    again = verification.of(candidate) is not None
-    return act("Ask again" if again else "Ask the compilers", VerifyFoundGesture(number), title=_HINT, focus="verify")
+    return act("Ask the compilers", VerifyFoundGesture(number), title=_HINT, focus="verify")
 
 
 def waiting_text(verification: Verification, candidate: PlanCandidate) -> str:
