@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
+from workbench.search.make_space import make_space
+from workbench.search.present_plan import find_candidate, on_searched_hardware
 from workbench.search.requirements import AtMost, Pin
 from workbench.units import parse_bytes
 from workbench.widgets.find.find_form import first_form, read_task, relax_form, round_up_bytes
@@ -54,6 +56,42 @@ def test_a_wide_search_has_its_own_axes_unless_some_are_typed(plan):
     assert read_task(FindGesture(devices="8", wide=True, axes="data model"), plan).choices["axes"] == ("stage", "data", "model")
 
 
+def test_precisions_offloads_and_boundaries_are_chosen_from_where_it_is_said(plan):
+    def choices(**typed):
+        return read_task(replace(first_form(plan), **typed), plan).choices
+
+    assert not {"precisions", "offloads", "boundaries"} & choices().keys()
+    assert choices(precision="as traced|bfloat16")["precisions"] == ("as traced", "bfloat16")
+    assert choices(precision="params=bfloat16,moments=float32")["precisions"] == ("params=bfloat16,moments=float32",)
+    assert choices(boundaries="any")["boundaries"] == ("time", "memory", "fit")
+    assert choices(boundaries="fit")["boundaries"] == ("fit",)
+    for offload, pins in (("any", {}), ("nothing", {"offload": "nothing"}), ("optimizer_state", {"offload": "optimizer_state"})):
+        task = read_task(replace(first_form(plan), offload=offload), plan)
+        assert task.choices["offloads"] == ("nothing", "optimizer_state")
+        assert task.pins == pins
+
+
+@pytest.mark.parametrize("typed", ["2.5", "$2.5", "2.5 $/h", "$2.5/hour", " 2.5 "])
+def test_a_price_of_a_chip_goes_with_the_hardware_that_is_asked_for(plan, typed):
+    own = plan.hardware.with_price(2.5)
+    assert read_task(FindGesture("8", "TPU v5e", price=typed), plan).choices["hardware"] == own
+    assert "devices" not in read_task(FindGesture("8", "TPU v5e", price=typed), plan).choices, "its own shape stays"
+    assert read_task(FindGesture("16", "TPU v5e", price=typed), plan).choices["hardware"] == own
+    task = read_task(FindGesture("16", "H100", price=typed), plan)
+    assert task.choices["hardware"] == "H100, 2.5 $/h"
+    space = make_space(task.plan, **task.choices)
+    assert [text for text, _ in space.hardware] == ["2 nodes of 8 H100, 2.5 $/h"]
+
+
+def test_a_plan_at_another_price_is_the_present_one_at_the_price_that_is_searched_with(plan):
+    task = read_task(FindGesture("8", "TPU v5e", price="2.5"), plan)
+    space = make_space(task.plan, **task.choices)
+    assert on_searched_hardware(space, plan).hardware == plan.hardware.with_price(2.5)
+    assert find_candidate(space, plan.updated(mesh="data:8")).hardware == "TPU v5e 2x4, 2.5 $/h"
+    other = plan.updated(hardware=parse_hardware("TPU v5p 2x2x1"))
+    assert on_searched_hardware(space, other) is other
+
+
 def test_more_devices_of_the_same_kind_keep_its_options(plan):
     own = parse_hardware("TPU v5e 2x4")
     assert read_task(FindGesture("16", "TPU v5e"), plan).choices["hardware"] == own
@@ -69,6 +107,12 @@ MISTYPED = [
     ({"micro_batches": "8, x"}, "`x` is not a number of micro-batches; it is a whole number from 1 to 1,048,576."),
     ({"dollars": "cheap"}, "`cheap` is no number of dollars.\n  Ways out: write `900`, for 1,000 steps."),
     ({"memory": "lots"}, "`lots` is no amount of memory.\n  Ways out: write `40 GiB`."),
+    ({"price": "cheap"}, "`cheap` is no price of a chip.\n  Ways out: write `2.5`, US dollars an hour."),
+    ({"price": "0"}, "`0` is no price of a chip.\n  Ways out: write `2.5`, US dollars an hour."),
+    (
+        {"price": "2.5", "hardware": ""},
+        "`2.5 $/h` is the price of a chip, and no hardware is chosen.\n  Ways out: choose what the devices are · leave the price out.",
+    ),
     ({"seconds": "soon"}, "`soon` is no time.\n  Ways out: write `250 ms` or `4 s`."),
 ]
 
@@ -95,6 +139,7 @@ def test_a_relaxed_limit_is_never_below_what_is_needed_and_a_relaxed_choice_is_l
     assert relax_form(form, Pin("schedule", ("1f1b",)), Pin("schedule", ("1f1b", ""))).schedule == ""
     assert relax_form(form, Pin("micro_batches", (7,)), Pin("micro_batches", (7, 8))).micro_batches == ""
     assert relax_form(form, Pin("zero", ("zero_1",)), Pin("zero", ("zero_1", "zero_3"))).zero == ""
+    assert relax_form(form, Pin("offload", ("optimizer_state",)), Pin("offload", ("optimizer_state", "nothing"))).offload == "any"
     assert relax_form(form, Pin("model", (8,)), Pin("model", (8, 2))).axes == "data model context:2"
 
 

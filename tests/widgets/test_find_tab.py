@@ -81,6 +81,42 @@ def test_before_a_search_the_form_stands_alone_and_invites(board):
     assert (values["devices"], values["hardware"], values["objective"]) == ("8", "TPU v5e", "seconds")
 
 
+def test_what_is_rarely_chosen_stands_apart_as_a_search_has_it_by_itself(board):
+    fields = {each["name"]: each for each in board.form["fields"]}
+    assert [name for name, each in fields.items() if each["group"] == "More"] == ["precision", "offload", "boundaries", "keep", "wide"]
+    assert fields["precision"]["options"][0] == {"name": "", "label": "as traced"}
+    assert [each["label"] for each in fields["precision"]["options"][1:]] == ["as traced or bfloat16", "bfloat16", "bfloat16 parameters"]
+    assert (fields["price"]["hint"], fields["price"]["value"]) == ("1.2 $/h", "")
+    board.send("find", devices="8", hardware="L4", axes="data:x")
+    assert {each["name"]: each for each in board.form["fields"]}["price"]["hint"] == "1.6688 $/h", "the catalogue's"
+    board.send("find", devices="8", hardware="H800", axes="data:x")
+    assert {each["name"]: each for each in board.form["fields"]}["price"]["hint"] == "$/h"
+
+
+def test_precision_the_optimisers_state_and_a_price_are_in_what_is_found():
+    plan = Plan(build("gpt", layers=2), "data:8", "batch:data", hardware=parse_hardware("TPU v5e 2x4"))
+    board = Board(Session(plan), runner=ScriptedRunner())
+    wanted = {"stages": "1", "precision": "bfloat16", "offload": "optimizer_state", "boundaries": "any", "price": "2.4"}
+    board.send("find", devices="8", hardware="TPU v5e", within="20", axes="data", **wanted)
+    board.wait_for(lambda: board.form["phase"] == "done")
+    assert board.form["message"] == ""
+    board.send("choose_found", plan=numbers(board)[0])
+    assert board.block("found")["found"]["title"].endswith("precision bfloat16, optimizer state offloaded")
+    figures = board.board._find.finder.progress.front[0][1]
+    assert figures.dollars == pytest.approx(2.4 * 8 * figures.seconds * 1000 / 3600)
+    board.send("take_found", plan=numbers(board)[0])
+    assert str(board.board.session.plan.hardware) == "TPU v5e 2x4, 2.4 $/h"
+    board.wait_for(lambda: board.block("found")["found"]["present"])
+    board.board.close()
+
+
+def test_what_a_program_cannot_have_is_said_under_the_form(board):
+    board.send("find", devices="8", hardware="TPU v5e", within="20", offload="any")
+    board.wait_for(lambda: board.form["phase"] == "failed")
+    assert board.form["message"] == "The optimiser of `mnist` keeps no state but scalars, so nothing of it could be in the host's memory."
+    assert board.form["ways_out"] == ["leave `offload` out", "choose an optimiser with moments, `optax.adamw(3e-4)`"]
+
+
 def test_the_front_is_a_picture_and_a_table_and_all_of_it_is_json(found):
     picture, table = found.block("picture")["picture"], found.block("The front")
     assert picture["opens"] == {"verb": "take_found", "field": "plan"}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from workbench.core.mesh import Mesh
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import read_hardware
+from workbench.hardware.hardware import Hardware
 from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
 from workbench.search.candidate_plans import candidate_plan, with_boundaries
@@ -39,15 +40,25 @@ def evaluate_present(evaluator: Evaluator, plan: Plan, candidate: PlanCandidate 
 
 def on_searched_hardware(space: SearchSpace, plan: Plan) -> Plan | None:
     """The plan with figures that compare with those of the space: one without hardware is taken on that of as many devices, `None` if the
-    space has none; and any without hardware, where the space is. One without a mesh, on several devices, is no plan yet: `None`."""
+    space has none; any without hardware, where the space is; and at the price that is searched with. One without a mesh, on several
+    devices, is no plan yet: `None`."""
     sizes = {size: text for text, size in space.hardware}
     if not plan.mesh.axes and 1 not in sizes:
         return None
     if not any(sizes.values()):
         return plan if plan.hardware is None else plan.updated(hardware=None, axis_assignment=None)
     if plan.hardware is not None:
-        return plan
+        return _at_searched_price(plan, plan.hardware, sizes.get(plan.hardware.size, ""))
     return plan.updated(hardware=sizes[plan.mesh.size]) if plan.mesh.size in sizes else None
+
+
+def _at_searched_price(plan: Plan, own: Hardware, text: str) -> Plan:
+    """The plan on the hardware of the space, if that is its own at another price."""
+    searched = read_hardware(text or None)
+    if searched is None or searched == own:
+        return plan
+    at_own_price = replace(searched, chip=replace(searched.chip, price=own.chip.price), name=own.name)
+    return plan.updated(hardware=searched) if at_own_price == own else plan
 
 
 def find_candidate(space: SearchSpace, plan: Plan) -> PlanCandidate | None:

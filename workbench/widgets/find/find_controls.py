@@ -1,39 +1,23 @@
-"""The form of the search and how far it is, as JSON: fields that the page draws as they come, a line of progress, the gap with its bar."""
+"""The form of the search and how far it is, as JSON: a line of progress, the gap with its bar, and what is to be said."""
 
 from typing import Any
 
-from workbench.hardware.catalogue import default_catalogue
 from workbench.plan.plan import Plan
 from workbench.search.clashes import Clash, Relaxation
 from workbench.search.figures import NOMINAL_SECONDS, Figures
-from workbench.search.make_space import SCHEDULES
 from workbench.search.requirements import AtMost
-from workbench.search.search_space import ZEROS
-from workbench.search.traced_programs import REMATS
 from workbench.text.search import present_text
-from workbench.units import format_bytes
-from workbench.widgets.board.hardware_picker import NONE
-from workbench.widgets.find.find_form import ALL_LAYOUTS
+from workbench.widgets.find.find_fields import form_fields
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.finder import Finder
 from workbench.widgets.find.found_text import brief_figures, found_text
-from workbench.widgets.gestures.finding import FindGesture, RelaxGesture
+from workbench.widgets.gestures.finding import RelaxGesture
 from workbench.widgets.tabs.edit_buttons import act
 
 INVITATION = (
     "Say what is fixed; everything left open is chosen: mesh, layout, ZeRO, rematerialisation, stages, schedule and micro-batches. The "
     "first plans that fit appear within a second or two, and the picture fills while the gap to what no plan can beat falls."
 )
-_AXES = "Beside the stages'. Fix a size as in `data model:8`; add `context` or `expert`."
-_KEEP = "Every dimension and tensor that the layout of the board places now stays where it is."
-_WIDE = (
-    "Choose more: also context and expert axes, other links for each axis, remat on the first stages alone, more schedules, uneven stages, "
-    "the optimiser's state on the host."
-)
-_STAGES = "Of a pipeline, `4` or `2, 4, 8`; `1` is no pipeline."
-_MICRO_BATCHES = "A step, `16` or `8, 16, 32`; `1` is a step that is not divided."
-UNTILS = (("complete", "the front is known"), ("proved", "the best is proved"))
-OBJECTIVES = (("seconds", "step time"), ("memory", "memory"), ("devices", "devices"), ("dollars", "dollars"))
 
 
 def controls_state(finder: Finder, plan: Plan, now: Figures | None) -> dict[str, Any]:
@@ -43,7 +27,7 @@ def controls_state(finder: Finder, plan: Plan, now: Figures | None) -> dict[str,
         "phase": progress.phase,
         "running": progress.running,
         "label": "Find" if progress.number == 0 else "Find again",
-        "fields": _fields(form, plan, progress),
+        "fields": form_fields(form, plan, progress),
         "line": _line(progress),
         "fraction": _fraction(progress),
         "gap": _gap(progress),
@@ -53,60 +37,12 @@ def controls_state(finder: Finder, plan: Plan, now: Figures | None) -> dict[str,
     }
 
 
-def _fields(form: FindGesture, plan: Plan, progress: FindProgress) -> list[dict[str, Any]]:
-    own = plan.hardware and plan.hardware.chip.name == form.hardware
-    memory = format_bytes(plan.hardware.chip.memory) if plan.hardware and own else "all it has" if form.hardware else "no limit"
-    kinds = ("", *default_catalogue().entries)
-    known = [each.name for each in progress.space.layouts] if progress.space else []
-    layouts = list(dict.fromkeys([*known, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
-    zeros = [("", "any"), *((each, each.replace("zero_", "ZeRO ")) for each in ZEROS)]
-    remats = [("", "any"), *((each, each) for each in REMATS if each != "as traced")]
-    schedules = [("", "any"), *((each, each) for each in SCHEDULES)]
-    goal = [
-        _text("devices", "Devices", form.devices, "8, or 64, 128, 256", 12),
-        _select("hardware", "of", form.hardware, [(each, each or NONE) for each in kinds]),
-        _select("objective", "with the least", form.objective, OBJECTIVES),
-        _text("memory", "Memory at most", form.memory, memory, 10),
-        _text("seconds", "Step at most", form.seconds, "no limit", 8),
-        _text("dollars", "1,000 steps at most", form.dollars, "$, no limit", 9),
-    ]
-    fixed = [
-        _text("axes", "Mesh axes", form.axes, "data model", 9, _AXES),
-        _text("stages", "Stages", form.stages, "any", 6, _STAGES),
-        _select("schedule", "Schedule", form.schedule, schedules),
-        _text("micro_batches", "Micro-batches", form.micro_batches, "any", 8, _MICRO_BATCHES),
-        _select("layout", "Layout", form.layout, [("", "a known recipe"), (ALL_LAYOUTS, "any"), *((each, each) for each in layouts)]),
-        _select("zero", "ZeRO", form.zero, zeros),
-        _select("remat", "Remat", form.remat, remats),
-        _check("keep", "Keep placed", form.keep, _KEEP),
-        _check("wide", "Wide", form.wide, _WIDE),
-    ]
-    end = [
-        _text("within", "Seconds to search", form.within, "30", 6),
-        _select("until", "until", form.until, UNTILS),
-    ]
-    return [{**each, "group": group} for group, fields in (("Goal", goal), ("Fixed", fixed), ("", end)) for each in fields]
-
-
 def _present_line(progress: FindProgress, now: Figures | None) -> str:
     """Where the present plan stands; empty before anything was found."""
     state = progress.state
     if now is None or state is None or state.best is None:
         return ""
     return f"present plan {present_text(now, state.best[1], state.objective, progress.requirements)}"
-
-
-def _text(name: str, label: str, value: str, hint: str, width: int, title: str = "") -> dict[str, Any]:
-    return {"kind": "text", "name": name, "label": label, "value": value, "hint": hint, "width": width, "title": title, "options": []}
-
-
-def _select(name: str, label: str, value: str, options: Any) -> dict[str, Any]:
-    shown = [{"name": key, "label": text} for key, text in options]
-    return {"kind": "select", "name": name, "label": label, "value": value, "hint": "", "width": 0, "title": "", "options": shown}
-
-
-def _check(name: str, label: str, value: bool, title: str) -> dict[str, Any]:
-    return {"kind": "check", "name": name, "label": label, "value": value, "hint": "", "width": 0, "title": title, "options": []}
 
 
 def _line(progress: FindProgress) -> str:

@@ -9,13 +9,19 @@ from typing import Any
 from workbench.errors import SearchError
 from workbench.plan.plan import Plan
 from workbench.search.requirements import AtMost, Requirement
-from workbench.units import parse_bytes, parse_time
+from workbench.search.traced_programs import AS_TRACED, OFFLOADS
+from workbench.search.uneven_boundaries import BOUNDARIES
+from workbench.units import parse_bytes, parse_price, parse_time, price_text
 from workbench.widgets.gestures.fields import whole_number
 from workbench.widgets.gestures.finding import FindGesture
 
 MOST_SECONDS = 3600
 ALL_LAYOUTS = "all"
 """The choice of all layouts that apply, not of the known recipes alone."""
+ANY = "any"
+"""The choice of all that there is, where a search has a usual one by itself."""
+BETWEEN = (AS_TRACED, "bfloat16")
+"""The precisions that are chosen from where they are to be chosen."""
 _AXIS = re.compile(r"([A-Za-z_]\w*)(?::(\d{1,7}))?")
 _UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
@@ -26,6 +32,7 @@ _OPEN: Mapping[str, Callable[[FindGesture], FindGesture]] = {
     "layout": lambda form: replace(form, layout=""),
     "zero": lambda form: replace(form, zero=""),
     "remat": lambda form: replace(form, remat=""),
+    "offload": lambda form: replace(form, offload=ANY),
 }
 """How a form leaves a decision open."""
 
@@ -59,9 +66,18 @@ def read_task(form: FindGesture, plan: Plan) -> SearchTask:
     if form.dollars.strip():
         at_most["dollars"] = _read_dollars(form.dollars)
     choices |= {"keep": form.keep, **({"layouts": "all"} if form.layout else {}), **({"wide": True} if form.wide else {})}
+    choices |= _read_rare_choices(form)
     choices |= {} if form.wide and not form.axes.strip() else {"axes": ("stage", *names)}
     within = whole_number(form.within, "number of seconds", most=MOST_SECONDS)
     return SearchTask(start, choices, at_most, {**_read_pins(form), **sizes}, form.objective, float(within), form.until)
+
+
+def _read_rare_choices(form: FindGesture) -> dict[str, Any]:
+    """What a search chooses from only where it is said: precisions, what the host may keep, and rules for the boundaries of stages."""
+    precisions = {"precisions": tuple(form.precision.split("|"))} if form.precision else {}
+    offloads = {"offloads": OFFLOADS} if form.offload else {}
+    rules = {"boundaries": BOUNDARIES if form.boundaries == ANY else (form.boundaries,)} if form.boundaries else {}
+    return {**precisions, **offloads, **rules}
 
 
 def _read_pins(form: FindGesture) -> dict[str, Any]:
@@ -71,6 +87,7 @@ def _read_pins(form: FindGesture) -> dict[str, Any]:
         "layout": layout,
         "zero": form.zero,
         "remat": form.remat,
+        "offload": "" if form.offload == ANY else form.offload,
         "schedule": form.schedule,
         "stage": _read_counts(form.stages, "number of stages"),
         "micro_batches": _read_counts(form.micro_batches, "number of micro-batches"),
@@ -125,12 +142,28 @@ def _read_hardware(form: FindGesture, plan: Plan) -> tuple[Plan, dict[str, Any]]
     counts = _read_counts(form.devices, "number of devices")
     if not counts:
         raise SearchError("How many devices to search for is left open.", [f"write {plan.mesh.size:,}", "write several: 64, 128, 256"])
-    own = plan.hardware
+    own, price = plan.hardware, _read_price(form.price)
     if not form.hardware:
+        if price is not None:
+            ways = ["choose what the devices are", "leave the price out"]
+            raise SearchError(f"`{price_text(price)}` is the price of a chip, and no hardware is chosen.", ways)
         return plan.updated(hardware=None, axis_assignment=None), {"devices": counts}
     if own is not None and own.chip.name == form.hardware:
-        return plan, {} if counts == (own.size,) else {"devices": counts, "hardware": own}
-    return plan, {"devices": counts, "hardware": form.hardware}
+        if price is not None:
+            own = own.with_price(price)
+        size = {} if counts == (own.size,) else {"devices": counts}
+        return plan, {**size, "hardware": own} if size or price is not None else {}
+    return plan, {"devices": counts, "hardware": form.hardware if price is None else f"{form.hardware}, {price_text(price)}"}
+
+
+def _read_price(text: str) -> float | None:
+    """US dollars an hour of a chip, `2.5` or `2.5 $/h`; `None` where nothing is typed."""
+    if not text.strip():
+        return None
+    price = parse_price(text) or parse_price(f"{text.strip().removeprefix('$')} $/h")
+    if not price:
+        raise SearchError(f"`{text[:40]}` is no price of a chip.", ["write `2.5`, US dollars an hour"])
+    return price
 
 
 def _read_counts(text: str, what: str) -> tuple[int, ...]:

@@ -30,6 +30,10 @@ class FindGesture(Gesture):
     remat: Text20 = ""
     keep: Flag = False
     wide: Flag = False
+    precision: Text80 = ""
+    offload: Text40 = ""
+    boundaries: Text20 = ""
+    price: Text40 = ""
 
 
 @dataclass(frozen=True, slots=True)
