@@ -135,6 +135,7 @@ def test_precision_and_a_price_are_chosen_in_the_form_and_stand_in_the_table(fin
     expect(table.locator("th", has_text="1,000 steps")).to_be_visible()
     expect(table.locator("td[data-label=remat]").first).to_contain_text("precision bfloat16")
     expect(finding.get_by_label("A chip costs")).to_have_value("2.5")
+    expect(finding.get_by_label("A chip costs")).to_have_attribute("placeholder", "$/h")
 
 
 def test_a_mistyped_form_says_what_is_wrong_under_itself(finding):

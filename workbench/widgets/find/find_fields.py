@@ -10,7 +10,7 @@ from workbench.search.make_space import SCHEDULES
 from workbench.search.search_space import ZEROS
 from workbench.search.traced_programs import AS_TRACED, ON_DEVICE, REMATS
 from workbench.search.uneven_boundaries import BOUNDARIES
-from workbench.units import format_bytes, price_text
+from workbench.units import format_bytes
 from workbench.widgets.board.hardware_picker import NONE
 from workbench.widgets.find.find_form import ALL_LAYOUTS, ANY, BETWEEN
 from workbench.widgets.find.find_progress import FindProgress
@@ -60,16 +60,16 @@ def _goal_fields(form: FindGesture, plan: Plan) -> list[Field]:
         _text("memory", "Memory at most", form.memory, memory, 10),
         _text("seconds", "Step at most", form.seconds, "no limit", 8),
         _text("dollars", "1,000 steps at most", form.dollars, "$, no limit", 9),
-        _text("price", "A chip costs", form.price, _known_price(form, plan), 8, _PRICE),
+        _text("price", "A chip costs", form.price, _price_hint(form, plan), 8, _PRICE),
     ]
 
 
-def _known_price(form: FindGesture, plan: Plan) -> str:
-    """What a chip costs where nothing is typed."""
+def _price_hint(form: FindGesture, plan: Plan) -> str:
+    """What a chip costs where nothing is typed: not the amount, for another kind may be chosen before the form is sent."""
     own = plan.hardware if plan.hardware and plan.hardware.chip.name == form.hardware else None
     entry = default_catalogue().entries.get(form.hardware)
     price = own.chip.price if own else entry.chip.price if entry else None
-    return "$/h" if price is None else price_text(price)
+    return "$/h" if price is None else "list price"
 
 
 def _fixed_fields(form: FindGesture, progress: FindProgress) -> list[Field]:

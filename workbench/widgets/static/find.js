@@ -65,6 +65,7 @@ function fieldOf(field) {
       control.value = chosen;
     }
     if (given !== value) setValue(control, now);
+    if (control instanceof HTMLInputElement && control.placeholder !== now.hint) control.placeholder = now.hint;
     [options, value] = [offered, given];
   };
   const read = () => control instanceof HTMLInputElement && control.type === "checkbox" ? control.checked : control.value;

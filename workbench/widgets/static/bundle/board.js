@@ -2754,6 +2754,7 @@ function fieldOf(field) {
       control.value = chosen;
     }
     if (given !== value) setValue(control, now);
+    if (control instanceof HTMLInputElement && control.placeholder !== now.hint) control.placeholder = now.hint;
     [options, value] = [
       offered,
       given
