@@ -101,18 +101,19 @@ def constrain(
     yield from (Constrain(pattern, sharding) for pattern, sharding in patterns)
 
 
-def constrain_values(program: Program, operation_ids: Iterable[int], shardings: Mapping[int, Sharding]) -> Iterator[Constrain]:
+def constrain_values(plan: Plan, operation_ids: Iterable[int], shardings: Mapping[int, Sharding]) -> Iterator[Constrain]:
     """The values of these operations with their shardings, by id. One is left out where no pattern names it alone, or together with values
-    that have the same sharding."""
-    done = set[int]()
+    that have the same sharding; a pattern of the layout stays as it is."""
+    program, done, used = plan.program, set[int](), {pattern for pattern, _ in plan.layout.constraints}
     for at in operation_ids:
         if at in done:
             continue
         sharding = shardings[at]
         for pattern, _ in _candidate_patterns(program, program.operations[at]):
             named = operations_at(program, pattern, len(sharding.dims))
-            if at in named and all(shardings.get(each) == sharding for each in named):
+            if pattern not in used and at in named and all(shardings.get(each) == sharding for each in named):
                 done.update(named)
+                used.add(pattern)
                 yield Constrain(pattern, sharding)
                 break
 

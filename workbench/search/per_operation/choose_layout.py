@@ -11,7 +11,7 @@ from workbench.core.layout import Layout
 from workbench.core.sharding import Sharding
 from workbench.cost.estimate import estimate
 from workbench.plan.plan import Plan
-from workbench.propagation import Dims, partition
+from workbench.propagation import Dims, Propagated
 from workbench.propagation.structure.program_structure import Structure
 from workbench.recipes.recipe import apply_edits
 from workbench.recipes.recipe_edits import constrain_values, override_arguments
@@ -92,20 +92,26 @@ def _add_axis(dims: Dims, split: int, is_scattered: bool, axis: str) -> Sharding
 
 
 def _constrain_dots(plan: Plan, wanted: dict[int, Sharding], axis: str) -> Plan:
-    """The plan with as many constraints as make propagation agree about the axis."""
-    constrained = set[int]()
+    """The plan with constraints where propagation disagrees about the axis, round by round: the fastest of these plans, for one statement
+    too many can cost more than it brings."""
+    constrained, tried = set[int](), list[tuple[float, Plan]]()
     for _ in range(_ROUNDS):
-        found = partition(plan, plan.hardware)
-        missed = []
-        for number, sharding in wanted.items():
-            at = found.dims[found.structure.ops[number].results[0]]
-            if number not in constrained and at is not None and _has_axis(at, axis) != _has_axis(sharding.dims, axis):
-                missed.append(number)
+        found = estimate(plan)
+        assert found.step_time is not None  # the hardware is known
+        tried.append((found.step_time.total, plan))
+        missed = [number for number in _list_missed(found.partitioned, wanted, axis) if number not in constrained]
         if not missed:
             break
         constrained.update(missed)
-        plan = apply_edits(plan, constrain_values(plan.program, missed, wanted))
-    return plan
+        plan = apply_edits(plan, constrain_values(plan, missed, wanted))
+    return min(tried, key=lambda each: each[0])[1]
+
+
+def _list_missed(found: Propagated, wanted: dict[int, Sharding], axis: str) -> Iterator[int]:
+    for number, sharding in wanted.items():
+        at = found.dims[found.structure.ops[number].results[0]]
+        if at is not None and _has_axis(at, axis) != _has_axis(sharding.dims, axis):
+            yield number
 
 
 def _has_axis(dims: Sequence[tuple[str, ...] | None], axis: str) -> tuple[bool, ...]:
