@@ -60,7 +60,7 @@ def test_llama_is_laid_out_as_megatron_but_for_the_output_of_attention():
 def test_the_sum_that_the_solver_makes_small_is_about_the_planned_step(make):
     plan = make()
     made = make_program_problem(estimate(plan), "model")
-    solution = solve(made.problem, iterations=40, gap=0.002)
+    solution = solve(made.problem, iterations=30, gap=0.005)
     planned = evaluate_plan(plan.updated(layout=choose_layout(plan, "model"))).seconds
     assert solution.cost / 1e9 == pytest.approx(planned, rel=0.12)
 
@@ -99,10 +99,10 @@ def test_where_memory_is_short_it_is_kept_to():
     held = {}
     for hardware in (large, small):
         made = make_program_problem(estimate(Plan(program, "model:8", "", hardware=hardware)), "model")
-        solution = solve(made.problem, iterations=40)
+        solution = solve(made.problem, iterations=30)
         assert solution.strategies is not None
         held[hardware.chip.memory] = assess(made.problem, solution.strategies).peak_usage
-        free = solve(made.problem.without_limit(), iterations=40)
+        free = solve(made.problem.without_limit(), iterations=30)
         assert free.cost <= solution.cost
     assert held[small.chip.memory] <= small.chip.memory
 
@@ -148,8 +148,9 @@ def test_layouts_of_each_operation_are_those_of_steps_without_a_pipeline():
 
 
 def test_their_bounds_are_below_what_they_cost():
-    space = make_space(Plan(build("gpt"), "data:8", hardware="TPU v5e 2x4"), layouts=PER_OPERATION, devices=8)
+    space = make_space(Plan(build("mnist", batch=64), "data:4", hardware="TPU v5e 2x2"), layouts=PER_OPERATION)
     evaluator = Evaluator(space)
+    assert list(space.cores())
     for core in space.cores():
         bounds, figures = evaluator.bound_core(core).bounds, evaluator.evaluate(core)
         assert bounds.seconds <= figures.seconds

@@ -20,9 +20,9 @@ from workbench.search.per_operation.operation_ways import WHOLE
 from workbench.search.per_operation.program_problem import ProgramProblem, make_program_problem
 from workbench.search.per_operation.solve import solve
 
-ITERATIONS = 40
+ITERATIONS = 30
 """Sweeps and blocks of the solver: counted and not timed, so that every process finds the same layout."""
-GAP = 0.002
+GAP = 0.005
 """The part of its cost by which the choice may be worse than the best."""
 _PASSING = ("stablehlo.transpose", "stablehlo.convert", "stablehlo.reshape")
 _ROUNDS = 4  # of constraints, until propagation agrees
