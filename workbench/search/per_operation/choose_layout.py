@@ -11,7 +11,7 @@ from workbench.core.layout import Layout
 from workbench.core.sharding import Sharding
 from workbench.cost.estimate import estimate
 from workbench.plan.plan import Plan
-from workbench.propagation import Dims, Propagated
+from workbench.propagation import Dims, Propagated, structure_of
 from workbench.propagation.structure.program_structure import Structure
 from workbench.recipes.recipe import apply_edits
 from workbench.recipes.recipe_edits import constrain_values, override_arguments
@@ -25,7 +25,7 @@ ITERATIONS = 30
 GAP = 0.005
 """The part of its cost by which the choice may be worse than the best."""
 _PASSING = ("stablehlo.transpose", "stablehlo.convert", "stablehlo.reshape")
-_ROUNDS = 4  # of constraints, until propagation agrees
+_ROUNDS = 7  # of constraints, until propagation agrees
 
 
 @cache_with_program(40)
@@ -44,10 +44,10 @@ def choose_layout(plan: Plan, axis: str) -> Layout:
     structure = found.partitioned.structure
     results = {
         number: _add_axis(at, *_split_of(made, chosen, number), axis)
-        for number in (*structure.dots, *_followers(structure))
-        if number in made.results and (at := dims[structure.ops[number].results[0]]) is not None
+        for number in made.results
+        if (at := dims[structure.ops[number].results[0]]) is not None
     }
-    return _constrain_dots(laid, results, axis).layout
+    return _constrain(laid, results, axis).layout
 
 
 def _followers(structure: Structure) -> Iterator[int]:
@@ -91,15 +91,18 @@ def _add_axis(dims: Dims, split: int, is_scattered: bool, axis: str) -> Sharding
     return Sharding(tuple((*axes, axis) if at == split else axes for at, axes in enumerate(dims)), priorities=priorities)
 
 
-def _constrain_dots(plan: Plan, wanted: dict[int, Sharding], axis: str) -> Plan:
-    """The plan with constraints where propagation disagrees about the axis, round by round: the fastest of these plans, for one statement
-    too many can cost more than it brings."""
+def _constrain(plan: Plan, wanted: dict[int, Sharding], axis: str) -> Plan:
+    """The plan with constraints where propagation disagrees about the axis, round by round: on dots and what passes their results on, then
+    on all that is left. The fastest of these plans, for one statement too many can cost more than it brings."""
+    structure = structure_of(plan.program)
+    first = {*structure.dots, *_followers(structure)}
     constrained, tried = set[int](), list[tuple[float, Plan]]()
     for _ in range(_ROUNDS):
         found = estimate(plan)
         assert found.step_time is not None  # the hardware is known
         tried.append((found.step_time.total, plan))
         missed = [number for number in _list_missed(found.partitioned, wanted, axis) if number not in constrained]
+        missed = [number for number in missed if number in first] or missed
         if not missed:
             break
         constrained.update(missed)
