@@ -9,6 +9,7 @@
 - `pins` (`search_pins.py`): searches with requirements drawn at random; what is broken or falsely said to clash;
 - `why` (`search_why.py`): ledgers that add up, counterfactuals planned anew;
 - `interaction` (`search_interaction.py`): first plan, states a second, cancelling, changing one's mind;
+- `operations` (`search_operations.py`): each operation split by itself, beside all recipes and named dimensions;
 - `published` (`search_published.py`): choices that others measured;
 - `truth` (`search_truth.py`): the fastest plans of fronts, compiled for their TPUs; plans of a few spaces, run on virtual CPU devices;
 - `load`: the machine's load average before and after, and its cores. Seconds are as long as the machine is busy with other work.
@@ -33,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_gpt3 import HARDWARE, gpt3
 from benchmarks.search_interaction import interaction
+from benchmarks.search_operations import operations
 from benchmarks.search_pins import pins
 from benchmarks.search_published import published
 from benchmarks.search_small import CASES, quick_cases, small
@@ -54,6 +56,7 @@ def parts(*, quick: bool, seed: int) -> dict[str, Callable[[], Any]]:
         "pins": lambda: pins(PINNED_SEARCHES[quick], seed),
         "why": lambda: why(why_cases(quick=quick)),
         "interaction": lambda: interaction(quick=quick),
+        "operations": lambda: operations(quick=quick),
         "published": lambda: published(quick=quick),
         "truth": lambda: truth(quick=quick),
     }

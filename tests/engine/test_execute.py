@@ -16,6 +16,7 @@ from workbench.engine.spmd.jax_shardings import real_shard_shape
 from workbench.errors import EngineError
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Progress, StepDone
+from workbench.search.per_operation.choose_layout import choose_layout
 from workbench.tracing import trace
 
 pytestmark = pytest.mark.compile
@@ -56,6 +57,12 @@ def test_every_layout_trains_alike():
     expected = execute(plan(""), steps=4).losses
     for layout in ("batch:data+model", "d_ff:data+model", "batch:data; d_model:model", "batch:model; d_ff:data; @tanh=[?, data]"):
         np.testing.assert_allclose(execute(plan(layout), steps=4).losses, expected, rtol=1e-5)
+
+
+def test_a_step_whose_operations_are_split_each_by_itself_trains_alike():
+    found = choose_layout(plan("batch:data").updated(hardware="8 A100"), "model")
+    assert "model" in str(found)
+    np.testing.assert_allclose(execute(plan("").updated(layout=found), steps=4).losses, execute(plan(""), steps=4).losses, rtol=1e-5)
 
 
 def test_state_is_born_in_shards():

@@ -33,6 +33,7 @@ def search(options: argparse.Namespace) -> None:
         "hardware": kind if options.devices is not None else None,
         "keep": options.keep,
         "wide": options.wide,
+        "layouts": options.layouts,
         "precisions": options.precisions,
     }
     result = find_plans(

@@ -49,6 +49,13 @@ def add_search(added: Any) -> None:
         default=[],
         help="a decision that is fixed: model=8, stage=1 (no pipeline), zero=zero_1, remat=full, micro_batches=32; may be repeated",
     )
+    command.add_argument(
+        "--layouts",
+        type=layouts,
+        metavar="NAME|NAME",
+        help='layouts to choose from, "megatron|per operation", or `all` that apply: known recipes, the program\'s own dimensions, each '
+        "operation by itself (default: the recipes where one fits, else all)",
+    )
     command.add_argument("--keep", action="store_true", help="keep what the plan's layout states; only the rest is chosen")
     command.add_argument(
         "--wide",
@@ -90,6 +97,11 @@ def names(text: str) -> tuple[str, ...]:
     ('as traced', 'bfloat16')
     """
     return tuple(each.strip() for each in text.split("|"))
+
+
+def layouts(text: str) -> str | tuple[str, ...]:
+    """`all`, or names with `|` between them."""
+    return text if text == "all" else names(text)
 
 
 def span(text: str) -> float:

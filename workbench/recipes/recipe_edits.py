@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.path_patterns import matches, template
 from workbench.core.program import Operation, Program
+from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
 from workbench.plan.edits import Constrain, Edit, Override, ShardDim
@@ -98,6 +99,23 @@ def constrain(
                 patterns[pattern, sharding] = None
                 break
     yield from (Constrain(pattern, sharding) for pattern, sharding in patterns)
+
+
+def constrain_values(plan: Plan, operation_ids: Iterable[int], shardings: Mapping[int, Sharding]) -> Iterator[Constrain]:
+    """The values of these operations with their shardings, by id. One is left out where no pattern names it alone, or together with values
+    that have the same sharding; a pattern of the layout stays as it is."""
+    program, done, used = plan.program, set[int](), {pattern for pattern, _ in plan.layout.constraints}
+    for at in operation_ids:
+        if at in done:
+            continue
+        sharding = shardings[at]
+        for pattern, _ in _candidate_patterns(program, program.operations[at]):
+            named = operations_at(program, pattern, len(sharding.dims))
+            if pattern not in used and at in named and all(shardings.get(each) == sharding for each in named):
+                done.update(named)
+                used.add(pattern)
+                yield Constrain(pattern, sharding)
+                break
 
 
 def _sharding_by_name(dims: tuple[str, ...], axes_by_dim: Mapping[str, tuple[str, ...]], priorities: Mapping[str, int]) -> Sharding | None:

@@ -13,12 +13,15 @@ from workbench.search.uneven_boundaries import BY_TIME, choose_boundaries
 
 
 def core_plan(space: SearchSpace, core: PlanCandidate) -> Plan:
-    """The plan of a core: mesh, examples and layout, its program as the start has it. Raises `WorkbenchError` where it is illegal."""
-    plan = space.start.updated(pipeline=None, axis_assignment=None, hardware=read_hardware(core.hardware or None))
+    """The plan of a core: mesh, examples and layout, its program as the start has it, or as the core has where the layout is chosen for
+    each operation. Raises `WorkbenchError` where it is illegal."""
+    layout = space.layout_by_name[core.layout]
+    program = space.program_of(core.traced_as) if layout.is_chosen else space.start.program
+    plan = space.start.updated(program=program, pipeline=None, axis_assignment=None, hardware=read_hardware(core.hardware or None))
     plan = SetMesh(Mesh(core.mesh)).apply(plan).updated(axis_assignment=core.axis_assignment or None)
     if core.size("data") > 1:
         plan = RecipeMove("data_parallel", ("data",)).apply(plan)
-    return space.layout_by_name[core.layout].apply(plan)
+    return layout.apply(plan)
 
 
 def candidate_plan(space: SearchSpace, candidate: PlanCandidate) -> Plan:

@@ -5,12 +5,16 @@ Everything is remembered by what it depends on, so that candidates that share a 
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
+from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.cost.communication import closest_spans, collective_seconds
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import WorkbenchError
+from workbench.hardware.catalogue import read_hardware
+from workbench.hardware.hardware import Hardware
 from workbench.pipeline.estimate_block_cost import BlockCost
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
@@ -92,16 +96,28 @@ class Evaluator:
     def bound_core(self, core: PlanCandidate) -> Bounded:
         """The FLOPs of the program over the peak of all devices, and what the arguments take: no plan of this core needs less.
 
-        Raises `WorkbenchError` where the core is illegal.
+        Raises `WorkbenchError` where the core is illegal; a layout that is chosen for each operation is not looked at yet.
         """
+        if self.space.layout_by_name[core.layout].is_chosen:
+            return self._bound_unlaid(core)
         plan = self._in_precision(core)
         key = plan.program.identity, plan.hardware
         if key not in self._seconds:
-            self._seconds[key] = _program_seconds(plan)
+            self._seconds[key] = _program_seconds(plan.program, plan.hardware)
         placed = plan.layout, plan.mesh, plan.hardware, core.precision, core.offload
         if placed not in self._bytes:
             self._bytes[placed] = _least_bytes(plan, core)
         return Bounded(core, figures_on(plan.hardware, self._seconds[key] / plan.mesh.size, self._bytes[placed], plan.mesh.size))
+
+    def _bound_unlaid(self, core: PlanCandidate) -> Bounded:
+        """The same as if all that the program works on were shared by all devices."""
+        program, hardware = self.space.program_of(core.traced_as), read_hardware(core.hardware or None)
+        key = program.identity, hardware
+        if key not in self._seconds:
+            self._seconds[key] = _program_seconds(program, hardware)
+        count = prod(size for _, size in core.mesh)
+        held = sum(each.bytes for each in program.arguments if core.offload == ON_DEVICE or each.role is not Role.OPTIMIZER_STATE)
+        return Bounded(core, figures_on(hardware, self._seconds[key] / count, held / count, count))
 
     def work_key(self, core: PlanCandidate, micro_batches: int) -> Hashable:
         """Equal where a device does the same work for one micro-batch, however many stages and replicas there are. Nothing is traced."""
@@ -240,10 +256,10 @@ class Evaluator:
         return hardware.chip.memory_bandwidth, sum_seconds
 
 
-def _program_seconds(plan: Plan) -> float:
+def _program_seconds(program: Program, hardware: Hardware | None) -> float:
     """Seconds of the program's dots on one device at its peak, without what is computed again; those of hand-written kernels count half,
     for they may skip what a mask hides."""
-    structure, hardware = structure_of(plan.program), plan.hardware
+    structure = structure_of(program)
     seconds = 0.0
     for op in structure.ops:
         if op.work.flops and not op.is_recomputed:

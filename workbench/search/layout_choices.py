@@ -14,8 +14,12 @@ from workbench.plan.plan import Plan
 from workbench.recipes import find_recipe
 from workbench.recipes.choose_dims import batch_dim, stacked_dims
 from workbench.recipes.recipe import apply_edits
+from workbench.search.per_operation.choose_layout import choose_layout
+from workbench.search.per_operation.program_problem import splits_by_hand
 
 REPLICATED = "replicated"
+PER_OPERATION = "per operation"
+"""Every operation split as is best for it (`per_operation`)."""
 MOST_DIMS = 5
 """Of so many dimensions all sets are choices (31); of more those of one and of two."""
 FEW = 8
@@ -49,17 +53,33 @@ class DimsMove:
 
 
 @dataclass(frozen=True, slots=True)
+class ChosenMove:
+    """Split each operation over a mesh axis as is best for it: found when it is applied, which takes seconds."""
+
+    axis: str
+
+    def apply(self, plan: Plan) -> Plan:
+        """Raises `SearchError` without hardware."""
+        return plan.updated(layout=choose_layout(plan, self.axis))
+
+
+@dataclass(frozen=True, slots=True)
 class LayoutChoice:
     """A named way to use some mesh axes: all of `axes`, and no other but those of examples and stages, have more than one device."""
 
     name: str
     axes: tuple[str, ...] = ()
-    moves: tuple[RecipeMove | DimsMove, ...] = ()
+    moves: tuple[RecipeMove | DimsMove | ChosenMove, ...] = ()
 
     @property
     def is_recipe(self) -> bool:
         """Whether it is known by a recipe, or leaves all as it is."""
-        return not any(isinstance(move, DimsMove) for move in self.moves)
+        return all(isinstance(move, RecipeMove) for move in self.moves)
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether it is found for each plan anew, and for the operations of one program: a step without a pipeline."""
+        return any(isinstance(move, ChosenMove) for move in self.moves)
 
     def apply(self, plan: Plan) -> Plan:
         """The plan laid out so. Raises `WorkbenchError` where that is illegal."""
@@ -78,8 +98,9 @@ def usual_choices(choices: Sequence[LayoutChoice]) -> tuple[LayoutChoice, ...]:
     )
 
 
-def list_layout_choices(plan: Plan, axes: Sequence[str]) -> tuple[LayoutChoice, ...]:
-    """The choices that this plan's program allows over mesh axes of these names, the known recipes first."""
+def list_layout_choices(plan: Plan, axes: Sequence[str], *, with_costs: bool = True) -> tuple[LayoutChoice, ...]:
+    """The choices that this plan's program allows over mesh axes of these names, the known recipes first; last, `with_costs` being known,
+    that of each operation, unless the program splits some by hand."""
     probe = plan.updated(mesh=" ".join(f"{axis}:{_PROBED}" for axis in axes), layout="", hardware=None, axis_assignment=None, pipeline=None)
     found: dict[str, LayoutChoice] = {}
     kept: set[str] = set()
@@ -91,6 +112,8 @@ def list_layout_choices(plan: Plan, axes: Sequence[str]) -> tuple[LayoutChoice, 
         if choice.name == REPLICATED or (layout and layout not in kept):
             kept.add(layout)
             found[choice.name] = choice
+    if with_costs and "model" in axes and not splits_by_hand(plan.program):
+        found[PER_OPERATION] = LayoutChoice(PER_OPERATION, ("model",), (ChosenMove("model"),))
     return tuple(found.values())
 
 

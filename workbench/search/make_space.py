@@ -78,7 +78,7 @@ def make_space(
         if name not in (*WIDE_AXES, *kept):
             raise SearchError(*unknown_name("mesh axis", name, (*WIDE_AXES, *kept)))
     names = (*(axis for axis in axes if axis not in kept or axis in AXES), *(axis for axis in kept if axis not in axes))
-    found = list_layout_choices(start, names)
+    found = list_layout_choices(start, names, with_costs=all(each for each, _ in targets))
     used = {*AXES, *kept, *(axis for each in found for axis in each.axes)}
     names = tuple(axis for axis in names if axis in used)
     programs = trace_programs(plan.program, remats, precisions, None if wide and offloads is None else offloads or ())

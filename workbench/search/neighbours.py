@@ -89,13 +89,12 @@ def _list_near_meshes(candidate: PlanCandidate) -> Iterator[tuple[tuple[str, int
 def is_of_space(space: SearchSpace, candidate: PlanCandidate) -> bool:
     """Whether the candidate's decisions go together, as far as that shows without planning."""
     core = candidate.core()
-    large = {axis for axis, size in candidate.mesh if size > 1} - {"data", "stage"}
     layout = space.layout_by_name.get(candidate.layout)
     if candidate.remat not in space.remats_of(candidate.mesh) or candidate.boundaries not in space.boundaries_of(candidate):
         return False
     if candidate.precision not in space.precisions or candidate.offload not in space.offloads_of(candidate.mesh):
         return False
-    if layout is None or not large - {*space.kept_axes} <= {*layout.axes} <= large or candidate.zero not in space.zeros_of(core):
+    if layout is None or not space.fits_mesh(layout, candidate.mesh) or candidate.zero not in space.zeros_of(core):
         return False
     if space.batch and (space.batch % candidate.size("data") or candidate.micro_batches not in space.micro_batch_counts(core)):
         return False

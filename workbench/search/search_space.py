@@ -77,13 +77,19 @@ class SearchSpace:
         """Every combination of mesh, layout and ways to trace the program that sizes allow, without ZeRO or a schedule."""
         for hardware, devices in self.hardware:
             for mesh in self._list_meshes(devices):
-                large = {axis for axis, size in mesh if size > 1} - {"data", "stage"}
                 for layout in self.layouts:
-                    if large - {*self.kept_axes} <= {*layout.axes} <= large:
+                    if self.fits_mesh(layout, mesh):
                         core = PlanCandidate(hardware, mesh, layout.name)
                         for offload, precision, remat in product(self.offloads_of(mesh), self.precisions, self.remats_of(mesh)):
                             for assignment in self.axis_assignments_of(hardware, mesh):
                                 yield replace(core, remat=remat, precision=precision, offload=offload, axis_assignment=assignment)
+
+    def fits_mesh(self, layout: LayoutChoice, mesh: tuple[tuple[str, int], ...]) -> bool:
+        """Whether a layout uses the axes of a mesh that have several devices, and no other."""
+        large = {axis for axis, size in mesh if size > 1} - {"data", "stage"}
+        if layout.is_chosen and dict(mesh).get("stage", 1) > 1:
+            return False
+        return large - {*self.kept_axes} <= {*layout.axes} <= large
 
     def remats_of(self, mesh: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
         """What may be recomputed with a mesh's stages: a share of them is a whole number above none, and all of them is `full`."""
@@ -125,9 +131,10 @@ class SearchSpace:
         return self.zeros if core.size("data") > 1 else (NO_ZERO,)
 
     def micro_batch_counts(self, core: PlanCandidate) -> tuple[int, ...]:
-        """The numbers of micro-batches that divide the batch, no replica getting more than `most_examples` at a time; one without an axis
-        of stages, be there one stage; one where the host keeps something, unless there is no choice."""
-        if not self.batch or "stage" not in self.axes:
+        """The numbers of micro-batches that divide the batch, no replica getting more than `most_examples` at a time. One without an axis
+        of stages, be there one stage, or where the layout is chosen for each operation of a step; one where the host keeps something,
+        unless there is no choice."""
+        if not self.batch or "stage" not in self.axes or self.layout_by_name[core.layout].is_chosen:
             return (1,)
         examples = self.batch // core.size("data")
         most = 1 if core.offload != ON_DEVICE and len(self.offloads) > 1 else self.most_micro_batches
@@ -194,10 +201,10 @@ class SearchSpace:
     @cached_property
     def size(self) -> int:
         """The number of candidates, those included that turn out to be illegal."""
-        per_core: dict[tuple[int, int, str], int] = {}
+        per_core: dict[tuple[int, int, str, bool], int] = {}
         total = 0
         for core in self.cores():
-            key = core.size("data"), core.size("stage"), core.offload
+            key = core.size("data"), core.size("stage"), core.offload, self.layout_by_name[core.layout].is_chosen
             if key not in per_core:
                 staged = [each for count in self.micro_batch_counts(core) for each in self.schedules_of(core, count)]
                 per_core[key] = len(self.zeros_of(core)) * sum(len(self.boundaries_of(each)) for each in staged)

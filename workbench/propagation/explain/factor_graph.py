@@ -28,6 +28,8 @@ from workbench.propagation.structure.program_structure import Structure
 
 Factors = tuple[tuple[str, ...], ...]  # the factors of each dimension of one tensor, major to minor
 _BLOCKED = re.compile(r"blocked_propagation=\{([^}]*)\}")
+_WHOLE, _PERMUTED = (re.compile(rf"{kind}=\{{([^}}]*)\}}") for kind in ("need_replication", "permutation"))
+_FACTOR = re.compile(r"[a-z](?:_\d+)?")
 _EDGE, _BARRIER = "sdy.data_flow_edge", "stablehlo.optimization_barrier"
 RETURN, GROUP = "return", "sharding group"
 
@@ -37,7 +39,8 @@ class OperationFactors(NamedTuple):
 
     - `op`: its number in the program, that of the loop or branch for a data-flow edge; -1 for what main returns;
     - `key`: its key in `RecordedPropagation.records`; `kind`: as in `Operation`;
-    - `blocked`: factors that do not propagate.
+    - `blocked`: factors that do not propagate; `whole`: those that no device can compute a part of; `permuted`: those of which
+      a device needs a part of its neighbours', as along the windows of a convolution.
     """
 
     op: int
@@ -48,6 +51,8 @@ class OperationFactors(NamedTuple):
     mappings: tuple[Factors, ...]
     sizes: Mapping[str, int]
     blocked: frozenset[str]
+    whole: frozenset[str]
+    permuted: frozenset[str]
 
     def value_at(self, slot: Slot) -> int:
         return self.values[self.operands + slot.position if slot.is_result else slot.position]
@@ -68,7 +73,9 @@ class FactorGraph:
 class _Rule(NamedTuple):
     mappings: tuple[Factors, ...]
     sizes: Mapping[str, int]
-    blocked: frozenset[str]
+    blocked: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
+    permuted: frozenset[str] = frozenset()
 
 
 @cache_with_program(120)
@@ -86,14 +93,14 @@ def _read_rules(program: Program) -> dict[int, _Rule]:
 @functools.lru_cache(maxsize=4096)
 def _parse_rule(text: str) -> _Rule:
     rule = parse_rule(text)
-    blocked = _BLOCKED.search(text)
-    return _Rule(rule.operands + rule.results, rule.sizes, frozenset(re.findall(r"[a-z](?:_\d+)?", blocked[1])) if blocked else frozenset())
+    kinds = (frozenset(_FACTOR.findall(" ".join(each.findall(text)))) for each in (_BLOCKED, _WHOLE, _PERMUTED))
+    return _Rule(rule.operands + rule.results, rule.sizes, *kinds)
 
 
 @functools.lru_cache(maxsize=4096)
 def _identity_rule(shape: tuple[int, ...], tensors: int) -> _Rule:
     dims = tuple((f"d_{i}",) for i in range(len(shape)))
-    return _Rule((dims,) * tensors, {f"d_{i}": size for i, size in enumerate(shape)}, frozenset())
+    return _Rule((dims,) * tensors, {f"d_{i}": size for i, size in enumerate(shape)})
 
 
 def build_factor_graph(program: Program, recorded: RecordedPropagation) -> FactorGraph:
@@ -119,6 +126,12 @@ def build_factor_graph(program: Program, recorded: RecordedPropagation) -> Facto
         for value in dict.fromkeys(operation.values):
             of_value.setdefault(value, []).append(number)
     return FactorGraph(operations, of_value, one)
+
+
+def list_program_factors(program: Program, structure: Structure) -> tuple[list[OperationFactors], list[int]]:
+    """The operations of a program alone that have a rule, with its data-flow edges, and for each value the one that stands for its edge."""
+    one = _find_representatives(structure, len(structure.values))
+    return list(_list_operation_factors(program, structure, one.__getitem__, one)), one
 
 
 def _find_representatives(structure: Structure, count: int) -> list[int]:

@@ -5,7 +5,7 @@ https://github.com/google/iopddl). An infinite cost forbids a strategy or a pair
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,10 @@ class ChoiceProblem:
     edges: tuple[ChoiceEdge, ...] = ()
     usage_limit: float | None = None
     name: str = ""
+
+    def without_limit(self) -> "ChoiceProblem":
+        """The same problem with memory without end."""
+        return replace(self, usage_limit=None)
 
     def __post_init__(self) -> None:
         for index, node in enumerate(self.nodes):

@@ -60,8 +60,8 @@ class Solution:
         return 0.0 if self.is_proven else 1.0 - max(self.bound, 0.0) / self.cost if self.is_feasible else 1.0
 
 
-def _meets(cost: float, bound: float) -> bool:
-    return cost <= bound or cost - bound <= _TOLERANCE * abs(cost) < np.inf
+def _meets(cost: float, bound: float, gap: float = _TOLERANCE) -> bool:
+    return cost <= bound or cost - bound <= gap * abs(cost) < np.inf
 
 
 def solve(
@@ -71,12 +71,14 @@ def solve(
     on_progress: Callable[[Solution], None] | None = None,
     is_cancelled: Callable[[], bool] | None = None,
     iterations: int | None = None,
+    gap: float = _TOLERANCE,
 ) -> Solution:
-    """The best choice found in `seconds`, or after `iterations` sweeps and blocks whatever they take; ends early where it is proven.
+    """The best choice found in `seconds`, or after `iterations` sweeps and blocks whatever they take; ends early where it is proven that
+    none costs less by more than a part `gap` of its cost.
 
     `is_cancelled` is asked between two steps, of a second or less.
     """
-    search = _ChoiceSearch(problem, seconds, iterations, on_progress, is_cancelled)
+    search = _ChoiceSearch(problem, seconds, iterations, on_progress, is_cancelled, gap)
     if search.start(seed):
         search.ascend()
         search.improve()
@@ -94,9 +96,10 @@ class _ChoiceSearch:
         iterations: int | None,
         on_progress: Callable[[Solution], None] | None,
         is_cancelled: Callable[[], bool] | None,
+        gap: float,
     ) -> None:
         self.problem, self.seconds, self.iterations = problem, seconds, iterations
-        self.on_progress, self.is_cancelled = on_progress, is_cancelled
+        self.on_progress, self.is_cancelled, self.gap = on_progress, is_cancelled, gap
         self.began = self.started = time.monotonic()
         self.next_publication = self.began
         self.work = 0
@@ -192,7 +195,7 @@ class _ChoiceSearch:
     def _is_over(self, share: float = 1.0) -> bool:
         """Whether `share` of the work is done, the best is proven, or nobody waits for it. Counts a step."""
         self.work += 1
-        if _meets(self.cost, self.bound) or (self.is_cancelled and self.is_cancelled()):
+        if _meets(self.cost, self.bound, self.gap) or (self.is_cancelled and self.is_cancelled()):
             return True
         if self.iterations is not None:
             return self.work > self.iterations * share

@@ -1,0 +1,250 @@
+"""A traced program as the per-operation problem: every operation is a node, its strategies the ways to run it over one mesh axis.
+
+The facts are the planner's own. What is an operation's way comes from Shardy's sharding rules; what it costs to compute from the estimate
+of the plan without the axis, each kernel's time divided where its operation is; what sums and reshardings cost from the links of the
+hardware. A value that one operation makes in another sharding than the next one reads is resharded between them: sliced for nothing,
+gathered, or exchanged. The problem is that of Alpa (Zheng et al. 2022, section 4) and of XLA's auto-sharding.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.program import Program
+from workbench.core.tensor import Role, itemsize
+from workbench.cost.communication import collective_seconds
+from workbench.cost.estimate import Estimate
+from workbench.errors import SearchError
+from workbench.hardware.hardware import Hardware
+from workbench.propagation import local_shape, structure_of
+from workbench.propagation.explain.factor_graph import OperationFactors, list_program_factors
+from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem, Floats
+from workbench.search.per_operation.operation_ways import WHOLE, OperationWays, Splits, list_ways
+
+NANOSECONDS = 1e9
+"""Costs are in these: the solver rounds to whole numbers now and then."""
+_RESIDENT = 0.01  # what decides between equals: the share of a pass over an array that is charged for having it whole
+_SUMS = ("all-reduce", "reduce-scatter")
+_EDGE = "data_flow_edge"
+
+
+class Placed(NamedTuple):
+    """A node of the problem, and of each of its strategies the split of one tensor."""
+
+    node: int
+    splits: Splits
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramProblem:
+    """The problem, and how to read its answer: `arguments` in the program's order; by the numbers of operations `results`, the first
+    result of each, and `sums`, the collective that it needs in each strategy."""
+
+    problem: ChoiceProblem
+    arguments: tuple[Placed, ...]
+    results: dict[int, Placed]
+    sums: dict[int, tuple[str, ...]]
+
+
+def splits_by_hand(program: Program) -> bool:
+    """Whether a program has a `shard_map`, in which it is written how operations are split."""
+    return "sdy.manual_computation" in structure_of(program).kinds
+
+
+def make_program_problem(found: Estimate, axis: str) -> ProgramProblem:
+    """The problem of a plan over one more axis of its mesh, which its layout does not use; `found` is its estimate.
+
+    Raises `SearchError` where the hardware is not known, or the program divides its work by hand (`shard_map`).
+    """
+    if found.hardware is None or found.times is None:
+        raise SearchError("What an operation costs is not known: the plan names no hardware.", ['set one, "8 H100"'])
+    if splits_by_hand(found.plan.program):
+        ways_out = ["lay it out by named dimensions"]
+        raise SearchError(f"`{found.plan.program.name}` has a `shard_map`: how its operations are split is written there.", ways_out)
+    return _ProblemMaker(found, axis, found.hardware).make()
+
+
+class _ProblemMaker:
+    def __init__(self, found: Estimate, axis: str, hardware: Hardware) -> None:
+        self._found, self._plan, self._axis, self._hardware = found, found.plan, axis, hardware
+        self._structure, self._parts = found.partitioned.structure, found.plan.mesh[axis]
+        self._factors, self._one = list_program_factors(found.plan.program, self._structure)
+        dims = found.partitioned.dims
+        values = zip(self._structure.values, dims, strict=True)
+        self._shapes = [value.shape if at is None else local_shape(value.shape, at, self._plan.mesh) for value, at in values]
+        self._bytes = [math.prod(shape) * itemsize(value.dtype) for shape, value in zip(self._shapes, self._structure.values, strict=True)]
+        self._dropped = {number for number, at in enumerate(dims) if at is None}
+        self._end = max((op.position for op in self._structure.ops), default=0) + 1
+        self._nodes: list[ChoiceNode] = []
+        self._edges: dict[tuple[int, int], Any] = defaultdict(float)
+        self._made: dict[int, Placed] = {}  # by value
+
+    def make(self) -> ProgramProblem:
+        arguments = tuple(map(self._add_argument, self._structure.arguments))
+        kernels, sums = self._kernel_seconds(), self._present_sums()
+        ways = [(each, self._add_operation(each, kernels, sums)) for each in self._factors if not self._dropped.issuperset(each.values)]
+        ruleless = list(self._add_ruleless())
+        results, sums_of = {}, {}
+        for each, (node, found) in ways:
+            self._connect_operands(each, node, found)
+            if each.kind != _EDGE and len(each.values) > each.operands:
+                results[each.op], sums_of[each.op] = Placed(node, found.splits[each.operands]), found.sends
+        for node, value, region in ruleless:
+            self._connect(value, Placed(node, np.array([WHOLE])), self._structure.regions[region].runs_per_step)
+        self._connect_carried(arguments)
+        self._join_moments(arguments)
+        edges = tuple(ChoiceEdge(first, second, costs) for (first, second), costs in self._edges.items())
+        return ProgramProblem(ChoiceProblem(tuple(self._nodes), edges, self._hardware.chip.memory), arguments, results, sums_of)
+
+    def _add_node(self, seconds: NDArray[Any], usages: NDArray[Any], start: int = 0, end: int = 0) -> int:
+        self._nodes.append(ChoiceNode(np.round(seconds * NANOSECONDS, 3), np.floor(usages), start, end))
+        return len(self._nodes) - 1
+
+    def _local_bytes(self, value: int, splits: Splits) -> Floats:
+        """Bytes of one device's part in each way."""
+        return self._bytes[value] / np.where(splits == WHOLE, 1, self._parts)
+
+    def _add_argument(self, value: int) -> Placed:
+        """An argument, whole or along any dimension that the axis divides."""
+        splits = np.array([WHOLE, *(dim for dim, size in enumerate(self._shapes[value]) if size > 1 and size % self._parts == 0)])
+        held = self._local_bytes(value, splits)
+        node = self._add_node(held / self._hardware.chip.memory_bandwidth * _RESIDENT, held, 0, self._end)
+        self._made[value] = Placed(node, splits)
+        return self._made[value]
+
+    def _kernel_seconds(self) -> dict[int, float]:
+        """The seconds of each kernel in a step, by the operations whose ways divide them: its dots by their FLOPs, else its last
+        operation."""
+        kernels, times = self._found.kernels, self._found.times
+        assert times is not None
+        dots = defaultdict[int, dict[int, int]](dict)
+        for each in kernels.dots:
+            dots[each.kernel][each.op] = self._structure.ops[each.op].work.flops
+        found = defaultdict[int, float](float)
+        for number, seconds in enumerate((times.busy * kernels.times).tolist()):
+            work = dots.get(number) or {kernels.ops[number]: 1}
+            for op, flops in work.items():
+                found[op] += seconds * flops / sum(work.values())
+        return found
+
+    def _present_sums(self) -> dict[tuple[int, int], float]:
+        """The seconds that the plan spends on sending each value already, over other axes, by operation and result: less where it is
+        split."""
+        found = defaultdict[tuple[int, int], float](float)
+        for each, cost in zip(self._found.partitioned.reshards, self._found.costs, strict=True):
+            if each.source is not None and not each.sent_by_operation:
+                times = self._structure.regions[each.region].runs_per_step if each.times is None else each.times
+                found[each.source, each.result] += cost.seconds * times
+        return found
+
+    def _add_operation(
+        self, each: OperationFactors, kernels: dict[int, float], sums: dict[tuple[int, int], float]
+    ) -> tuple[int, OperationWays]:
+        ways = list_ways(each, [self._shapes[value] for value in each.values], self._parts)
+        results = list(zip(each.values, ways.splits, strict=True))[each.operands :]
+        seconds = np.zeros(len(ways.sends))
+        if each.kind != _EDGE:
+            seconds = (kernels.get(each.op, 0.0) + self._pass_seconds(each)) / np.where(ways.is_divided, self._parts, 1)
+            if "collective-permute" in ways.sends:
+                seconds = seconds + self._permute_seconds(each.values[0], ways) * self._runs(each.values[-1])
+            for number, (value, splits) in enumerate(results):
+                seconds = seconds + self._sum_seconds(value, ways.sends) * self._runs(value)
+                seconds = seconds + sums.get((each.op, number), 0.0) / np.where(splits == WHOLE, 1, self._parts)
+        node = self._add_node(seconds, *self._memory_of(each, results))
+        for value, splits in results:
+            self._made[value] = Placed(node, splits)
+        return node, ways
+
+    def _pass_seconds(self, each: OperationFactors) -> float:
+        """What decides between equals: whole is not as good as divided where a kernel has several operations."""
+        size = sum(self._bytes[value] * self._runs(value) for value in each.values[each.operands :])
+        return size / self._hardware.chip.memory_bandwidth * _RESIDENT
+
+    def _memory_of(self, each: OperationFactors, results: list[tuple[int, Splits]]) -> tuple[Floats, int, int]:
+        """The bytes of what an operation stores, and from where to where they live; a carried result lies in its argument's memory."""
+        stored = [(value, splits) for value, splits in results if self._structure.values[value].stored]
+        count = len(results[0][1]) if results else 1
+        if each.kind == _EDGE:
+            stored = [(value, splits) for value, splits in results if self._structure.values[value].maker >= 0]
+        used = sum((self._local_bytes(value, splits) for value, splits in stored), np.zeros(count))
+        start = self._structure.ops[each.op].position if each.op >= 0 else 0
+        end = max((self._structure.values[value].last_use for value, _ in stored), default=start)
+        return used, start, max(start, end)
+
+    def _runs(self, value: int) -> int:
+        return self._structure.regions[self._structure.values[value].region].runs_per_step
+
+    def _sum_seconds(self, value: int, sums: tuple[str, ...]) -> Floats:
+        """Of each way, the seconds of summing what the devices have of a value."""
+        seconds = {kind: self._seconds(kind, self._bytes[value]) for kind in set(sums) if kind in _SUMS}
+        return np.array([seconds.get(kind, 0.0) for kind in sums])
+
+    def _permute_seconds(self, value: int, ways: OperationWays) -> Floats:
+        sent = zip(ways.sends, (self._bytes[value] * ways.shares).tolist(), strict=True)
+        return np.array([self._seconds(kind, size) if kind == "collective-permute" else 0.0 for kind, size in sent])
+
+    def _seconds(self, kind: str, payload: float) -> float:
+        plan = self._plan
+        return collective_seconds(kind, (self._axis,), int(payload), plan.mesh, self._hardware, plan.axis_assignment) if payload else 0.0
+
+    def _add_ruleless(self) -> Iterator[tuple[int, int, int]]:
+        """What Shardy has no rule for reads and makes whole values: its operands as (node, value, region)."""
+        for number in self._structure.ops_without_rule:
+            op = self._structure.ops[number]
+            for value in op.operands:
+                yield self._add_node(np.zeros(1), np.zeros(1)), self._one[value], op.region
+            for value in op.results:
+                end = max(op.position, self._structure.values[value].last_use)
+                node = self._add_node(np.zeros(1), np.array([float(self._bytes[value])]), op.position, end)
+                self._made.setdefault(self._one[value], Placed(node, np.array([WHOLE])))
+
+    def _connect_operands(self, each: OperationFactors, node: int, ways: OperationWays) -> None:
+        """Reshard what other operations made; what a loop reads of outside, once, and what it yields, each time."""
+        for value, splits in zip(each.values[: each.operands], ways.splits, strict=False):
+            runs = self._runs(value)
+            if each.kind != _EDGE:
+                runs = min(runs, self._structure.regions[self._structure.ops[each.op].region].runs_per_step)
+            self._connect(value, Placed(node, splits), runs)
+
+    def _connect(self, value: int, reader: Placed, runs: int) -> None:
+        """What is a constant, or counted up on each device, is made as it is needed."""
+        maker = self._made.get(value)
+        if maker is not None and maker.node != reader.node:
+            self._add_edge(maker.node, reader.node, self._reshard_seconds(value, maker.splits, reader.splits) * runs)
+
+    def _reshard_seconds(self, value: int, made: Splits, read: Splits) -> Floats:
+        """Of each pair of ways: a gather of what is split, an exchange between two dimensions."""
+        gather = self._seconds("all-gather", self._bytes[value])
+        exchange = self._seconds("all-to-all", self._bytes[value] / self._parts)
+        before, after = made[:, None], read[None, :]
+        return np.where((before == after) | (before == WHOLE), 0.0, np.where(after == WHOLE, gather, exchange))
+
+    def _add_edge(self, first: int, second: int, seconds: Floats) -> None:
+        costs = np.round(seconds * NANOSECONDS, 3)
+        pair, costs = ((first, second), costs) if first < second else ((second, first), costs.T)
+        self._edges[pair] = self._edges[pair] + costs
+
+    def _connect_carried(self, arguments: tuple[Placed, ...]) -> None:
+        """A carried result has the sharding of the argument that it becomes."""
+        for result, argument in self._plan.program.carried:
+            self._connect(self._one[self._structure.returned[result]], arguments[argument], 1)
+
+    def _join_moments(self, arguments: tuple[Placed, ...]) -> None:
+        """A parameter and its moments have one sharding: they are read beside each other alone."""
+        tensors = self._plan.program.arguments
+        parameters = {each.path.partition("/")[2]: number for number, each in enumerate(tensors) if each.role is Role.PARAMETER}
+        for number, each in enumerate(tensors):
+            words = each.path.split("/") if each.role is Role.OPTIMIZER_STATE else []
+            tails = ("/".join(words[at:]) for at in range(1, len(words)))
+            owner = next((parameters[tail] for tail in tails if tail in parameters), None)
+            if owner is not None and tensors[owner].shape == each.shape and self._is_alike(number, owner):
+                count = len(arguments[number].splits)
+                self._add_edge(arguments[owner].node, arguments[number].node, np.where(np.eye(count, dtype=bool), 0.0, np.inf))
+
+    def _is_alike(self, one: int, other: int) -> bool:
+        return np.array_equal(self._made[self._structure.arguments[one]].splits, self._made[self._structure.arguments[other]].splits)
