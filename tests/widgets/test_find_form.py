@@ -47,6 +47,8 @@ def test_a_layout_of_its_own_is_looked_for_among_all(plan):
     assert read_task(replace(form, layout="all"), plan).choices["layouts"] == "all"
     task = read_task(replace(form, layout="io"), plan)
     assert (task.choices["layouts"], task.pins) == ("all", {"layout": "io"})
+    task = read_task(replace(form, layout="per operation"), plan)
+    assert (task.choices["layouts"], task.pins) == ("per operation", {"layout": "per operation"})
 
 
 def test_a_wide_search_has_its_own_axes_unless_some_are_typed(plan):

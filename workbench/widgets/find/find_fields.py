@@ -6,6 +6,7 @@ from typing import Any
 from workbench.core.offload import OPTIMIZER_STATE
 from workbench.hardware.catalogue import default_catalogue
 from workbench.plan.plan import Plan
+from workbench.search.layout_choices import PER_OPERATION
 from workbench.search.make_space import SCHEDULES
 from workbench.search.search_space import ZEROS
 from workbench.search.traced_programs import AS_TRACED, ON_DEVICE, REMATS
@@ -26,6 +27,7 @@ _WIDE = (
 )
 _STAGES = "Of a pipeline, `4` or `2, 4, 8`; `1` is no pipeline."
 _MICRO_BATCHES = "A step, `16` or `8, 16, 32`; `1` is a step that is not divided."
+_LAYOUT = "Any: also the program's own dimensions; per operation: each operation split as is best for it, without a pipeline."
 _PRICE = "What a chip costs an hour, `2.5`, where that is not what the catalogue says."
 _BOUNDARIES = "Where a network is divided into stages: evenly by time or by memory, or as fast as fits into the memory that there is."
 _PRECISION = "The types that a step is computed in, or also keeps its parameters in. They change results, so a wide search leaves them."
@@ -34,6 +36,7 @@ UNTILS = (("complete", "the front is known"), ("proved", "the best is proved"))
 OBJECTIVES = (("seconds", "step time"), ("memory", "memory"), ("devices", "devices"), ("dollars", "dollars"))
 PRECISIONS = ((AS_TRACED, AS_TRACED), ("bfloat16", "bfloat16"), ("params=bfloat16,moments=float32", "bfloat16 parameters"))
 OFFLOAD_CHOICES = ((ANY, "any"), (ON_DEVICE, "on the devices"), (OPTIMIZER_STATE, "on the host"))
+_LAYOUTS = (("", "a known recipe"), (ALL_LAYOUTS, "any"))
 BOUNDARY_TEXTS = {"time": "even by time", "memory": "even by memory", "fit": "fitted to memory"}
 
 
@@ -73,7 +76,8 @@ def _price_hint(form: FindGesture, plan: Plan) -> str:
 
 
 def _fixed_fields(form: FindGesture, progress: FindProgress) -> list[Field]:
-    known = [each.name for each in progress.space.layouts] if progress.space else []
+    known = [PER_OPERATION] if form.hardware else []
+    known += [each.name for each in progress.space.layouts] if progress.space else []
     layouts = list(dict.fromkeys([*known, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
     zeros = [("", "any"), *((each, each.replace("zero_", "ZeRO ")) for each in ZEROS)]
     remats = [("", "any"), *((each, each) for each in REMATS if each != AS_TRACED)]
@@ -83,7 +87,7 @@ def _fixed_fields(form: FindGesture, progress: FindProgress) -> list[Field]:
         _text("stages", "Stages", form.stages, "any", 6, _STAGES),
         _select("schedule", "Schedule", form.schedule, schedules),
         _text("micro_batches", "Micro-batches", form.micro_batches, "any", 8, _MICRO_BATCHES),
-        _select("layout", "Layout", form.layout, [("", "a known recipe"), (ALL_LAYOUTS, "any"), *((each, each) for each in layouts)]),
+        _select("layout", "Layout", form.layout, [*_LAYOUTS, *((each, each) for each in layouts)], _LAYOUT),
         _select("zero", "ZeRO", form.zero, zeros),
         _select("remat", "Remat", form.remat, remats),
     ]

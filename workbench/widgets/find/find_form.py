@@ -8,6 +8,7 @@ from typing import Any
 
 from workbench.errors import SearchError
 from workbench.plan.plan import Plan
+from workbench.search.layout_choices import PER_OPERATION
 from workbench.search.requirements import AtMost, Requirement
 from workbench.search.traced_programs import AS_TRACED, OFFLOADS
 from workbench.search.uneven_boundaries import BOUNDARIES
@@ -65,7 +66,7 @@ def read_task(form: FindGesture, plan: Plan) -> SearchTask:
         at_most["seconds"] = _read_seconds(form.seconds)
     if form.dollars.strip():
         at_most["dollars"] = _read_dollars(form.dollars)
-    choices |= {"keep": form.keep, **({"layouts": "all"} if form.layout else {}), **({"wide": True} if form.wide else {})}
+    choices |= {"keep": form.keep, **_read_layouts(form), **({"wide": True} if form.wide else {})}
     choices |= _read_rare_choices(form)
     choices |= {} if form.wide and not form.axes.strip() else {"axes": ("stage", *names)}
     within = whole_number(form.within, "number of seconds", most=MOST_SECONDS)
@@ -78,6 +79,11 @@ def _read_rare_choices(form: FindGesture) -> dict[str, Any]:
     offloads = {"offloads": OFFLOADS} if form.offload else {}
     rules = {"boundaries": BOUNDARIES if form.boundaries == ANY else (form.boundaries,)} if form.boundaries else {}
     return {**precisions, **offloads, **rules}
+
+
+def _read_layouts(form: FindGesture) -> dict[str, str]:
+    """The layouts to choose from, where it is not a known recipe; one by name is pinned among all."""
+    return {"layouts": PER_OPERATION if form.layout == PER_OPERATION else ALL_LAYOUTS} if form.layout else {}
 
 
 def _read_pins(form: FindGesture) -> dict[str, Any]:
