@@ -5,6 +5,9 @@ the layout found, and with the best of the others that `list_layout_choices` has
 what the planner only guessed. `faster` is the share of cases in which the layout found is at least as fast (within 0.5 %), `ratio` the
 geometric mean of its seconds over the others', `solved_off` the mean difference between the sum that the solver made small and the planned
 step.
+
+`third_party`: programs of other people's packages that are installed (extra `corpus`), nothing of which is known, over one axis of eight
+devices; beside the best of the layouts that their users would state: data parallel, tensor parallel, ZeRO 3.
 """
 
 import math
@@ -13,6 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.corpus.program import TARGET, traced
+from benchmarks.corpus.third_party import PROGRAMS
 from workbench.core.program import Program
 from workbench.cost.estimate import estimate
 from workbench.engine import partition_plan
@@ -26,6 +31,7 @@ from workbench.search.per_operation.program_problem import make_program_problem
 from workbench.search.per_operation.solve import solve
 
 ALIKE = 1.005
+STATED = ("data parallel", "tensor parallel", "zero 3")
 HARDWARE = ("8 H100", "TPU v5p 2x2x2")
 MESHES = (("data:1 model:8", ""), ("data:2 model:4", "batch:data"))
 
@@ -65,12 +71,28 @@ def operations(*, quick: bool) -> dict[str, Any]:
         "partitioned_ratio": _mean(asked),
         "solved_off": round(sum(abs(each["solved"] / each["seconds"] - 1) for each in rows) / len(rows), 3),
         "slowest": max(each["took"] for each in rows),
+        "third_party": _third_party() if not quick else None,
         "rows": rows,
     }
 
 
+def _third_party() -> dict[str, Any]:
+    """The same beside what users of the packages would state, in seconds by the planner."""
+    found = {}
+    for each in PROGRAMS:
+        if each.missing:
+            continue
+        plan = Plan(traced(each), "model:8", hardware=TARGET)
+        own = evaluate_plan(plan.updated(layout=choose_layout(plan, "model"))).seconds
+        stated = min(evaluate_plan(each.plan(layout)).seconds for layout in STATED)
+        found[each.name] = round(own / stated, 3)
+        print(f"{each.name:28} {TARGET:14} {own * 1e3:10.3f} ms, as stated {stated * 1e3:10.3f} ms", flush=True)
+    return {"programs": len(found), "missing": len(PROGRAMS) - len(found), "ratio": _mean(list(found.values())), "ratios": found}
+
+
 def _mean(ratios: list[float]) -> float:
-    return round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 3)
+    """The geometric mean; 0 of none."""
+    return round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 3) if ratios else 0.0
 
 
 def _compare(work: Work) -> Iterator[dict[str, Any]]:
@@ -93,7 +115,7 @@ def _compare_layouts(plan: Plan) -> dict[str, Any]:
     took = time.perf_counter() - begin
     others = dict(_list_others(plan))
     other = min(others, key=lambda name: evaluate_plan(others[name]).seconds)
-    solved = solve(make_program_problem(estimate(plan), "model").problem, iterations=ITERATIONS, gap=GAP)
+    solved = solve(make_program_problem(estimate(plan), "model").problem.without_limit(), iterations=ITERATIONS, gap=GAP)
     return {
         "seconds": evaluate_plan(found).seconds,
         "partitioned": _partitioned_seconds(found),

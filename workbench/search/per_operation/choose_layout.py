@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.layout import Layout
+from workbench.core.program import STATE
 from workbench.core.sharding import Sharding
 from workbench.cost.estimate import estimate
 from workbench.plan.plan import Plan
@@ -16,6 +17,7 @@ from workbench.propagation.structure.program_structure import Structure
 from workbench.recipes.recipe import apply_edits
 from workbench.recipes.recipe_edits import constrain_values, override_arguments
 from workbench.recipes.sequence_parallel import AFTER_THE_DOTS
+from workbench.recipes.zero_common import SHARD_PRIORITY
 from workbench.search.per_operation.operation_ways import WHOLE
 from workbench.search.per_operation.program_problem import ProgramProblem, make_program_problem
 from workbench.search.per_operation.solve import solve
@@ -40,14 +42,17 @@ def choose_layout(plan: Plan, axis: str) -> Layout:
     made = make_program_problem(found, axis)
     chosen = _solve(made)
     dims = found.partitioned.dims
-    laid = apply_edits(plan, override_arguments(plan, _argument_shardings(plan, made, chosen, axis)))
     structure = found.partitioned.structure
     results = {
         number: _add_axis(at, *_split_of(made, chosen, number), axis)
         for number in made.results
         if (at := dims[structure.ops[number].results[0]]) is not None
     }
-    return _constrain(laid, results, axis).layout
+    tried = []
+    for priority in (0, SHARD_PRIORITY):  # weights that are stored in parts alone must not be followed by what they are multiplied with
+        shardings = _argument_shardings(plan, made, chosen, axis, priority)
+        tried.append(_constrain(apply_edits(plan, override_arguments(plan, shardings)), results, axis))
+    return min(tried, key=lambda each: each[0])[1].layout
 
 
 def _followers(structure: Structure) -> Iterator[int]:
@@ -75,13 +80,16 @@ def _split_of(made: ProgramProblem, chosen: tuple[int, ...], number: int) -> tup
     return int(placed.splits[way]), made.sums[number][way] == "reduce-scatter"
 
 
-def _argument_shardings(plan: Plan, made: ProgramProblem, chosen: tuple[int, ...], axis: str) -> dict[str, Sharding]:
-    """Of the arguments that are split, by path."""
+def _argument_shardings(plan: Plan, made: ProgramProblem, chosen: tuple[int, ...], axis: str, priority: int) -> dict[str, Sharding]:
+    """Of the arguments that are split, by path; state propagates with this priority."""
     found = {}
     for tensor, present, placed in zip(plan.program.arguments, plan.argument_shardings, made.arguments, strict=True):
         dim = int(placed.splits[chosen[placed.node]])
         if dim != WHOLE:
-            found[tensor.path] = present.with_dim(dim, (*(present.dims[dim] or ()), axis))
+            dims = present.with_dim(dim, (*(present.dims[dim] or ()), axis)).dims
+            is_late = priority and tensor.role in STATE
+            priorities = tuple(priority if is_late and at == dim else present.priority(at) for at in range(len(dims)))
+            found[tensor.path] = Sharding(dims, priorities=priorities if any(priorities) else ())
     return found
 
 
@@ -91,9 +99,10 @@ def _add_axis(dims: Dims, split: int, is_scattered: bool, axis: str) -> Sharding
     return Sharding(tuple((*axes, axis) if at == split else axes for at, axes in enumerate(dims)), priorities=priorities)
 
 
-def _constrain(plan: Plan, wanted: dict[int, Sharding], axis: str) -> Plan:
+def _constrain(plan: Plan, wanted: dict[int, Sharding], axis: str) -> tuple[float, Plan]:
     """The plan with constraints where propagation disagrees about the axis, round by round: on dots and what passes their results on, then
-    on all that is left. The fastest of these plans, for one statement too many can cost more than it brings."""
+    on all that is left. The seconds of a step, and the plan, of the fastest round, for one statement too many can cost more than it
+    brings."""
     structure = structure_of(plan.program)
     first = {*structure.dots, *_followers(structure)}
     constrained, tried = set[int](), list[tuple[float, Plan]]()
@@ -107,7 +116,7 @@ def _constrain(plan: Plan, wanted: dict[int, Sharding], axis: str) -> Plan:
             break
         constrained.update(missed)
         plan = apply_edits(plan, constrain_values(plan, missed, wanted))
-    return min(tried, key=lambda each: each[0])[1]
+    return min(tried, key=lambda each: each[0])
 
 
 def _list_missed(found: Propagated, wanted: dict[int, Sharding], axis: str) -> Iterator[int]:
