@@ -57,6 +57,17 @@ def test_precisions_are_chosen_from_where_they_are_named(tmp_path, capsys):
     assert str(load_plan(file).program.precision) == "bfloat16"
 
 
+def test_layouts_are_chosen_from_where_they_are_named(tmp_path, capsys):
+    file = tmp_path / "best.plan.json"
+    assert main([*TWO_LAYER, "--layouts", "replicated|per operation", "--json", "-o", str(file)]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert "; 2 layouts" in record["space"]
+    assert record["front"][0]["plan"] == "model:8, per operation, no ZeRO, remat none"
+    assert "model" in str(load_plan(file).layout)
+    assert main([*TWO_LAYER, "--layouts", "mine"]) != 0
+    assert "There is no layout `mine`; there are `replicated`, `megatron`, `io`, `per operation`." in capsys.readouterr().err
+
+
 def test_what_no_plan_keeps_is_told_with_the_ways_out(capsys):
     assert main([*TWO_LAYER, "--at-most", "memory=1 KiB"]) == 0
     assert "No plan keeps `at most 1.00 KiB a device`." in capsys.readouterr().out
