@@ -113,8 +113,15 @@ def _list_alike(space: SearchSpace, plan: Plan) -> Iterator[PlanCandidate]:
         for remat in space.remats:
             for zero in space.zeros:
                 candidate = replace(start, layout=layout.name, remat=remat, zero=zero, boundaries=space.boundaries_of(start)[0])
-                if is_of_space(space, candidate):
+                if is_of_space(space, candidate) and (not layout.is_chosen or _may_be_chosen(space, candidate, plan)):
                     yield candidate
+
+
+def _may_be_chosen(space: SearchSpace, candidate: PlanCandidate, plan: Plan) -> bool:
+    """Whether the plan's layout may be one that is chosen for each operation: such a one is of one program, and names arguments or values.
+    To find out takes seconds."""
+    is_alike = space.program_of(candidate.traced_as).identity == plan.program.identity
+    return is_alike and bool(plan.layout.overrides or plan.layout.constraints)
 
 
 def _decisions(plan: Plan) -> tuple[object, ...]:

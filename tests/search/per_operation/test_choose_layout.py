@@ -24,6 +24,7 @@ from workbench.search.per_operation.choose_layout import choose_layout
 from workbench.search.per_operation.operation_ways import WHOLE
 from workbench.search.per_operation.program_problem import make_program_problem
 from workbench.search.per_operation.solve import solve
+from workbench.search.present_plan import find_candidate
 
 
 def llama() -> Plan:
@@ -133,6 +134,15 @@ def test_a_search_may_choose_the_layout_of_each_operation():
     assert result.state.is_proved
     assert [candidate.layout for candidate, _ in result.front] == [PER_OPERATION] * len(result.front)
     assert result.best.layout == choose_layout(result.best.updated(layout=""), "model")
+
+
+def test_a_plan_so_found_is_known_again_and_no_other_is_looked_for_long(monkeypatch):
+    plan = llama()
+    found = find_plans(plan, layouts=PER_OPERATION, remats=("none",), within=60)
+    space = make_space(plan, layouts=(PER_OPERATION, "megatron"))
+    assert find_candidate(space, found.best) == found.front[0][0]
+    monkeypatch.setattr("workbench.search.layout_choices.choose_layout", lambda *_: pytest.fail("nothing says that it is one"))
+    assert find_candidate(space, plan) is None
 
 
 def test_layouts_of_each_operation_are_those_of_steps_without_a_pipeline():
