@@ -114,13 +114,14 @@ def _compare_layouts(plan: Plan) -> dict[str, Any]:
     found = plan.updated(layout=choose_layout(plan, "model"))
     took = time.perf_counter() - begin
     others = dict(_list_others(plan))
-    other = min(others, key=lambda name: evaluate_plan(others[name]).seconds)
+    seconds = {name: evaluate_plan(other).seconds for name, other in others.items()}
+    other = min(seconds, key=seconds.__getitem__)
     solved = solve(make_program_problem(estimate(plan), "model").problem.without_limit(), iterations=ITERATIONS, gap=GAP)
     return {
         "seconds": evaluate_plan(found).seconds,
         "partitioned": _partitioned_seconds(found),
         "other": other,
-        "other_seconds": evaluate_plan(others[other]).seconds,
+        "other_seconds": seconds[other],
         "other_partitioned": _partitioned_seconds(others[other]),
         "solved": solved.cost / 1e9,
         "statements": len(found.layout.statements),

@@ -7,7 +7,6 @@ one edge are one value here.
 
 import functools
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -27,10 +26,9 @@ from workbench.propagation.prepared_program import Prepared, load_prepared
 from workbench.propagation.structure.program_structure import Structure
 
 Factors = tuple[tuple[str, ...], ...]  # the factors of each dimension of one tensor, major to minor
-_BLOCKED = re.compile(r"blocked_propagation=\{([^}]*)\}")
-_WHOLE, _PERMUTED = (re.compile(rf"{kind}=\{{([^}}]*)\}}") for kind in ("need_replication", "permutation"))
-_FACTOR = re.compile(r"[a-z](?:_\d+)?")
 _EDGE, _BARRIER = "sdy.data_flow_edge", "stablehlo.optimization_barrier"
+EDGE = _EDGE.partition(".")[2]
+"""The `kind` of a data-flow edge."""
 RETURN, GROUP = "return", "sharding group"
 
 
@@ -93,7 +91,7 @@ def _read_rules(program: Program) -> dict[int, _Rule]:
 @functools.lru_cache(maxsize=4096)
 def _parse_rule(text: str) -> _Rule:
     rule = parse_rule(text)
-    kinds = (frozenset(_FACTOR.findall(" ".join(each.findall(text)))) for each in (_BLOCKED, _WHOLE, _PERMUTED))
+    kinds = map(frozenset, (rule.blocked, rule.whole, rule.permuted))
     return _Rule(rule.operands + rule.results, rule.sizes, *kinds)
 
 
@@ -164,7 +162,7 @@ def _list_operation_factors(
             owner, sources = _edge_sources(structure, index, yields)
             values = (*map(resolve_read, sources), op.results[0])
             rule = _identity_rule(structure.values[op.results[0]].shape, len(values))
-            yield OperationFactors(owner, index, _EDGE.partition(".")[2], values, len(values) - 1, *rule)
+            yield OperationFactors(owner, index, EDGE, values, len(values) - 1, *rule)
         elif index in rules:
             rule = rules[index]
             values = (*map(resolve_read, op.operands), *(one[each] for each in op.results))

@@ -14,12 +14,20 @@ _FACTOR = re.compile(r"[a-z](?:_\d+)?")
 
 
 class Rule(NamedTuple):
-    """Factors per operand and result dimension, and which factors need a reduction over the axes that shard them."""
+    """Factors per operand and result dimension, and what sharding some of them needs.
+
+    - `reduction`: a reduction over the axes that shard them; `whole`: that they are not sharded at all (`need_replication`); `permuted`: a
+      part of the neighbours', as along the windows of a convolution;
+    - `blocked`: those that do not propagate.
+    """
 
     operands: tuple[tuple[tuple[str, ...], ...], ...]
     results: tuple[tuple[tuple[str, ...], ...], ...]
     sizes: dict[str, int]
     reduction: tuple[str, ...]
+    whole: tuple[str, ...]
+    permuted: tuple[str, ...]
+    blocked: tuple[str, ...]
 
 
 def rule_of(op: ir.Operation) -> Rule | None:
@@ -38,13 +46,17 @@ def parse_rule(text: str) -> Rule:
     mapping, _, rest = body.partition(" {")
     left, _, right = mapping.partition("->")
     sizes, _, kinds = rest.partition("}")
-    reduction = re.search(r"reduction=\{([^}]*)\}", kinds)
     return Rule(
         _tensors(left),
         _tensors(right),
         {name: int(size) for name, size in re.findall(r"([a-z](?:_\d+)?)=(\d+)", sizes)},
-        tuple(_FACTOR.findall(reduction[1])) if reduction else (),
+        *(_factors_of(kind, kinds) for kind in ("reduction", "need_replication", "permutation", "blocked_propagation")),
     )
+
+
+def _factors_of(kind: str, kinds: str) -> tuple[str, ...]:
+    found = re.search(rf"\b{kind}=\{{([^}}]*)\}}", kinds)
+    return tuple(_FACTOR.findall(found[1])) if found else ()
 
 
 def _tensors(side: str) -> tuple[tuple[tuple[str, ...], ...], ...]:

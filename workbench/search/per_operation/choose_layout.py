@@ -38,11 +38,10 @@ def choose_layout(plan: Plan, axis: str) -> Layout:
     device's memory at every moment; where none keeps that limit, without it. Raises `SearchError` where the hardware is not known, or the
     program divides its work by hand.
     """
-    found = estimate(plan.updated(pipeline=None))
+    found = estimate(plan)
     made = make_program_problem(found, axis)
     chosen = _solve(made)
-    dims = found.partitioned.dims
-    structure = found.partitioned.structure
+    dims, structure = found.partitioned.dims, found.partitioned.structure
     results = {
         number: _add_axis(at, *_split_of(made, chosen, number), axis)
         for number in made.results

@@ -22,7 +22,7 @@ from workbench.cost.estimate import Estimate
 from workbench.errors import SearchError
 from workbench.hardware.hardware import Hardware
 from workbench.propagation import local_shape, structure_of
-from workbench.propagation.explain.factor_graph import OperationFactors, list_program_factors
+from workbench.propagation.explain.factor_graph import EDGE, OperationFactors, list_program_factors
 from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem, Floats
 from workbench.search.per_operation.operation_ways import WHOLE, OperationWays, Splits, list_ways
 
@@ -30,7 +30,6 @@ NANOSECONDS = 1e9
 """Costs are in these: the solver rounds to whole numbers now and then."""
 _RESIDENT = 0.01  # what decides between equals: the share of a pass over an array that is charged for having it whole
 _SUMS = ("all-reduce", "reduce-scatter")
-_EDGE = "data_flow_edge"
 
 
 class Placed(NamedTuple):
@@ -70,6 +69,8 @@ def make_program_problem(found: Estimate, axis: str) -> ProgramProblem:
 
 
 class _ProblemMaker:
+    """Adds nodes and edges, first what makes values, then what reads them."""
+
     def __init__(self, found: Estimate, axis: str, hardware: Hardware) -> None:
         self._found, self._plan, self._axis, self._hardware = found, found.plan, axis, hardware
         self._structure, self._parts = found.partitioned.structure, found.plan.mesh[axis]
@@ -92,7 +93,7 @@ class _ProblemMaker:
         results, sums_of = {}, {}
         for each, (node, found) in ways:
             self._connect_operands(each, node, found)
-            if each.kind != _EDGE and len(each.values) > each.operands:
+            if each.kind != EDGE and len(each.values) > each.operands:
                 results[each.op], sums_of[each.op] = Placed(node, found.splits[each.operands]), found.sends
         for node, value, region in ruleless:
             self._connect(value, Placed(node, np.array([WHOLE])), self._structure.regions[region].runs_per_step)
@@ -127,9 +128,10 @@ class _ProblemMaker:
             dots[each.kernel][each.op] = self._structure.ops[each.op].work.flops
         found = defaultdict[int, float](float)
         for number, seconds in enumerate((times.busy * kernels.times).tolist()):
-            work = dots.get(number) or {kernels.ops[number]: 1}
-            for op, flops in work.items():
-                found[op] += seconds * flops / sum(work.values())
+            work = dots.get(number, {})
+            total = sum(work.values())
+            for op, share in [(op, flops / total) for op, flops in work.items()] if total else [(kernels.ops[number], 1.0)]:
+                found[op] += seconds * share
         return found
 
     def _present_sums(self) -> dict[tuple[int, int], float]:
@@ -148,7 +150,7 @@ class _ProblemMaker:
         ways = list_ways(each, [self._shapes[value] for value in each.values], self._parts)
         results = list(zip(each.values, ways.splits, strict=True))[each.operands :]
         seconds = np.zeros(len(ways.sends))
-        if each.kind != _EDGE:
+        if each.kind != EDGE:
             seconds = (kernels.get(each.op, 0.0) + self._pass_seconds(each)) / np.where(ways.is_divided, self._parts, 1)
             if "collective-permute" in ways.sends:
                 seconds = seconds + self._permute_seconds(each.values[0], ways) * self._runs(each.values[-1])
@@ -167,13 +169,12 @@ class _ProblemMaker:
 
     def _memory_of(self, each: OperationFactors, results: list[tuple[int, Splits]]) -> tuple[Floats, int, int]:
         """The bytes of what an operation stores, and from where to where they live; a carried result lies in its argument's memory."""
-        stored = [(value, splits) for value, splits in results if self._structure.values[value].stored]
+        values = self._structure.values
+        stored = [pair for pair in results if (values[pair[0]].maker >= 0 if each.kind == EDGE else values[pair[0]].stored)]
         count = len(results[0][1]) if results else 1
-        if each.kind == _EDGE:
-            stored = [(value, splits) for value, splits in results if self._structure.values[value].maker >= 0]
         used = sum((self._local_bytes(value, splits) for value, splits in stored), np.zeros(count))
         start = self._structure.ops[each.op].position if each.op >= 0 else 0
-        end = max((self._structure.values[value].last_use for value, _ in stored), default=start)
+        end = max((values[value].last_use for value, _ in stored), default=start)
         return used, start, max(start, end)
 
     def _runs(self, value: int) -> int:
@@ -207,7 +208,7 @@ class _ProblemMaker:
         """Reshard what other operations made; what a loop reads of outside, once, and what it yields, each time."""
         for value, splits in zip(each.values[: each.operands], ways.splits, strict=False):
             runs = self._runs(value)
-            if each.kind != _EDGE:
+            if each.kind != EDGE:
                 runs = min(runs, self._structure.regions[self._structure.ops[each.op].region].runs_per_step)
             self._connect(value, Placed(node, splits), runs)
 

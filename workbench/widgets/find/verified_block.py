@@ -3,9 +3,9 @@
 from typing import Any
 
 from workbench.plan.plan import Plan
-from workbench.reports.verified_plan import FigureName, TierFigures, TierName, VerifiedPlan
+from workbench.reports.verified_plan import FigureName, TierName, VerifiedPlan
 from workbench.search.candidates import PlanCandidate
-from workbench.text.verified_plans import share_of_planned_text, tier_figure_text
+from workbench.text.verified_plans import reason_text, share_of_planned_text, tier_figure_text
 from workbench.widgets.board.tier_marks import SAYS
 from workbench.widgets.find.verification import PENDING, Verification
 from workbench.widgets.gestures.finding import StopVerifyingGesture, VerifyFoundGesture
@@ -53,9 +53,8 @@ def verified_blocks(verification: Verification, candidate: PlanCandidate) -> lis
 
 
 def _tier_row(verified: VerifiedPlan, tier: TierName) -> Row:
-    found = verified.tier(tier)
     cells = (*_figure_cells(verified, tier, "seconds", "seconds"), *_figure_cells(verified, tier, "memory", "bytes"))
-    return row(tier, {"text": tier, "title": SAYS[tier]}, *cells, _source_cell(tier, found))
+    return row(tier, {"text": tier, "title": SAYS[tier]}, *cells, _source_cell(verified, tier))
 
 
 def _figure_cells(verified: VerifiedPlan, tier: TierName, figure: FigureName, unit: str) -> tuple[Cell, Cell]:
@@ -71,15 +70,11 @@ def _figure_cells(verified: VerifiedPlan, tier: TierName, figure: FigureName, un
     return {"text": shown, "tone": "strong"}, {"text": text, "tone": tone}
 
 
-def _source_cell(tier: TierName, found: TierFigures) -> Cell:
+def _source_cell(verified: VerifiedPlan, tier: TierName) -> Cell:
     """Whose figures they are, or why there are none."""
-    by = _PLANNER if tier == "planned" else found.compiler
-    text = " ".join(filter(None, (f"{by}." if by and found.reason else by, found.reason, _ways_out(found))))
+    found, by = verified.tier(tier), _PLANNER if tier == "planned" else verified.tier(tier).compiler
+    text = " ".join(filter(None, (f"{by}." if by and found.reason else by, reason_text(verified, tier))))
     return {"text": text, "tone": "" if found.reason else "muted", "wrap": True}
-
-
-def _ways_out(found: TierFigures) -> str:
-    return f"Ways out: {' · '.join(found.ways_out)}." if found.ways_out else ""
 
 
 def _target(plan: Plan) -> str:
