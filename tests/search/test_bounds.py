@@ -222,3 +222,22 @@ def test_few_replicas_are_as_near_to_each_other_as_many():
         (bounds,) = (each.bounds for each in evaluator.bound_candidates(candidate.core(), 8) if each.candidate == candidate)
         assert bounds.seconds <= evaluator.evaluate(candidate).seconds * EXACT
     assert space.size > len(found) > 10
+
+
+LARGE_DOTS = {
+    "decoder": {"layers": 1, "batch": 8, "seq": 2048, "d_model": 4096, "d_ff": 8192, "vocab": 512},
+    "decoder, fused": {"layers": 1, "batch": 8, "seq": 8192, "d_model": 2048, "d_ff": 2048, "vocab": 512, "fused": "attention"},
+    "unet": {"preset": "mesh-tensorflow"},
+}
+
+
+@pytest.mark.parametrize("chip", ["TPU v5e 1x1", "1 H100", "1 A100", "1 V100", "1 P100"])
+@pytest.mark.parametrize("name", LARGE_DOTS)
+def test_no_large_dot_is_faster_than_the_rate_of_the_bounds(name, chip):
+    """On one device, where dots are most of a step, or are convolutions."""
+    program = build(name.partition(",")[0], **LARGE_DOTS[name])
+    plan = Plan(program, "data:1", hardware=chip)
+    space = make_space(plan, layouts="replicated", axes=("data",), remats=("none",))
+    (core,) = space.cores()
+    bound, truth = Evaluator(space).bound_core(core).bounds.seconds, evaluate_plan(plan).seconds
+    assert (0.07 if name == "unet" else 0.3) * truth <= bound <= truth * EXACT

@@ -11,13 +11,15 @@ from typing import Any
 from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.cost.communication import closest_spans, collective_seconds
+from workbench.cost.gpu_dots import has_tensor_cores
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import read_hardware
-from workbench.hardware.hardware import Hardware
+from workbench.hardware.hardware import Chip, Hardware
 from workbench.pipeline.estimate_block_cost import BlockCost
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
+from workbench.propagation.structure.program_structure import Op
 from workbench.search.bounds.partition_bounds import partition_figures
 from workbench.search.bounds.relaxed_blocks import (
     DATA,
@@ -40,6 +42,8 @@ from workbench.search.traced_programs import ON_DEVICE
 from workbench.search.uneven_boundaries import BY_TIME
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
+
+_WINOGRAD, _MASKED = 4.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,16 +261,26 @@ class Evaluator:
 
 
 def _program_seconds(program: Program, hardware: Hardware | None) -> float:
-    """Seconds of the program's dots on one device at its peak, without what is computed again; those of hand-written kernels count half,
-    for they may skip what a mask hides."""
+    """Seconds of the program's dots on one device as fast as the planner lets it make any (`cost.kernel_times`), without what is computed
+    again."""
     structure = structure_of(program)
     seconds = 0.0
     for op in structure.ops:
         if op.work.flops and not op.is_recomputed:
             dtype = structure.values[op.operands[0]].dtype
-            rate = hardware.chip.peak(dtype) if hardware else NOMINAL
-            seconds += op.work.flops * structure.regions[op.region].runs_per_step / rate * (0.5 if op.custom_kernel else 1.0)
+            rate = _highest_rate(op, dtype, hardware.chip) if hardware else NOMINAL
+            seconds += op.work.flops * structure.regions[op.region].runs_per_step / rate
     return seconds
+
+
+def _highest_rate(op: Op, dtype: str, chip: Chip) -> float:
+    """FLOP/s that no kernel for a dot is above. One of a hand-written kernel may skip half of it, what a mask hides; a convolution on a GPU
+    may multiply a fourth of what its FLOPs say (Winograd's F(4 x 4, 3 x 3)), or its groups on the vector unit."""
+    reached = max(chip.efficiency_of("matmul"), *(chip.efficiency.get(kind, 0.0) for kind in ("attention", "attention_backward")))
+    rate = chip.peak(dtype) * reached * chip.efficiency_of("sustained")
+    if op.work.convolution is not None and (op.work.convolution.groups > 1 or not has_tensor_cores(chip, dtype)):
+        return _WINOGRAD * rate
+    return _MASKED * rate if op.custom_kernel else rate
 
 
 def _least_bytes(plan: Plan, core: PlanCandidate) -> float:
