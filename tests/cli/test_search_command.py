@@ -2,9 +2,12 @@
 
 import json
 import re
+import signal
+from functools import partial
 
 import pytest
 
+from workbench.cli import search_command
 from workbench.cli.main import main
 from workbench.documents import load_plan
 
@@ -115,3 +118,20 @@ def test_json_has_the_verified_figures_where_they_are_asked_for(capsys):
     assert verified["compiled"]["difference"]["memory"] == verified["compiled"]["memory"] / verified["planned"]["memory"] - 1
     assert main([*TWO_LAYER, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verified"] is None
+
+
+def test_ctrl_c_ends_the_search_and_what_was_found_follows(monkeypatch, capsys):
+    def interrupt_once(shown, state):
+        if state.best is not None and not shown:
+            shown.append(state)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(search_command._Printer, "show", partial(interrupt_once, []))
+    before = signal.getsignal(signal.SIGINT)
+    assert main([*GPT, "--json"]) == 0
+    printed = capsys.readouterr()
+    record = json.loads(printed.out)
+    assert record["front"]
+    assert not record["proved"]
+    assert "Stopping; what was found follows (Ctrl-C once more leaves at once)." in printed.err
+    assert signal.getsignal(signal.SIGINT) is before

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from workbench.cli.first_interrupt import first_interrupt
 from workbench.cli.plan_arguments import plan_on_the_cpu
 from workbench.plan.plan import Plan
 from workbench.reports.verified_plan import VerifiedPlan, VerifiedPlans
@@ -21,7 +22,8 @@ _EVERY = 1.0  # seconds between two lines of progress
 
 
 def search(options: argparse.Namespace) -> None:
-    """Search, with a line of progress every second on standard error; then the front, and the best plan's file."""
+    """Search, with a line of progress every second on standard error; then the front, and the best plan's file. Ctrl-C ends the search, and
+    what was found until then follows."""
     kind = options.hardware
     if options.devices is not None:  # `--hardware "TPU v5p"` names a kind alone
         options.hardware = None
@@ -36,17 +38,19 @@ def search(options: argparse.Namespace) -> None:
         "layouts": options.layouts,
         "precisions": options.precisions,
     }
-    result = find_plans(
-        plan,
-        within=options.within,
-        objective=options.objective,
-        at_most=dict(_pair(text, options.parser) for text in options.at_most),
-        pins={name: _value(value) for name, value in (_pair(text, options.parser) for text in options.pin)},
-        on_progress=_Printer().show,
-        open_answerer=partial(open_answerer, workers=options.workers, cluster=options.cluster),
-        until=options.until,
-        **wanted,
-    )
+    with first_interrupt(_say_stopping) as is_stopped:
+        result = find_plans(
+            plan,
+            within=options.within,
+            objective=options.objective,
+            at_most=dict(_pair(text, options.parser) for text in options.at_most),
+            pins={name: _value(value) for name, value in (_pair(text, options.parser) for text in options.pin)},
+            on_progress=_Printer().show,
+            is_cancelled=is_stopped,
+            open_answerer=partial(open_answerer, workers=options.workers, cluster=options.cluster),
+            until=options.until,
+            **wanted,
+        )
     if options.output:
         _save(result.best, options.output)
     if options.json:
@@ -57,6 +61,10 @@ def search(options: argparse.Namespace) -> None:
         print(_why(result))
     if (verified := _verify(result, options.verify)) is not None:
         print(f"\n{verified}")
+
+
+def _say_stopping() -> None:
+    print("Stopping; what was found follows (Ctrl-C once more leaves at once).", file=sys.stderr, flush=True)
 
 
 def _verify(result: SearchResult, most: int | None) -> VerifiedPlans | None:

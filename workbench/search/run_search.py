@@ -68,5 +68,5 @@ def run_search(
             return
         for _ in range(ROUND):
             search.ask_ahead(who)
-            if search.asked:
+            if search.asked and not is_cancelled():
                 search.take_next()
