@@ -19,8 +19,8 @@
 The goals: all optima, a hypervolume of 0.995, no violations; a first plan in 1 s, a gap of 0.05 after 10 s and 0.01 after 30, the proof
 after 120; in the wide space within 2 % of the best of hours after a minute (`within_2` of 0.02 at most), and the optimisers 5 % behind
 (`ahead` of 0.05 at least); 10,000 searches with nothing broken; ledgers to 1 %; six feasible choices with a `score` of 5.6; 2 states a
-second, cancelled in 0.2 s, followed in 2 s; of the fastest plans 95 % compiled without running out of memory, peaks within 8 %; of the pairs
-predicted to differ by more than 5 %, 80 % ran in that order.
+second, cancelled in 0.2 s, followed in 2 s; of the fastest plans 95 % compiled without running out of memory, peaks within 8 %; of the
+pairs predicted to differ by more than 5 %, 80 % ran in that order.
 """
 
 import argparse

@@ -179,3 +179,21 @@ def test_a_dataclass_with_fields_left_out_is_registered_alike():
     assert jax.tree.leaves(again) == [1.0]
     register, arguments = _registration(Counted, _REGISTRY[Counted])
     assert (register.__name__, arguments) == ("_register_dataclass", (("x",), (), ("seen",)))
+
+
+@jax.custom_vjp
+def clipped(x):
+    return jnp.sin(x)
+
+
+def _forward(x):
+    return clipped(x), x  # by its own name, as these functions are written
+
+
+clipped.defvjp(_forward, lambda x, g: (jnp.clip(g, -0.5, 0.5) * jnp.cos(x),))
+
+
+def test_a_function_with_a_derivative_of_its_own_keeps_it():
+    clipped.__module__ = "__main__"  # as that of a notebook: sent by value
+    found = jax.grad(lambda x: 3 * sent(clipped)(x).sum())(jnp.arange(4.0))
+    assert (found == jax.grad(lambda x: 3 * clipped(x).sum())(jnp.arange(4.0))).all()

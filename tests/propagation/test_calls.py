@@ -72,3 +72,11 @@ def test_compilers_are_asked_with_the_functions_that_jit_leaves_unless_one_call_
 def test_a_program_without_functions_has_its_own_numbers():
     module = parse_module(trace(lambda x: x + 1, jax.ShapeDtypeStruct((8,), "float32")).lowered)
     assert [number for _, number in number_operations_and_calls(module.operation)] == list(range(4))
+
+
+def test_a_composite_is_what_it_is_made_of():
+    spec = jax.ShapeDtypeStruct((8, 4), "float32")
+    program = trace(jax.lax.composite(jax.numpy.tanh, name="a.kernel"), spec, dims={"x": "rows cols"})
+    assert [each.kind for each in program.operations if each.kind != "return"] == ["tanh"]
+    assert seen(parse_module(program.lowered)) == seen(inlined(program))
+    assert Plan(program, "data:2", "rows:data").report("partitioned").sent == 0

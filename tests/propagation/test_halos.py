@@ -165,3 +165,11 @@ def test_halves_are_sent_as_halves_and_by_a_cpu_as_wholes():
         return plan.report().by_axis_and_kind[("b",), "collective-permute"]
 
     assert sent("8 CPU") == 2 * sent(None)
+
+
+def test_a_prefix_sum_along_a_cut_dimension_sends_borders_and_nothing_of_what_is_empty():
+    """JAX takes every second element until one is left, and of that every second."""
+    program = trace(lambda x: lax.associative_scan(jnp.add, x), spec(8, 16), dims={"x": "r c"})
+    planned, partitioned = (Plan(program, "a:2", "r:a").report(tier).by_axis_and_kind for tier in ("planned", "partitioned"))
+    assert planned[("a",), "collective-permute"] == partitioned[("a",), "collective-permute"] == 256
+    assert planned.keys() == partitioned.keys()

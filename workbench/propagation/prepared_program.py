@@ -10,7 +10,7 @@ from jax.extend.mlir import ir
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import Operation, Program, Reference, Step, verify_unique_dims
 from workbench.core.tensor import Tensor
-from workbench.propagation.module.calls import scope_in_call
+from workbench.propagation.module.calls import call_composites, scope_in_call
 from workbench.propagation.module.hlo_form import KIND
 from workbench.propagation.module.infer_dim_names import Names, Naming, name_dimensions
 from workbench.propagation.module.location import readable_path, source_of
@@ -44,6 +44,7 @@ def prepare_program(
     fingerprint = hashlib.sha256(module.operation.get_asm().encode()).hexdigest()[:16]
     with module.context, ir.Location.unknown():
         merge_meshes(module.operation)
+        call_composites(module.operation)
     lowered = module_bytes(module)
     prepare(module)
     naming = Naming(module)

@@ -9,6 +9,7 @@ from types import CodeType
 from typing import Any
 
 import cloudpickle
+import jax
 
 from workbench.engine.worker.pickled_classes import reduce_class
 
@@ -37,6 +38,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
             return _global_of, (type(obj).__module__, name)
         if _is_cache(obj) and (found := _find_cache(obj)):
             return _global_of, found
+        if isinstance(obj, jax.custom_vjp):
+            return _empty_custom_vjp, (), vars(obj)
         if isinstance(obj, CodeType):
             return self._reduce_code(obj)
         reduced = super().reducer_override(obj)
@@ -46,6 +49,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
         """Reduce a code object as cloudpickle does, with its file name, which cloudpickle 3.1.3 drops: messages name the user's line."""
         make, parts = self.dispatch_table[CodeType](code)
         return _with_file_name, (make, parts, code.co_filename)
+
+
+def _empty_custom_vjp() -> Any:
+    """One without its function, which may refer to it: `custom_vjp` cannot be made so by itself, as unpickling makes an object."""
+    return object.__new__(jax.custom_vjp)
 
 
 def _with_file_name(make: Callable[..., CodeType], parts: tuple[Any, ...], file_name: str) -> CodeType:

@@ -78,9 +78,12 @@ class Halos:
 
 
 def plan_halo_exchange(windows: OperandAccess, placed_operands: Sequence[PlacedOperand], mesh: Mesh) -> Iterator[HaloCollective]:
-    """What is sent of the first of these operands; along a second sharded dimension with what came along the first."""
+    """What is sent of the first of these operands; along a second sharded dimension with what came along the first; nothing of one without
+    elements, or of which none is read."""
     image = placed_operands[0]
     shape = list(local_shape(image.shape, image.dims, mesh))
+    if not math.prod(image.shape):
+        return
     for dim, window in enumerate(windows.dims):
         axes = image.dims[dim]
         if not axes or window.is_trivial:
@@ -88,6 +91,8 @@ def plan_halo_exchange(windows: OperandAccess, placed_operands: Sequence[PlacedO
         parts, at = _count_parts(axes, mesh), windows.kernel_dims[dim] if windows.kernel_dims else None
         kernel_size = placed_operands[1].shape[at] if at is not None and placed_operands[1].dims[at] else 0
         reads = _read_ranges(window, image.shape[dim], parts, kernel_size)
+        if not reads:
+            return
         pieces = _plan_permutes(reads, shape[dim], parts)
         rest = math.prod(shape) // shape[dim]
         if pieces is None:

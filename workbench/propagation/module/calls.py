@@ -16,11 +16,31 @@ from workbench.propagation.module.operation_kinds import CONTROL_FLOW, operation
 CALLER = "wb_caller"  # the named scope of the call that an operation was inlined from
 CALL = "func.call"
 _RETURN = "func.return"
+_COMPOSITE = "stablehlo.composite"
 
 
 def separate_calls(module: ir.Operation) -> None:
     """Give each call a function of its own, in place, so that a statement about an operation applies to one call only."""
     run_passes(module, "sdy-flatten-call-graph")
+
+
+def call_composites(module: ir.Operation) -> None:
+    """Make each composite (`jax.lax.composite`) a call of its decomposition, in place, as XLA does where a backend has nothing better for
+    it."""
+    for function in functions_of(module).values():
+        for op in list(operations_below(function)):
+            if op.name == _COMPOSITE:
+                call = ir.Operation.create(
+                    CALL,
+                    [each.type for each in op.results],
+                    list(op.operands),
+                    {"callee": op.attributes["decomposition"]},
+                    loc=op.location,
+                    ip=ir.InsertionPoint(op),
+                )
+                for old, new in zip(op.results, call.results, strict=True):
+                    old.replace_all_uses_with(new)
+                op.erase()
 
 
 def operations_called(module: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
