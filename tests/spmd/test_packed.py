@@ -9,6 +9,10 @@ ALLOC, FREE, SHARE = 0, 1, 2
 KINDS = {"argument": "is_entry_computation_parameter", "result": "maybe_live_out", "constant": "is_constant", "thread": "is_thread_local"}
 
 
+def _event(kind, buffer, owner=0):
+    return hlo_pb2.HeapSimulatorTrace.Event(kind=kind, buffer_id=buffer, share_with_canonical_id=owner)
+
+
 def program(*allocations, traces=(), sizes=(), tables=(), placed=None):
     """Allocations as (bytes, words of what they are). `traces`: events of a heap each; `sizes` of the buffers, those of `tables` hold the
     addresses of a tuple's elements; `placed`: by allocation, (buffer, offset) of what it has, all in the last one if not said."""
@@ -25,7 +29,7 @@ def program(*allocations, traces=(), sizes=(), tables=(), placed=None):
         )
         for number, (size, *words) in enumerate(allocations)
     ]
-    simulated = [[hlo_pb2.HeapSimulatorTrace.Event(kind=kind, buffer_id=buffer) for kind, buffer in events] for events in traces]
+    simulated = [[_event(*each) for each in events] for events in traces]
     array = hlo_pb2.Shape(element_type=11, dimensions=[2])
     instructions = [
         hlo_pb2.Instruction(id=1, shape=array),
@@ -71,8 +75,14 @@ def test_temporaries_are_alive_as_the_heap_was_simulated_and_take_what_they_are_
 
 
 def test_a_buffer_that_shares_anothers_place_takes_nothing():
-    events = [(ALLOC, 0), (SHARE, 1), (FREE, 1), (FREE, 0), (ALLOC, 2)]
+    events = [(ALLOC, 0), (SHARE, 1, 0), (FREE, 1), (FREE, 0), (ALLOC, 2)]
     assert packed((90,), traces=[events], sizes=(30, 30, 10)).live == 30
+
+
+def test_memory_that_buffers_share_is_held_until_the_last_of_them_is_freed():
+    """A loop's argument, whose place its body and its result take: 1 is in the memory of 0, and 2 in that of 1."""
+    events = [(ALLOC, 0), (SHARE, 1, 0), (FREE, 0), (SHARE, 2, 1), (FREE, 1), (ALLOC, 3), (FREE, 3), (FREE, 2), (ALLOC, 4)]
+    assert packed((90,), traces=[events], sizes=(30, 30, 30, 5, 33)).live == 35
 
 
 def test_a_heap_is_known_by_its_buffers_for_allocations_are_numbered_anew_after_it_is_simulated():

@@ -1,5 +1,6 @@
 """Memory by a compiler's buffer assignment: the allocations in the device's memory, and what is alive in them."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from workbench.spmd import hlo_pb2
 from workbench.spmd.hlo_module import HloModule, module_from
 from workbench.spmd.hlo_shapes import DEVICE_MEMORY, TUPLE
 
-_ALLOC, _FREE = 0, 1  # kinds of event of a heap simulator's trace
+_ALLOC, _FREE, _SHARE_WITH = 0, 1, 2  # kinds of event of a heap simulator's trace
 
 
 class PackedMemory(NamedTuple):
@@ -96,15 +97,23 @@ def _find_tuple_tables(program: hlo_pb2.Program) -> Iterator[int]:
 
 
 def _peak_live_bytes(events: Iterable[hlo_pb2.HeapSimulatorTrace.Event], sizes: Mapping[int, int]) -> int:
-    """Bytes alive at once at the worst moment (`HeapSimulatorTrace`); a buffer that shares another's memory counts nothing."""
-    alive: set[int] = set()
+    """Bytes alive at once at the worst moment (`HeapSimulatorTrace`). A buffer that shares another's memory counts nothing besides, and the
+    memory is held until both are freed (as XProf counts, `hlo_proto_to_memory_visualization_utils.cc`)."""
+    owners: dict[int, int] = {}  # of the buffers that are alive, the one whose memory each is in
+    shared: Counter[int] = Counter()
     now = most = 0
     for each in events:
         if each.kind == _ALLOC:
-            alive.add(each.buffer_id)
+            owners[each.buffer_id] = each.buffer_id
+            shared[each.buffer_id] += 1
             now += sizes.get(each.buffer_id, 0)
             most = max(most, now)
-        elif each.kind == _FREE and each.buffer_id in alive:
-            alive.discard(each.buffer_id)
-            now -= sizes.get(each.buffer_id, 0)
+        elif each.kind == _SHARE_WITH and each.buffer_id not in owners:
+            owner = owners.get(each.share_with_canonical_id, each.share_with_canonical_id)
+            owners[each.buffer_id] = owner
+            shared[owner] += 1
+        elif each.kind == _FREE and each.buffer_id in owners:
+            owner = owners.pop(each.buffer_id)
+            shared[owner] -= 1
+            now -= sizes.get(owner, 0) if not shared[owner] else 0
     return most

@@ -473,12 +473,14 @@ class BufferAllocation(_message.Message):
 class HeapSimulatorTrace(_message.Message):
     __slots__ = ("events",)
     class Event(_message.Message):
-        __slots__ = ("kind", "buffer_id")
+        __slots__ = ("kind", "buffer_id", "share_with_canonical_id")
         KIND_FIELD_NUMBER: _ClassVar[int]
         BUFFER_ID_FIELD_NUMBER: _ClassVar[int]
+        SHARE_WITH_CANONICAL_ID_FIELD_NUMBER: _ClassVar[int]
         kind: int
         buffer_id: int
-        def __init__(self, kind: _Optional[int] = ..., buffer_id: _Optional[int] = ...) -> None: ...
+        share_with_canonical_id: int
+        def __init__(self, kind: _Optional[int] = ..., buffer_id: _Optional[int] = ..., share_with_canonical_id: _Optional[int] = ...) -> None: ...
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedCompositeFieldContainer[HeapSimulatorTrace.Event]
     def __init__(self, events: _Optional[_Iterable[_Union[HeapSimulatorTrace.Event, _Mapping]]] = ...) -> None: ...

@@ -31,7 +31,7 @@ from workbench.spmd.hlo_module import read_module
 
 _FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
 _HEARTBEAT = 1.0  # seconds
-_KEYS = "5"  # raised when the inputs of the key change, or what is read but of the module
+_KEYS = "6"  # raised when the inputs of the key change, or what is read but of the module
 
 
 def compile_here(
