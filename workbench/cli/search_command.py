@@ -34,6 +34,7 @@ def search(options: argparse.Namespace) -> None:
         "keep": options.keep,
         "wide": options.wide,
         "layouts": options.layouts,
+        "remats": options.remats,
         "precisions": options.precisions,
     }
     result = find_plans(

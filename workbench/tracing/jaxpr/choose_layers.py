@@ -9,7 +9,7 @@ layers, would need a copy of each part of the stacked weights.) Named scopes and
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
@@ -18,7 +18,7 @@ from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
 from workbench.errors import RematError
-from workbench.tracing.jaxpr.equations import CALLS, scan_widths
+from workbench.tracing.jaxpr.equations import scan_widths
 from workbench.units import divisors
 
 Block = tuple[list[Any], list[Any]]
@@ -165,7 +165,7 @@ def _iterations_together(scan: Any) -> int:
     count = of // gcd(of, layers) if layers else 1
     if length % count:
         total = layers * length
-        parts = [each for each in divisors(total) if 1 < each and length % (each // gcd(each, layers)) == 0]
+        parts = [each for each in divisors(total) if each > 1 and length % (each // gcd(each, layers)) == 0]
         known = [f"write `layers:M/B` with B one of {', '.join(map(str, parts))}"] if parts else []
         raise RematError(
             f"A loop runs through {total} layer{'s' * (total != 1)}, which are no multiple of {of}: `layers:M/{of}` is about the first M of "
