@@ -168,7 +168,7 @@ def _iterations_together(scan: Any) -> int:
         parts = [each for each in divisors(total) if each > 1 and length % (each // gcd(each, layers)) == 0]
         known = [f"write `layers:M/B` with B one of {', '.join(map(str, parts))}"] if parts else []
         raise RematError(
-            f"A loop runs through {total} layer{'s' * (total != 1)}, which are no multiple of {of}: `layers:M/{of}` is about the first M of "
+            f"A loop runs through {total} layer{'s' * (total != 1)}, no multiple of {of}: remat `layers:M/{of}` is for the first M of "
             f"every {of}.",
             [*known, "leave `layers` out"],
         )
