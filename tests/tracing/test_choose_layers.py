@@ -26,8 +26,8 @@ from workbench.tracing.stage_partition.trace_network import network_of
 WIDTH = 4
 
 
-def scanned(length: int, *, each: int = 1, reverse: bool = False, marked: bool = True, unroll: int = 1):
-    """A loss over `length` times `each` layers, with constants, results of each iteration, carried whole numbers and random keys."""
+def scanned(length: int, *, each: int = 1, reverse: bool = False, marked: bool = True, unroll: int = 1, keys: bool = False):
+    """A loss over `length` times `each` layers, with constants, results of each iteration, carried whole numbers; perhaps random keys."""
 
     def layer(scale, weights, x):
         return x + scale * jnp.tanh(x @ weights)
@@ -42,10 +42,10 @@ def scanned(length: int, *, each: int = 1, reverse: bool = False, marked: bool =
             for number in range(each):
                 with jax.named_scope("block"):
                     x = one(scale, slices["weights"][number], x)
-            noise = jax.random.uniform(slices["key"], x.shape)
+            noise = jax.random.uniform(slices["key"], x.shape) if keys else slices["key"]
             return (x + noise, count + 1), (x.sum(), count)
 
-        xs = {"weights": params["weights"], "key": jax.random.split(jax.random.key(3), length)}
+        xs = {"weights": params["weights"], "key": jax.random.split(jax.random.key(3), length) if keys else jnp.arange(float(length))}
         (x, count), (sums, counts) = jax.lax.scan(body, (batch, 0), xs, reverse=reverse, unroll=unroll)
         return (x * count).mean() + (sums * (1 + counts)).sum()
 
@@ -70,10 +70,10 @@ def written_out(layers: int):
 
 
 def assert_same(loss, params, batch, remat: Remat) -> None:
-    """Values and gradients, compiled: to the last digit but for how XLA fuses."""
+    """Values and gradients, compiled: equal but for the rounding of what XLA fuses otherwise."""
     changed = Rematerialized(loss, remat)
     for found, known in zip(*(jax.tree.leaves(jax.jit(jax.value_and_grad(fn))(params, batch)) for fn in (changed, loss)), strict=True):
-        np.testing.assert_allclose(found, known, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found, known, rtol=0, atol=1e-5 * float(np.abs(known).max()))
 
 
 def count_recomputing(fn, *args) -> float:
@@ -97,7 +97,7 @@ def parts(length: int) -> list[tuple[int, int]]:
     return [(count, of) for of in range(2, length + 1) if length % of == 0 for count in range(1, of)]
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_a_loop_computes_the_same_and_so_many_layers_again(data):
     length, each = data.draw(st.sampled_from((2, 3, 4, 6, 8))), data.draw(st.integers(1, 3))
@@ -110,7 +110,11 @@ def test_a_loop_computes_the_same_and_so_many_layers_again(data):
     assert count_recomputing(Rematerialized(loss, remat), params, batch) == layers * count / of
 
 
-@settings(max_examples=8)
+def test_keys_are_sliced_layer_by_layer():
+    assert_same(*scanned(4, keys=True), Remat("full", layers=(1, 2)))
+
+
+@settings(max_examples=5)
 @given(data=st.data())
 def test_layers_written_out_are_counted_through_the_program(data):
     layers = data.draw(st.integers(1, 7))
