@@ -60,7 +60,7 @@ def test_precisions_are_chosen_from_where_they_are_named(tmp_path, capsys):
 def test_remats_are_chosen_from_where_they_are_named(tmp_path, capsys):
     file = tmp_path / "best.plan.json"
     one = ["--pin", "stage=1", "--pin", "micro_batches=1", "--pin", "remat=full_1/2", "--within", "10m"]
-    assert main(["search", *GPT[1:8], "--remats", "none|full_1/2", *one, "--json", "-o", str(file)]) == 0
+    assert main([*GPT[:9], "--remats", "none|full_1/2", *one, "--json", "-o", str(file)]) == 0
     record = json.loads(capsys.readouterr().out)
     assert "remat none, full_1/2" in record["space"]
     assert "remat full on 1 of every 2 layers" in record["front"][0]["plan"]
