@@ -60,6 +60,16 @@ def test_precisions_are_chosen_from_where_they_are_named(tmp_path, capsys):
     assert str(load_plan(file).program.precision) == "bfloat16"
 
 
+def test_remats_are_chosen_from_where_they_are_named(tmp_path, capsys):
+    file = tmp_path / "best.plan.json"
+    one = ["--pin", "stage=1", "--pin", "micro_batches=1", "--pin", "remat=full_1/2", "--within", "10m"]
+    assert main([*GPT[:9], "--remats", "none|full_1/2", *one, "--json", "-o", str(file)]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert "remat none, full_1/2" in record["space"]
+    assert "remat full on 1 of every 2 layers" in record["front"][0]["plan"]
+    assert str(load_plan(file).program.remat) == "full layers:1/2"
+
+
 def test_layouts_are_chosen_from_where_they_are_named(tmp_path, capsys):
     file = tmp_path / "best.plan.json"
     assert main([*TWO_LAYER, "--layouts", "replicated|per operation", "--json", "-o", str(file)]) == 0

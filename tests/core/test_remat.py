@@ -15,6 +15,8 @@ POLICIES = (
     Remat("recompute", ("attention/scores", "attention/mix")),
     Remat("dots_every", every=2),
     Remat("dots_every", ("mixed",), ("hidden",), every=3),
+    Remat("full", layers=(1, 2)),
+    Remat("dots_every", ("mixed",), ("hidden",), every=3, layers=(2, 4)),
 )
 PRECISIONS = (
     Precision(),
@@ -43,6 +45,8 @@ def test_a_precision_reads_as_it_is_written(precision):
         (" save: mixed + hidden ", Remat("save", ("mixed", "hidden"))),
         ("offload:hidden, save:mixed", Remat("save", ("mixed",), ("hidden",))),
         ("save:mixed, dots_every: 2", Remat("dots_every", ("mixed",), every=2)),
+        ("layers: 3/4, full", Remat("full", layers=(3, 4))),
+        ("save: mixed layers:1/2 offload:hidden", Remat("save", ("mixed",), ("hidden",), layers=(1, 2))),
     ],
 )
 def test_a_remat_policy_may_be_written_loosely(text, meant):
@@ -65,6 +69,14 @@ def test_a_remat_policy_may_be_written_loosely(text, meant):
         ("dots_every:0", "takes a whole number from 1"),
         ("dots_every:two", "takes a whole number from 1"),
         ("dots_every:2 recompute:scores", "saves and recomputes"),
+        ("full layers", "no part of the layers"),
+        ("full layers:0/2", "no part of the layers"),
+        ("full layers:2/2", "no part of the layers"),
+        ("full layers:1/129", "no part of the layers"),
+        ("full layers:1/2 layers:1/2", "`layers:1/2 layers:1/2` is no part of the layers"),
+        ("none layers:1/2", "`none` is for all layers"),
+        ("layers:1/2", "`as traced` is for all layers"),
+        ("recompute:scores layers:1/2", "write `full layers:1/2`"),
     ],
 )
 def test_a_remat_policy_that_cannot_be_meant_is_refused(text, says):
@@ -77,6 +89,13 @@ def test_a_plain_policy_takes_no_names():
         Remat("full", ("mixed",))
     with pytest.raises(RematError, match="no other policy takes one"):
         Remat("full", every=2)
+
+
+@pytest.mark.parametrize("layers", [(2, 2), (1,), "1/2", (1.0, 2), (True, 2)])
+def test_a_part_of_the_layers_is_two_numbers(layers):
+    with pytest.raises(RematError, match="no part of the layers") as caught:
+        Remat("full", layers=layers)
+    assert "0 < M < B <= 128" in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["int8", "bfloat17", "weights=bfloat16", "bfloat16,float16", "params=float32,params=bfloat16", "params="])

@@ -151,7 +151,7 @@ def test_pipelines_side_by_side_add_up_their_gradients_once_a_step(network):
 @pytest.mark.third
 @pytest.mark.parametrize("schedule", ["1f1b", "zero_bubble"])
 @pytest.mark.parametrize("remat", ["never", "always"])
-@pytest.mark.parametrize("layers", ["dots_no_batch", "full"])
+@pytest.mark.parametrize("layers", ["dots_no_batch", "full", "full layers:1/2"])
 def test_layers_computed_again_add_up_their_gradients_once_a_step_too(layers, remat, schedule):
     program = gpt.build(layers=2, seq=16, batch=8).variant(remat=Remat.parse(layers), precision=Precision())
     step = pipelined(program, f"stages:2 micro_batches:2 schedule:{schedule} remat:{remat}", "stage:2 data:2", "batch:data")

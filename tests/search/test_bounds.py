@@ -30,6 +30,7 @@ from workbench.search.figures import evaluate_plan
 from workbench.search.make_space import make_space
 from workbench.search.run_search import run_search
 from workbench.search.search_space import SearchSpace
+from workbench.search.traced_programs import OF_SOME_LAYERS
 
 EXACT = 1 + 1e-9
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
@@ -140,6 +141,12 @@ SPACES = {
     "gpt, switch": ("gpt", {}, "8 H100", {"most_examples": 4, "schedules": ("1f1b", "zero_bubble", "breadth_first")}),
     "mixture": ("mixture", {}, "8 H100", {"axes": ("data", "model", "expert")}),
     "mnist": ("mnist", {}, "TPU v5e 2x2", {}),
+    "gpt, some layers": (
+        "gpt",
+        {"scan": True},
+        "TPU v5e 2x4",
+        {"most_examples": 4, "remats": OF_SOME_LAYERS, "schedules": ("1f1b", "zb_v")},
+    ),
     "two_layer": ("two_layer", {}, "8 A100", {}),
 }
 

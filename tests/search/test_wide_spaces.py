@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.search_bounds import verify_bounds
-from workbench.errors import SearchError
+from workbench.errors import RematError, SearchError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.search import best_first
@@ -18,6 +18,7 @@ from workbench.search.make_space import make_space
 from workbench.search.questions import InProcess, answer
 from workbench.search.run_search import run_search
 from workbench.search.search_space import SearchSpace
+from workbench.search.traced_programs import OF_SOME_LAYERS
 
 EXACT = 1 + 1e-9
 
@@ -34,7 +35,8 @@ def wide_space(name: str, hardware: str) -> tuple[SearchSpace, Evaluator, tuple]
 def test_no_plan_of_a_wide_space_is_better_than_its_bounds(name, hardware, data):
     space, evaluator, candidates = wide_space(name, hardware)
     partly = [each for each in candidates if RECOMPUTING.get(each.remat, 1) < 1]
-    candidate = data.draw(st.one_of(st.sampled_from(candidates), st.sampled_from(partly)))
+    some = [each for each in candidates if each.remat in OF_SOME_LAYERS]
+    candidate = data.draw(st.one_of(*map(st.sampled_from, (candidates, partly, some))))
     verify_bounds(evaluator, candidate)
     assert space.size == len(candidates)
 
@@ -43,6 +45,20 @@ TELLING = [
     "data:2 expert:2 model:2, megatron, expert parallel, no ZeRO, remat none, 8 micro-batches, 1f1b",  # no part for each replica
     "stage:2 data:4, replicated, no ZeRO, remat none, 2 micro-batches, gpipe",  # as many examples as experts
 ]
+
+
+def test_layers_may_be_recomputed_in_part_where_they_are_so_many():
+    space, _, candidates = wide_space("gpt", "8 H100")
+    assert set(OF_SOME_LAYERS) <= set(space.remats)
+    one = next(each for each in candidates if each.remat == "full_1/2" and each.size("stage") == 2)
+    assert one.describe("remat") == "remat full on 1 of every 2 layers"
+    plan = candidate_plan(space, one)
+    assert (str(plan.program.remat), plan.pipeline.remat) == ("full layers:1/2", "never")
+    two = make_space(Plan(build("gpt", layers=2, scan=True), "", hardware="8 H100"), wide=True, axes=("data",))
+    assert [each for each in two.remats if each in OF_SOME_LAYERS] == ["full_1/2"]
+    with pytest.raises(RematError, match="A loop runs through 2 layers, no multiple of 4"):
+        make_space(two.start, remats=("full_1/4",))
+    assert not set(OF_SOME_LAYERS) & set(make_space(Plan(build("gpt"), "", hardware="8 H100")).remats)
 
 
 @pytest.mark.parametrize("text", TELLING)

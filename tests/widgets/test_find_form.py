@@ -73,6 +73,14 @@ def test_precisions_offloads_and_boundaries_are_chosen_from_where_it_is_said(pla
         assert task.pins == pins
 
 
+def test_remat_of_some_layers_is_chosen_where_it_is_pinned(plan):
+    task = read_task(replace(first_form(plan), remat="full_1/2"), plan)
+    assert task.choices["remats"] == ("none", "selective", "full", "full_1/2")
+    assert task.pins == {"remat": "full_1/2"}
+    assert "remats" not in read_task(replace(first_form(plan), remat="full_1/2", wide=True), plan).choices, "a wide search has it"
+    assert "remats" not in read_task(replace(first_form(plan), remat="full"), plan).choices
+
+
 @pytest.mark.parametrize("typed", ["2.5", "$2.5", "2.5 $/h", "$2.5/hour", " 2.5 "])
 def test_a_price_of_a_chip_goes_with_the_hardware_that_is_asked_for(plan, typed):
     own = plan.hardware.with_price(2.5)

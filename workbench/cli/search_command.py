@@ -36,6 +36,7 @@ def search(options: argparse.Namespace) -> None:
         "keep": options.keep,
         "wide": options.wide,
         "layouts": options.layouts,
+        "remats": options.remats,
         "precisions": options.precisions,
     }
     with first_interrupt(_say_stopping) as is_stopped:

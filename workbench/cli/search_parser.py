@@ -60,8 +60,16 @@ def add_search(added: Any) -> None:
     command.add_argument(
         "--wide",
         action="store_true",
-        help="choose more: also context and expert axes, other links for each axis, remat on the first stages alone, more schedules, "
+        help="choose more: also context and expert axes, other links for each axis, remat on the first stages or on some layers alone, "
+        "more schedules, "
         "uneven stages, the optimiser's state on the host",
+    )
+    command.add_argument(
+        "--remats",
+        type=names,
+        metavar="R|R",
+        help='what may be recomputed: "none|selective|full", on some layers "full_1/2", on the first stages "first_half" '
+        "(default: the first three)",
     )
     command.add_argument(
         "--precisions",

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from workbench.search.traced_programs import AS_TRACED, ON_DEVICE, TracedAs
+from workbench.search.traced_programs import AS_TRACED, OF_SOME_LAYERS, ON_DEVICE, REMATS, TracedAs
 from workbench.search.uneven_boundaries import BY_TIME
 
 WHOLE = ""
@@ -104,6 +104,8 @@ class PlanCandidate:
 
         >>> PlanCandidate("", (("stage", 1), ("data", 4), ("model", 2)), "megatron").describe("mesh")
         'data:4 model:2'
+        >>> PlanCandidate("", (), "megatron", remat="full_1/4").describe("remat")
+        'remat full on 1 of every 4 layers'
         """
         match name:
             case "mesh":
@@ -117,6 +119,9 @@ class PlanCandidate:
                 return f"{self.micro_batches:,} micro-batch{'es' * (self.micro_batches != 1)}"
             case "remat" if RECOMPUTING.get(self.remat, 1) < 1:
                 return f"remat full on the {self.remat.replace('_', ' ')} of the stages"
+            case "remat" if self.remat in OF_SOME_LAYERS:
+                count, of = REMATS[self.remat].layers
+                return f"remat full on {count} of every {of} layers"
             case "remat":
                 return f"remat {self.remat}"
             case "boundaries":

@@ -12,7 +12,8 @@ from workbench.search.search_space import SearchSpace
 MOST = 8
 _USUAL = 8
 """Devices that a layer is split over in most published runs: those of a node."""
-_LEAN_FIRST = {name: number for number, name in enumerate(("full", "first_half", "selective", "first_quarter", "as traced", "none"))}
+_BY_MEMORY = ("full", "full_3/4", "first_half", "full_1/2", "selective", "first_quarter", "full_1/4", "as traced", "none")
+_LEAN_FIRST = {name: number for number, name in enumerate(_BY_MEMORY)}
 
 
 def list_first_candidates(

@@ -7,7 +7,7 @@ from itertools import product
 from workbench.core.offload import OPTIMIZER_STATE, Offload
 from workbench.core.precision import Precision
 from workbench.core.program import Program
-from workbench.core.remat import Remat
+from workbench.core.remat import ALL_LAYERS, Remat
 from workbench.errors import WorkbenchError
 from workbench.propagation import structure_of
 
@@ -17,8 +17,12 @@ REMATS: Mapping[str, Remat] = {
     "none": Remat("none"),
     "selective": Remat("dots_no_batch"),
     "full": Remat("full"),
+    **{f"full_{count}/{of}": Remat("full", layers=(count, of)) for count, of in ((3, 4), (1, 2), (1, 4))},
 }
-"""What each word keeps of a layer. In a pipeline `full` is done by the schedule: a stage keeps its inputs."""
+"""What each word keeps of a layer; `full_1/2` is `full` on 1 of every 2 layers. In a pipeline `full` is done by
+the schedule: a stage keeps its inputs."""
+USUAL_REMATS = ("none", "selective", "full")
+OF_SOME_LAYERS = tuple(name for name, remat in REMATS.items() if remat.layers != ALL_LAYERS)
 ON_DEVICE = str(Offload())
 OFFLOADS = (ON_DEVICE, OPTIMIZER_STATE)
 
@@ -36,14 +40,20 @@ TracedPrograms = tuple[tuple[TracedAs, Program], ...]
 
 
 def trace_programs(
-    program: Program, remats: Sequence[str] | None, precisions: Sequence[str] = (), offloads: Sequence[str] | None = ()
+    program: Program,
+    remats: Sequence[str] | None,
+    precisions: Sequence[str] = (),
+    offloads: Sequence[str] | None = (),
+    *,
+    wide: bool = False,
 ) -> TracedPrograms:
-    """The program in all combinations of remats, precisions and offloads. `None` is all of `REMATS`, or of `OFFLOADS`, that the
-    program allows; no precision, or no offload, is the program's own. Remat is `AS_TRACED` where it cannot be traced again with any.
+    """The program in all combinations of remats, precisions and offloads. `None` is all of `REMATS`, those of `OF_SOME_LAYERS` only if
+    `wide`, or of `OFFLOADS`, that the program allows; no precision, or no offload, is the program's own. Remat is `AS_TRACED` where it
+    cannot be traced again with any.
 
     Raises `WorkbenchError` for what was named and does not fit the program.
     """
-    ways = _list_remats(program, remats)
+    ways = _list_remats(program, remats, wide=wide)
     known = _list_offloads(program, next(iter(ways.values()))) if offloads is None else [Offload.parse(each) for each in offloads]
     types = list(dict.fromkeys(map(Precision.parse, precisions)))
     return tuple(
@@ -52,10 +62,11 @@ def trace_programs(
     )
 
 
-def _list_remats(program: Program, remats: Sequence[str] | None) -> dict[str, Remat]:
+def _list_remats(program: Program, remats: Sequence[str] | None, *, wide: bool) -> dict[str, Remat]:
     """The remats by name, as far as the program allows them; its own where it recomputes nothing as it is."""
     found: dict[str, Remat] = {}
-    for name in ("none", "selective", "full") if remats is None else [each for each in remats if each in REMATS]:
+    known = (*USUAL_REMATS, *OF_SOME_LAYERS) if wide else USUAL_REMATS
+    for name in known if remats is None else [each for each in remats if each in REMATS]:
         if name == "none" and program.remat == REMATS[AS_TRACED] and not any(op.is_recomputed for op in structure_of(program).ops):
             found[name] = program.remat
             continue

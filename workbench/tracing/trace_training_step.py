@@ -15,7 +15,7 @@ from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role
 from workbench.errors import OffloadError, TraceError, wrong_type
 from workbench.tracing.cast import cast, compute_in
-from workbench.tracing.jaxpr.apply_remat_policy import layers_in, rematerialize, verify_remat
+from workbench.tracing.jaxpr.apply_remat_policy import Rematerialized, layers_in, verify_remat
 from workbench.tracing.leaves import named_leaves, spec_of
 from workbench.tracing.retraced_variants import Variants
 from workbench.tracing.trace_function import (
@@ -190,7 +190,7 @@ class _TrainingTracer:
         verify_remat(remat, layers, self.title)
         loss = compute_in(scalar, precision.compute, value)
         traced = (closed, result) if loss is self.loss else None
-        return rematerialize(loss, remat, traced) if layers.marked or remat != AS_TRACED else loss
+        return Rematerialized(loss, remat, traced) if layers.marked or remat != AS_TRACED else loss
 
     @property
     def _given(self) -> tuple[int, ...]:

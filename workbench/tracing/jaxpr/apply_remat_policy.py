@@ -12,11 +12,12 @@ import jax
 from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
-from workbench.core.remat import AS_TRACED, Remat
+from workbench.core.remat import ALL_LAYERS, AS_TRACED, Remat
 from workbench.errors import RematError, unknown_name
 from workbench.propagation import readable_path
 from workbench.propagation.module.kernel_scope_names import marked_kernel
 from workbench.tracing.jaxpr.checkpoint_scopes import checkpoint_equation, is_in_scope, outline
+from workbench.tracing.jaxpr.choose_layers import SomeLayers, choose_layers
 from workbench.tracing.jaxpr.equations import CALLS
 from workbench.tracing.jaxpr.mark_kept_dots import KEPT_RESULT, mark_kept_dots
 from workbench.tracing.layer_marks import keep_everything, policy_of
@@ -25,25 +26,34 @@ _HOLDERS = (*CALLS, "scan", "while", "cond")  # what may hold layers
 _WITHOUT_LAYERS = ("as traced", "none", "recompute")  # policies that need none
 
 
-def rematerialize(fn: Callable[..., Any], remat: Remat, traced: tuple[Any, Any] | None = None) -> Callable[..., Any]:
+class Rematerialized:
     """`fn`, whose derivative keeps and recomputes what `remat` says; its values are unchanged.
 
     `traced` is the jaxpr of `fn`, if that was just made, and the shapes of its result: the first call with such arguments needs no other
     trace, and lets this one go, as it is large.
     """
-    first = [traced] if traced else []
 
-    def call(*args: Any) -> Any:
-        fits = bool(first) and [jax.typeof(each) for each in jax.tree.leaves(args)] == first[0][0].in_avals
-        closed, shape = first.pop() if fits else jax.make_jaxpr(fn, return_shape=True)(*args)
-        rewritten = rewrite(closed, remat)
-        return jax.tree.unflatten(jax.tree.structure(shape), jex_core.jaxpr_as_fun(rewritten)(*jax.tree.leaves(args)))
+    def __init__(self, fn: Callable[..., Any], remat: Remat, traced: tuple[Any, Any] | None = None) -> None:
+        self._fn, self._remat = fn, remat
+        self._first = [traced] if traced else []
 
-    return call
+    def __call__(self, *args: Any) -> Any:
+        closed, shape = self.rewrite(*args)
+        chosen = closed if self._remat.layers == ALL_LAYERS else choose_layers(closed)
+        return jax.tree.unflatten(jax.tree.structure(shape), jex_core.jaxpr_as_fun(chosen)(*jax.tree.leaves(args)))
+
+    def rewrite(self, *args: Any) -> tuple[Any, Any]:
+        """The rewritten jaxpr for these arguments, and the shapes of its result. Which layers the policy is for is not chosen yet."""
+        fits = bool(self._first) and [jax.typeof(each) for each in jax.tree.leaves(args)] == self._first[0][0].in_avals
+        closed, shape = self._first.pop() if fits else jax.make_jaxpr(self._fn, return_shape=True)(*args)
+        return rewrite(closed, self._remat), shape
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Rematerialized, (self._fn, self._remat)
 
 
 def rewrite(closed: Any, remat: Remat) -> Any:
-    """The jaxpr of a function, with the policy `remat` on its layers."""
+    """The jaxpr of a function, with the policy `remat` on its layers; where that is for a part of them, it is `SomeLayers` on all."""
     found = layers_in(closed)
     scans_are_layers = not found.layers and remat.policy not in _WITHOUT_LAYERS
     return _RematRewriter(remat, marked=found.marked, scans_are_layers=scans_are_layers).rewrite_closed(closed)
@@ -201,12 +211,16 @@ class _RematRewriter:
         loop are two loops."""
         inner = _INSIDE.rewrite_jaxpr(eqn.params["jaxpr"], in_loop=in_loop)
         barrier = not in_loop if eqn.params["policy"] is keep_everything else eqn.params["prevent_cse"]
-        params = {"jaxpr": _mark_kept(inner, self.remat), "policy": policy_of(self.remat), "prevent_cse": barrier}
+        params = {"jaxpr": _mark_kept(inner, self.remat), "policy": _layer_policy(self.remat), "prevent_cse": barrier}
         return eqn.replace(params={**eqn.params, **params})
 
 
 _INSIDE = _RematRewriter(AS_TRACED, marked=True)
 """What happens within a layer: marks go, the function's own checkpoints stay."""
+
+
+def _layer_policy(remat: Remat) -> Callable[..., Any] | None:
+    return policy_of(remat) if remat.layers == ALL_LAYERS else SomeLayers(policy_of(remat), *remat.layers)
 
 
 def _mark_kept(layer: Any, remat: Remat) -> Any:
@@ -220,5 +234,5 @@ def _as_layer(body: Any, scan: Any, remat: Remat) -> Any:
     arguments = [*jaxpr.constvars, *jaxpr.invars]
     results = [jex_core.Var(atom.aval) for atom in jaxpr.outvars]
     inner = _mark_kept(jaxpr.replace(constvars=(), invars=arguments), remat)
-    eqn = checkpoint_equation(inner, arguments, results, scan, policy=policy_of(remat), prevent_cse=False)
+    eqn = checkpoint_equation(inner, arguments, results, scan, policy=_layer_policy(remat), prevent_cse=False)
     return jex_core.ClosedJaxpr(jaxpr.replace(eqns=[eqn], outvars=results), body.consts)

@@ -16,6 +16,7 @@ from jax.extend.core import primitives
 
 from workbench.errors import PipelineError
 from workbench.tracing.grad_accumulation.micro_batch_marks import AVERAGE, WEIGHT
+from workbench.tracing.jaxpr.choose_layers import choose_layers, count_layers, group_layers
 from workbench.tracing.jaxpr.equations import scan_widths, select_needed, variables
 from workbench.tracing.jaxpr.inline_jaxpr import Inlining
 
@@ -51,8 +52,13 @@ class Flat:
 
 
 def flatten(closed: Any, parameters: int) -> Flat:
-    """Flatten the loss `closed(*parameter leaves, *batch leaves) -> loss`; the first `parameters` arguments are parameters."""
+    """Flatten the loss `closed(*parameter leaves, *batch leaves) -> loss`; the first `parameters` arguments are parameters.
+
+    Layers of which it is not chosen yet whether a remat policy is for them (`choose_layers`) are chosen here: one by one where a loop over
+    them is unrolled. Raises `PipelineError` for a loss with side effects, `RematError` where layers cannot be chosen so.
+    """
     _verify_pure(closed)
+    closed = choose_layers(closed, group=False)
     inlined = Inlining()
     outvars = inlined.block(closed, closed.jaxpr.invars, None)
     inputs = closed.jaxpr.invars
@@ -103,7 +109,7 @@ class _ScanUnroller:
             elif any(atom in self.slices_of for atom in _scanned_weights(eqn)):
                 self._unroll(eqn)
             else:
-                self.eqns.append(eqn.replace(invars=[self._join_slices(atom) for atom in eqn.invars]))
+                self.eqns += group_layers(eqn.replace(invars=[self._join_slices(atom) for atom in eqn.invars]))
         return [self._join_slices(atom) for atom in outvars]
 
     def param_slices(self) -> Iterable[tuple[ParamSlice, Any]]:
@@ -153,11 +159,12 @@ class _ScanUnroller:
         carry = invars[fixed : fixed + width]
         iterations = range(parts["length"])
         stacked: list[list[Any]] = [[] for _ in scan.outvars[width:]]
-        for layer in reversed(iterations) if parts["reverse"] else iterations:
+        each = count_layers(parts["jaxpr"].jaxpr)
+        for number, layer in enumerate(reversed(iterations) if parts["reverse"] else iterations):
             numbered = _scope_to_layer(scan, layer)
             body = Inlining(self.eqns, self.constants)
             arguments = [*invars[:fixed], *carry, *(self._slice_argument(atom, layer, numbered) for atom in invars[fixed + width :])]
-            results = body.block(parts["jaxpr"], arguments, numbered.source_info.name_stack)
+            results = body.block(choose_layers(parts["jaxpr"], counted=number * each), arguments, numbered.source_info.name_stack)
             carry = results[:width]
             for rows, row in zip(stacked, results[width:], strict=True):
                 rows.append(row)

@@ -5,6 +5,7 @@ as far as they can be, and idle nowhere. The loss is that of the micro-batches o
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 from workbench.core.micro_batches import Split, plan_input_splits
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
+from workbench.core.remat import ALL_LAYERS
 from workbench.errors import PipelineError
 from workbench.tracing.spmd_pipeline.homogeneous_layers import HomogeneousLayers, homogeneous_layers
 from workbench.tracing.spmd_pipeline.shifting_buffer import shifting_buffer
@@ -40,7 +42,14 @@ def spmd_loss(program: Program, spec: PipelineSpec, place_on_stages: PlaceOnStag
 
 
 def find_layers(program: Program, spec: PipelineSpec) -> HomogeneousLayers:
-    """The layers that the stages run. Raises `PipelineError` where there are none, or the virtual stages do not divide them."""
+    """The layers that the stages run. Raises `PipelineError` where there are none, they are not alike, or the virtual stages do not divide
+    them."""
+    if program.remat.layers != ALL_LAYERS:
+        whole = str(replace(program.remat, layers=ALL_LAYERS))
+        raise PipelineError(
+            f"Engine `spmd` runs equal layers in step, and remat `{program.remat}` of `{program.name}` is for a part of them.",
+            ["take engine:mpmd, whose stages may differ", f"take remat {whole} for all layers"],
+        )
     run = homogeneous_layers(network_of(program, spec.micro_batches))
     verify_divides(program.name, len(run.param_slices), spec)
     return run

@@ -12,6 +12,7 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
 from workbench.tracing.grad_accumulation.micro_batch_leaves import micro_batch_spec
+from workbench.tracing.jaxpr.apply_remat_policy import Rematerialized
 from workbench.tracing.jaxpr.flatten_loss import flatten
 from workbench.tracing.leaves import named_leaves, spec_of
 from workbench.tracing.stage_partition.network_blocks import Network
@@ -74,8 +75,16 @@ def partition_loss(
 def _flatten_loss(
     loss: Callable[..., Any], trees: tuple[Any, Any], params: Sequence[str], batch: Sequence[str], micro_batches: int, name: str
 ) -> Network:
-    closed = guard_tracing(lambda: jax.make_jaxpr(lambda *args: _value(loss(*args)))(*trees), name)
+    closed = guard_tracing(lambda: _trace_value(loss, trees), name)
     return Network(flatten(closed, len(params)), tuple(params), tuple(batch), micro_batches, name)
+
+
+def _trace_value(loss: Callable[..., Any], trees: tuple[Any, Any]) -> Any:
+    """The jaxpr of the loss; layers are not chosen yet where its remat is for a part of them, as a stage takes them one by one."""
+    if not isinstance(loss, Rematerialized):
+        return jax.make_jaxpr(lambda *args: _value(loss(*args)))(*trees)
+    closed, _ = loss.rewrite(*trees)
+    return closed
 
 
 def _value(result: Any) -> Any:

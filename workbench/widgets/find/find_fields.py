@@ -6,6 +6,7 @@ from typing import Any
 from workbench.core.offload import OPTIMIZER_STATE
 from workbench.hardware.catalogue import default_catalogue
 from workbench.plan.plan import Plan
+from workbench.search.candidates import PlanCandidate
 from workbench.search.layout_choices import PER_OPERATION
 from workbench.search.make_space import SCHEDULES
 from workbench.search.search_space import ZEROS
@@ -22,8 +23,8 @@ Field = dict[str, Any]
 _AXES = "Beside the stages'. Fix a size as in `data model:8`; add `context` or `expert`."
 _KEEP = "Every dimension and tensor that the layout of the board places now stays where it is."
 _WIDE = (
-    "Choose more: also context and expert axes, other links for each axis, remat on the first stages alone, more schedules, uneven stages, "
-    "the optimiser's state on the host."
+    "Choose more: also context and expert axes, other links for each axis, remat on the first stages or on some layers alone, more "
+    "schedules, uneven stages, the optimiser's state on the host."
 )
 _STAGES = "Of a pipeline, `4` or `2, 4, 8`; `1` is no pipeline."
 _MICRO_BATCHES = "A step, `16` or `8, 16, 32`; `1` is a step that is not divided."
@@ -80,7 +81,8 @@ def _fixed_fields(form: FindGesture, progress: FindProgress) -> list[Field]:
     known += [each.name for each in progress.space.layouts] if progress.space else []
     layouts = list(dict.fromkeys([*known, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
     zeros = [("", "any"), *((each, each.replace("zero_", "ZeRO ")) for each in ZEROS)]
-    remats = [("", "any"), *((each, each) for each in REMATS if each != AS_TRACED)]
+    texts = {each: PlanCandidate("", (), "", remat=each).describe("remat").removeprefix("remat ") for each in REMATS}
+    remats = [("", "any"), *((each, text) for each, text in texts.items() if each != AS_TRACED)]
     schedules = [("", "any"), *((each, each) for each in SCHEDULES)]
     return [
         _text("axes", "Mesh axes", form.axes, "data model", 9, _AXES),

@@ -24,7 +24,8 @@ def traced_text(candidate: PlanCandidate) -> str:
     >>> traced_text(PlanCandidate("", (), "megatron", remat="full", offload="optimizer_state"))
     'full, optimizer state offloaded'
     """
-    return ", ".join([candidate.remat, *(candidate.describe(name) for name in ("precision", "offload") if candidate.mentions(name))])
+    others = [candidate.describe(name) for name in ("precision", "offload") if candidate.mentions(name)]
+    return ", ".join([candidate.describe("remat").removeprefix("remat "), *others])
 
 
 def pipeline_text(candidate: PlanCandidate) -> str:
