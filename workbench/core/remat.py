@@ -5,7 +5,8 @@
     full                    nothing but a layer's inputs is kept
     dots                    results of matrix products are kept
     dots_no_batch           results of matrix products without batch dimensions are kept: of weights, not of attention
-    dots_every:N            of these the first and every N-th after it are kept, and what a fused attention computes
+    offload_dots_no_batch   the same results are kept in the host's memory (MaxText's `minimal_offloaded`)
+    dots_every:N            of these results the first and every N-th after it are kept, and what a fused attention computes
     save:NAME+...           values named with `checkpoint_name` are kept
     offload:NAME+...        named values are kept in the host's memory
     recompute:SCOPE+...     everything is kept but what is computed in these named scopes
@@ -20,7 +21,7 @@ from difflib import get_close_matches
 
 from workbench.errors import RematError
 
-PLAIN = ("as traced", "none", "full", "dots", "dots_no_batch")
+PLAIN = ("as traced", "none", "full", "dots", "dots_no_batch", "offload_dots_no_batch")
 NAMED = ("save", "offload", "recompute")
 EVERY = "dots_every"
 _MOST_DIGITS = 6
