@@ -41,7 +41,9 @@ def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], 
     parser.add_argument("--mesh", metavar="AXES", help=f'mesh axes and sizes (default for a model: "{DEFAULT_MESH}")')
     parser.add_argument("--layout", metavar="RULES", help="what is split over which axis (default for a model: everything replicated)")
     parser.add_argument(
-        "--remat", metavar="POLICY", help="what a layer keeps for its backward pass: none, full, dots, offload_dots_no_batch, dots_every:2, save:NAME+NAME, ..."
+        "--remat",
+        metavar="POLICY",
+        help="what a layer keeps for its backward pass: none, full, dots, offload_dots_no_batch, dots_every:2, save:NAME+NAME, ...",
     )
     parser.add_argument("--precision", metavar="TYPE", help="what the step is computed in: bfloat16, params=bfloat16,moments=float32, ...")
     parser.add_argument("--offload", metavar="WHAT", help="what is in the host's memory between steps: optimizer_state, nothing")

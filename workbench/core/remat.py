@@ -21,7 +21,8 @@ from difflib import get_close_matches
 
 from workbench.errors import RematError
 
-PLAIN = ("as traced", "none", "full", "dots", "dots_no_batch", "offload_dots_no_batch")
+OFFLOAD_DOTS = "offload_dots_no_batch"
+PLAIN = ("as traced", "none", "full", "dots", "dots_no_batch", OFFLOAD_DOTS)
 NAMED = ("save", "offload", "recompute")
 EVERY = "dots_every"
 _MOST_DIGITS = 6
@@ -67,6 +68,15 @@ class Remat:
         for name in (*self.names, *self.offloaded):
             if not name or _FORBIDDEN & set(name):
                 raise RematError(f"`{name[:80]}` cannot stand in a remat text.", ["use names without spaces, `+`, `:`, `,` and `;`"])
+
+    @property
+    def uses_host(self) -> bool:
+        """Whether activations are kept in the host's memory.
+
+        >>> Remat("offload_dots_no_batch").uses_host, Remat("full").uses_host
+        (True, False)
+        """
+        return self.policy == OFFLOAD_DOTS or bool(self.offloaded)
 
     @classmethod
     def parse(cls, text: str) -> "Remat":

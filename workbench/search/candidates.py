@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from workbench.search.traced_programs import AS_TRACED, ON_DEVICE, TracedAs
+from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, AS_TRACED, ON_DEVICE, TracedAs
 from workbench.search.uneven_boundaries import BY_TIME
 
 WHOLE = ""
@@ -117,6 +117,8 @@ class PlanCandidate:
                 return f"{self.micro_batches:,} micro-batch{'es' * (self.micro_batches != 1)}"
             case "remat" if RECOMPUTING.get(self.remat, 1) < 1:
                 return f"remat full on the {self.remat.replace('_', ' ')} of the stages"
+            case "remat" if self.remat == ACTIVATIONS_ON_HOST:
+                return "remat with activations on the host"
             case "remat":
                 return f"remat {self.remat}"
             case "boundaries":

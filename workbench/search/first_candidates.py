@@ -8,11 +8,13 @@ from math import log2
 from workbench.search.candidates import PlanCandidate
 from workbench.search.requirements import Requirement, allows_candidate
 from workbench.search.search_space import SearchSpace
+from workbench.search.traced_programs import ACTIVATIONS_ON_HOST
 
 MOST = 8
 _USUAL = 8
 """Devices that a layer is split over in most published runs: those of a node."""
-_LEAN_FIRST = {name: number for number, name in enumerate(("full", "first_half", "selective", "first_quarter", "as traced", "none"))}
+_LEAN = ("full", "first_half", ACTIVATIONS_ON_HOST, "selective", "first_quarter", "as traced", "none")
+_LEAN_FIRST = {name: number for number, name in enumerate(_LEAN)}
 
 
 def list_first_candidates(

@@ -8,7 +8,7 @@ from workbench.search.candidates import RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.figures import Figures
 from workbench.search.make_space import AXES, SCHEDULES
 from workbench.search.questions import Question
-from workbench.search.traced_programs import ON_DEVICE
+from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, ON_DEVICE
 from workbench.search.uneven_boundaries import BY_TIME
 
 
@@ -47,6 +47,7 @@ def count_unusual(candidate: PlanCandidate) -> int:
         candidate.axis_assignment,
         candidate.boundaries != BY_TIME,
         candidate.offload != ON_DEVICE,
+        candidate.remat == ACTIVATIONS_ON_HOST,
         RECOMPUTING.get(candidate.remat, 1) < 1,
         candidate.schedule not in (WHOLE, *SCHEDULES),
     )

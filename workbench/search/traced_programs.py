@@ -7,18 +7,23 @@ from itertools import product
 from workbench.core.offload import OPTIMIZER_STATE, Offload
 from workbench.core.precision import Precision
 from workbench.core.program import Program
-from workbench.core.remat import Remat
+from workbench.core.remat import OFFLOAD_DOTS, Remat
 from workbench.errors import WorkbenchError
 from workbench.propagation import structure_of
 
 AS_TRACED = "as traced"
+ACTIVATIONS_ON_HOST = "offloaded"
 REMATS: Mapping[str, Remat] = {
     AS_TRACED: Remat(),
     "none": Remat("none"),
     "selective": Remat("dots_no_batch"),
+    ACTIVATIONS_ON_HOST: Remat(OFFLOAD_DOTS),
     "full": Remat("full"),
 }
-"""What each word keeps of a layer. In a pipeline `full` is done by the schedule: a stage keeps its inputs."""
+"""What each word keeps of a layer. In a pipeline `full` is done by the schedule: a stage keeps its inputs; `offloaded` is for steps without
+one."""
+USUAL_REMATS = ("none", "selective", "full")
+WIDE_REMATS = ("none", "selective", ACTIVATIONS_ON_HOST, "full")
 ON_DEVICE = str(Offload())
 OFFLOADS = (ON_DEVICE, OPTIMIZER_STATE)
 
@@ -36,14 +41,18 @@ TracedPrograms = tuple[tuple[TracedAs, Program], ...]
 
 
 def trace_programs(
-    program: Program, remats: Sequence[str] | None, precisions: Sequence[str] = (), offloads: Sequence[str] | None = ()
+    program: Program,
+    remats: Sequence[str] | None,
+    precisions: Sequence[str] = (),
+    offloads: Sequence[str] | None = (),
+    usual: Sequence[str] = USUAL_REMATS,
 ) -> TracedPrograms:
-    """The program in all combinations of remats, precisions and offloads. `None` is all of `REMATS`, or of `OFFLOADS`, that the
+    """The program in all combinations of remats, precisions and offloads. `None` is all of `usual` remats, or of `OFFLOADS`, that the
     program allows; no precision, or no offload, is the program's own. Remat is `AS_TRACED` where it cannot be traced again with any.
 
     Raises `WorkbenchError` for what was named and does not fit the program.
     """
-    ways = _list_remats(program, remats)
+    ways = _list_remats(program, remats, usual)
     known = _list_offloads(program, next(iter(ways.values()))) if offloads is None else [Offload.parse(each) for each in offloads]
     types = list(dict.fromkeys(map(Precision.parse, precisions)))
     return tuple(
@@ -52,10 +61,10 @@ def trace_programs(
     )
 
 
-def _list_remats(program: Program, remats: Sequence[str] | None) -> dict[str, Remat]:
+def _list_remats(program: Program, remats: Sequence[str] | None, usual: Sequence[str]) -> dict[str, Remat]:
     """The remats by name, as far as the program allows them; its own where it recomputes nothing as it is."""
     found: dict[str, Remat] = {}
-    for name in ("none", "selective", "full") if remats is None else [each for each in remats if each in REMATS]:
+    for name in usual if remats is None else [each for each in remats if each in REMATS]:
         if name == "none" and program.remat == REMATS[AS_TRACED] and not any(op.is_recomputed for op in structure_of(program).ops):
             found[name] = program.remat
             continue
