@@ -34,6 +34,9 @@ def search(options: argparse.Namespace) -> None:
         "keep": options.keep,
         "wide": options.wide,
         "layouts": options.layouts,
+        "remats": options.remats,
+        "offloads": options.offloads,
+        "boundaries": options.boundaries,
         "precisions": options.precisions,
     }
     result = find_plans(

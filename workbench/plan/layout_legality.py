@@ -28,13 +28,14 @@ def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
 
 def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: PipelineSpec | None) -> None:
     """Raises `PipelineError` if the pipeline's axis is not one of the mesh, has not as many devices as there are stages, or also splits a
-    dimension; if activations or the optimiser's state are in the host's memory; and if the micro-batches do not divide the batch of a training step."""
+    dimension; if activations or the optimiser's state are in the host's memory; and if the micro-batches do not divide the batch of a
+    training step."""
     if pipeline is None:
         return
     if program.remat.uses_host:
         raise PipelineError(
-            f"The stages of a pipeline keep their activations for the backward pass on their own devices, and remat `{program.remat}` keeps "
-            "them in the host's memory; only a step without a pipeline can.",
+            "The stages of a pipeline keep their activations on their own devices until the backward pass, and remat "
+            f"`{program.remat}` keeps them in the host's memory; only a step without a pipeline can.",
             [
                 "keep them on the devices, remat `dots_no_batch`",
                 "have the stages compute their forward pass again, `remat:always` of the pipeline",

@@ -9,7 +9,7 @@ from workbench.plan.plan import Plan
 from workbench.search.layout_choices import PER_OPERATION
 from workbench.search.make_space import SCHEDULES
 from workbench.search.search_space import ZEROS
-from workbench.search.traced_programs import AS_TRACED, ON_DEVICE, REMATS
+from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, AS_TRACED, ON_DEVICE, REMATS
 from workbench.search.uneven_boundaries import BOUNDARIES
 from workbench.units import format_bytes
 from workbench.widgets.board.hardware_picker import NONE
@@ -23,7 +23,7 @@ _AXES = "Beside the stages'. Fix a size as in `data model:8`; add `context` or `
 _KEEP = "Every dimension and tensor that the layout of the board places now stays where it is."
 _WIDE = (
     "Choose more: also context and expert axes, other links for each axis, remat on the first stages alone, more schedules, uneven stages, "
-    "the optimiser's state on the host."
+    "activations or the optimiser's state on the host."
 )
 _STAGES = "Of a pipeline, `4` or `2, 4, 8`; `1` is no pipeline."
 _MICRO_BATCHES = "A step, `16` or `8, 16, 32`; `1` is a step that is not divided."
@@ -31,12 +31,17 @@ _LAYOUT = "Any: also the program's own dimensions; per operation: each operation
 _PRICE = "What a chip costs an hour, `2.5`, where that is not what the catalogue says."
 _BOUNDARIES = "Where a network is divided into stages: evenly by time or by memory, or as fast as fits into the memory that there is."
 _PRECISION = "The types that a step is computed in, or also keeps its parameters in. They change results, so a wide search leaves them."
+_REMAT = (
+    "What layers keep for the backward pass: all, products of weights (selective), these in the host's memory, or nothing. On the host for "
+    "steps without a pipeline, and from any only in a wide search."
+)
 _OFFLOAD = "Where the optimiser's state is between steps; on the host for steps without a pipeline."
 UNTILS = (("complete", "the front is known"), ("proved", "the best is proved"))
 OBJECTIVES = (("seconds", "step time"), ("memory", "memory"), ("devices", "devices"), ("dollars", "dollars"))
 PRECISIONS = ((AS_TRACED, AS_TRACED), ("bfloat16", "bfloat16"), ("params=bfloat16,moments=float32", "bfloat16 parameters"))
 OFFLOAD_CHOICES = ((ANY, "any"), (ON_DEVICE, "on the devices"), (OPTIMIZER_STATE, "on the host"))
 _LAYOUTS = (("", "a known recipe"), (ALL_LAYOUTS, "any"))
+REMAT_TEXTS = {ACTIVATIONS_ON_HOST: "activations on the host"}
 BOUNDARY_TEXTS = {"time": "even by time", "memory": "even by memory", "fit": "fitted to memory"}
 
 
@@ -80,7 +85,7 @@ def _fixed_fields(form: FindGesture, progress: FindProgress) -> list[Field]:
     known += [each.name for each in progress.space.layouts] if progress.space else []
     layouts = list(dict.fromkeys([*known, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
     zeros = [("", "any"), *((each, each.replace("zero_", "ZeRO ")) for each in ZEROS)]
-    remats = [("", "any"), *((each, each) for each in REMATS if each != AS_TRACED)]
+    remats = [("", "any"), *((each, REMAT_TEXTS.get(each, each)) for each in REMATS if each != AS_TRACED)]
     schedules = [("", "any"), *((each, each) for each in SCHEDULES)]
     return [
         _text("axes", "Mesh axes", form.axes, "data model", 9, _AXES),
@@ -89,7 +94,7 @@ def _fixed_fields(form: FindGesture, progress: FindProgress) -> list[Field]:
         _text("micro_batches", "Micro-batches", form.micro_batches, "any", 8, _MICRO_BATCHES),
         _select("layout", "Layout", form.layout, [*_LAYOUTS, *((each, each) for each in layouts)], _LAYOUT),
         _select("zero", "ZeRO", form.zero, zeros),
-        _select("remat", "Remat", form.remat, remats),
+        _select("remat", "Remat", form.remat, remats, _REMAT),
     ]
 
 

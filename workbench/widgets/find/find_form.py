@@ -10,7 +10,7 @@ from workbench.errors import SearchError
 from workbench.plan.plan import Plan
 from workbench.search.layout_choices import PER_OPERATION
 from workbench.search.requirements import AtMost, Requirement
-from workbench.search.traced_programs import AS_TRACED, OFFLOADS
+from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, AS_TRACED, OFFLOADS, WIDE_REMATS
 from workbench.search.uneven_boundaries import BOUNDARIES
 from workbench.units import parse_bytes, parse_price, parse_time, price_text
 from workbench.widgets.gestures.fields import whole_number
@@ -74,11 +74,13 @@ def read_task(form: FindGesture, plan: Plan) -> SearchTask:
 
 
 def _read_rare_choices(form: FindGesture) -> dict[str, Any]:
-    """What a search chooses from only where it is said: precisions, what the host may keep, and rules for the boundaries of stages."""
+    """What a search chooses from only where it is said: precisions, what the host may keep, activations
+    too, and rules for the boundaries of stages."""
     precisions = {"precisions": tuple(form.precision.split("|"))} if form.precision else {}
     offloads = {"offloads": OFFLOADS} if form.offload else {}
     rules = {"boundaries": BOUNDARIES if form.boundaries == ANY else (form.boundaries,)} if form.boundaries else {}
-    return {**precisions, **offloads, **rules}
+    remats = {"remats": WIDE_REMATS} if form.remat == ACTIVATIONS_ON_HOST and not form.wide else {}
+    return {**precisions, **offloads, **rules, **remats}
 
 
 def _read_layouts(form: FindGesture) -> dict[str, str]:
