@@ -140,6 +140,8 @@ SPACES = {
     "gpt, switch": ("gpt", {}, "8 H100", {"most_examples": 4, "schedules": ("1f1b", "zero_bubble", "breadth_first")}),
     "mixture": ("mixture", {}, "8 H100", {"axes": ("data", "model", "expert")}),
     "mnist": ("mnist", {}, "TPU v5e 2x2", {}),
+    "gpt, host": ("gpt", {}, "TPU v5e 2x4", {"most_examples": 16, "remats": ("offloaded", "full"), "schedules": ("1f1b",)}),
+    "mixture, host": ("mixture", {}, "TPU v5e 2x2", {"axes": ("data", "model", "expert"), "remats": ("selective", "offloaded")}),
     "two_layer": ("two_layer", {}, "8 A100", {}),
 }
 

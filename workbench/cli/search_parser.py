@@ -76,13 +76,13 @@ def add_search(added: Any) -> None:
         "--offloads",
         type=names,
         metavar="WHAT|WHAT",
-        help=f"what may be in the host's memory between steps: \"{'|'.join(OFFLOADS)}\" (default: as the plan has it)",
+        help=f'what may be in the host\'s memory between steps: "{"|".join(OFFLOADS)}" (default: as the plan has it)',
     )
     command.add_argument(
         "--boundaries",
         type=names,
         metavar="RULE|RULE",
-        help=f"rules by which a network is divided into stages: \"{'|'.join(BOUNDARIES)}\" (default: {BY_TIME})",
+        help=f'rules by which a network is divided into stages: "{"|".join(BOUNDARIES)}" (default: {BY_TIME})',
     )
     command.add_argument(
         "--precisions",
