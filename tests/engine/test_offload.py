@@ -90,13 +90,15 @@ def test_libtpu_has_the_activations_of_scanned_layers_on_the_host():
         x, _ = jax.lax.scan(lambda x, weights: (layer(x, weights), None), batch, params)
         return (x**2).mean()
 
-    weights = tuple(jax.ShapeDtypeStruct((8, 2048, 2048), jnp.float32) for _ in range(2))
-    batch = jax.ShapeDtypeStruct((65536, 2048), jnp.float32)
+    weights = tuple(jax.ShapeDtypeStruct((8, 2048, 2048), jnp.bfloat16) for _ in range(2))
+    batch = jax.ShapeDtypeStruct((65536, 2048), jnp.bfloat16)
     program = wb.trace_training(loss, weights, batch, optimizer=optax.sgd(1e-3), dims={"batch": "batch in"})
     names = ("dots_no_batch", "offload_dots_no_batch")
     plans = [Plan(program.variant(remat=Remat(each)), "data:8", "batch:data", hardware="TPU v5e 2x4") for each in names]
     (here, there), (planned, moved) = [each.compile().memory for each in plans], [each.report().memory for each in plans]
-    print([(each.peak / 2**20, each.host / 2**20) for each in (here, planned, there, moved)])
     assert there.host == moved.host > 0 == here.host == planned.host
-    assert here.peak - there.peak == pytest.approx(planned.peak - moved.peak, rel=0.1)
-    assert moved.peak == pytest.approx(there.peak, rel=0.08)
+    for compiled, plan in (
+        (here, planned),
+        (there, moved),
+    ):  # `peak` of a compiled loop is too low: buffers that share memory end too early
+        assert plan.peak == pytest.approx(compiled.stated_peak, rel=0.01)
