@@ -70,6 +70,20 @@ def test_remats_are_chosen_from_where_they_are_named(tmp_path, capsys):
     assert str(load_plan(file).program.remat) == "full layers:1/2"
 
 
+def test_remats_offloads_and_boundaries_are_chosen_from_where_they_are_named(tmp_path, capsys):
+    file, gpt = tmp_path / "best.plan.json", ["search", "--model", "gpt", "--devices", "4", "--hardware", "TPU v5e", "--workers", "0"]
+    few = ["--pin", "stage=1", "--pin", "model=1", "--within", "10m", "--json", "-o", str(file)]
+    choices = ["--remats", "offloaded|none", "--offloads", "nothing|optimizer_state", "--boundaries", "time|fit", "--objective", "memory"]
+    assert main([*gpt, *few, *choices]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert "remat offloaded, none; offloaded nothing or optimizer state" in record["space"]
+    assert "boundaries time, fit" in record["space"]
+    assert any("remat with activations on the host" in each["plan"] for each in record["front"])
+    assert load_plan(file).program.offload.optimizer_state
+    assert main([*gpt, "--remats", "hosted"]) == 1
+    assert "There is no remat `hosted`" in capsys.readouterr().err
+
+
 def test_layouts_are_chosen_from_where_they_are_named(tmp_path, capsys):
     file = tmp_path / "best.plan.json"
     assert main([*TWO_LAYER, "--layouts", "replicated|per operation", "--json", "-o", str(file)]) == 0

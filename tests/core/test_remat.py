@@ -11,6 +11,7 @@ POLICIES = (
     Remat("save", ("mixed",)),
     Remat("save", ("mixed", "hidden")),
     Remat("offload", (), ("hidden",)),
+    Remat("offload_dots_no_batch"),
     Remat("save", ("mixed",), ("hidden", "scores")),
     Remat("recompute", ("attention/scores", "attention/mix")),
     Remat("dots_every", every=2),

@@ -147,6 +147,8 @@ SPACES = {
         "TPU v5e 2x4",
         {"most_examples": 4, "remats": OF_SOME_LAYERS, "schedules": ("1f1b", "zb_v")},
     ),
+    "gpt, host": ("gpt", {}, "TPU v5e 2x4", {"most_examples": 16, "remats": ("offloaded", "full"), "schedules": ("1f1b",)}),
+    "mixture, host": ("mixture", {}, "TPU v5e 2x2", {"axes": ("data", "model", "expert"), "remats": ("selective", "offloaded")}),
     "two_layer": ("two_layer", {}, "8 A100", {}),
 }
 

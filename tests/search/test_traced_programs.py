@@ -11,16 +11,18 @@ from hypothesis import strategies as st
 from tests.support.search_bounds import enumerate_figures, verify_bounds
 from workbench.core.offload import Offload
 from workbench.core.precision import Precision
+from workbench.core.remat import Remat
 from workbench.errors import OffloadError, PrecisionError, SearchError, WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
-from workbench.search.explain import list_counterfactuals
+from workbench.search.explain import list_counterfactuals, make_ledger
 from workbench.search.figures import Figures, evaluate_plan
 from workbench.search.find_plans import find_plans
 from workbench.search.make_space import make_space
+from workbench.search.neighbours import is_of_space
 from workbench.search.present_plan import find_candidate
 from workbench.search.search_space import SearchSpace
 from workbench.search.traced_programs import OFFLOADS, TracedAs, trace_programs
@@ -122,6 +124,48 @@ def test_to_more_stages_the_state_comes_back_to_the_devices():
     assert others
     assert {each.offload for each in others} == {"nothing"}
     assert space.offloads_of(others[0].mesh) == ("nothing",)
+
+
+def test_activations_are_on_the_host_where_that_is_asked_for_and_for_whole_steps():
+    assert "offloaded" not in make_space(gpt()).remats
+    assert make_space(gpt(), wide=True).remats[:4] == ("none", "selective", "offloaded", "full")
+    assert "offloaded" not in make_space(Plan(build("mnist"), "", hardware=HARDWARE), wide=True).remats
+    space = make_space(gpt(), remats=("none", "offloaded"), schedules=("1f1b",))
+    candidates = list(space.candidates())
+    assert space.size == len(candidates) == len(set(candidates))
+    hosted = [each for each in candidates if each.remat == "offloaded"]
+    assert {(each.size("stage"), each.micro_batches) for each in hosted} == {(1, 1)}
+    assert "remat none, offloaded" in space.describe()
+    assert "remat with activations on the host" in str(hosted[0])
+    assert all(is_of_space(space, each) for each in hosted)
+
+
+def test_activations_on_the_host_take_less_of_the_device_and_their_time_is_told():
+    plan = Plan(build("gpt", layers=4, seq=256, batch=32), "data:4", "batch:data", hardware="4 H100")
+    space = make_space(plan, remats=("none", "selective", "offloaded"), axes=("data",), layouts=("replicated",), zeros=("no ZeRO",))
+    evaluator = Evaluator(space)
+    found = {each.remat: each for each in space.candidates() if each.schedule == ""}
+    figures = {remat: evaluator.evaluate(each) for remat, each in found.items()}
+    assert figures["offloaded"].memory < figures["selective"].memory < figures["none"].memory
+    assert figures["offloaded"].seconds > figures["selective"].seconds
+    ledger = make_ledger(evaluator, found["selective"], found["offloaded"])
+    (line,) = ledger.lines
+    assert (line.before, line.after) == ("remat selective", "remat with activations on the host")
+    assert line.seconds == figures["offloaded"].seconds - figures["selective"].seconds
+    changes = {each.change: each for each in list_counterfactuals(evaluator, found["offloaded"])}
+    assert changes["remat selective instead of remat with activations on the host"].figures == figures["selective"]
+    report = evaluator.plan(found["offloaded"]).report()
+    assert report.host_traffic == 2 * report.memory.host > 0
+
+
+def test_a_plan_with_activations_on_the_host_is_its_candidate_and_is_found_by_a_pin():
+    result = find_plans(
+        gpt(), remats=("none", "offloaded"), pins={"remat": "offloaded"}, within=600, axes=("data",), layouts=("replicated",)
+    )
+    assert {each.remat for each, _ in result.front} == {"offloaded"}
+    assert result.best.program.remat == Remat("offload_dots_no_batch")
+    again = make_space(result.best, remats=("none", "offloaded"), axes=("data",), layouts=("replicated",))
+    assert find_candidate(again, result.best) == result.front[0][0]
 
 
 def test_a_present_plan_that_offloads_is_its_candidate():

@@ -11,6 +11,7 @@ import pytest
 import workbench as wb
 from workbench.core.offload import Offload
 from workbench.core.precision import Precision
+from workbench.core.remat import Remat
 from workbench.core.tensor import Role
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import OffloadError, PipelineError
@@ -157,7 +158,7 @@ def test_what_the_host_has_no_room_for_is_said():
             lambda: Offload.parse("params"),
             OffloadError,
             "`params` is nothing that a step can keep in the host's memory; there is `optimizer_state`, or `nothing`.\n"
-            "  Ways out: write `optimizer_state` · offload activations by remat, `offload:NAME`.",
+            "  Ways out: write `optimizer_state` · offload activations by remat, `offload_dots_no_batch`.",
         ),
         (
             lambda: Plan(build("gpt").variant(offload=HOST), "stages:2", "", pipeline="stages:2 micro_batches:4"),
@@ -166,6 +167,14 @@ def test_what_the_host_has_no_room_for_is_said():
             "a pipeline can be in the host's memory.\n"
             "  Ways out: keep it on the devices, offload `nothing` · split it over the data-parallel devices, recipe `zero_1` · "
             "leave the pipeline out.",
+        ),
+        (
+            lambda: Plan(build("gpt").variant(remat=Remat("offload_dots_no_batch")), "stage:2", "", pipeline="stages:2 micro_batches:4"),
+            PipelineError,
+            "The stages of a pipeline keep their activations on their own devices until the backward pass, and remat "
+            "`offload_dots_no_batch` keeps them in the host's memory; only a step without a pipeline can.\n"
+            "  Ways out: keep them on the devices, remat `dots_no_batch` · have the stages compute their forward pass again, "
+            "`remat:always` of the pipeline · leave the pipeline out.",
         ),
     ],
 )

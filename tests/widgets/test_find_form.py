@@ -81,6 +81,12 @@ def test_remat_of_some_layers_is_chosen_where_it_is_pinned(plan):
     assert "remats" not in read_task(replace(first_form(plan), remat="full"), plan).choices
 
 
+def test_activations_on_the_host_are_chosen_from_where_they_are_asked_for(plan):
+    task = read_task(replace(first_form(plan), remat="offloaded"), plan)
+    assert task.choices["remats"] == ("none", "selective", "full", "offloaded")
+    assert task.pins["remat"] == "offloaded"
+
+
 @pytest.mark.parametrize("typed", ["2.5", "$2.5", "2.5 $/h", "$2.5/hour", " 2.5 "])
 def test_a_price_of_a_chip_goes_with_the_hardware_that_is_asked_for(plan, typed):
     own = plan.hardware.with_price(2.5)

@@ -109,6 +109,20 @@ def test_precision_the_optimisers_state_and_a_price_are_in_what_is_found():
     board.board.close()
 
 
+def test_activations_on_the_host_are_in_what_is_found():
+    board = Board(Session(Plan(build("gpt", layers=2), "data:8", "batch:data", hardware="TPU v5e 2x4")), runner=ScriptedRunner())
+    options = {each["name"]: each for each in board.form["fields"]}["remat"]["options"]
+    assert {"name": "offloaded", "label": "activations on the host"} in options
+    board.send("find", devices="8", hardware="TPU v5e", within="20", axes="data", stages="1", remat="offloaded")
+    board.wait_for(lambda: board.form["phase"] == "done")
+    assert board.form["message"] == ""
+    board.send("choose_found", plan=numbers(board)[0])
+    assert "remat with activations on the host" in board.block("found")["found"]["title"]
+    board.send("take_found", plan=numbers(board)[0])
+    assert str(board.board.session.plan.program.remat) == "offload_dots_no_batch"
+    board.board.close()
+
+
 def test_what_a_program_cannot_have_is_said_under_the_form(board):
     board.send("find", devices="8", hardware="TPU v5e", within="20", offload="any")
     board.wait_for(lambda: board.form["phase"] == "failed")

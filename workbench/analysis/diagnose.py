@@ -9,7 +9,7 @@ from workbench.analysis.diagnose_operators import operator_notes, subject_of
 from workbench.analysis.diagnose_resharding import diagnose_rematerialisations, diagnose_resharding, source_text
 from workbench.analysis.remedies import fix_padding, fix_split_reshape
 from workbench.core.offload import STREAMED, Offload
-from workbench.core.remat import Remat
+from workbench.core.remat import OFFLOAD_DOTS, Remat
 from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
@@ -82,8 +82,10 @@ def _diagnose_host_memory(report: Report) -> list[Diagnostic]:
     host, hardware = report.memory.host, report.hardware
     if hardware is None or not 0 < hardware.chip.host_memory < host:
         return []
-    edits = (SetOffload(Offload()),) if report.plan.program.on_host and report.plan.program.retrace else ()
-    return [Diagnostic("host memory too small", "memory", over_host_memory_text(host, hardware.chip), edits)]
+    program = report.plan.program
+    edits: tuple[SetOffload | SetRemat, ...] = (SetOffload(Offload()),) if program.on_host else ()
+    edits += (SetRemat(Remat("dots_no_batch")),) if program.remat.policy == OFFLOAD_DOTS else ()
+    return [Diagnostic("host memory too small", "memory", over_host_memory_text(host, hardware.chip), edits if program.retrace else ())]
 
 
 def over_host_memory_text(host: int, chip: Chip) -> str:

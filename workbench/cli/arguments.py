@@ -43,7 +43,7 @@ def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], 
     parser.add_argument(
         "--remat",
         metavar="POLICY",
-        help="what a layer keeps for its backward pass: none, full, dots, dots_every:2, save:NAME+NAME, ...; "
+        help="what a layer keeps for its backward pass: none, full, dots, offload_dots_no_batch, dots_every:2, save:NAME+NAME, ...; "
         'on every other layer alone "full layers:1/2"',
     )
     parser.add_argument("--precision", metavar="TYPE", help="what the step is computed in: bfloat16, params=bfloat16,moments=float32, ...")

@@ -37,6 +37,8 @@ def search(options: argparse.Namespace) -> None:
         "wide": options.wide,
         "layouts": options.layouts,
         "remats": options.remats,
+        "offloads": options.offloads,
+        "boundaries": options.boundaries,
         "precisions": options.precisions,
     }
     with first_interrupt(_say_stopping) as is_stopped:

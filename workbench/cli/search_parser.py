@@ -7,6 +7,8 @@ from typing import Any
 from workbench.cli.arguments import add_command, add_json, positive
 from workbench.cli.search_command import search
 from workbench.search.run_search import UNTIL
+from workbench.search.traced_programs import OFFLOADS, REMATS
+from workbench.search.uneven_boundaries import BOUNDARIES, BY_TIME
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
@@ -61,15 +63,27 @@ def add_search(added: Any) -> None:
         "--wide",
         action="store_true",
         help="choose more: also context and expert axes, other links for each axis, remat on the first stages or on some layers alone, "
-        "more schedules, "
-        "uneven stages, the optimiser's state on the host",
+        "more schedules, uneven stages, activations or the optimiser's state on the host",
     )
     command.add_argument(
         "--remats",
         type=names,
         metavar="R|R",
-        help='what may be recomputed: "none|selective|full", on some layers "full_1/2", on the first stages "first_half" '
-        "(default: the first three)",
+        help=f"what layers keep, to choose from: {', '.join(REMATS)} (full_1/2: on 1 of every 2 layers; offloaded: products of weights, on "
+        "the host, for steps without a pipeline), and in pipelines first_half, first_quarter (default: none, selective and full, those that "
+        'the program allows): "none|offloaded"',
+    )
+    command.add_argument(
+        "--offloads",
+        type=names,
+        metavar="WHAT|WHAT",
+        help=f'what may be in the host\'s memory between steps: "{"|".join(OFFLOADS)}" (default: as the plan has it)',
+    )
+    command.add_argument(
+        "--boundaries",
+        type=names,
+        metavar="RULE|RULE",
+        help=f'rules by which a network is divided into stages: "{"|".join(BOUNDARIES)}" (default: {BY_TIME})',
     )
     command.add_argument(
         "--precisions",

@@ -5,7 +5,8 @@
     full                    nothing but a layer's inputs is kept
     dots                    results of matrix products are kept
     dots_no_batch           results of matrix products without batch dimensions are kept: of weights, not of attention
-    dots_every:N            of these the first and every N-th after it are kept, and what a fused attention computes
+    offload_dots_no_batch   the same results are kept in the host's memory (MaxText's `minimal_offloaded`)
+    dots_every:N            of these results the first and every N-th after it are kept, and what a fused attention computes
     save:NAME+...           values named with `checkpoint_name` are kept
     offload:NAME+...        named values are kept in the host's memory
     recompute:SCOPE+...     everything is kept but what is computed in these named scopes
@@ -24,7 +25,8 @@ from difflib import get_close_matches
 
 from workbench.errors import RematError
 
-PLAIN = ("as traced", "none", "full", "dots", "dots_no_batch")
+OFFLOAD_DOTS = "offload_dots_no_batch"
+PLAIN = ("as traced", "none", "full", "dots", "dots_no_batch", OFFLOAD_DOTS)
 NAMED = ("save", "offload", "recompute")
 EVERY = "dots_every"
 ALL_LAYERS = (1, 1)
@@ -78,6 +80,15 @@ class Remat:
             if not name or _FORBIDDEN & set(name):
                 raise RematError(f"`{name[:80]}` cannot stand in a remat text.", ["use names without spaces, `+`, `:`, `,` and `;`"])
         _verify_layers(self)
+
+    @property
+    def uses_host(self) -> bool:
+        """Whether activations are kept in the host's memory.
+
+        >>> Remat("offload_dots_no_batch").uses_host, Remat("full").uses_host
+        (True, False)
+        """
+        return self.policy == OFFLOAD_DOTS or bool(self.offloaded)
 
     @classmethod
     def parse(cls, text: str) -> "Remat":

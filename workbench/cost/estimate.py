@@ -21,7 +21,7 @@ from workbench.cost.fusion.narrowing import NARROW, narrowed_values
 from workbench.cost.kernel_times import KernelTimes, kernel_times, moved_bytes
 from workbench.cost.lifetimes import Lifetimes, lifetimes_of
 from workbench.cost.memory import MemoryOverStep
-from workbench.cost.offloading import host_memory, with_transfers
+from workbench.cost.offloading import held_until_fetched, host_memory, with_transfers
 from workbench.cost.on_chip_memory import OnChip, on_chip
 from workbench.cost.simulate_overlap import Cost, SimulatedStep, simulate_step
 from workbench.cost.step_flops import count_dot_flops, flops_of
@@ -127,6 +127,7 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
         recomputes=_recomputes(hardware),
         copies_transposed=backend.copies_transposed_operands,
         narrows=backend.narrows_dot_operands,
+        copies_to_host_late=backend.copies_to_host_late,
         fuses=hardware is None or hardware.runtime.fuses,
     )
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
@@ -179,14 +180,17 @@ class _Fixed(NamedTuple):
 
 
 @cache_with_program(220)
-def _build_fixed(program: Program, *, recomputes: bool, copies_transposed: bool, narrows: bool, fuses: bool) -> _Fixed:
+def _build_fixed(
+    program: Program, *, recomputes: bool, copies_transposed: bool, narrows: bool, copies_to_host_late: bool, fuses: bool
+) -> _Fixed:
     structure = structure_of(program)
     narrow = narrowed_values(structure) if narrows else frozenset[int]()
     dtypes = tuple(NARROW if number in narrow else value.dtype for number, value in enumerate(structure.values))
     kernels = kernels_of(structure, dtypes, recomputes=recomputes) if fuses else eager_kernels_of(program, structure, dtypes)
     numbers: dict[tuple[tuple[int, ...], str], int] = {}
     types = tuple(numbers.setdefault((value.shape, dtype), len(numbers)) for value, dtype in zip(structure.values, dtypes, strict=True))
-    lifetimes = lifetimes_of(program, structure, kernels, recomputes=recomputes, copies_transposed=copies_transposed, fuses=fuses)
+    held = held_until_fetched(structure) if copies_to_host_late else {}
+    lifetimes = lifetimes_of(program, structure, kernels, held, recomputes=recomputes, copies_transposed=copies_transposed, fuses=fuses)
     backward = frozenset(each.op for each in kernels.dots if program.operations[each.op].path.startswith("grad/"))
     arguments = zip(structure.arguments, program.arguments, strict=True)
     weights = frozenset(value for value, tensor in arguments if tensor.role is Role.PARAMETER)

@@ -57,9 +57,17 @@ class Lifetimes:
 
 
 def lifetimes_of(
-    program: Program, structure: Structure, kernels: Kernels, *, recomputes: bool, copies_transposed: bool, fuses: bool = True
+    program: Program,
+    structure: Structure,
+    kernels: Kernels,
+    held: Mapping[int, int],
+    *,
+    recomputes: bool,
+    copies_transposed: bool,
+    fuses: bool = True,
 ) -> Lifetimes:
-    """Computed once a program. `recomputes`: the back end fuses elementwise operations into whatever reads them; `copies_transposed`: it
+    """Computed once a program. `held`: values that stay until a position, read or not (`offloading.held_until_fetched`);
+    `recomputes`: the back end fuses elementwise operations into whatever reads them; `copies_transposed`: it
     copies what is read in another order than it is stored in; `fuses`: it fuses at all (else each kernel's results are stored)."""
     kept = kernels.last_reads if recomputes or not fuses else None
     extents = _measure_extents(structure)
@@ -77,7 +85,7 @@ def lifetimes_of(
             if value.maker < 0 or index not in last_use or value.on_host or index in carried or index in in_place:
                 continue
             first = extents[0][0] if copies_transposed and _is_reversed_weight(structure, value) else structure.ops[value.maker].position
-            last = extents[number][1] if index in outputs else min(max(last_use[index], first), extents[number][1])
+            last = extents[number][1] if index in outputs else min(max(last_use[index], first, held.get(index, -1)), extents[number][1])
             role = _role(program, value.maker, value.shape, shapes, is_output=index in outputs)
             spans.append((index, first, last, ROLES.index(role)))
         columns = np.array(spans, dtype=np.int64).reshape(-1, 4)

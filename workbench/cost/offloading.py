@@ -38,6 +38,26 @@ def host_memory(program: Program, partitioned: Propagated, local_bytes: Sequence
     return HostMemory(host_bytes, sum(moved.values()), waited)
 
 
+def held_until_fetched(structure: Structure) -> dict[int, int]:
+    """The values that are copied to the host outside loops, each with the position where the last copy is fetched back."""
+    held: dict[int, int] = {}
+    for op in structure.ops:
+        if "device" in op.placement and op.region == 0:
+            source = _copied_value(structure, op.operands[0])
+            held[source] = max(held.get(source, -1), op.position)
+    return held
+
+
+def _copied_value(structure: Structure, value: int) -> int:
+    """The value on the device of which another, on the host, is a copy; itself where it is none."""
+    while structure.values[value].on_host and (maker := structure.values[value].maker) >= 0:
+        op = structure.ops[maker]
+        if maker in structure.body_of:
+            return value
+        value = op.operands[structure.values[value].result if len(op.operands) == len(op.results) else 0]
+    return value
+
+
 def _stays_on_host(structure: Structure, op: Op) -> bool:
     """Whether an operation that places a value on the host finds it there."""
     return "host" in op.placement and structure.values[op.operands[0]].on_host

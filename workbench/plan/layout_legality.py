@@ -28,9 +28,20 @@ def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
 
 def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: PipelineSpec | None) -> None:
     """Raises `PipelineError` if the pipeline's axis is not one of the mesh, has not as many devices as there are stages, or also splits a
-    dimension; if the optimiser's state is in the host's memory; and if the micro-batches do not divide the batch of a training step."""
+    dimension; if activations or the optimiser's state are in the host's memory; and if the micro-batches do not divide the batch of a
+    training step."""
     if pipeline is None:
         return
+    if program.remat.uses_host:
+        raise PipelineError(
+            "The stages of a pipeline keep their activations on their own devices until the backward pass, and remat "
+            f"`{program.remat}` keeps them in the host's memory; only a step without a pipeline can.",
+            [
+                "keep them on the devices, remat `dots_no_batch`",
+                "have the stages compute their forward pass again, `remat:always` of the pipeline",
+                "leave the pipeline out",
+            ],
+        )
     if program.offload.optimizer_state:
         raise PipelineError(
             "The stages of a pipeline update their parameters with the optimiser's state on their own devices; only that of a step without "

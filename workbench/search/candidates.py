@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from workbench.search.traced_programs import AS_TRACED, OF_SOME_LAYERS, ON_DEVICE, REMATS, TracedAs
+from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, AS_TRACED, OF_SOME_LAYERS, ON_DEVICE, REMATS, TracedAs
 from workbench.search.uneven_boundaries import BY_TIME
 
 WHOLE = ""
@@ -122,6 +122,8 @@ class PlanCandidate:
             case "remat" if self.remat in OF_SOME_LAYERS:
                 count, of = REMATS[self.remat].layers
                 return f"remat full on {count} of every {of} layers"
+            case "remat" if self.remat == ACTIVATIONS_ON_HOST:
+                return "remat with activations on the host"
             case "remat":
                 return f"remat {self.remat}"
             case "boundaries":

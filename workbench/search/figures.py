@@ -63,7 +63,9 @@ def evaluate_plan(plan: Plan) -> Figures:
         return _figures_of_pipeline(plan, pipeline_report(plan))
     found = estimate(plan)
     if plan.hardware is not None and 0 < plan.hardware.chip.host_memory < found.memory.host:
-        raise SearchError(over_host_memory_text(found.memory.host, plan.hardware.chip), ["keep it on the devices, offload `nothing`"])
+        ways_out = ["keep activations on the devices, remat `dots_no_batch`"] if plan.program.remat.uses_host else []
+        ways_out += ["keep it on the devices, offload `nothing`"] if plan.program.on_host or not ways_out else []
+        raise SearchError(over_host_memory_text(found.memory.host, plan.hardware.chip), ways_out)
     return _figures_of_step(plan, found.step_time, found.flops.per_device, found.memory.peak)
 
 

@@ -8,12 +8,13 @@ from math import log2
 from workbench.search.candidates import PlanCandidate
 from workbench.search.requirements import Requirement, allows_candidate
 from workbench.search.search_space import SearchSpace
+from workbench.search.traced_programs import ACTIVATIONS_ON_HOST
 
 MOST = 8
 _USUAL = 8
 """Devices that a layer is split over in most published runs: those of a node."""
-_BY_MEMORY = ("full", "full_3/4", "first_half", "full_1/2", "selective", "first_quarter", "full_1/4", "as traced", "none")
-_LEAN_FIRST = {name: number for number, name in enumerate(_BY_MEMORY)}
+_LEAN = ("full", "full_3/4", "first_half", "full_1/2", ACTIVATIONS_ON_HOST, "selective", "first_quarter", "full_1/4", "as traced", "none")
+_LEAN_FIRST = {name: number for number, name in enumerate(_LEAN)}
 
 
 def list_first_candidates(

@@ -17,7 +17,7 @@ from workbench.recipes.choose_dims import batch_dim
 from workbench.search.candidates import NO_ZERO, RECOMPUTING
 from workbench.search.layout_choices import LayoutChoice, RecipeMove, list_layout_choices, usual_choices
 from workbench.search.search_space import ZEROS, SearchSpace
-from workbench.search.traced_programs import OFFLOADS, REMATS, trace_programs
+from workbench.search.traced_programs import OFFLOADS, REMATS, USUAL_REMATS, WIDE_REMATS, trace_programs
 from workbench.search.uneven_boundaries import BOUNDARIES, BY_TIME
 from workbench.tracing.stage_partition.trace_network import network_of
 
@@ -56,8 +56,8 @@ def make_space(
     - `boundaries`: rules of `search.uneven_boundaries`, `time` if left out;
     - `offloads`: what may be in the host's memory, `nothing` and `optimizer_state`; as the program has it if left out;
     - `precisions` to choose from, as `Precision` parses them; the program's own if left out, also with `wide`, for they change results;
-    - `wide`: whether what is left out above is all that there is: also the axes `context` and `expert`, remat on a part of the stages
-      or of the layers,      `WIDE_SCHEDULES`, other links, all `BOUNDARIES` and `OFFLOADS`;
+    - `wide`: whether what is left out above is all that there is: also the axes `context` and `expert`, `WIDE_REMATS` and remat on a
+      part of the stages, `WIDE_SCHEDULES`, other links, all `BOUNDARIES` and `OFFLOADS`;
     - `most_examples` of a micro-batch on one replica.
 
     Raises `SearchError` for a choice that does not exist or leaves nothing to choose from, `HardwareError` for numbers that are not sold,
@@ -81,7 +81,8 @@ def make_space(
     found = list_layout_choices(start, names, with_costs=all(each for each, _ in targets))
     used = {*AXES, *kept, *(axis for each in found for axis in each.axes)}
     names = tuple(axis for axis in names if axis in used)
-    programs = trace_programs(plan.program, remats, precisions, None if wide and offloads is None else offloads or (), wide=wide)
+    usual_remats, offloads = (WIDE_REMATS, offloads) if wide else (USUAL_REMATS, offloads or ())
+    programs = trace_programs(plan.program, remats, precisions, offloads, usual_remats)
     partly = tuple(name for name, share in RECOMPUTING.items() if share < 1 and (wide if remats is None else name in remats))
     batch, blocks, layers = _divide(programs[0][1])
     is_staged = blocks > 1 and "stage" in axes and "stage" not in kept

@@ -6,7 +6,7 @@ from itertools import islice
 
 from workbench.search.candidates import NO_ZERO, PlanCandidate
 from workbench.search.search_space import SearchSpace
-from workbench.search.traced_programs import ON_DEVICE
+from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, ON_DEVICE
 from workbench.search.uneven_boundaries import BY_TIME
 
 
@@ -64,6 +64,8 @@ def _fit_layout(space: SearchSpace, candidate: PlanCandidate) -> list[PlanCandid
     """The candidate, or with the first layout, schedule and ZeRO that its mesh allows, and nothing on the host if need be."""
     if candidate.offload not in space.offloads_of(candidate.mesh):
         candidate = replace(candidate, offload=ON_DEVICE)
+    if candidate.remat == ACTIVATIONS_ON_HOST and candidate.remat not in (remats := space.remats_of(candidate.mesh)):
+        candidate = replace(candidate, remat=remats[-1])
     layouts = [candidate.layout, *space.layout_by_name]
     schedules = space.schedules_of(candidate.core(), candidate.micro_batches)
     kinds = [(candidate.schedule, candidate.chunks), *((each.schedule, each.chunks) for each in schedules)]

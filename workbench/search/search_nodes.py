@@ -8,7 +8,7 @@ from workbench.search.candidates import RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.figures import Figures
 from workbench.search.make_space import AXES, SCHEDULES
 from workbench.search.questions import Question
-from workbench.search.traced_programs import OF_SOME_LAYERS, ON_DEVICE
+from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, OF_SOME_LAYERS, ON_DEVICE
 from workbench.search.uneven_boundaries import BY_TIME
 
 
@@ -47,7 +47,7 @@ def count_unusual(candidate: PlanCandidate) -> int:
         candidate.axis_assignment,
         candidate.boundaries != BY_TIME,
         candidate.offload != ON_DEVICE,
-        RECOMPUTING.get(candidate.remat, 1) < 1 or candidate.remat in OF_SOME_LAYERS,
+        RECOMPUTING.get(candidate.remat, 1) < 1 or candidate.remat in (ACTIVATIONS_ON_HOST, *OF_SOME_LAYERS),
         candidate.schedule not in (WHOLE, *SCHEDULES),
     )
     return sum(map(bool, unusual))

@@ -16,7 +16,7 @@ from workbench.plan.plan import Plan
 from workbench.search.axis_assignments import list_axis_assignments
 from workbench.search.candidates import NO_ZERO, RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.layout_choices import LayoutChoice
-from workbench.search.traced_programs import AS_TRACED, ON_DEVICE, TracedAs, TracedPrograms
+from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, AS_TRACED, ON_DEVICE, TracedAs, TracedPrograms
 from workbench.search.uneven_boundaries import BY_TIME
 from workbench.units import divisors
 
@@ -31,8 +31,8 @@ class SearchSpace:
     - `hardware`: texts of the hardware to choose from, with their numbers of devices;
     - `axes`: names of the mesh axes, major to minor; `data` carries examples, `stage` the stages of a pipeline; `sizes`
       fixes some, `kept_axes` are those that the start's own statements use;
-    - `layouts`, `zeros`, `remats`, `precisions`, `offloads`, `schedules`: the choices by name; no pipeline has the optimiser's state on
-      the host;
+    - `layouts`, `zeros`, `remats`, `precisions`, `offloads`, `schedules`: the choices by name; no pipeline has activations or the
+      optimiser's state on the host;
     - `batch`: examples of a step (0: the program has no batch, or is no training step, and is not divided into micro-batches);
     - `blocks`: blocks of the network that a boundary may separate, `layers` those of them that are alike;
     - `programs`: the start's program traced in all these ways, with remat `none` for those of `RECOMPUTING` where the schedule recomputes;
@@ -92,9 +92,11 @@ class SearchSpace:
         return large - {*self.kept_axes} <= {*layout.axes} <= large
 
     def remats_of(self, mesh: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
-        """What may be recomputed with a mesh's stages: a share of them is a whole number above none, and all of them is `full`."""
+        """What may be recomputed with a mesh's stages: a share of them is a whole number above none, and all of them is `full`. Several
+        stages keep no activations on the host, unless there is no choice, and all such plans are refused."""
         stages = dict(mesh).get("stage", 1)
-        return tuple(each for each in self.remats if (RECOMPUTING.get(each, Fraction(1)) * stages).denominator == 1)
+        found = tuple(each for each in self.remats if (RECOMPUTING.get(each, Fraction(1)) * stages).denominator == 1)
+        return found if stages == 1 else tuple(each for each in found if each != ACTIVATIONS_ON_HOST) or found
 
     def offloads_of(self, mesh: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
         """What the host may keep with a mesh's stages: nothing with several, unless there is no choice, and all such plans are refused."""
@@ -137,8 +139,13 @@ class SearchSpace:
         if not self.batch or "stage" not in self.axes or self.layout_by_name[core.layout].is_chosen:
             return (1,)
         examples = self.batch // core.size("data")
-        most = 1 if core.offload != ON_DEVICE and len(self.offloads) > 1 else self.most_micro_batches
+        most = 1 if self._needs_whole_step(core) else self.most_micro_batches
         return tuple(examples // each for each in divisors(examples) if each <= self.most_examples and examples // each <= most)
+
+    def _needs_whole_step(self, core: PlanCandidate) -> bool:
+        """Whether the host keeps something of a core, which others of the space need not."""
+        on_host = core.offload != ON_DEVICE and len(self.offloads) > 1
+        return on_host or (core.remat == ACTIVATIONS_ON_HOST and len(self.remats) > 1)
 
     def schedules_of(self, core: PlanCandidate, micro_batches: int) -> tuple[PlanCandidate, ...]:
         """The core with each schedule that these stages and micro-batches allow."""
@@ -201,10 +208,10 @@ class SearchSpace:
     @cached_property
     def size(self) -> int:
         """The number of candidates, those included that turn out to be illegal."""
-        per_core: dict[tuple[int, int, str, bool], int] = {}
+        per_core: dict[tuple[int, int, bool, bool], int] = {}
         total = 0
         for core in self.cores():
-            key = core.size("data"), core.size("stage"), core.offload, self.layout_by_name[core.layout].is_chosen
+            key = core.size("data"), core.size("stage"), self._needs_whole_step(core), self.layout_by_name[core.layout].is_chosen
             if key not in per_core:
                 staged = [each for count in self.micro_batch_counts(core) for each in self.schedules_of(core, count)]
                 per_core[key] = len(self.zeros_of(core)) * sum(len(self.boundaries_of(each)) for each in staged)

@@ -42,6 +42,8 @@ def policy_of(remat: Remat) -> Callable[..., Any] | None:
             return jax.checkpoint_policies.dots_saveable
         case "dots_no_batch":
             return jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+        case "offload_dots_no_batch":
+            return jax.checkpoint_policies.offload_dot_with_no_batch_dims("device", "pinned_host")
         case "dots_every":
             return keep_marked(_named_policy((KEPT_RESULT, *remat.names), remat.offloaded))
         case "save" | "offload":

@@ -24,7 +24,7 @@ _AXES = "Beside the stages'. Fix a size as in `data model:8`; add `context` or `
 _KEEP = "Every dimension and tensor that the layout of the board places now stays where it is."
 _WIDE = (
     "Choose more: also context and expert axes, other links for each axis, remat on the first stages or on some layers alone, more "
-    "schedules, uneven stages, the optimiser's state on the host."
+    "schedules, uneven stages, activations or the optimiser's state on the host."
 )
 _STAGES = "Of a pipeline, `4` or `2, 4, 8`; `1` is no pipeline."
 _MICRO_BATCHES = "A step, `16` or `8, 16, 32`; `1` is a step that is not divided."
@@ -32,6 +32,10 @@ _LAYOUT = "Any: also the program's own dimensions; per operation: each operation
 _PRICE = "What a chip costs an hour, `2.5`, where that is not what the catalogue says."
 _BOUNDARIES = "Where a network is divided into stages: evenly by time or by memory, or as fast as fits into the memory that there is."
 _PRECISION = "The types that a step is computed in, or also keeps its parameters in. They change results, so a wide search leaves them."
+_REMAT = (
+    "What layers keep for the backward pass: all, products of weights (selective), these in the host's memory, or nothing. On the host for "
+    "steps without a pipeline, and from any only in a wide search."
+)
 _OFFLOAD = "Where the optimiser's state is between steps; on the host for steps without a pipeline."
 UNTILS = (("complete", "the front is known"), ("proved", "the best is proved"))
 OBJECTIVES = (("seconds", "step time"), ("memory", "memory"), ("devices", "devices"), ("dollars", "dollars"))
@@ -81,7 +85,7 @@ def _fixed_fields(form: FindGesture, progress: FindProgress) -> list[Field]:
     known += [each.name for each in progress.space.layouts] if progress.space else []
     layouts = list(dict.fromkeys([*known, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
     zeros = [("", "any"), *((each, each.replace("zero_", "ZeRO ")) for each in ZEROS)]
-    texts = {each: PlanCandidate("", (), "", remat=each).describe("remat").removeprefix("remat ") for each in REMATS}
+    texts = {each: PlanCandidate("", (), "", remat=each).describe("remat").removeprefix("remat ").removeprefix("with ") for each in REMATS}
     remats = [("", "any"), *((each, text) for each, text in texts.items() if each != AS_TRACED)]
     schedules = [("", "any"), *((each, each) for each in SCHEDULES)]
     return [
@@ -91,7 +95,7 @@ def _fixed_fields(form: FindGesture, progress: FindProgress) -> list[Field]:
         _text("micro_batches", "Micro-batches", form.micro_batches, "any", 8, _MICRO_BATCHES),
         _select("layout", "Layout", form.layout, [*_LAYOUTS, *((each, each) for each in layouts)], _LAYOUT),
         _select("zero", "ZeRO", form.zero, zeros),
-        _select("remat", "Remat", form.remat, remats),
+        _select("remat", "Remat", form.remat, remats, _REMAT),
     ]
 
 

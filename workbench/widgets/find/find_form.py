@@ -10,7 +10,7 @@ from workbench.errors import SearchError
 from workbench.plan.plan import Plan
 from workbench.search.layout_choices import PER_OPERATION
 from workbench.search.requirements import AtMost, Requirement
-from workbench.search.traced_programs import AS_TRACED, OF_SOME_LAYERS, OFFLOADS, USUAL_REMATS
+from workbench.search.traced_programs import AS_TRACED, OFFLOADS, USUAL_REMATS
 from workbench.search.uneven_boundaries import BOUNDARIES
 from workbench.units import parse_bytes, parse_price, parse_time, price_text
 from workbench.widgets.gestures.fields import whole_number
@@ -74,12 +74,12 @@ def read_task(form: FindGesture, plan: Plan) -> SearchTask:
 
 
 def _read_rare_choices(form: FindGesture) -> dict[str, Any]:
-    """What a search chooses from only where it is said: precisions, what the host may keep, remat of some layers, and rules for the
-    boundaries of stages."""
+    """What a search chooses from only where it is said: precisions, what the host may keep, less usual remats, and rules for the boundaries
+    of stages."""
     precisions = {"precisions": tuple(form.precision.split("|"))} if form.precision else {}
     offloads = {"offloads": OFFLOADS} if form.offload else {}
     rules = {"boundaries": BOUNDARIES if form.boundaries == ANY else (form.boundaries,)} if form.boundaries else {}
-    remats = {"remats": (*USUAL_REMATS, form.remat)} if form.remat in OF_SOME_LAYERS and not form.wide else {}
+    remats = {"remats": (*USUAL_REMATS, form.remat)} if form.remat not in ("", *USUAL_REMATS) and not form.wide else {}
     return {**precisions, **offloads, **rules, **remats}
 
 
