@@ -1,0 +1,1 @@
+"""A layout of its own for each stage of a pipeline."""
