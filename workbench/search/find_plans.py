@@ -100,8 +100,8 @@ def read_requirements(
 
 
 def fit_boundaries(space: SearchSpace, requirements: Sequence[Requirement]) -> SearchSpace:
-    """The space with boundaries that `fit` into what the requirements leave of a device's memory, and layouts of stages that do, where it has
-    a choice of these."""
+    """The space with boundaries, and layouts of stages, that fit into what the requirements leave of a device's memory, where it has a
+    choice of these."""
     limits = [each.limit for each in requirements if isinstance(each, AtMost) and each.figure == "memory"]
     has_choice = len(space.boundaries) > 1 or any(each.is_per_stage for each in space.layouts)
     return replace(space, most_memory=min(limits, default=inf)) if has_choice else space

@@ -137,14 +137,13 @@ def list_layout_choices(plan: Plan, axes: Sequence[str], *, with_costs: bool = T
 
 
 def _list_of_stages(choices: Sequence[LayoutChoice]) -> Iterator[LayoutChoice]:
-    """What a stage may choose from: layouts over `model` alone, and none."""
-    fitting = [each for each in choices if each.axes in ((), ("model",))]
+    """What a stage may choose from: layouts over `model` alone, and none. One that splits parameters along the examples' axis too decides for
+    all stages how gradients are summed."""
+    fitting = [each for each in choices if {axis for move in each.moves if isinstance(move, RecipeMove) for axis in move.axes} <= {"model"}]
+    fitting = [each for each in fitting if each.axes in ((), ("model",))]
     for each in fitting:
-        if (
-            len(fitting) <= _MOST_OF_STAGES
-            or each.is_recipe
-            or all(isinstance(move, DimsMove) and len(move.dims) == 1 for move in each.moves)
-        ):
+        is_single = all(isinstance(move, DimsMove) and len(move.dims) == 1 for move in each.moves)
+        if len(fitting) <= _MOST_OF_STAGES or each.is_recipe or is_single:
             yield each
 
 

@@ -197,10 +197,9 @@ class SearchSpace:
     def boundaries_of(self, candidate: PlanCandidate) -> tuple[str, ...]:
         """The rules for boundaries where there is a choice: several stages, of one chunk a device, and more blocks than stages. Where each
         stage has a layout of its own, boundaries are chosen with it."""
-        has_choice = (
-            1 < candidate.size("stage") < self.blocks and candidate.chunks == 1 and not self.find_layout(candidate.layout).is_per_stage
-        )
-        return self.boundaries if has_choice else (BY_TIME,)
+        has_choice = 1 < candidate.size("stage") < self.blocks and candidate.chunks == 1
+        is_chosen = not has_choice or self.find_layout(candidate.layout).is_per_stage
+        return (BY_TIME,) if is_chosen else self.boundaries
 
     def candidates(self) -> Iterator[PlanCandidate]:
         """Every candidate; some may turn out to be illegal when their plan is made."""

@@ -87,10 +87,8 @@ def find_own_starts(tables: Sequence[StageTables], spec: PipelineSpec, limit: fl
     whose slowest stage is fastest. `None` where nothing fits."""
 
     def seconds(device: int) -> Table:
-        recomputed = spec.recomputes(0, device)
-        return np.minimum.reduce(
-            [np.where(each.peaks(spec, device) <= limit, each.seconds(recomputed=recomputed), np.inf) for each in tables]
-        )
+        again = spec.recomputes(0, device)
+        return np.minimum.reduce([np.where(each.peaks(spec, device) <= limit, each.seconds(recomputed=again), np.inf) for each in tables])
 
     slowest, starts = least_of_largest(seconds, spec.stages)
     return starts if np.isfinite(slowest) else None
