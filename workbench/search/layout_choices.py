@@ -137,7 +137,7 @@ def list_layout_choices(plan: Plan, axes: Sequence[str], *, with_costs: bool = T
 
 
 def _list_of_stages(choices: Sequence[LayoutChoice]) -> Iterator[LayoutChoice]:
-    """What a stage may choose from: layouts over `model` alone, and none. One that splits parameters along the examples' axis too decides for
+    """What a stage may choose from: layouts over `model` alone, and none. One that splits parameters along the axis of examples decides for
     all stages how gradients are summed."""
     fitting = [each for each in choices if {axis for move in each.moves if isinstance(move, RecipeMove) for axis in move.axes} <= {"model"}]
     fitting = [each for each in fitting if each.axes in ((), ("model",))]

@@ -112,7 +112,8 @@ def _list_alike(space: SearchSpace, plan: Plan) -> Iterator[PlanCandidate]:
     for layout in space.layouts:
         for remat in space.remats:
             for zero in space.zeros:
-                candidate = replace(start, layout=layout.name, remat=remat, zero=zero, boundaries=space.boundaries_of(start)[0])
+                candidate = replace(start, layout=layout.name, remat=remat, zero=zero)
+                candidate = replace(candidate, boundaries=space.boundaries_of(candidate)[0])
                 if is_of_space(space, candidate) and _may_be_found(space, candidate, plan):
                     yield candidate
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from workbench.core.layout import Layout
 from workbench.core.schedules.stage_cost import StageCost
-from workbench.errors import EngineError, LayoutError, WorkbenchError
+from workbench.errors import EngineError, LayoutError, SearchError, WorkbenchError
 from workbench.models import build
 from workbench.pipeline.estimate_stage_costs import block_costs, partition_costs
 from workbench.pipeline.pipeline_report import pipeline_report
@@ -199,6 +199,13 @@ def test_layers_of_a_scan_have_one_layout_for_all_stages():
         choices = list_layout_choices(Plan(build("gpt", scan=scan), "", hardware="8 H100"), ("stage", "data", "model"))
         assert (PER_STAGE in [each.name for each in choices]) is not scan
         assert PER_STAGE not in [each.name for each in usual_choices(choices)]
+    with pytest.raises(SearchError) as raised:
+        make_space(Plan(build("gpt"), "", hardware="8 H100"), layouts=PER_STAGE)
+    assert raised.value.message == (
+        "The stages of a pipeline have layouts of their own only where hardware says what they cost, and where the layers of a training "
+        "step are written out: parameters that are stacked over layers, in a scan, have one sharding for all stages."
+    )
+    assert raised.value.ways_out == ("write the layers out: for models of the zoo `scan=False`", "name hardware", "take another layout")
 
 
 @cache
