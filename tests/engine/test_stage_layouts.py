@@ -48,7 +48,7 @@ def test_stages_that_a_search_laid_out_apart_train_as_the_step_without_a_pipelin
 def test_stages_that_are_one_program_are_not_laid_out_apart():
     """Engine `spmd` stacks the layers that it runs in step: they have one layout."""
     layout = "batch:data; layers/0/mlp/w1=[-, model]; layers/1/mlp/w1=[model, -]"
-    plan = Plan(build("gpt", scan=False), MESH, layout, pipeline="stages:2 micro_batches:2 engine:spmd")
+    plan = Plan(build("gpt", scan=False), MESH, layout, pipeline="stages:2 micro_batches:2 schedule:gpipe engine:spmd")
     with pytest.raises(PipelineError) as raised:
         as_spmd_program(plan)
     assert raised.value.message == (

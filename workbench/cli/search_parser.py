@@ -54,7 +54,7 @@ def add_search(added: Any) -> None:
         type=layouts,
         metavar="NAME|NAME",
         help='layouts to choose from, "megatron|per operation", or `all` that apply: known recipes, the program\'s own dimensions, each '
-        "operation by itself, each stage by itself (`per stage`, where layers are written out) (default: the recipes where one fits, else all)",
+        "operation or each stage by itself (`per operation`, `per stage`) (default: the recipes where one fits, else all)",
     )
     command.add_argument("--keep", action="store_true", help="keep what the plan's layout states; only the rest is chosen")
     command.add_argument(

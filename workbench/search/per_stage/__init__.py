@@ -1,1 +1,1 @@
-"""A layout of its own for each stage of a pipeline."""
+"""What stages cost, and a layout of its own for each stage of a pipeline."""

@@ -18,7 +18,7 @@ from workbench.plan.plan import Plan
 from workbench.search.figures import Figures, evaluate_plan
 from workbench.search.per_stage.compose_layout import compose_layout
 from workbench.search.per_stage.stage_options import Assignment, find_own_starts, list_stage_options
-from workbench.search.stage_tables import make_stage_tables
+from workbench.search.per_stage.stage_tables import make_stage_tables
 from workbench.tracing.stage_partition.trace_network import network_of
 
 _BETTER = 1 - 1e-6

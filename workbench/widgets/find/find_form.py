@@ -82,7 +82,7 @@ def _read_rare_choices(form: FindGesture) -> dict[str, Any]:
 
 
 def _read_layouts(form: FindGesture) -> dict[str, str]:
-    """The layouts to choose from, where it is not a known recipe; one by name is pinned among all, but for those found by a search of their own."""
+    """The layouts to choose from, where it is not a known recipe; one by name is pinned among all."""
     return {"layouts": form.layout if form.layout in (PER_OPERATION, PER_STAGE) else ALL_LAYOUTS} if form.layout else {}
 
 
