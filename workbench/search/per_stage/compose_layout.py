@@ -4,16 +4,17 @@ What the layouts of all stages state alike stays: a rule, an override or a const
 layout of its stage places it, and constraints on values by path where they lie in the stage's blocks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from workbench.core.layout import Layout
-from workbench.core.path_patterns import find_parameter
+from workbench.core.path_patterns import find_parameter, matches
 from workbench.core.program import Program
 from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
 from workbench.pipeline.estimate_stage_costs import tasks_of
+from workbench.plan.edits import Override
 from workbench.plan.plan import Plan
 from workbench.recipes.recipe import apply_edits
 from workbench.recipes.recipe_edits import override_arguments
@@ -36,9 +37,22 @@ def compose_layout(plans: Sequence[Plan], network: Network, starts: Sequence[int
         wanted = plans[stage_of.get(number, 0)].argument_shardings[number]
         if wanted != present:
             shardings[tensor.path] = wanted
-    composed = apply_edits(base, override_arguments(base, shardings)).layout
+    composed = apply_edits(base, _list_overrides(base, shardings)).layout
     own = tuple(each for plan, (a, b) in zip(plans, bounds, strict=True) for each in _list_constraints(plan, composed, network.paths[a:b]))
     return composed.updated(constraints=(*composed.constraints, *own)) if own else composed
+
+
+def _list_overrides(base: Plan, shardings: Mapping[str, Sharding]) -> Iterator[Override]:
+    """Overrides of arguments by path, one for a parameter of one layer and its moments where they are placed alike."""
+    paths, done = [each.path for each in base.program.arguments], set[str]()
+    edits = list(override_arguments(base, shardings))
+    for each in edits:
+        root, _, tail = each.pattern.partition("/")
+        named = [path for path in paths if matches(tail, path)] if root == "params" and "*" not in each.pattern else []
+        if each.pattern not in done and named and all(shardings.get(path) == each.sharding for path in named):
+            done.update(named)
+            yield Override(tail, each.sharding)
+    yield from (each for each in edits if each.pattern not in done)
 
 
 def _stages_of_arguments(program: Program, network: Network, bounds: Sequence[tuple[int, int]]) -> dict[int, int]:
