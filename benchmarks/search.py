@@ -12,6 +12,7 @@
 - `operations` (`search_operations.py`): each operation split by itself, beside all recipes and named dimensions;
 - `iopddl` (`search_iopddl.py`): the per-operation problem on six public instances of Google's contest within its time, beside the best
   known; `missing` says where the instances are not there;
+- `stages` (`search_stages.py`): a layout of its own for each stage, beside the best one for all stages;
 - `published` (`search_published.py`): choices that others measured;
 - `truth` (`search_truth.py`): the fastest plans of fronts, compiled for their TPUs; plans of a few spaces, run on virtual CPU devices;
 - `load`: the machine's load average before and after, and its cores. Seconds are as long as the machine is busy with other work.
@@ -41,6 +42,7 @@ from benchmarks.search_operations import operations
 from benchmarks.search_pins import pins
 from benchmarks.search_published import published
 from benchmarks.search_small import CASES, quick_cases, small
+from benchmarks.search_stages import stages
 from benchmarks.search_truth import truth
 from benchmarks.search_why import why, why_cases
 from benchmarks.search_wide import CASES as WIDE_CASES
@@ -62,6 +64,7 @@ def parts(*, quick: bool, seed: int) -> dict[str, Callable[[], Any]]:
         "interaction": lambda: interaction(quick=quick),
         "operations": lambda: operations(quick=quick),
         "iopddl": lambda: iopddl(quick=quick, seed=seed),
+        "stages": lambda: stages(quick=quick),
         "published": lambda: published(quick=quick),
         "truth": lambda: truth(quick=quick),
     }

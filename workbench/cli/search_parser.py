@@ -56,7 +56,7 @@ def add_search(added: Any) -> None:
         type=layouts,
         metavar="NAME|NAME",
         help='layouts to choose from, "megatron|per operation", or `all` that apply: known recipes, the program\'s own dimensions, each '
-        "operation by itself (default: the recipes where one fits, else all)",
+        "operation or each stage by itself (`per operation`, `per stage`) (default: the recipes where one fits, else all)",
     )
     command.add_argument("--keep", action="store_true", help="keep what the plan's layout states; only the rest is chosen")
     command.add_argument(
@@ -70,7 +70,7 @@ def add_search(added: Any) -> None:
         type=names,
         metavar="R|R",
         help=f"what layers keep, to choose from: {', '.join(REMATS)} (full_1/2: on 1 of every 2 layers; offloaded: products of weights, on "
-        "the host, for steps without a pipeline), and in pipelines first_half, first_quarter (default: none, selective and full, those that "
+        "the host, for steps without a pipeline), and in pipelines first_half, first_quarter (default: none, selective and full, as far as "
         'the program allows): "none|offloaded"',
     )
     command.add_argument(

@@ -6,7 +6,7 @@ same devices per stage.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
@@ -36,6 +36,8 @@ from workbench.tracing.stage_partition.block_programs import TOTAL, BlockTasks
 
 NOMINAL = 1e12  # operations per second where no hardware is chosen
 _NUMBER = re.compile(r"/\d+(?=/|$)")  # of a layer, in a path
+DimRules = tuple[tuple[str, tuple[str, ...]], ...]
+"""Dimensions with the mesh axes that split them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ class StageContext:
     - `parts`: how the stage's devices share a micro-batch;
     - `layout`: the plan's, as far as blocks see it (`layout_of_blocks`);
     - `plan`: one of the plans with this context, without its pipeline; its mesh has the axis of the stages, whose devices run other
-      programs. Where its optimiser's state lies does not count.
+      programs. Where its optimiser's state lies does not count;
+    - `entering`: of one block, how values are split that it is given, along dimensions without a rule (`block_layouts`).
     """
 
     program: Program
@@ -56,6 +59,7 @@ class StageContext:
     physical_spans: tuple[tuple[PhysicalSpan, ...], ...]
     parts: DataParallelGroups
     plan: Plan = field(compare=False, repr=False)
+    entering: DimRules = ()
 
     @property
     def adds_separately(self) -> bool:
@@ -222,10 +226,10 @@ def _estimate_alone(program: Program, stage: StageContext) -> Estimate:
 
 def _plan_alone(program: Program, stage: StageContext) -> Plan:
     """A plan for a block's program alone over the stage's devices: parameters and batch data sharded as in the whole plan, other inputs by
-    the rules of the layout."""
+    the rules of the layout, or as the block's arguments are."""
     plan, layout = stage.plan, stage.layout
     by_path = {tensor.path: (tensor, each) for tensor, each in zip(plan.program.arguments, plan.argument_shardings, strict=True)}
-    overrides, rules = [], _find_dim_rules(plan)
+    overrides, rules = [], dict(stage.entering) | _find_dim_rules(plan)
     for tensor in program.arguments:
         if tensor.role in (Role.PARAMETER, Role.GRADIENT):
             path = tensor.path.removeprefix(f"{TOTAL}/")
@@ -259,7 +263,7 @@ def _patterns_in_block(pattern: str, paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"/{path}" for path in paths if (unnumbered := _NUMBER.sub("", path)) != path and matches(pattern, unnumbered))
 
 
-def _find_dim_rules(plan: Plan) -> Mapping[str, tuple[str, ...]]:
+def _find_dim_rules(plan: Plan) -> dict[str, tuple[str, ...]]:
     """The mesh axes of each dimension name; the batch dimension is split as the batch's own leaves are, whatever the rule says."""
     inputs = [plan.program.arguments[i] for i in plan.program.inputs]
     return {**dict(plan.layout.rules), batch_dim(inputs, plan.program.name): find_batch_axes(plan)}

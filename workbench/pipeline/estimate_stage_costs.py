@@ -19,6 +19,7 @@ from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import collective_seconds
 from workbench.cost.on_chip_memory import placeable_bytes
 from workbench.cost.tiled_bytes import tiled_bytes
+from workbench.pipeline.block_layouts import laid_blocks
 from workbench.pipeline.choose_boundaries import find_starts
 from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.estimate_block_cost import (
@@ -65,13 +66,14 @@ def blocks_together(stage: StageContext, network: Network) -> tuple[TogetherByte
 def _estimate_each(
     estimated: Callable[[BlockTasks, StageContext], Estimated], stage: StageContext, blocks: Sequence[BlockTasks]
 ) -> list[Estimated]:
-    """One estimate for each block, made once of those that are alike."""
+    """One estimate for each block, made once of those that are alike and laid out alike."""
     known: dict[int, Estimated] = {}
+    laid = laid_blocks(stage, blocks)
     with gc_paused():  # tracing leaves many live objects and little garbage
-        for block in blocks:
-            if id(block.exemplar) not in known:
-                known[id(block.exemplar)] = estimated(block.exemplar, stage)
-    return [known[id(block.exemplar)] for block in blocks]
+        for each in laid:
+            if id(each) not in known:
+                known[id(each)] = estimated(each.block, each.stage)
+    return [known[id(each)] for each in laid]
 
 
 def stage_costs(staged: StagedProgram, *, exact_memory: bool = False) -> tuple[StageCost, ...]:

@@ -16,7 +16,7 @@ from workbench.core.tensor import Role
 from workbench.errors import PipelineError
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.plan import Plan
-from workbench.tracing.spmd_pipeline.spmd_loss import find_stacked_leaves
+from workbench.tracing.spmd_pipeline.spmd_loss import find_layers, find_stacked_leaves
 from workbench.tracing.spmd_pipeline.trace_spmd_step import trace_spmd_step, with_spmd_step
 
 
@@ -24,13 +24,31 @@ def as_spmd_program(plan: Plan, mesh: Any = None) -> Plan:
     """The plan whose step runs the pipeline as one program; it has no pipeline any more. With a `mesh` of devices it is to be run, and its
     program is planned as it was; without one it is traced anew, to be planned.
 
-    Raises `PipelineError` where its layers cannot be pipelined so.
+    Raises `PipelineError` where its layers cannot be pipelined so, or are laid out apart: they are stacked, and have one layout.
     """
     spec = spec_of(plan)
     if plan.program.step.training is None:
         raise PipelineError(f"`{plan.program.name}` is no training step with a loss.", ["make it with `wb.trace_training`"])
+    _verify_alike(plan, spec)
     program = trace_spmd_step(plan.program, spec, plan.mesh) if mesh is None else with_spmd_step(plan.program, spec, mesh)
     return plan.updated(program=program, layout=_place_stacked_weights(plan, spec), pipeline=None)
+
+
+def _verify_alike(plan: Plan, spec: PipelineSpec) -> None:
+    """Raises `PipelineError` where two of the equal layers have a parameter of one place with different shardings."""
+    run = find_layers(plan.program, spec)
+    slices = run.partition.network.flat.param_slices
+    placed = zip(plan.program.arguments, plan.argument_shardings, strict=True)
+    parameters = [each for each in placed if each[0].role is Role.PARAMETER]
+    for first, *others in zip(*run.param_slices, strict=True):
+        tensor, sharding = parameters[slices[first][0].leaf]
+        for other, other_sharding in (parameters[slices[number][0].leaf] for number in others):
+            if other_sharding.dims != sharding.dims:
+                raise PipelineError(
+                    f"Engine `spmd` runs equal layers in step, one layout for all; `{tensor.path}` is {sharding} and `{other.path}` is "
+                    f"{other_sharding}.",
+                    ["take engine:mpmd, whose stages may differ", "lay them out alike"],
+                )
 
 
 def _place_stacked_weights(plan: Plan, spec: PipelineSpec) -> Layout:

@@ -12,6 +12,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.schedules import schedule_named
 from workbench.core.schedules.stage_cost import AtWork, Halves, StageCost
+from workbench.pipeline.block_layouts import LaidBlock, laid_blocks
 from workbench.pipeline.estimate_block_cost import StageContext, TaskBytes, make_stage_context, task_bytes
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.tracing.stage_partition.block_programs import BlockTasks
@@ -25,7 +26,7 @@ def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Seq
     spec, stage = staged.spec, make_stage_context(staged)
     virtual_stages = _virtual_stages(stage, staged.network, starts)
     return tuple(
-        _replace_memory(cost, virtual_stage, stage, spec, _list_modes(spec, number))
+        _replace_memory(cost, virtual_stage.block, virtual_stage.stage, spec, _list_modes(spec, number))
         for number, (cost, virtual_stage) in enumerate(zip(costs, virtual_stages, strict=True))
     )
 
@@ -37,13 +38,14 @@ def _list_modes(spec: PipelineSpec, virtual_stage: int) -> set[bool]:
 
 
 @cache_with_program(1500)
-def _virtual_stages(stage: StageContext, network: Network, starts: tuple[int, ...]) -> tuple[BlockTasks, ...]:
-    """Each virtual stage as a program of its own; of those that are alike the first stands for all."""
-    del stage  # only part of the cache key: whose virtual stages these are
+def _virtual_stages(stage: StageContext, network: Network, starts: tuple[int, ...]) -> tuple[LaidBlock, ...]:
+    """Each virtual stage as a program of its own; of those that are alike and laid out alike the first stands for all."""
     partition = partition_network(network, starts)
     first: dict[tuple[object, ...], BlockTasks] = {}
-    whole = (BlockTasks(StageTasks(partition, virtual_stage)) for virtual_stage in partition.virtual_stages)
-    return tuple(first.setdefault(each.structural_key, each) for each in whole)
+    whole = [BlockTasks(StageTasks(partition, virtual_stage)) for virtual_stage in partition.virtual_stages]
+    likes = [first.setdefault(each.structural_key, each) for each in whole]
+    blocks = [each if like is each else BlockTasks(each.stage, like) for each, like in zip(whole, likes, strict=True)]
+    return laid_blocks(stage, blocks)
 
 
 def _replace_memory(cost: StageCost, virtual_stage: BlockTasks, stage: StageContext, spec: PipelineSpec, modes: set[bool]) -> StageCost:

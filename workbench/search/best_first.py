@@ -240,7 +240,8 @@ class BestFirst:
         groups: dict[str, list[SearchNode]] = {}
         for each in allowed:
             node = SearchNode(each.candidate, each.bounds, "figures")
-            if each.candidate.schedule == WHOLE:
+            layout = self.space.find_layout(each.candidate.layout)
+            if each.candidate.schedule == WHOLE or layout.is_per_stage:
                 self._add(node)
             else:
                 groups.setdefault(NO_ZERO if each.candidate.zero in UNSHARED else each.candidate.zero, []).append(node)

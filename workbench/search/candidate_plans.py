@@ -1,13 +1,19 @@
 """From a candidate to its plan: the statements of the start, then the decisions, each as the edits that a person would make."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
 from workbench.core.mesh import Mesh
 from workbench.core.pipeline_spec import PipelineSpec, first_remat
 from workbench.hardware.catalogue import read_hardware
+from workbench.hardware.hardware import Hardware
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
 from workbench.search.candidates import NO_ZERO, WHOLE, PlanCandidate
 from workbench.search.layout_choices import RecipeMove
+from workbench.search.per_stage.choose_stages import choose_stages
 from workbench.search.search_space import SearchSpace
 from workbench.search.uneven_boundaries import BY_TIME, choose_boundaries
 
@@ -15,7 +21,7 @@ from workbench.search.uneven_boundaries import BY_TIME, choose_boundaries
 def core_plan(space: SearchSpace, core: PlanCandidate) -> Plan:
     """The plan of a core: mesh, examples and layout, its program as the start has it, or as the core has where the layout is chosen for
     each operation. Raises `WorkbenchError` where it is illegal."""
-    layout = space.layout_by_name[core.layout]
+    layout = space.find_layout(core.layout)
     program = space.program_of(core.traced_as) if layout.is_chosen else space.start.program
     plan = space.start.updated(program=program, pipeline=None, axis_assignment=None, hardware=read_hardware(core.hardware or None))
     plan = SetMesh(Mesh(core.mesh)).apply(plan).updated(axis_assignment=core.axis_assignment or None)
@@ -24,8 +30,13 @@ def core_plan(space: SearchSpace, core: PlanCandidate) -> Plan:
     return layout.apply(plan)
 
 
-def candidate_plan(space: SearchSpace, candidate: PlanCandidate) -> Plan:
-    """The plan of a candidate. Raises `WorkbenchError` where it is illegal."""
+def candidate_plan(space: SearchSpace, candidate: PlanCandidate, is_cancelled: Callable[[], bool] = lambda: False) -> Plan:
+    """The plan of a candidate. Raises `WorkbenchError` where it is illegal, `EngineError` where it is cancelled, which is asked for between
+    the plans that a layout of each stage is made of."""
+    if of_stages := space.find_layout(candidate.layout).of_stages:
+        alike = [replace(candidate, layout=each.name) for each in of_stages]
+        plans = [partial(candidate_plan, space, each) for each in alike]
+        return choose_stages(plans, _most_memory(space, read_hardware(candidate.hardware or None)), is_cancelled)
     plan = core_plan(space, candidate)
     if candidate.zero != NO_ZERO:
         plan = RecipeMove(candidate.zero, ("data",)).apply(plan)
@@ -37,8 +48,12 @@ def with_boundaries(space: SearchSpace, plan: Plan, rule: str) -> Plan:
     estimated for it."""
     if rule == BY_TIME:
         return plan
-    most = min(plan.hardware.chip.memory, space.most_memory) if plan.hardware else space.most_memory
-    return plan.updated(pipeline=choose_boundaries(staged_program(plan), rule, most))
+    return plan.updated(pipeline=choose_boundaries(staged_program(plan), rule, _most_memory(space, plan.hardware)))
+
+
+def _most_memory(space: SearchSpace, hardware: Hardware | None) -> float:
+    """Bytes of a device that a plan keeps to."""
+    return min(hardware.chip.memory, space.most_memory) if hardware else space.most_memory
 
 
 def with_schedule(space: SearchSpace, plan: Plan, candidate: PlanCandidate) -> Plan:

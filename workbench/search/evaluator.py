@@ -13,13 +13,14 @@ from workbench.core.tensor import Role
 from workbench.cost.communication import closest_spans, collective_seconds
 from workbench.cost.gpu_dots import has_tensor_cores
 from workbench.cost.tiled_bytes import tiled_bytes
-from workbench.errors import WorkbenchError
+from workbench.errors import EngineError, WorkbenchError
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Chip, Hardware
 from workbench.pipeline.estimate_block_cost import BlockCost
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 from workbench.propagation.structure.program_structure import Op
+from workbench.search.bounds.least_of_layouts import least_totals, least_work
 from workbench.search.bounds.partition_bounds import partition_figures
 from workbench.search.bounds.relaxed_blocks import (
     DATA,
@@ -33,7 +34,7 @@ from workbench.search.bounds.relaxed_blocks import (
     replicas_for,
     total_blocks,
 )
-from workbench.search.bounds.stage_bounds import least_figures
+from workbench.search.bounds.stage_bounds import BlockTotals, least_figures
 from workbench.search.candidate_plans import candidate_plan, core_plan, pipeline_of, with_schedule
 from workbench.search.candidates import SHARING, UNSHARED, WHOLE, PlanCandidate
 from workbench.search.figures import NOMINAL, Figures, evaluate_plan, figures_on
@@ -54,9 +55,15 @@ class Bounded:
     bounds: Figures
 
 
+def never() -> bool:
+    """What is not cancelled."""
+    return False
+
+
 @dataclass
 class Evaluator:
-    """The planner as a search asks it. Not a value: it remembers what it was asked."""
+    """The planner as a search asks it. Not a value: it remembers what it was asked. `is_cancelled` is asked between the plans that a layout
+    of each stage is made of."""
 
     space: SearchSpace
     _cores: dict[PlanCandidate, Plan | WorkbenchError] = field(default_factory=dict)
@@ -67,7 +74,9 @@ class Evaluator:
     _keys: dict[PlanCandidate, tuple[Any, ...]] = field(default_factory=dict)
     _bytes: dict[Hashable, float] = field(default_factory=dict)
     _seconds: dict[Hashable, float] = field(default_factory=dict)
+    _staged: dict[PlanCandidate, Plan] = field(default_factory=dict)
     _figures: dict[PlanCandidate, Figures | WorkbenchError] = field(default_factory=dict)
+    is_cancelled: Callable[[], bool] = field(default=never, compare=False, repr=False)
 
     def core(self, core: PlanCandidate) -> Plan:
         """The plan of a core, its program as the start has it. Raises `WorkbenchError` where it is illegal."""
@@ -100,9 +109,10 @@ class Evaluator:
     def bound_core(self, core: PlanCandidate) -> Bounded:
         """The FLOPs of the program over the peak of all devices, and what the arguments take: no plan of this core needs less.
 
-        Raises `WorkbenchError` where the core is illegal; a layout that is chosen for each operation is not looked at yet.
+        Raises `WorkbenchError` where the core is illegal; a layout that is chosen for each operation or stage is not looked at yet.
         """
-        if self.space.layout_by_name[core.layout].is_chosen:
+        layout = self.space.find_layout(core.layout)
+        if layout.is_chosen or layout.is_per_stage:
             return self._bound_unlaid(core)
         plan = self._in_precision(core)
         key = plan.program.identity, plan.hardware
@@ -123,8 +133,25 @@ class Evaluator:
         held = sum(each.bytes for each in program.arguments if core.offload == ON_DEVICE or each.role is not Role.OPTIMIZER_STATE)
         return Bounded(core, figures_on(hardware, self._seconds[key] / count, held / count, count))
 
+    def _uniform_cores(self, core: PlanCandidate) -> tuple[PlanCandidate, ...]:
+        """The core itself; or, where each stage has a layout of its own, one with each legal layout that it may choose. Raises
+        `WorkbenchError` where there is none."""
+        of_stages = self.space.find_layout(core.layout).of_stages
+        found, refused = [], None
+        for each in (replace(core, layout=layout.name) for layout in of_stages):
+            try:
+                self.core(each)
+                found.append(each)
+            except WorkbenchError as error:
+                refused = error
+        if not found and refused is not None:
+            raise refused
+        return tuple(found) or (core,)
+
     def work_key(self, core: PlanCandidate, micro_batches: int) -> Hashable:
         """Equal where a device does the same work for one micro-batch, however many stages and replicas there are. Nothing is traced."""
+        if self.space.find_layout(core.layout).is_per_stage:
+            return tuple(self.work_key(each, micro_batches) for each in self._uniform_cores(core))
         if core not in self._keys:
             self._keys[core] = self._core_key(core)
         least, *others = self._keys[core]
@@ -144,6 +171,10 @@ class Evaluator:
         Raises `WorkbenchError` where the program cannot be taken apart so.
         """
         key = self.work_key(core, micro_batches)
+        if key not in self._work and self.space.find_layout(core.layout).is_per_stage:
+            is_known = not self.space.start.layout.overrides  # else the blocks that are alike may be others in each layout
+            each_work = [self.bound_work(each, micro_batches) for each in self._uniform_cores(core)] if is_known else [BlockWork(0.0, 0.0)]
+            self._work[key] = least_work(each_work)
         if key not in self._work:
             plan = with_schedule(self.space, self.core(core), self.space.schedules_of(core, micro_batches)[0])
             self._work[key] = self._relax(plan).largest_block_work()
@@ -154,24 +185,30 @@ class Evaluator:
 
         Raises `WorkbenchError` where the program cannot be taken apart so.
         """
-        plan, least = self.core(core), self.bound_core(core)
+        least = self.bound_core(core)
         schedules, zeros = self.space.schedules_of(core, micro_batches), self.space.zeros_of(core)
         if not schedules or schedules[0].schedule == WHOLE:
             return tuple(Bounded(replace(each, zero=zero), least.bounds) for each in schedules for zero in zeros)
-        laid = with_schedule(self.space, plan, schedules[0])
+        laid = with_schedule(self.space, self.core(self._uniform_cores(core)[0]), schedules[0])
+        each_totals = [self._relaxed_totals(each, micro_batches) for each in self._uniform_cores(core)]
+        totals = {zero: least_totals([each[zero] for each in each_totals]) for zero in zeros}
+        found = []
+        for each in schedules:
+            for zero in zeros:
+                bounds = least_figures(pipeline_of(each), totals[zero], *self._update_rates(laid))  # whatever its boundaries
+                figures = figures_on(laid.hardware, max(bounds.seconds, least.bounds.seconds), bounds.memory, laid.mesh.size)
+                found += [Bounded(replace(each, zero=zero, boundaries=rule), figures) for rule in self.space.boundaries_of(each)]
+        return tuple(found)
+
+    def _relaxed_totals(self, core: PlanCandidate, micro_batches: int) -> dict[str, BlockTotals]:
+        """The least that the blocks of a core with one layout need, for each stage of ZeRO."""
+        laid = with_schedule(self.space, self.core(core), self.space.schedules_of(core, micro_batches)[0])
         relaxed = self._relax(laid)
         costs = self._block_costs(relaxed)
         if exchanges(costs):
             relaxed = replace(exact_stage(laid), is_exact=False)  # but for ZeRO
             costs = relaxed.block_costs()
-        totals = total_blocks(relaxed, costs, laid, zeros)
-        found = []
-        for each in schedules:
-            for zero in zeros:
-                bounds = least_figures(pipeline_of(each), totals[zero], *self._update_rates(laid))  # whatever its boundaries
-                figures = figures_on(plan.hardware, max(bounds.seconds, least.bounds.seconds), bounds.memory, plan.mesh.size)
-                found += [Bounded(replace(each, zero=zero, boundaries=rule), figures) for rule in self.space.boundaries_of(each)]
-        return tuple(found)
+        return total_blocks(relaxed, costs, laid, self.space.zeros_of(core))
 
     def bound_partitions(self, candidate: PlanCandidate) -> tuple[Bounded, ...]:
         """The candidates with any schedule that differ from this one in it, and in whether replicas share the optimiser's state, bounded by
@@ -209,6 +246,8 @@ class Evaluator:
         if candidate not in self._figures:
             try:
                 self._figures[candidate] = self._evaluate_plan(candidate)
+            except EngineError:  # cancelled: nothing is known of it
+                raise
             except WorkbenchError as error:
                 self._figures[candidate] = error
         found = self._figures[candidate]
@@ -229,7 +268,11 @@ class Evaluator:
 
     def plan(self, candidate: PlanCandidate) -> Plan:
         """The plan of a candidate. Raises `WorkbenchError` where it is illegal."""
-        return candidate_plan(self.space, candidate)
+        if not self.space.find_layout(candidate.layout).is_per_stage:
+            return candidate_plan(self.space, candidate)
+        if candidate not in self._staged:
+            self._staged[candidate] = candidate_plan(self.space, candidate, self.is_cancelled)
+        return self._staged[candidate]
 
     def _relax(self, plan: Plan) -> RelaxedStage:
         """A stage with the least replicas. Networks are kept as long as the search: the same few are asked for again and again."""

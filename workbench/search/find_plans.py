@@ -100,9 +100,11 @@ def read_requirements(
 
 
 def fit_boundaries(space: SearchSpace, requirements: Sequence[Requirement]) -> SearchSpace:
-    """The space with boundaries that `fit` into what the requirements leave of a device's memory, where it has a choice of boundaries."""
+    """The space with boundaries, and layouts of stages, that fit into what the requirements leave of a device's memory, where it has a
+    choice of these."""
     limits = [each.limit for each in requirements if isinstance(each, AtMost) and each.figure == "memory"]
-    return replace(space, most_memory=min(limits, default=inf)) if len(space.boundaries) > 1 else space
+    has_choice = len(space.boundaries) > 1 or any(each.is_per_stage for each in space.layouts)
+    return replace(space, most_memory=min(limits, default=inf)) if has_choice else space
 
 
 def _read_limit(name: str, value: float | str) -> float:

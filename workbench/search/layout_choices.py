@@ -16,14 +16,19 @@ from workbench.recipes.choose_dims import batch_dim, stacked_dims
 from workbench.recipes.recipe import apply_edits
 from workbench.search.per_operation.choose_layout import choose_layout
 from workbench.search.per_operation.program_problem import splits_by_hand
+from workbench.search.per_stage.choose_stages import is_written_out
 
 REPLICATED = "replicated"
 PER_OPERATION = "per operation"
 """Every operation split as is best for it (`per_operation`)."""
+PER_STAGE = "per stage"
+"""Each stage of a pipeline laid out as is best for it (`per_stage`)."""
 MOST_DIMS = 5
 """Of so many dimensions all sets are choices (31); of more those of one and of two."""
 FEW = 8
 """So many choices are all usual."""
+_MOST_OF_STAGES = 12
+"""Of so many layouts a stage may have any; of more, recipes and single dimensions."""
 _PAIR = 2
 _PROBED = 2  # devices of each axis when a choice is tried
 
@@ -65,21 +70,30 @@ class ChosenMove:
 
 @dataclass(frozen=True, slots=True)
 class LayoutChoice:
-    """A named way to use some mesh axes: all of `axes`, and no other but those of examples and stages, have more than one device."""
+    """A named way to use some mesh axes: all of `axes`, and no other but those of examples and stages, have more than one device.
+
+    `of_stages`: what each stage of a pipeline chooses from, where it has a layout of its own; there are no moves then.
+    """
 
     name: str
     axes: tuple[str, ...] = ()
     moves: tuple[RecipeMove | DimsMove | ChosenMove, ...] = ()
+    of_stages: "tuple[LayoutChoice, ...]" = ()
 
     @property
     def is_recipe(self) -> bool:
         """Whether it is known by a recipe, or leaves all as it is."""
-        return all(isinstance(move, RecipeMove) for move in self.moves)
+        return not self.of_stages and all(isinstance(move, RecipeMove) for move in self.moves)
 
     @property
     def is_chosen(self) -> bool:
         """Whether it is found for each plan anew, and for the operations of one program: a step without a pipeline."""
         return any(isinstance(move, ChosenMove) for move in self.moves)
+
+    @property
+    def is_per_stage(self) -> bool:
+        """Whether it is found for each pipeline anew, stage by stage: `candidate_plan` makes it."""
+        return bool(self.of_stages)
 
     def apply(self, plan: Plan) -> Plan:
         """The plan laid out so. Raises `WorkbenchError` where that is illegal."""
@@ -89,7 +103,9 @@ class LayoutChoice:
 
 
 def usual_choices(choices: Sequence[LayoutChoice]) -> tuple[LayoutChoice, ...]:
-    """The recipes alone where one of them splits a program's own dimensions over `model` and there are many others; else all choices."""
+    """The recipes alone where one of them splits a program's own dimensions over `model` and there are many others; else all choices but
+    that of each stage, which takes as long as all others together."""
+    choices = [each for each in choices if not each.is_per_stage]
     recipes = tuple(each for each in choices if each.is_recipe)
     return (
         recipes
@@ -100,7 +116,7 @@ def usual_choices(choices: Sequence[LayoutChoice]) -> tuple[LayoutChoice, ...]:
 
 def list_layout_choices(plan: Plan, axes: Sequence[str], *, with_costs: bool = True) -> tuple[LayoutChoice, ...]:
     """The choices that this plan's program allows over mesh axes of these names, the known recipes first; last, `with_costs` being known,
-    that of each operation, unless the program splits some by hand."""
+    that of each operation, unless the program splits some by hand, and that of each stage, where its layers are written out."""
     probe = plan.updated(mesh=" ".join(f"{axis}:{_PROBED}" for axis in axes), layout="", hardware=None, axis_assignment=None, pipeline=None)
     found: dict[str, LayoutChoice] = {}
     kept: set[str] = set()
@@ -113,8 +129,22 @@ def list_layout_choices(plan: Plan, axes: Sequence[str], *, with_costs: bool = T
             kept.add(layout)
             found[choice.name] = choice
     if with_costs and "model" in axes and not splits_by_hand(plan.program):
+        of_stages = tuple(_list_of_stages(tuple(found.values())))
         found[PER_OPERATION] = LayoutChoice(PER_OPERATION, ("model",), (ChosenMove("model"),))
+        if "stage" in axes and len(of_stages) > 1 and is_written_out(plan.program):
+            found[PER_STAGE] = LayoutChoice(PER_STAGE, ("model",), of_stages=of_stages)
     return tuple(found.values())
+
+
+def _list_of_stages(choices: Sequence[LayoutChoice]) -> Iterator[LayoutChoice]:
+    """What a stage may choose from: layouts over `model` alone, and none. One that splits parameters along the axis of examples decides for
+    all stages how gradients are summed."""
+    fitting = [each for each in choices if {axis for move in each.moves if isinstance(move, RecipeMove) for axis in move.axes} <= {"model"}]
+    fitting = [each for each in fitting if each.axes in ((), ("model",))]
+    for each in fitting:
+        is_single = all(isinstance(move, DimsMove) and len(move.dims) == 1 for move in each.moves)
+        if len(fitting) <= _MOST_OF_STAGES or each.is_recipe or is_single:
+            yield each
 
 
 def _list_choices(plan: Plan, axes: Sequence[str]) -> Iterator[LayoutChoice]:

@@ -15,7 +15,7 @@ from workbench.hardware.resize_hardware import resize_hardware
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_dims import batch_dim
 from workbench.search.candidates import NO_ZERO, RECOMPUTING
-from workbench.search.layout_choices import LayoutChoice, RecipeMove, list_layout_choices, usual_choices
+from workbench.search.layout_choices import PER_STAGE, LayoutChoice, RecipeMove, list_layout_choices, usual_choices
 from workbench.search.search_space import ZEROS, SearchSpace
 from workbench.search.traced_programs import OFFLOADS, REMATS, USUAL_REMATS, WIDE_REMATS, trace_programs
 from workbench.search.uneven_boundaries import BOUNDARIES, BY_TIME
@@ -176,6 +176,12 @@ def _choose_layouts(found: Sequence[LayoutChoice], layouts: Sequence[str] | str 
     known = [each.name for each in found]
     names = known if layouts == "all" else [layouts] if isinstance(layouts, str) else list(layouts)
     for name in names:
+        if name == PER_STAGE and name not in known:
+            raise SearchError(
+                "The stages of a pipeline have layouts of their own only where hardware says what they cost, and where the layers of a "
+                "training step are written out: parameters that are stacked over layers, in a scan, have one sharding for all stages.",
+                ["write the layers out: for models of the zoo `scan=False`", "name hardware", "take another layout"],
+            )
         if name not in known:
             raise SearchError(*unknown_name("layout", name, known))
     return tuple(each for each in found if each.name in names)

@@ -112,14 +112,20 @@ def _list_alike(space: SearchSpace, plan: Plan) -> Iterator[PlanCandidate]:
     for layout in space.layouts:
         for remat in space.remats:
             for zero in space.zeros:
-                candidate = replace(start, layout=layout.name, remat=remat, zero=zero, boundaries=space.boundaries_of(start)[0])
-                if is_of_space(space, candidate) and (not layout.is_chosen or _may_be_chosen(space, candidate, plan)):
+                candidate = replace(start, layout=layout.name, remat=remat, zero=zero)
+                candidate = replace(candidate, boundaries=space.boundaries_of(candidate)[0])
+                if is_of_space(space, candidate) and _may_be_found(space, candidate, plan):
                     yield candidate
 
 
-def _may_be_chosen(space: SearchSpace, candidate: PlanCandidate, plan: Plan) -> bool:
-    """Whether the plan's layout may be one that is chosen for each operation: such a one is of one program, and names arguments or values.
-    To find out takes seconds."""
+def _may_be_found(space: SearchSpace, candidate: PlanCandidate, plan: Plan) -> bool:
+    """Whether the plan may be the candidate's where its layout is chosen for each operation or stage, which takes seconds to find out: one
+    of each operation is of one program, and names arguments or values; one of each stage names all boundaries."""
+    layout = space.find_layout(candidate.layout)
+    if layout.is_per_stage:
+        return plan.pipeline is not None and len(plan.pipeline.boundaries) == plan.pipeline.virtual_stages - 1
+    if not layout.is_chosen:
+        return True
     is_alike = space.program_of(candidate.traced_as).identity == plan.program.identity
     return is_alike and bool(plan.layout.overrides or plan.layout.constraints)
 

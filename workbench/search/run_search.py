@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from workbench.errors import SearchError, unknown_name
 from workbench.search.best_first import BestFirst
 from workbench.search.candidates import PlanCandidate
-from workbench.search.evaluator import Evaluator
+from workbench.search.evaluator import Evaluator, never
 from workbench.search.first_candidates import list_first_candidates
 from workbench.search.questions import Answerer, InProcess
 from workbench.search.requirements import FIGURES, Requirement
@@ -48,7 +48,26 @@ def run_search(
     here = evaluator or Evaluator(space)
     who = answerer or InProcess(here)
     search = BestFirst(space, requirements, objective, here)
-    for each in list_first_candidates(space, requirements, present):
+    here.is_cancelled = lambda: is_cancelled() or (bool(search.front.entries) and time.perf_counter() - begin >= within)
+    first = list_first_candidates(space, requirements, present)
+    try:
+        yield from _rounds(search, who, first, begin, within, most_evaluations, is_cancelled, until)
+    finally:
+        here.is_cancelled = never
+
+
+def _rounds(
+    search: BestFirst,
+    who: Answerer,
+    candidates: Sequence[PlanCandidate],
+    begin: float,
+    within: float,
+    most_evaluations: int | None,
+    is_cancelled: Callable[[], bool],
+    until: str,
+) -> Iterator[SearchState]:
+    """The state after each round, the `candidates` being tried until one stands in the picture."""
+    for each in candidates:
         first = guess(each)
         search.take_answer(first, who.submit(first.question)())
         yield search.state(time.perf_counter() - begin)

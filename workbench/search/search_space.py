@@ -69,6 +69,14 @@ class SearchSpace:
     def layout_by_name(self) -> Mapping[str, LayoutChoice]:
         return {each.name: each for each in self.layouts}
 
+    def find_layout(self, name: str) -> LayoutChoice:
+        """The layout of this name, be it only one that a stage may have."""
+        return self._all_layouts[name]
+
+    @cached_property
+    def _all_layouts(self) -> Mapping[str, LayoutChoice]:
+        return {each.name: each for layout in self.layouts for each in layout.of_stages} | dict(self.layout_by_name)
+
     def program_of(self, traced: TracedAs) -> Program:
         """The program traced so."""
         return dict(self.programs).get(traced, self.start.program)
@@ -87,7 +95,8 @@ class SearchSpace:
     def fits_mesh(self, layout: LayoutChoice, mesh: tuple[tuple[str, int], ...]) -> bool:
         """Whether a layout uses the axes of a mesh that have several devices, and no other."""
         large = {axis for axis, size in mesh if size > 1} - {"data", "stage"}
-        if layout.is_chosen and dict(mesh).get("stage", 1) > 1:
+        has_stages = dict(mesh).get("stage", 1) > 1
+        if (layout.is_chosen and has_stages) or (layout.is_per_stage and not has_stages):
             return False
         return large - {*self.kept_axes} <= {*layout.axes} <= large
 
@@ -136,7 +145,7 @@ class SearchSpace:
         """The numbers of micro-batches that divide the batch, no replica getting more than `most_examples` at a time. One without an axis
         of stages, be there one stage, or where the layout is chosen for each operation of a step; one where the host keeps something,
         unless there is no choice."""
-        if not self.batch or "stage" not in self.axes or self.layout_by_name[core.layout].is_chosen:
+        if not self.batch or "stage" not in self.axes or self.find_layout(core.layout).is_chosen:
             return (1,)
         examples = self.batch // core.size("data")
         most = 1 if self._needs_whole_step(core) else self.most_micro_batches
@@ -152,12 +161,17 @@ class SearchSpace:
         stages = core.size("stage")
         if stages == 1:
             return (replace(core, micro_batches=micro_batches, schedule=WHOLE if micro_batches == 1 else "1f1b"),)
-        kinds = self._kinds_of(stages, micro_batches)
+        kinds = self._kinds_of_core(core, micro_batches)
         return tuple(replace(core, micro_batches=micro_batches, schedule=name, chunks=chunks) for name, chunks in kinds)
 
     def has_schedule(self, core: PlanCandidate, micro_batches: int) -> bool:
         """Whether there is a schedule for the core's stages and so many micro-batches."""
-        return core.size("stage") == 1 or bool(self._kinds_of(core.size("stage"), micro_batches))
+        return core.size("stage") == 1 or bool(self._kinds_of_core(core, micro_batches))
+
+    def _kinds_of_core(self, core: PlanCandidate, micro_batches: int) -> tuple[tuple[str, int], ...]:
+        """With one chunk a device where each stage has a layout of its own."""
+        kinds = self._kinds_of(core.size("stage"), micro_batches)
+        return tuple(each for each in kinds if each[1] == 1) if self.find_layout(core.layout).is_per_stage else kinds
 
     def _kinds_of(self, stages: int, micro_batches: int) -> tuple[tuple[str, int], ...]:
         if (stages, micro_batches) not in self._kinds:
@@ -188,9 +202,11 @@ class SearchSpace:
         return tuple(each for each in divisors(self.layers // stages) if 1 < each <= self.most_chunks)
 
     def boundaries_of(self, candidate: PlanCandidate) -> tuple[str, ...]:
-        """The rules for boundaries where there is a choice: several stages, of one chunk a device, and more blocks than stages."""
+        """The rules for boundaries where there is a choice: several stages, of one chunk a device, and more blocks than stages. Where each
+        stage has a layout of its own, boundaries are chosen with it."""
         has_choice = 1 < candidate.size("stage") < self.blocks and candidate.chunks == 1
-        return self.boundaries if has_choice else (BY_TIME,)
+        is_chosen = not has_choice or self.find_layout(candidate.layout).is_per_stage
+        return (BY_TIME,) if is_chosen else self.boundaries
 
     def candidates(self) -> Iterator[PlanCandidate]:
         """Every candidate; some may turn out to be illegal when their plan is made."""
@@ -208,10 +224,11 @@ class SearchSpace:
     @cached_property
     def size(self) -> int:
         """The number of candidates, those included that turn out to be illegal."""
-        per_core: dict[tuple[int, int, bool, bool], int] = {}
+        per_core: dict[tuple[object, ...], int] = {}
         total = 0
         for core in self.cores():
-            key = core.size("data"), core.size("stage"), self._needs_whole_step(core), self.layout_by_name[core.layout].is_chosen
+            layout = self.layout_by_name[core.layout]
+            key = core.size("data"), core.size("stage"), self._needs_whole_step(core), layout.is_chosen, layout.is_per_stage
             if key not in per_core:
                 staged = [each for count in self.micro_batch_counts(core) for each in self.schedules_of(core, count)]
                 per_core[key] = len(self.zeros_of(core)) * sum(len(self.boundaries_of(each)) for each in staged)

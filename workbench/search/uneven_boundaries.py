@@ -20,8 +20,8 @@ from workbench.errors import PipelineError, unknown_name
 from workbench.pipeline.choose_boundaries import verify_enough_blocks
 from workbench.pipeline.estimate_stage_costs import plan_starts
 from workbench.pipeline.staged_program import StagedProgram
-from workbench.search.at_work_tables import Table
-from workbench.search.stage_tables import StageTables, make_stage_tables
+from workbench.search.per_stage.at_work_tables import Table
+from workbench.search.per_stage.stage_tables import StageTables, make_stage_tables
 
 BY_TIME = "time"
 BOUNDARIES = (BY_TIME, "memory", "fit")

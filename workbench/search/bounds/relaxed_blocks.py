@@ -23,6 +23,7 @@ from workbench.core.sharding import base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import complete_axis_assignment
 from workbench.hardware.hardware import Hardware
+from workbench.pipeline.block_layouts import laid_blocks
 from workbench.pipeline.choose_boundaries import find_starts
 from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, estimate_block, make_stage_context
@@ -88,10 +89,11 @@ class RelaxedStage:
     def largest_block_work(self) -> "BlockWork":
         """The work of those blocks that are like the one with most work together: a lower bound for all blocks, at a fraction of their
         cost; none where few replicas exchange something, which many may do otherwise."""
-        blocks = tasks_of(self.network)
-        alike = Counter(id(task.exemplar) for task in blocks)
-        block = max((task.exemplar for task in blocks), key=lambda each: alike[id(each)] * each.stage.virtual_stage.flops)
-        cost = estimate_block(block, self.context)
+        laid = laid_blocks(self.context, tasks_of(self.network))
+        alike = Counter(map(id, laid))
+        most = max(laid, key=lambda each: alike[id(each)] * each.block.stage.virtual_stage.flops)
+        block, count = most.block, alike[id(most)]
+        cost = estimate_block(block, most.stage)
         if exchanges([cost]) and not self.is_exact:
             return BlockWork(0.0, 0.0)
         forward, backward = cost.forward, cost.backward_input + cost.backward_weight
@@ -99,7 +101,7 @@ class RelaxedStage:
         sums = sum(weights[i].sums for i in block.stage.virtual_stage.param_slices)
         sharable = _sharable_seconds(sums, self.context.hardware)
         shared = (0.0, 0.0) if self.is_exact else (min(forward, sharable[0]), min(backward, sharable[1]))
-        return BlockWork(*(alike[id(block)] * each for each in (forward, backward, *shared)))
+        return BlockWork(*(count * each for each in (forward, backward, *shared)))
 
 
 def relax_stage(plan: Plan, spec: PipelineSpec, network: Network, replicas: int) -> RelaxedStage:

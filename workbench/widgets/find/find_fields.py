@@ -7,7 +7,7 @@ from workbench.core.offload import OPTIMIZER_STATE
 from workbench.hardware.catalogue import default_catalogue
 from workbench.plan.plan import Plan
 from workbench.search.candidates import PlanCandidate
-from workbench.search.layout_choices import PER_OPERATION
+from workbench.search.layout_choices import PER_OPERATION, PER_STAGE
 from workbench.search.make_space import SCHEDULES
 from workbench.search.search_space import ZEROS
 from workbench.search.traced_programs import AS_TRACED, ON_DEVICE, REMATS
@@ -28,7 +28,10 @@ _WIDE = (
 )
 _STAGES = "Of a pipeline, `4` or `2, 4, 8`; `1` is no pipeline."
 _MICRO_BATCHES = "A step, `16` or `8, 16, 32`; `1` is a step that is not divided."
-_LAYOUT = "Any: also the program's own dimensions; per operation: each operation split as is best for it, without a pipeline."
+_LAYOUT = (
+    "Any: also the program's own dimensions; per operation: each operation split as is best for it, without a pipeline; per stage: each "
+    "stage of a pipeline laid out as is best for it, where layers are written out."
+)
 _PRICE = "What a chip costs an hour, `2.5`, where that is not what the catalogue says."
 _BOUNDARIES = "Where a network is divided into stages: evenly by time or by memory, or as fast as fits into the memory that there is."
 _PRECISION = "The types that a step is computed in, or also keeps its parameters in. They change results, so a wide search leaves them."
@@ -81,7 +84,7 @@ def _price_hint(form: FindGesture, plan: Plan) -> str:
 
 
 def _fixed_fields(form: FindGesture, progress: FindProgress) -> list[Field]:
-    known = [PER_OPERATION] if form.hardware else []
+    known = [PER_OPERATION, PER_STAGE] if form.hardware else []
     known += [each.name for each in progress.space.layouts] if progress.space else []
     layouts = list(dict.fromkeys([*known, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
     zeros = [("", "any"), *((each, each.replace("zero_", "ZeRO ")) for each in ZEROS)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.errors import SearchError
 from workbench.plan.plan import Plan
-from workbench.search.layout_choices import PER_OPERATION
+from workbench.search.layout_choices import PER_OPERATION, PER_STAGE
 from workbench.search.requirements import AtMost, Requirement
 from workbench.search.traced_programs import AS_TRACED, OFFLOADS, USUAL_REMATS
 from workbench.search.uneven_boundaries import BOUNDARIES
@@ -85,7 +85,7 @@ def _read_rare_choices(form: FindGesture) -> dict[str, Any]:
 
 def _read_layouts(form: FindGesture) -> dict[str, str]:
     """The layouts to choose from, where it is not a known recipe; one by name is pinned among all."""
-    return {"layouts": PER_OPERATION if form.layout == PER_OPERATION else ALL_LAYOUTS} if form.layout else {}
+    return {"layouts": form.layout if form.layout in (PER_OPERATION, PER_STAGE) else ALL_LAYOUTS} if form.layout else {}
 
 
 def _read_pins(form: FindGesture) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from workbench.pipeline.estimate_block_cost import BlockCost, make_stage_context
 from workbench.pipeline.estimate_stage_costs import block_costs, blocks_together, tasks_of, weigh_params
 from workbench.pipeline.stage_bytes import sum_value_bytes
 from workbench.pipeline.staged_program import StagedProgram
-from workbench.search.at_work_tables import AtWorkTables, Table
+from workbench.search.per_stage.at_work_tables import AtWorkTables, Table
 from workbench.tracing.stage_partition.partition_network import StageValue
 
 

@@ -1,0 +1,60 @@
+"""Stages of a pipeline that are laid out apart train as the step without a pipeline."""
+
+from functools import partial
+
+import pytest
+
+from workbench.engine.mpmd.against_sequential import largest_error
+from workbench.engine.mpmd.mpmd_step import compile_mpmd
+from workbench.errors import PipelineError
+from workbench.models import build
+from workbench.pipeline.spmd_pipeline_plan import as_spmd_program
+from workbench.plan.plan import Plan
+from workbench.search.layout_choices import PER_STAGE, list_layout_choices
+from workbench.search.per_stage.choose_stages import choose_stages
+
+pytestmark = pytest.mark.compile
+
+MESH = "stage:2 data:2 model:2"
+TOLERANCE = 1e-4  # Adam divides by the root of small squares
+BY_HAND = {
+    "unet": (
+        "down/2",
+        "batch:data; down/0/conv1/w=[-, -, -, -, model]; down/0/conv2/w=[-, -, -, model, -]; down/1/conv2/w=[-, -, -, -, model];"
+        "up/*/conv1/w=[-, -, -, model, -]; up/*/conv2/w=[-, -, -, -, model]; head/w=[model, -]",
+    ),
+    "deep_unet": ("bottleneck/0", "batch:data; down0/0/w=[-, -, -, model]; down0/1/w=[-, -, model, -]; up1/0/w=[-, -, -, model]"),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_stages_laid_out_apart_by_hand_train_as_the_step_without_a_pipeline(name):
+    boundary, layout = BY_HAND[name]
+    plan = Plan(build(name), MESH, layout, pipeline=f"stages:2 micro_batches:2 boundaries:{boundary}")
+    assert largest_error(compile_mpmd(plan)) < TOLERANCE
+
+
+def test_stages_that_a_search_laid_out_apart_train_as_the_step_without_a_pipeline():
+    program = build("deep_unet", convolutions=2, channels=64, levels=2, size=32, batch=8)
+    plan = Plan(program, MESH, "batch:data", hardware="TPU v5e 2x4", pipeline="stages:2 micro_batches:2")
+    choices = list_layout_choices(plan.updated(pipeline=None), ("stage", "data", "model"))
+    (own,) = (each for each in choices if each.name == PER_STAGE)
+    found = choose_stages([partial(each.apply, plan) for each in own.of_stages], plan.hardware.chip.memory)
+    assert "up1/1/w=[-, -, -, model]" in str(found.layout)
+    assert "down" not in str(found.layout)
+    assert largest_error(compile_mpmd(found.updated(hardware=None))) < TOLERANCE
+
+
+def test_stages_that_are_one_program_are_not_laid_out_apart():
+    """Engine `spmd` stacks the layers that it runs in step: they have one layout."""
+    layout = "batch:data; layers/0/mlp/w1=[-, model]; layers/1/mlp/w1=[model, -]"
+    plan = Plan(build("gpt", scan=False), MESH, layout, pipeline="stages:2 micro_batches:2 schedule:gpipe engine:spmd")
+    with pytest.raises(PipelineError) as raised:
+        as_spmd_program(plan)
+    assert raised.value.message == (
+        "Engine `spmd` runs equal layers in step, one layout for all; `params/layers/0/mlp/w1` is [-, model] and "
+        "`params/layers/1/mlp/w1` is [model, -]."
+    )
+    assert raised.value.ways_out == ("take engine:mpmd, whose stages may differ", "lay them out alike")
+    alike = plan.updated(layout="batch:data; layers/*/mlp/w1=[-, model]")
+    assert as_spmd_program(alike).pipeline is None

@@ -1,0 +1,154 @@
+"""`choose_stages`: a plan of a pipeline each stage of which has the layout that is best for it, written as one ordinary layout.
+
+Only where the layers are written out can stages differ: parameters that are stacked over layers, `[layers, ...]` in a scan, have one
+sharding for all of them. Of such programs nothing is chosen by stage (`is_written_out`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.program import Program
+from workbench.core.tensor import Role
+from workbench.errors import EngineError, SearchError, WorkbenchError
+from workbench.pipeline.estimate_block_cost import BlockCost
+from workbench.pipeline.estimate_stage_costs import block_costs, plan_starts, tasks_of
+from workbench.pipeline.staged_program import StagedProgram, staged_program
+from workbench.plan.plan import Plan
+from workbench.search.figures import Figures, evaluate_plan
+from workbench.search.per_stage.compose_layout import compose_layout
+from workbench.search.per_stage.stage_options import Assignment, find_own_starts, list_stage_options
+from workbench.search.per_stage.stage_tables import make_stage_tables
+from workbench.tracing.stage_partition.trace_network import network_of
+
+_BETTER = 1 - 1e-6
+"""A composed plan takes at most so much of the time of the best that has one layout."""
+_NO_LESS = 1 - 1e-9
+
+
+def is_written_out(program: Program) -> bool:
+    """Whether the program is a training step in several blocks, no parameter of which is stacked over layers."""
+    if program.step.training is None:
+        return False
+    try:
+        network = network_of(program)
+        return len(network.paths) > 1 and all(place.layer is None for place, _ in network.flat.param_slices)
+    except WorkbenchError:
+        return False
+
+
+def choose_stages(make_plans: Sequence[Callable[[], Plan]], most_memory: float, is_cancelled: Callable[[], bool] = lambda: False) -> Plan:
+    """The best plan of those with one layout for all stages, and of those composed of them.
+
+    - `make_plans`: each makes a plan that differs from the others in its layout alone, with a pipeline of one chunk a device, or raises
+      `WorkbenchError` where its layout is illegal;
+    - `most_memory`: bytes of a device to keep to.
+
+    Boundaries are those of the best layout, and those of the best of all partitions where each stage takes the fastest layout that fits.
+    With either, each stage takes the fastest layout that fits, or the one with least memory that is no slower than the slowest stage; once
+    of all layouts, once of those alone that split parameters, for a stage cannot state how it splits what it is given. Each of these plans
+    is planned like any other. A composed plan is taken where it is faster than the best with one layout, or holds less where neither fits.
+    One in which a block costs less than with any layout of its own is not: it would live on what another stage has split.
+
+    Raises `EngineError` where it is cancelled, and what the planner says where no layout is legal.
+    """
+    layouts = _plan_all(make_plans, is_cancelled)
+    best, figures = min(layouts, key=lambda each: _key(each[1], most_memory))
+    staged = [staged_program(plan) for plan, _ in layouts]
+    whole = staged[next(number for number, (plan, _) in enumerate(layouts) if plan is best)]
+    for starts in _list_starts(staged, whole, most_memory):
+        for numbers in _list_kinds([plan for plan, _ in layouts]):
+            _raise_if(is_cancelled)
+            kinds = [staged[number] for number in numbers]
+            options = list_stage_options(kinds, starts, most_memory)
+            for chosen in dict.fromkeys((options.fastest(), options.leanest())):
+                found = _compose(kinds, chosen, starts)
+                if found is not None and _is_better(found[1], figures, most_memory):
+                    best, figures = found
+    return best
+
+
+def _plan_all(make_plans: Sequence[Callable[[], Plan]], is_cancelled: Callable[[], bool]) -> list[tuple[Plan, Figures]]:
+    """Each legal plan with its figures. Raises the last error where there is none."""
+    found, refused = [], SearchError("There is no layout for the stages to choose from.", ["take another layout"])
+    for make in make_plans:
+        _raise_if(is_cancelled)
+        try:
+            plan = make()
+            found.append((plan, evaluate_plan(plan)))
+        except WorkbenchError as error:
+            refused = error  # type: ignore[assignment]
+    if not found:
+        raise refused
+    return found
+
+
+def _raise_if(is_cancelled: Callable[[], bool]) -> None:
+    if is_cancelled():
+        raise EngineError("The search was cancelled while it chose the layouts of stages.", ["search again"])
+
+
+def _key(figures: Figures, most_memory: float) -> tuple[float, ...]:
+    """What fits before what does not, then by time; what does not, by memory."""
+    return (0, figures.seconds, figures.memory) if figures.memory <= most_memory else (1, figures.memory, figures.seconds)
+
+
+def _is_better(one: Figures, other: Figures, most_memory: float) -> bool:
+    (over, least, _), (other_over, other_least, _) = _key(one, most_memory), _key(other, most_memory)
+    return over < other_over or (over == other_over and least < other_least * _BETTER)
+
+
+def _list_starts(staged: Sequence[StagedProgram], best: StagedProgram, most_memory: float) -> Iterator[tuple[int, ...]]:
+    """The first blocks of stages to choose for: those of the best plan, and those that suit stages which choose."""
+    known = plan_starts(best)
+    yield known
+    own = find_own_starts([make_stage_tables(each) for each in staged], best.spec, most_memory)
+    if own is not None and own != known:
+        yield own
+
+
+def _list_kinds(plans: Sequence[Plan]) -> Iterator[list[int]]:
+    """The numbers of all plans; and of those that place parameters differently, each kind once."""
+    yield list(range(len(plans)))
+    first: dict[tuple[object, ...], int] = {}
+    for number, plan in enumerate(plans):
+        placed = zip(plan.program.arguments, plan.argument_shardings, strict=True)
+        params = tuple(sharding for tensor, sharding in placed if tensor.role is Role.PARAMETER)
+        first.setdefault((params, plan.layout.constraints), number)
+    if 1 < len(first) < len(plans):
+        yield list(first.values())
+
+
+def _compose(layouts: Sequence[StagedProgram], chosen: Assignment, starts: Sequence[int]) -> tuple[Plan, Figures] | None:
+    """The plan of these layouts, one a stage, with its figures; `None` where it is none, or owes what it saves to other stages."""
+    if len(set(chosen)) == 1:
+        return None
+    plans = [layouts[number].plan for number in chosen]
+    network = layouts[0].network
+    spec = _with_boundaries(layouts[0].spec, network.paths, starts)
+    try:
+        plan = plans[0].updated(layout=compose_layout(plans, network, starts), pipeline=spec)
+        costs_less = _costs_less(plan, [layouts[number] for number in dict.fromkeys(chosen)])
+        return None if costs_less else (plan, evaluate_plan(plan))
+    except WorkbenchError:
+        return None
+
+
+def _with_boundaries(spec: PipelineSpec, paths: Sequence[str], starts: Sequence[int]) -> PipelineSpec:
+    return replace(spec, boundaries=tuple(paths[start] for start in starts))
+
+
+def _costs_less(plan: Plan, layouts: Sequence[StagedProgram]) -> bool:
+    """Whether some block takes less time or keeps fewer bytes than with any of the layouts: bounds of a search count on that."""
+    staged = staged_program(plan)
+    tasks = tasks_of(staged.network)
+
+    def figures(each: BlockCost, number: int) -> tuple[float, ...]:
+        return each.forward, each.backward_input, each.backward_weight, each.kept(tasks[number].residuals.inside)
+
+    others = [block_costs(each) for each in layouts]
+    for number, own in enumerate(block_costs(staged)):
+        least = [min(pair) for pair in zip(*(figures(costs[number], number) for costs in others), strict=True)]
+        if any(mine < other * _NO_LESS for mine, other in zip(figures(own, number), least, strict=True)):
+            return True
+    return False
