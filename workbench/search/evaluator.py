@@ -8,20 +8,15 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
-from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.cost.communication import closest_spans, collective_seconds
-from workbench.cost.gpu_dots import has_tensor_cores
-from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import EngineError, WorkbenchError
 from workbench.hardware.catalogue import read_hardware
-from workbench.hardware.hardware import Chip, Hardware
 from workbench.pipeline.estimate_block_cost import BlockCost
 from workbench.plan.plan import Plan
-from workbench.propagation import structure_of
-from workbench.propagation.structure.program_structure import Op
 from workbench.search.bounds.least_of_layouts import least_totals, least_work
 from workbench.search.bounds.partition_bounds import partition_figures
+from workbench.search.bounds.program_bounds import least_bytes, program_seconds
 from workbench.search.bounds.relaxed_blocks import (
     DATA,
     BlockWork,
@@ -37,14 +32,12 @@ from workbench.search.bounds.relaxed_blocks import (
 from workbench.search.bounds.stage_bounds import BlockTotals, least_figures
 from workbench.search.candidate_plans import candidate_plan, core_plan, pipeline_of, with_schedule
 from workbench.search.candidates import SHARING, UNSHARED, WHOLE, PlanCandidate
-from workbench.search.figures import NOMINAL, Figures, evaluate_plan, figures_on
+from workbench.search.figures import Figures, evaluate_plan, figures_on
 from workbench.search.search_space import SearchSpace
 from workbench.search.traced_programs import ON_DEVICE
 from workbench.search.uneven_boundaries import BY_TIME
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
-
-_WINOGRAD, _MASKED = 4.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +110,10 @@ class Evaluator:
         plan = self._in_precision(core)
         key = plan.program.identity, plan.hardware
         if key not in self._seconds:
-            self._seconds[key] = _program_seconds(plan.program, plan.hardware)
+            self._seconds[key] = program_seconds(plan.program, plan.hardware)
         placed = plan.layout, plan.mesh, plan.hardware, core.precision, core.offload
         if placed not in self._bytes:
-            self._bytes[placed] = _least_bytes(plan, core)
+            self._bytes[placed] = least_bytes(plan, core)
         return Bounded(core, figures_on(plan.hardware, self._seconds[key] / plan.mesh.size, self._bytes[placed], plan.mesh.size))
 
     def _bound_unlaid(self, core: PlanCandidate) -> Bounded:
@@ -128,7 +121,7 @@ class Evaluator:
         program, hardware = self.space.program_of(core.traced_as), read_hardware(core.hardware or None)
         key = program.identity, hardware
         if key not in self._seconds:
-            self._seconds[key] = _program_seconds(program, hardware)
+            self._seconds[key] = program_seconds(program, hardware)
         count = prod(size for _, size in core.mesh)
         held = sum(each.bytes for each in program.arguments if core.offload == ON_DEVICE or each.role is not Role.OPTIMIZER_STATE)
         return Bounded(core, figures_on(hardware, self._seconds[key] / count, held / count, count))
@@ -301,35 +294,3 @@ class Evaluator:
             return collective_seconds("all-reduce", (DATA,), count, plan.mesh, hardware, plan.axis_assignment) if count else 0.0
 
         return hardware.chip.memory_bandwidth, sum_seconds
-
-
-def _program_seconds(program: Program, hardware: Hardware | None) -> float:
-    """Seconds of the program's dots on one device as fast as the planner lets it make any (`cost.kernel_times`), without what is computed
-    again."""
-    structure = structure_of(program)
-    seconds = 0.0
-    for op in structure.ops:
-        if op.work.flops and not op.is_recomputed:
-            dtype = structure.values[op.operands[0]].dtype
-            rate = _highest_rate(op, dtype, hardware.chip) if hardware else NOMINAL
-            seconds += op.work.flops * structure.regions[op.region].runs_per_step / rate
-    return seconds
-
-
-def _highest_rate(op: Op, dtype: str, chip: Chip) -> float:
-    """FLOP/s that no kernel for a dot is above. One of a hand-written kernel may skip half of it, what a mask hides; a convolution on a GPU
-    may multiply a fourth of what its FLOPs say (Winograd's F(4 x 4, 3 x 3)), or its groups on the vector unit."""
-    reached = max(chip.efficiency_of("matmul"), *(chip.efficiency.get(kind, 0.0) for kind in ("attention", "attention_backward")))
-    rate = chip.peak(dtype) * reached * chip.efficiency_of("sustained")
-    if op.work.convolution is not None and (op.work.convolution.groups > 1 or not has_tensor_cores(chip, dtype)):
-        return _WINOGRAD * rate
-    return _MASKED * rate if op.custom_kernel else rate
-
-
-def _least_bytes(plan: Plan, core: PlanCandidate) -> float:
-    """Bytes of the arguments on one device, were they shared evenly among replicas and stages; without those that the host keeps."""
-    tile = plan.hardware.chip.array_tile if plan.hardware else ()
-    placed = zip(plan.program.arguments, plan.argument_shardings, strict=True)
-    here = (each for each in placed if core.offload == ON_DEVICE or each[0].role is not Role.OPTIMIZER_STATE)
-    total = sum(tiled_bytes(tuple(sharding.local_shape(tensor.shape, plan.mesh)), tensor.dtype, tile) for tensor, sharding in here)
-    return total / (core.size(DATA) * core.size("stage"))
