@@ -12,13 +12,12 @@ devices; beside the best of the layouts that their users would state: data paral
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.corpus.program import TARGET, traced
 from benchmarks.corpus.third_party import PROGRAMS
-from workbench.core.program import Program
+from benchmarks.search_programs import Work
 from workbench.cost.estimate import estimate
 from workbench.engine import partition_plan
 from workbench.errors import WorkbenchError
@@ -34,15 +33,6 @@ ALIKE = 1.005
 STATED = ("data parallel", "tensor parallel", "zero 3")
 HARDWARE = ("8 H100", "TPU v5p 2x2x2")
 MESHES = (("data:1 model:8", ""), ("data:2 model:4", "batch:data"))
-
-
-@dataclass(frozen=True)
-class Work:
-    """A program by name, and how to build it; `quick` ones take seconds."""
-
-    name: str
-    make: Callable[[], Program]
-    quick: bool = False
 
 
 WORKS = (

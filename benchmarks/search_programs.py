@@ -1,6 +1,7 @@
-"""The small programs that searches are tried on: the zoo's smallest, and a graph network, which is nobody's Transformer."""
+"""The programs that searches are tried on: the zoo's smallest, a graph network, which is nobody's Transformer, and `Work` at any size."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,15 @@ from workbench.core.program import Program
 from workbench.models import build
 
 GRAPHS, NODES, EDGES, WIDTH, CLASSES, ROUNDS = 32, 64, 256, 64, 8, 4
+
+
+@dataclass(frozen=True)
+class Work:
+    """A program by name, and how to build it; `quick` ones take seconds."""
+
+    name: str
+    make: Callable[[], Program]
+    quick: bool = False
 
 
 def graph_network() -> Program:

@@ -8,12 +8,11 @@ other layouts are planned.
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from workbench.core.program import Program
+from benchmarks.search_programs import Work
 from workbench.errors import WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
@@ -27,15 +26,6 @@ HARDWARE = {
     2: (("2 nodes of 8 H100", "stage:2 model:8"), ("TPU v5e 2x4", "stage:2 model:4")),
     4: (("2 nodes of 8 H100", "stage:4 model:4"), ("TPU v5e 4x4", "stage:4 model:4")),
 }
-
-
-@dataclass(frozen=True)
-class Work:
-    """A program by name, and how to build it; `quick` ones take seconds."""
-
-    name: str
-    make: Callable[[], Program]
-    quick: bool = False
 
 
 WORKS = (
