@@ -278,3 +278,15 @@ def test_layers_may_hold_what_is_bound_to_them():
     layer = wb.layer(partial(lambda x, scale: x * scale, scale=2.0))
     np.testing.assert_array_equal(layer(jnp.ones(3)), 2 * jnp.ones(3))
     np.testing.assert_array_equal(jax.grad(lambda x: layer(x).sum())(jnp.ones(3)), 2 * jnp.ones(3))
+
+
+@pytest.mark.parametrize("model", ["mixture", "deep_unet"])
+def test_layers_written_out_are_named_alike_whatever_they_keep(model):
+    """So that a constraint on a gradient, as ZeRO states them, is about the same one under every policy."""
+    program = build(model)
+    kept, recomputed = (
+        {each.path for each in program.variant(remat=Remat(policy)).operations if each.kind in ("dot_general", "convolution")}
+        for policy in ("none", "full")
+    )
+    assert any(path.startswith("grad/") for path in kept)
+    assert kept == recomputed

@@ -47,15 +47,21 @@ def readable_path(raw: str) -> str:
     'blocks/mlp/relu/max'
     >>> readable_path("jit(step)/jvp(blocks)/while/body/eval_jaxpr/mlp/max")  # so from JAX 0.11 on
     'blocks/mlp/max'
+    >>> readable_path("jit(step)/transpose(jvp(blocks))/0/jvp(blocks)/0/checkpoint/mlp/mul")  # said twice
+    'grad/blocks/0/mlp/mul'
     """
     backward = False
     words: list[str] = []
+    outer: list[str] = []
     for index, word in enumerate(_split_scopes(without_marks(raw))):
         inner, transforms = _unwrap_transforms(word)
+        if backward and transforms[:1] == ("jvp",):
+            outer, words = [*outer, *words], []
         backward |= "transpose" in transforms
         if index == 0 and transforms and transforms[0] in ("jit", "pjit"):
             continue  # the step function itself
         words.extend(each for each in _split_scopes(inner) if each and not _MACHINERY.fullmatch(each))
+    words = words if words[: len(outer)] == outer else [*outer, *words]
     return "/".join((["grad"] if backward else []) + words)
 
 
