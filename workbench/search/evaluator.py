@@ -3,7 +3,7 @@
 Everything is remembered by what it depends on, so that candidates that share a stage, a layout or a traced network share the work.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -182,8 +182,8 @@ class Evaluator:
         schedules, zeros = self.space.schedules_of(core, micro_batches), self.space.zeros_of(core)
         if not schedules or schedules[0].schedule == WHOLE:
             return tuple(Bounded(replace(each, zero=zero), least.bounds) for each in schedules for zero in zeros)
-        laid = with_schedule(self.space, self.core(self._uniform_cores(core)[0]), schedules[0])
-        each_totals = [self._relaxed_totals(each, micro_batches) for each in self._uniform_cores(core)]
+        uniform = [with_schedule(self.space, self.core(each), schedules[0]) for each in self._uniform_cores(core)]
+        each_totals, laid = [self._relaxed_totals(each, zeros) for each in uniform], uniform[0]
         totals = {zero: least_totals([each[zero] for each in each_totals]) for zero in zeros}
         found = []
         for each in schedules:
@@ -193,15 +193,14 @@ class Evaluator:
                 found += [Bounded(replace(each, zero=zero, boundaries=rule), figures) for rule in self.space.boundaries_of(each)]
         return tuple(found)
 
-    def _relaxed_totals(self, core: PlanCandidate, micro_batches: int) -> dict[str, BlockTotals]:
-        """The least that the blocks of a core with one layout need, for each stage of ZeRO."""
-        laid = with_schedule(self.space, self.core(core), self.space.schedules_of(core, micro_batches)[0])
+    def _relaxed_totals(self, laid: Plan, zeros: Sequence[str]) -> dict[str, BlockTotals]:
+        """The least that the blocks of a plan with one layout need, for each of these stages of ZeRO, which it has not."""
         relaxed = self._relax(laid)
         costs = self._block_costs(relaxed)
         if exchanges(costs):
             relaxed = replace(exact_stage(laid), is_exact=False)  # but for ZeRO
             costs = relaxed.block_costs()
-        return total_blocks(relaxed, costs, laid, self.space.zeros_of(core))
+        return total_blocks(relaxed, costs, laid, zeros)
 
     def bound_partitions(self, candidate: PlanCandidate) -> tuple[Bounded, ...]:
         """The candidates with any schedule that differ from this one in it, and in whether replicas share the optimiser's state, bounded by

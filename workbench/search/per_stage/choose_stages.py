@@ -53,10 +53,10 @@ def choose_stages(make_plans: Sequence[Callable[[], Plan]], most_memory: float, 
     Raises `EngineError` where it is cancelled, and what the planner says where no layout is legal.
     """
     layouts = _plan_all(make_plans, is_cancelled)
-    best, figures = min(layouts, key=lambda each: _key(each[1], most_memory))
+    first = min(range(len(layouts)), key=lambda number: _key(layouts[number][1], most_memory))
+    best, figures = layouts[first]
     staged = [staged_program(plan) for plan, _ in layouts]
-    whole = staged[next(number for number, (plan, _) in enumerate(layouts) if plan is best)]
-    for starts in _list_starts(staged, whole, most_memory):
+    for starts in _list_starts(staged, staged[first], most_memory):
         for numbers in _list_kinds([plan for plan, _ in layouts]):
             _raise_if(is_cancelled)
             kinds = [staged[number] for number in numbers]
@@ -70,14 +70,15 @@ def choose_stages(make_plans: Sequence[Callable[[], Plan]], most_memory: float, 
 
 def _plan_all(make_plans: Sequence[Callable[[], Plan]], is_cancelled: Callable[[], bool]) -> list[tuple[Plan, Figures]]:
     """Each legal plan with its figures. Raises the last error where there is none."""
-    found, refused = [], SearchError("There is no layout for the stages to choose from.", ["take another layout"])
+    found = []
+    refused: WorkbenchError = SearchError("There is no layout for the stages to choose from.", ["take another layout"])
     for make in make_plans:
         _raise_if(is_cancelled)
         try:
             plan = make()
             found.append((plan, evaluate_plan(plan)))
         except WorkbenchError as error:
-            refused = error  # type: ignore[assignment]
+            refused = error
     if not found:
         raise refused
     return found

@@ -43,6 +43,8 @@ def choose_layers(closed: Any, *, counted: int = 0, group: bool = True) -> Any:
 
     Raises `RematError` where a loop's layers are no multiple of those in a row.
     """
+    if next(_list_some_layers(closed.jaxpr), None) is None:  # as of nearly every jaxpr, for each layer of a network
+        return closed
     return jex_core.ClosedJaxpr(_Chooser(counted, group).choose(closed.jaxpr), closed.consts)
 
 
