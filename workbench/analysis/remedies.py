@@ -35,13 +35,18 @@ def find_remedies(report: Report, reshard: Reshard) -> tuple[Remedy, ...]:
     plan, tried, evaluator = report.plan, [], _RemedyEvaluator(report, reshard)
     for edit in itertools.islice(dict.fromkeys(_candidate_edits(plan, reshard)), _MOST_TRIED):
         try:
-            after = plan.apply(edit).report()
+            after = _same_devices(plan.apply(edit).report(), report)
         except WorkbenchError:  # illegal, or refused by Shardy
             continue
         if (remedy := evaluator.remedy(edit, after)) is not None:
             tried.append(remedy)
     tried.sort(key=lambda each: (-each.saved, each.sent, each.added_bytes))
     return tuple(tried[:_MOST_SUGGESTED])
+
+
+def _same_devices(after: Report, before: Report) -> Report:
+    """Of another plan's report what it says of the same devices: of the same stage, if that is what the report before is of."""
+    return after if before.stage is None else after.stages[min(before.stage, len(after.stages) - 1)]
 
 
 class _RemedyEvaluator:

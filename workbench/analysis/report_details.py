@@ -1,27 +1,24 @@
 """The longer lists of a report, made from its estimate when they are first requested."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 from workbench.analysis.diagnose_pipeline import with_pipeline
 from workbench.analysis.remedies import find_remedies
-from workbench.core.program import Operation
-from workbench.core.sharding import Sharding
 from workbench.core.source_annotations import SourceAnnotations
 from workbench.cost.estimate import Estimate
+from workbench.cost.estimate_lists import list_reshards, list_values
 from workbench.cost.kernel_graph import graph_of
 from workbench.cost.kernel_report import kernel_list
 from workbench.cost.step_flops import list_dots
-from workbench.cost.step_time import collective_costs
 from workbench.cost.timeline_events import timeline
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.pipeline_report import pipeline_report
+from workbench.pipeline.stage_reports.make_stage_reports import stage_reports
 from workbench.plan.edits import SetHardware
 from workbench.plan.plan import Plan
-from workbench.propagation import Dims, local_shape, padding_list, propagation_of, reshard_list, source_annotations
-from workbench.propagation.shardy_collectives import InsertedCollective
+from workbench.propagation import padding_list, propagation_of, source_annotations
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.kernel import Kernel
 from workbench.reports.memory import Alive, MemoryCurve
@@ -34,8 +31,6 @@ from workbench.reports.reshard import Reshard
 from workbench.reports.step_graph import Graph
 from workbench.reports.step_time import DotCost
 from workbench.reports.timeline import Timeline
-
-_KINDS_WITHOUT_VALUES = ("constant", "data_flow_edge", "sharding_constraint", "return")  # what stands for other values or for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +45,7 @@ class PlannedDetails(Details):
         return self.estimate.plan
 
     def values(self) -> tuple[Value, ...]:
-        plan, partitioned = self._plan, self.estimate.partitioned
-        structure = partitioned.structure
-        counts: Counter[tuple[Operation, Dims]] = Counter()
-        for operation, op in zip(plan.program.operations, structure.ops, strict=True):
-            if op.results and operation.kind not in _KINDS_WITHOUT_VALUES and (dims := partitioned.dims[op.results[0]]) is not None:
-                counts[operation, dims] += structure.regions[op.region].runs_per_step
-        return tuple(_to_value(plan, operation, dims, count) for (operation, dims), count in counts.items())
+        return list_values(self.estimate)
 
     def memory_curve(self) -> MemoryCurve:
         return self.estimate.over_step.curve()
@@ -92,6 +81,10 @@ class PlannedDetails(Details):
             return None
         return pipeline_report(plan if plan.hardware == hardware else SetHardware(hardware).apply(plan))
 
+    def stages(self, report: Report) -> tuple[Report, ...]:
+        planned = report.pipeline
+        return (report,) if planned is None else stage_reports(report, planned, find_remedies)
+
     def as_run(self) -> Report | None:
         return self.run_as(self._plan, self.estimate.hardware)
 
@@ -105,27 +98,7 @@ class PlannedDetails(Details):
         return propagation_of(self._plan, self.estimate.partitioned.dims)
 
     def reshards(self, report: Report) -> tuple[Reshard, ...]:
-        found = reshard_list(self._plan, self.estimate.partitioned, self._collective_seconds)
-        return tuple(replace(each, find_remedies=partial(find_remedies, report)) for each in found)
+        return tuple(replace(each, find_remedies=partial(find_remedies, report)) for each in list_reshards(self.estimate))
 
     def notes(self, report: Report) -> tuple[Diagnostic, ...]:
         return report.diagnostics if self._plan.pipeline is None else with_pipeline(report)
-
-    def _collective_seconds(self, sends: list[InsertedCollective]) -> list[float]:
-        """Seconds of one execution of each collective; 0 without hardware."""
-        hardware = self.estimate.hardware
-        return [each.seconds for each in collective_costs(sends, self._plan, hardware)] if hardware else [0.0] * len(sends)
-
-
-def _to_value(plan: Plan, operation: Operation, dims: Dims, count: int) -> Value:
-    return Value(
-        operation.path,
-        operation.kind,
-        operation.dtype,
-        operation.shape,
-        operation.dims,
-        Sharding(dims),
-        local_shape(operation.shape, dims, plan.mesh),
-        count,
-        operation.source,
-    )

@@ -153,7 +153,7 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
     """Estimate a block: its backward pass as the task that runs it, which reads what the forward pass left, and adds every gradient to the
     sum over micro-batches. That is in the product where the back end has products that add to an array, else a pass over gradient and sum:
     it costs a micro-batch the same however few samples it has."""
-    forward, backward_task = _estimate_tasks(block, stage)
+    forward, backward_task = estimate_tasks(block, stage)
     one, backward = _estimate_seconds(block, stage, forward, backward_task)
     weight = backward * block.weight_share
     sent_forward, sent_backward = (tuple(payload_by_axis_and_kind(each.collectives).items()) for each in (forward, backward_task))
@@ -174,7 +174,7 @@ def estimate_together(block: BlockTasks, stage: StageContext) -> TogetherBytes:
     return _count_together(_estimate_alone(block.both_program(stage.parts), stage))
 
 
-def _estimate_tasks(block: BlockTasks, stage: StageContext) -> tuple[Estimate, Estimate]:
+def estimate_tasks(block: BlockTasks, stage: StageContext) -> tuple[Estimate, Estimate]:
     """The forward task and the backward task of a block as they run."""
     running = block.backward_program(stage.parts, recompute=False, add_separately=stage.adds_separately)
     return _estimate_alone(block.forward_program, stage), _estimate_alone(running, stage)

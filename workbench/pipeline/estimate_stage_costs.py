@@ -9,16 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from workbench.core.derived_value_cache import cache_with_owner, cache_with_program
-from workbench.core.path_patterns import find_parameter
 from workbench.core.schedules.stage_cost import AtWork, Halves, Payload, StageCost, sum_payloads
-from workbench.core.sharding import Sharding
-from workbench.core.tensor import Role, Tensor
 from workbench.cost.communication import collective_seconds
 from workbench.cost.on_chip_memory import placeable_bytes
-from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.pipeline.block_layouts import laid_blocks
 from workbench.pipeline.choose_boundaries import find_starts
 from workbench.pipeline.data_parallel_groups import count_batch_shards
@@ -30,6 +26,7 @@ from workbench.pipeline.estimate_block_cost import (
     estimate_together,
     make_stage_context,
 )
+from workbench.pipeline.resident_bytes import SliceBytes, weigh_params
 from workbench.pipeline.stage_bytes import keeping_at_work, recomputing_at_work, sum_value_bytes
 from workbench.pipeline.stage_memory import with_exact_memory
 from workbench.pipeline.staged_program import StagedProgram
@@ -39,7 +36,6 @@ from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParall
 from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StagePartition, StageValue
-from workbench.tracing.stage_partition.stage_update import accumulator_type
 
 Estimated = TypeVar("Estimated")
 
@@ -153,7 +149,7 @@ class _Ledger:
     stage_of: dict[int, int]
     param_slices: tuple[frozenset[int], ...]
     parts: DataParallelGroups
-    weights: "tuple[_Weight, ...]"
+    weights: tuple[SliceBytes, ...]
     batch_shards: int
 
     @property
@@ -279,56 +275,3 @@ class _Ledger:
             return 0.0
         sums = sum(collective_seconds(kind, axes, count, plan.mesh, hardware, plan.axis_assignment) for (axes, kind), count in sent)
         return 2 * self.resident(stage) / hardware.chip.memory_bandwidth + sums
-
-
-class _Weight(NamedTuple):
-    """Bytes on one device of a parameter slice, of its accumulated gradient, and of the optimiser's state for it."""
-
-    param: int
-    sums: int
-    state: int
-
-    @property
-    def resident(self) -> int:
-        return self.param + self.sums
-
-
-def weigh_params(plan: Plan, network: Network) -> tuple[_Weight, ...]:
-    """The bytes of each parameter slice. They do not depend on boundaries, and stay cached while one is dragged."""
-    return _weigh_params(plan.updated(pipeline=None, name=""), network)
-
-
-@cache_with_program(5)
-def _weigh_params(plan: Plan, network: Network) -> tuple[_Weight, ...]:
-    arguments = zip(plan.program.arguments, plan.argument_shardings, strict=True)
-    leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]
-    states = _find_states(plan, [path.partition("/")[2] for path in network.parameter_paths])
-    found: dict[tuple[int, bool], _Weight] = {}  # layers of a stack are alike
-    for (leaf, layer), _ in network.flat.param_slices:
-        if (leaf, layer is None) not in found:
-            tensor, sharding = leaves[leaf]
-            types = tensor.dtype, str(accumulator_type(tensor.dtype))
-            param_bytes, sum_bytes = (_local_bytes(tensor.shape, dtype, layer, sharding, plan) for dtype in types)
-            state = sum(_local_bytes(each.shape, each.dtype, layer, placement, plan) for each, placement in states[leaf])
-            found[leaf, layer is None] = _Weight(param_bytes, sum_bytes, state)
-    return tuple(found[leaf, layer is None] for (leaf, layer), _ in network.flat.param_slices)
-
-
-def _find_states(plan: Plan, parameters: Sequence[str]) -> list[list[tuple[Tensor, Sharding]]]:
-    """The tensors of the optimiser's state for each parameter, with their shardings."""
-    number = {path: index for index, path in enumerate(parameters)}
-    found: list[list[tuple[Tensor, Sharding]]] = [[] for _ in parameters]
-    for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
-        owner = find_parameter(tensor.path, number) if tensor.role is Role.OPTIMIZER_STATE else None
-        if owner is not None:
-            found[number[owner]].append((tensor, sharding))
-    return found
-
-
-def _local_bytes(shape: tuple[int, ...], dtype: str, layer: int | None, sharding: Sharding, plan: Plan) -> int:
-    """Bytes on one device; of a stacked tensor those of one layer."""
-    dims = tuple(dim or () for dim in sharding.dims)
-    if layer is not None:
-        shape, dims = (1, *shape[1:]), ((), *dims[1:])
-    tile = plan.hardware.chip.array_tile if plan.hardware else ()
-    return tiled_bytes(tuple(Sharding(dims).local_shape(shape, plan.mesh)), dtype, tile)

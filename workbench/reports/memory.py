@@ -56,11 +56,13 @@ class MemoryCurve:
     """Bytes on one device over the step.
 
     - `paths`: the operation at each position of main; a loop is one position, with the worst moment inside it;
-    - `by_role`: bytes at each position; the largest sum over the roles is `Memory.peak`.
+    - `by_role`: bytes at each position; the largest sum over the roles is `Memory.peak`;
+    - `starts`: of a stage of a pipeline, whose positions are moments of the step: the seconds at which each begins.
     """
 
     paths: tuple[str, ...]
     by_role: Mapping[Role, tuple[int, ...]]
+    starts: tuple[float, ...] = ()
 
     def operation_near(self, position: int) -> str:
         """The operation at a position, or the last one before it: some positions are of operations that were removed."""

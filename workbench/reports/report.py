@@ -69,6 +69,10 @@ class Details:
         """The stages and their step; `None` for a plan without a pipeline. Raises `PipelineError` where it cannot be partitioned so."""
         return None
 
+    def stages(self, report: "Report") -> "tuple[Report, ...]":
+        """The report of each stage of a pipeline; of a plan without one the report itself. Raises `PipelineError` as `pipeline` does."""
+        return (report,)
+
     def as_run(self) -> "Report | None":
         """The report of the one program that all devices run in place of this one, if there is such; may raise `PipelineError`."""
         return None
@@ -97,7 +101,12 @@ class Details:
 
 @dataclass(frozen=True)
 class Report:
-    """All the planner's facts about a plan. The same plan gives the same report."""
+    """All the planner's facts about a plan. The same plan gives the same report.
+
+    What one device holds, sends and computes is in its `stages`: for a plan without a pipeline this report alone, for one with a pipeline a
+    report for each stage, over the whole pipelined step (`stage` is its number). A pipelined plan's own figures are of its program as one
+    on the devices of one stage, which no device runs: views show `stages`.
+    """
 
     plan: Plan
     arguments: tuple[Placement, ...]
@@ -114,6 +123,7 @@ class Report:
     partitioned: Partitioned | None = None  # XLA's answer, where the collectives are taken from it
     compiled: Compiled | Scheduled | None = None  # for the hardware, where memory and step time are taken from it
     predicted: "Report | None" = field(default=None, compare=False, repr=False)  # the report before it was compiled, see `prediction`
+    stage: int | None = None  # the stage of a pipeline that this is the report of
     details: Details = field(default=Details(), compare=False, repr=False)
 
     @property
@@ -227,6 +237,25 @@ class Report:
         return self.details.pipeline()
 
     @cached_property
+    def stages(self) -> "tuple[Report, ...]":
+        """What the devices of each stage do in a step: this report alone, or for a plan with a pipeline one for each stage. Made when first
+        asked for.
+
+        Raises `PipelineError` where the program cannot be partitioned as the pipeline says.
+        """
+        return self.details.stages(self)
+
+    @property
+    def fullest(self) -> "Report":
+        """Of `stages` the one whose devices hold the most at their worst moment."""
+        return max(self.stages, key=lambda each: each.memory.peak)
+
+    @property
+    def is_of_devices(self) -> bool:
+        """Whether devices run what it tells of: all but the report of a pipelined plan as a whole."""
+        return self.plan.pipeline is None or self.stage is not None
+
+    @cached_property
     def as_run(self) -> "Report":
         """The report of the one program that all devices run: for a pipeline of `engine:spmd` that of the shifting buffer, else this one.
         Made when first asked for.
@@ -246,7 +275,9 @@ class Report:
     def peak(self) -> int:
         """Bytes of the fullest device at its worst moment: for a pipeline one of its fullest stage, else `memory.peak`, that of every
         device."""
-        return max(self._legal_pipeline.simulated.peaks) if self._legal_pipeline else self.memory.peak
+        if self.stage is not None or not self._legal_pipeline:
+            return self.memory.peak
+        return max(self._legal_pipeline.simulated.peaks)
 
     @property
     def seconds(self) -> float | None:

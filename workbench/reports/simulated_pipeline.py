@@ -35,6 +35,18 @@ class Arrival(NamedTuple):
     bytes: int
 
 
+class Held(NamedTuple):
+    """Bytes of one micro-batch on a device of a virtual stage: its batch data before its first task (`batch`), all that its running task
+    has (`task`), what stays between two tasks (`kept`, or `waiting` between the halves of a backward task), what came for a task that has
+    not begun (`arrived`). `task` is the one that runs, ran last, or is waited for."""
+
+    what: str
+    stage: int
+    micro_batch: int
+    bytes: int
+    task: Task | None = None
+
+
 class Moment(NamedTuple):
     """From `start` on, in seconds, a device holds so many bytes."""
 
@@ -152,6 +164,28 @@ class SimulatedPipeline:
                 moments.append(Moment(time, bytes_now))
         return tuple(moments)
 
+    def held(self, device: int, time: float) -> tuple[Held, ...]:
+        """What a device holds of each micro-batch at a time; beside its resident bytes all that `memory` counts there."""
+        found = {
+            (stage, i): Held("batch", stage, i, self.costs[stage].batch_inputs)
+            for stage in self.stages_of(device)
+            for i in range(len(self.recomputed[device]))
+        }
+        for span in self.devices[device]:
+            if span.start > time:
+                break
+            kind, stage, i = span.task
+            _, during, after = _bytes_around_task(kind, self.costs[stage], recomputed=self.recomputed[device][i])
+            if span.end > time:
+                found[stage, i] = Held("task", stage, i, during, span.task)
+            elif kind in (Kind.BACKWARD, Kind.BACKWARD_WEIGHT):
+                del found[stage, i]
+            else:
+                found[stage, i] = Held("kept" if kind is Kind.FORWARD else "waiting", stage, i, after, span.task)
+        starts = {span.task: span.start for span in self.devices[device]}
+        arrived = (each for each in _list_waits(self, device, starts) if each.begin <= time < each.end)
+        return (*found.values(), *(Held("arrived", each.task.stage, each.task.micro_batch, each.bytes, each.task) for each in arrived))
+
     @cached_property
     def dispatch_positions(self) -> Mapping[Task, int]:
         """The index of each task in the order of dispatch."""
@@ -160,9 +194,10 @@ class SimulatedPipeline:
     @cached_property
     def peaks(self) -> tuple[int, ...]:
         """Peak bytes of each device, the update included."""
-        return tuple(max(self._update_bytes(device), *(each.bytes for each in self.memory(device))) for device in range(len(self.devices)))
+        return tuple(max(self.update_bytes(device), *(each.bytes for each in self.memory(device))) for device in range(len(self.devices)))
 
-    def _update_bytes(self, device: int) -> int:
+    def update_bytes(self, device: int) -> int:
+        """Bytes that a device holds during its update: what is resident, and gradients that other devices made."""
         return sum(self.costs[stage].resident + self.costs[stage].borrowed_grads for stage in self.stages_of(device))
 
 
@@ -205,9 +240,24 @@ def _bytes_around_task(kind: Kind, cost: StageCost, *, recomputed: bool) -> tupl
     return halves.waiting, halves.weight, 0
 
 
+class _Wait(NamedTuple):
+    """From `begin` to `end`, when `task` starts, a device holds what arrived for it."""
+
+    task: Task
+    begin: float
+    end: float
+    bytes: int
+
+
 def _arrival_changes(simulated: SimulatedPipeline, device: int, starts: Mapping[Task, float]) -> Iterator[tuple[float, int]]:
-    """Changes by what arrived before the task that reads it began: it takes memory from the first task that is dispatched after the
-    transfer."""
+    """Changes by what arrived before the task that reads it began."""
+    for each in _list_waits(simulated, device, starts):
+        yield each.begin, each.bytes
+        yield each.end, -each.bytes
+
+
+def _list_waits(simulated: SimulatedPipeline, device: int, starts: Mapping[Task, float]) -> Iterator[_Wait]:
+    """What arrives takes memory from the first task that is dispatched after the transfer, to the start of the task that reads it."""
     positions = simulated.dispatch_positions
     in_order = [(positions[span.task], span.start) for span in simulated.devices[device]]
     for arrival in simulated.arrivals_of(device):
@@ -219,5 +269,4 @@ def _arrival_changes(simulated: SimulatedPipeline, device: int, starts: Mapping[
         after = bisect(in_order, positions[arrival.task], key=lambda each: each[0])
         begin = in_order[after][1]
         if starts[reader] > begin:
-            yield begin, arrival.bytes
-            yield starts[reader], -arrival.bytes
+            yield _Wait(reader, begin, starts[reader], arrival.bytes)

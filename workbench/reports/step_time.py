@@ -51,6 +51,7 @@ class StepTime:
       type (PaLM, appendix B); `hfu`, hardware FLOPs utilisation, counts recomputed and duplicated work, too;
     - `sustained`: the share of the compiler's own estimate of kernels that such a device reaches in a run; included in all of the above;
     - `host`: waiting for the host to call the next kernel, under a runtime that calls one after the other;
+    - `idle`: of a device of a pipeline, waiting for other stages: the bubble;
     - `calibrated`: the measured runs that the device's shares were fitted on, empty if there are none; `shares_of`: then the chip whose
       shares were taken, if any were;
     - `unestimated`: seconds of kernels and launches that the compiler gives no estimate of: on XLA:TPU gathers, scatters and sorts.
@@ -67,6 +68,7 @@ class StepTime:
     sustained: float = 1.0
     unestimated: float = 0.0
     host: float = 0.0
+    idle: float = 0.0
     calibrated: str = ""
     shares_of: str = ""
 
@@ -105,7 +107,7 @@ class StepTime:
         arithmetic, memory, launch = (each * factor for each in (self.arithmetic, self.memory, self.launch))
         kernels = arithmetic + memory + launch
         host = max(self.host - (kernels - self.compute - self.launch), 0.0) if self.host else 0.0
-        total = kernels + self.exposed + host
+        total = kernels + self.exposed + host + self.idle
         share = self.total / total if total else 1.0
         return replace(self, arithmetic=arithmetic, memory=memory, launch=launch, host=host, mfu=self.mfu * share, hfu=self.hfu * share)
 
@@ -116,4 +118,4 @@ class StepTime:
 
     @property
     def total(self) -> float:
-        return self.arithmetic + self.memory + self.launch + self.exposed + self.host
+        return self.arithmetic + self.memory + self.launch + self.exposed + self.host + self.idle

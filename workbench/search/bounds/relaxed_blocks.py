@@ -27,7 +27,8 @@ from workbench.pipeline.block_layouts import laid_blocks
 from workbench.pipeline.choose_boundaries import find_starts
 from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, estimate_block, make_stage_context
-from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of, weigh_params
+from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of
+from workbench.pipeline.resident_bytes import weigh_params
 from workbench.pipeline.stage_bytes import sum_value_bytes
 from workbench.pipeline.staged_program import StagedProgram, staged_program
 from workbench.plan.plan import Plan

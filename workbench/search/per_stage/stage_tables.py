@@ -18,7 +18,8 @@ from workbench.core.schedules.tasks import Kind
 from workbench.cost.on_chip_memory import placeable_bytes
 from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.estimate_block_cost import BlockCost, make_stage_context
-from workbench.pipeline.estimate_stage_costs import block_costs, blocks_together, tasks_of, weigh_params
+from workbench.pipeline.estimate_stage_costs import block_costs, blocks_together, tasks_of
+from workbench.pipeline.resident_bytes import weigh_params
 from workbench.pipeline.stage_bytes import sum_value_bytes
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.search.per_stage.at_work_tables import AtWorkTables, Table
