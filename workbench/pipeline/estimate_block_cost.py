@@ -127,7 +127,8 @@ class TogetherBytes(NamedTuple):
 
 class BlockCost(NamedTuple):
     """The cost of one block, for one micro-batch on one device of its stage: seconds; bytes of its forward pass and of its backward pass
-    without recomputation; and the payload of the collectives in the forward task, and in the forward and the backward task."""
+    without recomputation; the payload of the collectives in the forward task, and in the forward and the backward task; the bytes that
+    leave a device in them, and FLOP of the dots, in the same two ways."""
 
     path: str
     forward: float
@@ -137,6 +138,10 @@ class BlockCost(NamedTuple):
     at_backward: TaskBytes
     sent_forward: Payload
     sent_both: Payload
+    outgoing_forward: int = 0
+    outgoing_both: int = 0
+    flops_forward: int = 0
+    flops_both: int = 0
 
     @property
     def work(self) -> float:
@@ -157,6 +162,7 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
     one, backward = _estimate_seconds(block, stage, forward, backward_task)
     weight = backward * block.weight_share
     sent_forward, sent_backward = (tuple(payload_by_axis_and_kind(each.collectives).items()) for each in (forward, backward_task))
+    outgoing = [sum(each.total_sent for each in task.collectives) for task in (forward, backward_task)]
     return BlockCost(
         block.stage.virtual_stage.blocks[0],
         one,
@@ -166,6 +172,10 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
         _count_task_bytes(backward_task),
         sent_forward,
         sum_payloads((sent_forward, sent_backward)),
+        outgoing[0],
+        sum(outgoing),
+        forward.flops.per_device,
+        forward.flops.per_device + backward_task.flops.per_device,
     )
 
 

@@ -122,6 +122,10 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
             sent_update=sent,
             sent_forward=sum_payloads(each.sent_forward for each in stage_blocks),
             sent_both=sum_payloads(each.sent_both for each in stage_blocks),
+            outgoing_forward=sum(each.outgoing_forward for each in stage_blocks),
+            outgoing_both=sum(each.outgoing_both for each in stage_blocks),
+            flops_forward=sum(each.flops_forward for each in stage_blocks),
+            flops_both=sum(each.flops_both for each in stage_blocks),
         )
         at_work = ledger.at_work(stage, cost, stage_blocks, together[a:b])
         found.append(replace(cost, at_work=at_work, halves=ledger.halves(stage, a, b, replace(cost, at_work=at_work))))

@@ -3,11 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import NamedTuple
 
+from workbench.core.mesh import Mesh
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import PipelineShape, schedule_named
 from workbench.core.schedules.stage_cost import Payload, StageCost, sum_payloads
+from workbench.core.sharding import axis_size
+from workbench.reports.collective import sent_bytes
 from workbench.reports.simulated_pipeline import SimulatedPipeline
 
 NOMINAL_NOTE = "Without hardware a second stands for 10¹² operations: stages compare, and no more than that."
@@ -121,6 +125,34 @@ class PipelineReport:
         parts += [(step.costs[stage].sent_forward, again) for stage in step.stages_of(device)]
         parts += [(step.costs[stage].sent_update, 1) for stage in step.stages_of(device)]
         return sum_payloads(sum_payloads([payload], times) for payload, times in parts if times)
+
+    def sent_inside(self, device: int, mesh: Mesh) -> int:
+        """Bytes per step that leave one device of a stage in collectives among its devices."""
+        step = self.simulated
+        updates = [each for stage in step.stages_of(device) for each in step.costs[stage].sent_update]
+        summed = sum(sent_bytes(kind, payload, prod(axis_size(axis, mesh) for axis in axes)) for (axes, kind), payload in updates)
+        return summed + self._sum_tasks(device, lambda cost: cost.outgoing_forward, lambda cost: cost.outgoing_both)
+
+    def most_sending(self, mesh: Mesh) -> int:
+        """The stage whose devices send the most to each other."""
+        counts = [self.sent_inside(device, mesh) for device in range(self.spec.stages)]
+        return counts.index(max(counts))
+
+    def flops(self, device: int) -> int:
+        """FLOP of dots per step on one device of a stage, what is computed again included."""
+        return self._sum_tasks(device, lambda cost: cost.flops_forward, lambda cost: cost.flops_both)
+
+    @property
+    def busiest(self) -> int:
+        """The stage whose devices compute the most."""
+        counts = [self.flops(device) for device in range(self.spec.stages)]
+        return counts.index(max(counts))
+
+    def _sum_tasks(self, device: int, forward: Callable[[StageCost], int], both: Callable[[StageCost], int]) -> int:
+        """Of all tasks of a device in a step: of each micro-batch both passes, and the forward pass once more where it is recomputed."""
+        step = self.simulated
+        times, again = len(step.recomputed[device]), sum(step.recomputed[device])
+        return sum(both(step.costs[stage]) * times + forward(step.costs[stage]) * again for stage in step.stages_of(device))
 
     @property
     def fullest(self) -> int:

@@ -246,6 +246,17 @@ class Report:
         return self.details.stages(self)
 
     @property
+    def title(self) -> str:
+        """The plan, the mesh, and the stage: `gpt on stage:2 data:4, stage 1`."""
+        of_stage = "" if self.stage is None else f", stage {self.stage}"
+        return f"{self.plan.name} on {self.mesh.description}{of_stage}"
+
+    @property
+    def shown(self) -> "Report":
+        """This report, or of a pipelined plan that of its fullest stage: what a view of one device shows. Raises as `stages`."""
+        return self if self.is_of_devices else self.fullest
+
+    @property
     def fullest(self) -> "Report":
         """Of `stages` the one whose devices hold the most at their worst moment."""
         return max(self.stages, key=lambda each: each.memory.peak)

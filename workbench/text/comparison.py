@@ -53,13 +53,22 @@ def _stages(comparison: Comparison) -> str:
     rows = [
         (
             str(each.stage),
-            *map(format_bytes, (each.peak, each.compiled.memory.peak)),
+            *map(format_bytes, (each.peak, each.as_one, each.compiled.memory.peak)),
             *map(format_bytes, (each.held, each.compiled.memory.arguments)),
             *map(format_bytes, (each.payload, each.compiled_payload)),
         )
         for each in comparison.stages
     ]
-    columns = ["stage", "peak, predicted>", "compiled>", "held, predicted>", "compiled>", "sent inside, predicted>", "compiled>"]
+    columns = [
+        "stage",
+        "peak, predicted>",
+        "as one program>",
+        "compiled>",
+        "held, predicted>",
+        "compiled>",
+        "sent inside, predicted>",
+        "compiled>",
+    ]
     return table_text(columns, rows) if rows else ""
 
 

@@ -27,7 +27,7 @@ LARGEST = 12  # collectives shown one by one
 
 def report_text(report: Report) -> str:
     """The whole report: head, key figures, arguments, collectives, diagnostics."""
-    plan = report.plan
+    plan, shown = report.plan, _shown(report)
     devices = f"{report.mesh.size:,} device" + "s" * (report.mesh.size != 1)
     title = plan.name if plan.name == plan.program.name else f"{plan.name} ({plan.program.name})"
     laid_out = "; ".join(filter(None, (str(plan.layout) or "everything replicated", plan.program.traced_with)))
@@ -37,14 +37,23 @@ def report_text(report: Report) -> str:
         head,
         pairs_text(_figures(report)),
         _pipeline(report),
-        f"Arguments, and what one device holds of them\n\n{_arguments(report.arguments)}",
+        f"Arguments, and what one device{_of_stage(shown)} holds of them\n\n{_arguments(shown.arguments)}",
         source_annotations_text(report.source_annotations),
-        _collectives(report),
-        reshards_text(report.reshards),
-        padding_text(report.padding),
+        _collectives(shown),
+        reshards_text(shown.reshards),
+        padding_text(shown.padding),
         _diagnostics(report.notes),
     ]
     return "\n\n".join(section for section in sections if section)
+
+
+def _shown(report: Report) -> Report:
+    """What a device holds and does: of a pipelined plan one of its fullest stage, as far as there are stages."""
+    return report if _find_pipeline(report) is None else report.shown
+
+
+def _of_stage(shown: Report) -> str:
+    return "" if shown.stage is None else f" of stage {shown.stage}, the fullest,"
 
 
 def _pipeline(report: Report) -> str:
@@ -52,10 +61,10 @@ def _pipeline(report: Report) -> str:
     if report.plan.pipeline is None:
         return ""
     try:
-        planned, remark = str(report.pipeline), "Memory, time, utilisation and arithmetic are the pipeline's; all else is"
+        return str(report.pipeline)
     except PipelineError as error:
-        planned, remark = f"Pipeline {report.plan.pipeline}\n\n  {error}", "The figures above are"
-    return f"({remark} of the program whole, on the devices of one stage.)\n\n{planned}"
+        remark = "(The figures above are of the program whole, on the devices of one stage.)"
+        return f"{remark}\n\nPipeline {report.plan.pipeline}\n\n  {error}"
 
 
 def _find_pipeline(report: Report) -> PipelineReport | None:
@@ -68,27 +77,21 @@ def _find_pipeline(report: Report) -> PipelineReport | None:
 def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     memory, flops, time = report.memory, report.flops, report.step_time
     planned = _find_pipeline(report)
-    stages = planned.spec.stages if planned else 1
     duplication = flops.duplication / (report.plan.pipeline.stages if report.plan.pipeline else 1)
     ranges = ranges_of(report)
     yield from headline_figures(planned, time) if planned else _memory_figures(memory, ranges.get(MEMORY))
     if memory.host:
         moved = f"offloaded; {format_bytes(report.host_traffic)} a step go there and back"
         yield "host memory per device", format_bytes(memory.host), moved
-    sent: dict[tuple[str, ...], int] = {}
-    for each in report.collectives:
-        sent[each.axes] = sent.get(each.axes, 0) + each.total_sent
-    yield (
-        "sent per device and step",
-        _figure_with_range(report.sent, ranges.get(SENT), format_bytes),
-        " · ".join(f"{axes_text(axes)} {format_bytes(n)}" for axes, n in sent.items()),
-    )
-    yield "tier of what is sent", "compiled" if report.is_scheduled else report.prediction.tier, _tier_source_text(report)
+    yield _sent_figure(report if planned is None else report.stages[planned.most_sending(report.mesh)], ranges.get(SENT))
+    if planned is None:
+        yield "tier of what is sent", "compiled" if report.is_scheduled else report.prediction.tier, _tier_source_text(report)
     if report.compiled is not None:
         what, does = ("memory and kernels", "compiles") if report.is_compiled else ("memory", "schedules")
         yield f"tier of {what}", "compiled", f"as {report.compiled.compiler} {does} it for {report.compiled.target}"
-    where = ("of the mean stage; " if stages > 1 else "") + f"{format_count(flops.unique, 'FLOP')} in the whole step"
-    yield "arithmetic per device", format_count(flops.per_device // stages, "FLOP"), where
+    where = f"of stage {planned.busiest}, the most; " if planned else ""
+    local = planned.flops(planned.busiest) if planned else flops.per_device
+    yield "arithmetic per device", format_count(local, "FLOP"), f"{where}{format_count(flops.unique, 'FLOP')} in the whole step"
     yield "duplication", f"{duplication:.2f} ×", _duplication_text(duplication)
     if 0 < flops.model < flops.unique:
         yield "computed again", format_count(flops.unique - flops.model, "FLOP"), "by rematerialisation, of that"
@@ -103,6 +106,16 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
         yield "the mesh on its links", "", routes
     if plan.hardware and (idle := plan.hardware.size - report.mesh.size) > 0:
         yield "devices used", f"{report.mesh.size:,} of {plan.hardware.size:,}", f"the other {idle:,} of {plan.hardware} are idle"
+
+
+def _sent_figure(report: Report, found: Range | None) -> tuple[str, str, str]:
+    """What leaves a device, over each set of mesh axes; of a pipeline within the stage that sends most."""
+    sent: dict[tuple[str, ...], int] = {}
+    for each in report.collectives:
+        sent[each.axes] = sent.get(each.axes, 0) + each.total_sent
+    parts = " · ".join(f"{axes_text(axes)} {format_bytes(n)}" for axes, n in sent.items())
+    of_stage = "" if report.stage is None else f"within stage {report.stage}, the most" + (": " if parts else "")
+    return "sent per device and step", _figure_with_range(report.sent, found, format_bytes), f"{of_stage}{parts}"
 
 
 def _tier_source_text(report: Report) -> str:

@@ -43,13 +43,14 @@ def padding(placement: Placement, tile: tuple[int, ...] = ()) -> int:
 
 def shapes(report: Report) -> Picture:
     """A row for each argument, equal ones together, the largest first, with a bar of its bytes."""
+    report = report.shown
     rows = _rows(report)
     return Picture(_drawing(report, rows), _text(report, rows))
 
 
 def shapes_text(report: Report) -> str:
     """The same rows as a table."""
-    return _text(report, _rows(report))
+    return _text(report.shown, _rows(report.shown))
 
 
 def _rows(report: Report) -> tuple[_ArgumentRow, ...]:
@@ -70,7 +71,7 @@ def _rows(report: Report) -> tuple[_ArgumentRow, ...]:
 def _title(report: Report, rows: Sequence[_ArgumentRow]) -> str:
     held, empty = sum(each.bytes for each in rows), sum(each.padding for each in rows)
     beside = f", {format_bytes(empty)} of it padding" if empty else ""
-    return f"{report.plan.name} on {report.mesh.description}: arguments take {format_bytes(held)} on each device{beside}"
+    return f"{report.title}: arguments take {format_bytes(held)} on each device{beside}"
 
 
 def _text(report: Report, rows: Sequence[_ArgumentRow]) -> str:

@@ -17,6 +17,8 @@ from workbench.visualize.draw.palette import axes_colour
 from workbench.visualize.draw.picture import Picture
 
 _COLUMNS = ("mesh axis", "sent", "of it")
+_TO_STAGES = "to other stages"
+_KINDS = (*KINDS, _TO_STAGES)
 _LENGTH, _HIGH, _LINE = 360, 18, 16  # pixels
 
 
@@ -38,12 +40,14 @@ def communication(report: Report) -> Picture:
 
     With hardware a second bar below shows the time; what overlaps with computation is hatched.
     """
+    report = report.shown
     bars, times = _bars(report), _times(report)
     drawing = bars_drawing(_title(report), bars)
     return Picture(_with_times(drawing, report, times) if times else drawing, communication_text(report))
 
 
 def communication_text(report: Report) -> str:
+    report = report.shown
     text, times = bars_text(_title(report), _COLUMNS, _bars(report)), _times(report)
     if not times:
         return text
@@ -53,7 +57,9 @@ def communication_text(report: Report) -> str:
 
 def _title(report: Report) -> str:
     amount = f"sends {format_bytes(report.sent)} in a step" if report.sent else "sends nothing"
-    return f"{report.plan.name} on {report.mesh.description}: each device {amount}"
+    if passed := _sent_to_stages(report):
+        amount = f"sends {format_bytes(report.sent)} a step within its stage, and {format_bytes(passed)} to other stages"
+    return f"{report.title}: each device {amount}"
 
 
 def _axis_order(report: Report, axes: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -66,10 +72,19 @@ def _bars(report: Report) -> tuple[Bar, ...]:
     for each in report.collectives:
         kinds = sent.setdefault(each.axes, {})
         kinds[each.kind] = kinds.get(each.kind, 0) + each.total_sent
+    if passed := _sent_to_stages(report):
+        axis = report.plan.pipeline.axis if report.plan.pipeline else ""
+        sent.setdefault((axis,), {})[_TO_STAGES] = passed
     return tuple(
-        Bar(axes_text(axes), axes_colour(axes, report.mesh), tuple((kind, sent[axes][kind]) for kind in KINDS if kind in sent[axes]))
+        Bar(axes_text(axes), axes_colour(axes, report.mesh), tuple((kind, sent[axes][kind]) for kind in _KINDS if kind in sent[axes]))
         for axes in sorted(sent, key=lambda axes: _axis_order(report, axes))
     )
+
+
+def _sent_to_stages(report: Report) -> int:
+    """Bytes a step that each device of a stage sends to the devices of others."""
+    planned = report.pipeline if report.stage is not None else None
+    return sum(count for (one, _), count in planned.traffic.items() if one == report.stage) if planned else 0
 
 
 def _times(report: Report) -> tuple[_Time, ...]:

@@ -31,6 +31,7 @@ from workbench.visualize.graph_boxes import (
     times_text,
     totals,
 )
+from workbench.visualize.stage_graph import shown_graph
 
 LEVELS = (0.01, 0.05, 0.15, 0.3)
 """Shares of the whole from which on a box has the next colour of `HEAT`."""
@@ -44,7 +45,7 @@ def graph(report: Report, opened: Collection[str] | None = None) -> Picture:
     In a box: its name and how often it runs, its cost, the sharding of its result (dimensions in the colours of their axes), and the
     collectives within it; those between two boxes are on the arrow.
     """
-    collapsed = collapse(report.graph, opened)
+    collapsed = collapse(shown_graph(report), opened)
     pills = pills_of(collapsed)
     text = _text(report, collapsed)
     found = lay_out_dot(dot_of(collapsed, pills)) if collapsed.boxes else None
@@ -55,18 +56,18 @@ def graph(report: Report, opened: Collection[str] | None = None) -> Picture:
 
 def graph_text(report: Report, opened: Collection[str] | None = None) -> str:
     """The boxes as rows in program order, indented by scope, each with what it reads."""
-    return _text(report, collapse(report.graph, opened))
+    return _text(report, collapse(shown_graph(report), opened))
 
 
 def graph_dot(report: Report, opened: Collection[str] | None = None) -> str:
     """The same boxes in Graphviz's language, for other tools."""
-    collapsed = collapse(report.graph, opened)
+    collapsed = collapse(shown_graph(report), opened)
     return dot_of(collapsed, pills_of(collapsed))
 
 
 def _title(report: Report, collapsed: Collapsed) -> str:
     kernels = sum(not node.is_input for node in collapsed.graph.nodes)
-    return f"{report.plan.name} on {report.mesh.description}: {kernels:,} kernels of the step in {len(collapsed.boxes)} boxes"
+    return f"{report.title}: {kernels:,} kernels of the step in {len(collapsed.boxes)} boxes"
 
 
 def _text(report: Report, collapsed: Collapsed) -> str:

@@ -10,16 +10,16 @@ _COLUMNS = ("role", "bytes", "")
 
 
 def memory(report: Report) -> Picture:
-    """A bar for each role that takes any memory."""
-    return bars_picture(_title(report), _COLUMNS, _bars(report))
+    """A bar for each role that takes any memory; of a pipelined plan on its fullest stage."""
+    return bars_picture(_title(report.shown), _COLUMNS, _bars(report.shown))
 
 
 def memory_text(report: Report) -> str:
-    return bars_text(_title(report), _COLUMNS, _bars(report))
+    return bars_text(_title(report.shown), _COLUMNS, _bars(report.shown))
 
 
 def _title(report: Report) -> str:
-    return f"{report.plan.name} on {report.mesh.description}: each device holds {format_bytes(report.memory.peak)} at the peak of a step"
+    return f"{report.title}: each device holds {format_bytes(report.memory.peak)} at the peak of a step"
 
 
 def _bars(report: Report) -> tuple[Bar, ...]:

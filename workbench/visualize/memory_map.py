@@ -33,12 +33,14 @@ class _Cell:
 def memory_map(report: Report, place: int | None = None) -> Picture:
     """A field for each role, in it a tile for each scope, sized by its bytes; `place` is an index in `report.memory_curve`, by default the
     peak."""
+    report = report.shown
     title, cells = _title(report, place), _cells(report, place)
     return Picture(_drawing(report, title, cells), _text(title, cells))
 
 
 def memory_map_text(report: Report, place: int | None = None) -> str:
     """The largest of them as a table."""
+    report = report.shown
     return _text(_title(report, place), _cells(report, place))
 
 
@@ -51,7 +53,7 @@ def _title(report: Report, place: int | None) -> str:
     held = report.memory.peak if place is None else sum(counts[place] for counts in curve.by_role.values())
     moment = "the peak of a step" if place is None else curve.operation_near(place)
     beside = f", and {format_bytes(alive - held)} on the chip" if alive - held > 0.001 * held else ""
-    return f"{report.plan.name} on {report.mesh.description}: what one device holds at {moment}, {format_bytes(held)}{beside}"
+    return f"{report.title}: what one device holds at {moment}, {format_bytes(held)}{beside}"
 
 
 def _cells(report: Report, place: int | None) -> tuple[_Cell, ...]:

@@ -49,13 +49,14 @@ def memory_over_step(report: Report, compiled: Compiled | None = None, listed: i
 
     The tooltip shows what is held at each moment; `chosen` is an index of the curve to mark.
     """
+    report = report.shown
     charts = _charts(report, compiled)
     return Picture(_drawing(report, charts, listed, chosen), _text(report, charts, listed))
 
 
 def memory_over_step_text(report: Report, compiled: Compiled | None = None, listed: int = LISTED) -> str:
     """The height of each role in characters, then what is alive at the peak."""
-    return _text(report, _charts(report, compiled), listed)
+    return _text(report.shown, _charts(report.shown, compiled), listed)
 
 
 def _charts(report: Report, compiled: Compiled | None) -> tuple[_Chart, ...]:
@@ -82,7 +83,7 @@ def _compiled_chart(compiled: Compiled) -> _Chart:
 
 def _title(report: Report) -> str:
     peak = format_bytes(report.memory.peak)
-    return f"{report.plan.name} on {report.mesh.description}: what one device holds over the step, {peak} at the peak"
+    return f"{report.title}: what one device holds over the step, {peak} at the peak"
 
 
 def _shown_capacity(report: Report, charts: Sequence[_Chart]) -> int:

@@ -52,7 +52,7 @@ def propagation_text(report: Report) -> str:
 def _title(report: Report) -> str:
     steps = len(report.propagation.steps)
     shown = f", the first {MOST_STEPS} here" if steps > MOST_STEPS else ""
-    return f"{report.plan.name} on {report.mesh.description}: its shardings spread in {count_text(steps, 'step')}{shown}"
+    return f"{report.title}: its shardings spread in {count_text(steps, 'step')}{shown}"
 
 
 def _heads(replay: Propagation) -> list[str]:

@@ -245,5 +245,5 @@ def _text(report: Report, replay: Propagation, graph_rows: GraphRows, now: _Step
     for number, box in enumerate(graph_rows.collapsed.boxes):
         _, sharding = _find_member(graph_rows, number, now)
         rows.append((ARRIVED.strip() if number in now.fresh else "", box.key, str(sharding) if _axes(sharding) else ""))
-    title = f"{report.plan.name} on {report.mesh.description}: {_split_text(graph_rows, now)}"
+    title = f"{report.title}: {_split_text(graph_rows, now)}"
     return f"{title}\n\n{table_text(['', 'scope', 'sharding so far'], rows)}" if rows else title

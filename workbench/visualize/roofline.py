@@ -60,6 +60,7 @@ class _Scale:
 
 def roofline(report: Report) -> Picture:
     """A disc for each kernel, with an area proportional to its time in a step, in the colour of what bounds it; the largest are named."""
+    report = report.shown
     title, shown = _title(report), _longest_kernels(report)
     chip = report.plan.hardware.chip if report.plan.hardware else None
     if chip is None or not shown:
@@ -69,6 +70,7 @@ def roofline(report: Report) -> Picture:
 
 def roofline_text(report: Report) -> str:
     """The ceilings, then the longest kernels with the fraction of the ceiling they reach."""
+    report = report.shown
     chip, shown = report.plan.hardware.chip if report.plan.hardware else None, _longest_kernels(report)
     if chip is None or not shown:
         return _title(report)
@@ -94,10 +96,8 @@ def roofline_text(report: Report) -> str:
 
 def _title(report: Report) -> str:
     if report.plan.hardware is None or not report.kernel_costs:
-        return f"{report.plan.name} on {report.mesh.description}: no roof, as the plan names no hardware"
-    return (
-        f"{report.plan.name} on {report.mesh.description}: the kernels of one step under the roof of one {report.plan.hardware.chip.name}"
-    )
+        return f"{report.title}: no roof, as the plan names no hardware"
+    return f"{report.title}: the kernels of one step under the roof of one {report.plan.hardware.chip.name}"
 
 
 def _longest_kernels(report: Report) -> tuple[Kernel, ...]:

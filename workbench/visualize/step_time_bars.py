@@ -43,7 +43,8 @@ class _Bar:
 
 
 def step_time(report: Report, comparison: Comparison | None = None) -> Picture:
-    """A bar for each tier with times. Under the predicted one, hatched, the time that overlaps with computation and costs nothing."""
+    """A bar for each tier with times; of a pipelined plan one for each stage. Under the predicted one, hatched, the time that overlaps with
+    computation and costs nothing."""
     bars = _bars(report, comparison)
     return Picture(_drawing(_title(report, bars), bars), _text(report, bars))
 
@@ -54,7 +55,8 @@ def step_time_text(report: Report, comparison: Comparison | None = None) -> str:
 
 
 def _bars(report: Report, comparison: Comparison | None) -> tuple[_Bar, ...]:
-    bars = [_predicted_bar(report.step_time)] if report.step_time else []
+    shown = report.stages if report.plan.pipeline is not None and report.stage is None else (report,)
+    bars = [_predicted_bar(each.step_time, each.stage) for each in shown if each.step_time]
     if comparison is not None and comparison.compiled is not None and (seconds := comparison.compiled.compute_seconds):
         compiled = comparison.compiled
         bars.append(_Bar("compiled", (_BarPart("kernels", seconds, STEP[0], f"by the compiler's own estimate for {compiled.target}"),)))
@@ -65,24 +67,29 @@ def _bars(report: Report, comparison: Comparison | None) -> tuple[_Bar, ...]:
     return tuple(bars)
 
 
-def _predicted_bar(step: StepTime) -> _Bar:
+def _predicted_bar(step: StepTime, stage: int | None) -> _Bar:
     parts = (
         _BarPart("compute-bound", step.arithmetic, STEP[0], "in kernels whose arithmetic takes longer than their memory traffic"),
         _BarPart("memory-bound", step.memory, STEP[1], "in kernels whose memory traffic takes longer than their arithmetic"),
         _BarPart("launches", step.launch, STEP[2], "between one kernel and the next"),
         _BarPart("exposed communication", step.exposed, STEP[3], "the device waits and computes nothing"),
         _BarPart("waiting for the host", step.host, STEP[4], "which calls one kernel after the other"),
+        _BarPart("waiting for other stages", step.idle, NEUTRAL, "the bubble of the pipeline", hatched=True),
     )
     beside = _BarPart(_HIDDEN, step.hidden, STEP[3], "behind computation: it costs no time", hatched=True)
     shown = step.hidden > 0.001 * step.total
-    return _Bar("predicted", tuple(part for part in parts if part.seconds), (beside,) if shown else (), step.place)
+    name, place = ("predicted", step.place) if stage is None else (f"stage {stage}", "")
+    return _Bar(name, tuple(part for part in parts if part.seconds), (beside,) if shown else (), place)
 
 
 def _title(report: Report, bars: Sequence[_Bar]) -> str:
     if not bars:
-        return f"{report.plan.name} on {report.mesh.description}: its time is not known, as the plan names no hardware"
+        return f"{report.title}: its time is not known, as the plan names no hardware"
+    if len(bars) > 1 and report.plan.pipeline is not None and report.stage is None:
+        place = next(each.step_time.place for each in report.stages if each.step_time)
+        return f"{report.title}: one step, {format_seconds(bars[0].seconds)} predicted {place}, as each stage spends it"
     listed = ", ".join(f"{format_seconds(bar.seconds)} {bar.name}" for bar in bars)
-    return f"{report.plan.name} on {report.mesh.description}: one step, {listed}"
+    return f"{report.title}: one step, {listed}"
 
 
 def _text(report: Report, bars: Sequence[_Bar]) -> str:
@@ -118,7 +125,7 @@ def _bar(bar: _Bar, head: float, y: float, longest: float) -> Iterator[Mark]:
     spans = stack_bars([part.seconds for part in bar.parts], longest, _LENGTH)
     for (start, stop), part in zip(spans, bar.parts, strict=True):
         title = f"{part.name} {format_seconds(part.seconds)}, {part.seconds / (bar.seconds or 1):.0%}: {part.why}"
-        yield Rectangle(head + start, y, max(stop - start - 1, 1), _HIGH, fill=part.colour, title=title)
+        yield Rectangle(head + start, y, max(stop - start - 1, 1), _HIGH, fill=part.colour, hatched=part.hatched, title=title)
     end = head + max(spans[-1][1], 1) if spans else head
     yield Label(end + 8, y + 17, f"{format_seconds(bar.seconds)} {bar.note}", bold=True)
     y += _HIGH + 3

@@ -59,7 +59,16 @@ def _text(report: Report, parts: Sequence[_TimelinePart]) -> str:
 
 
 def _parts(report: Report, trace: Trace | None) -> tuple[_TimelinePart, ...]:
-    found = []
+    of_stages = report.plan.pipeline is not None and report.stage is None
+    found = [part for each in (report.stages if of_stages else (report,)) for part in _predicted(each)]
+    if trace is not None and trace.events:
+        device = trace.events[0].device
+        measured = [each for part in _measured_spans(trace, device) for each in part]
+        found.append(_part(f"measured, device {device}", trace.seconds, tuple(measured), report.mesh))
+    return tuple(found)
+
+
+def _predicted(report: Report) -> Iterator[_TimelinePart]:
     if (predicted := report.timeline) is not None:
         events = predicted.events
         styles = {
@@ -69,12 +78,8 @@ def _parts(report: Report, trace: Trace | None) -> tuple[_TimelinePart, ...]:
         spans = tuple(
             DrawnSpan(each.stream, each.start, each.seconds, *styles[each.kind, each.path, each.stream]) for each in unroll_loops(events)
         )
-        found.append(_part("predicted", predicted.seconds, spans, report.mesh))
-    if trace is not None and trace.events:
-        device = trace.events[0].device
-        measured = [each for part in _measured_spans(trace, device) for each in part]
-        found.append(_part(f"measured, device {device}", trace.seconds, tuple(measured), report.mesh))
-    return tuple(found)
+        name = "predicted" if report.stage is None else f"stage {report.stage}, predicted"
+        yield _part(name, predicted.seconds, spans, report.mesh)
 
 
 def _part(title: str, seconds: float, spans: tuple[DrawnSpan, ...], mesh: Mesh) -> _TimelinePart:
@@ -110,8 +115,9 @@ def _name(*words: str) -> str:
 
 
 def _title(report: Report, parts: Sequence[_TimelinePart]) -> str:
-    what = " and ".join(part.title.partition(":")[0] for part in parts) or "neither measured nor predicted, as the plan names no hardware"
-    return f"{report.plan.name} on {report.mesh.description}: one step of one device, {what}"
+    what = " and ".join(part.title.partition(":")[0] for part in parts) if len(parts) < 3 else f"{len(parts)} stages"
+    what = what or "neither measured nor predicted, as the plan names no hardware"
+    return f"{report.title}: one step of one device, {what}"
 
 
 def _busy(part: _TimelinePart, row: str) -> float:

@@ -42,6 +42,8 @@ class StageCost:
     - `at_work`: for a micro-batch that is not recomputed and for one that is; if not given, residuals, recomputed or not, and `transient`.
     - `halves`: for a micro-batch that is not recomputed and for one that is; if not given, all residuals wait for both halves.
     - `sent_forward`, `sent_both`: payload of the collectives inside the stage in a forward task, and in a forward and a backward one.
+    - `outgoing_forward`, `outgoing_both`: bytes that leave one device in these collectives, on rings.
+    - `flops_forward`, `flops_both`: FLOP of dots on one device in a forward task, and in a forward and a backward one.
     - `update`, `sent_update`: once a step, seconds of the optimiser and of summing gradients over the devices that share the micro-batches,
       and the payload of that sum.
     - `borrowed_grads`: bytes of accumulated gradients that come from other stages, or from among the devices, for the update.
@@ -67,6 +69,10 @@ class StageCost:
     sent_forward: Payload = ()
     sent_both: Payload = ()
     sent_update: Payload = ()
+    outgoing_forward: int = 0
+    outgoing_both: int = 0
+    flops_forward: int = 0
+    flops_both: int = 0
 
     def at_work_of(self, *, recomputed: bool) -> AtWork:
         """Bytes at work of one micro-batch.

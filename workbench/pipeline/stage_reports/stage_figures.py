@@ -24,10 +24,11 @@ def stage_collectives(work: StageWork) -> tuple[Collective, ...]:
     for block, estimated, times in work.runs:
         for each in estimated.collectives:
             counts[replace(each, path=block.path_of(each.path), count=1)] += each.count * times
-    return (*(replace(each, count=count) for each, count in counts.items()), *_update_collectives(work))
+    return (*(replace(each, count=count) for each, count in counts.items()), *update_collectives(work))
 
 
-def _update_collectives(work: StageWork) -> Iterator[Collective]:
+def update_collectives(work: StageWork) -> Iterator[Collective]:
+    """The sums of gradients over the devices that share the micro-batches, once a step."""
     plan, step = work.staged.plan, work.planned.simulated
     for stage in step.stages_of(work.device):
         for (axes, kind), payload in step.costs[stage].sent_update:
@@ -84,7 +85,7 @@ def stage_step_time(work: StageWork, whole: StepTime) -> StepTime:
     }
     step = work.planned.simulated
     begins, ends = step.update_span(work.device)
-    waited = sum(each.seconds for each in _update_collectives(work))
+    waited = sum(each.seconds for each in update_collectives(work))
     parts["memory"] += max(ends - begins - waited, 0.0)
     parts["exposed"] += waited
     busy = sum(parts[name] for name in ("arithmetic", "memory", "launch", "exposed", "host"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from workbench.core.schedules.tasks import Kind
 from workbench.cost.estimate import Estimate
 from workbench.cost.timeline_events import timeline
-from workbench.pipeline.stage_reports.stage_figures import UPDATE
+from workbench.pipeline.stage_reports.stage_figures import UPDATE, update_collectives
 from workbench.pipeline.stage_reports.stage_work import BlockWork, StageWork
 from workbench.reports.simulated_pipeline import TaskSpan
 from workbench.reports.timeline import COMPUTE, Event, Timeline
@@ -20,6 +20,9 @@ def stage_timeline(work: StageWork) -> Timeline | None:
     blocks = _TaskEvents(work)
     events = [event for span in step.devices[work.device] for event in blocks.of_task(span)]
     begin, end = step.update_span(work.device)
+    for each in update_collectives(work):
+        events.append(Event("+".join(each.axes), begin, each.seconds, each.path, each.kind, exposed=each.seconds))
+        begin += each.seconds
     if end > begin:
         events.append(Event(COMPUTE, begin, end - begin, UPDATE, UPDATE))
     events += _transfers(work)

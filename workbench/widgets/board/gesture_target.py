@@ -1,6 +1,7 @@
 """The target of a gesture: an argument, a result or a value of the tables, all values of a source line, or a box of a graph."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from workbench.widgets.tabs.tensors import TENSOR, VALUE
 from workbench.widgets.tabs.values import constraint_on
 
 LINE, BOX = "line", "box"
+_STAGE, _NUMBER = re.compile(r"^stage \d+/"), re.compile(r"/\d+(?=/|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,7 @@ def _target_of_value(kind: str, subject: str, pattern: str, own: str, found: Seq
 
 def _held_box(subject: str, _rank: object, plan: Plan, report: Report) -> GestureTarget | None:
     """The target of a graph box: the value or argument of its path, in all equal layers."""
+    subject = _path_in_program(subject, {each.path for each in report.graph.nodes})
     node = next((each for each in report.graph.nodes if each.path == subject and not each.is_input), None)
     if node is None:
         shapes = {each.tensor.path: each.tensor.shape for each in report.arguments}
@@ -162,6 +165,14 @@ def _held_box(subject: str, _rank: object, plan: Plan, report: Report) -> Gestur
     alike = [path for path, shape in shapes.items() if template(path) == template(subject) and shape == shapes[subject]]
     named = template(subject) if len(alike) > 1 else subject
     return _held_tensor(named, None, plan, report) if node is None else _held_value(named, len(node.shape), plan, report)
+
+
+def _path_in_program(subject: str, known: Collection[str]) -> str:
+    """The path of a box in the graph of a pipeline's stage as the program has it: `stage 0/layers/3/mlp` may be `layers/mlp` in a loop over
+    layers."""
+    path = _STAGE.sub("", subject)
+    unnumbered = _NUMBER.sub("", path)
+    return path if path in known or unnumbered not in known else unnumbered
 
 
 _Find = Callable[[str, object, Plan, Report], GestureTarget | None]

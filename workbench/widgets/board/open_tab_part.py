@@ -38,16 +38,17 @@ def table_part(
     except Exception as error:  # noqa: BLE001 - a view that fails becomes an error message
         _log.exception("The view %r failed", sight.tab)
         shown = failed_state(sight.tab, error)
-    return {**shown, "why": _answer(report, sight.question, live, Paint(colours), background)}
+    return {**shown, "why": _answer(report, sight, live, Paint(colours), background)}
 
 
-def _answer(report: Report, question: str, live: RunProgress, paint: Paint, background: BackgroundQueries) -> dict[str, Any] | None:
+def _answer(report: Report, sight: Sight, live: RunProgress, paint: Paint, background: BackgroundQueries) -> dict[str, Any] | None:
     """The answer to a question, computed again for each plan."""
+    question = sight.question
     if not question:
         return None
     ran = live.run_to_show(report.plan)
     try:
-        return why(question, report.prediction, paint, ran.measurement if ran else None, background)
+        return why(question, report.prediction, paint, ran.measurement if ran else None, background, sight.views.stage)
     except Exception:  # noqa: BLE001 - a question without an answer is no reason to lose the tables
         _log.exception("No answer to %r", question)
         return None

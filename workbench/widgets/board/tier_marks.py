@@ -40,6 +40,8 @@ def tier_of(key: str, report: Report) -> str:
     """The tier of a key figure: what is computed from Shardy's placement stays planned, what is sent is the partitioner's."""
     if key == "measured":
         return "measured"
+    if report.plan.pipeline is not None:  # its stages are planned block by block; the partitioner's answer is of the program as one
+        return "planned"
     if key == "memory" or (key in _TIMES and report.has_compiled_times) or (key == "sent" and report.is_scheduled):
         return report.tier
     return report.prediction.tier if settles(key) else "planned"
@@ -58,13 +60,15 @@ def mark_of(tier: str) -> dict[str, str]:
 def settling_record(settling_state: SettlingState | None, report: Report) -> dict[str, Any]:
     """The line under the figures; without a `settling_state` where no partitioner is asked."""
     return {
-        "mark": mark_of(report.tier),
+        "mark": mark_of(tier_of("memory", report)),
         "text": _text(settling_state, report),
-        "settling": bool(settling_state and settling_state.is_settling),
+        "settling": bool(settling_state and settling_state.is_settling and report.plan.pipeline is None),
     }
 
 
 def _text(settling_state: SettlingState | None, report: Report) -> str:
+    if report.plan.pipeline is not None:
+        return "by Shardy, in this process, for each block of the pipeline's stages"
     if report.compiled is not None:
         times = " and the times of kernels" if report.has_compiled_times else ""
         if report.is_scheduled:

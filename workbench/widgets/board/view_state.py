@@ -9,6 +9,7 @@ from workbench.widgets.gestures.view_changes import (
     FoldGesture,
     MomentGesture,
     SelectGesture,
+    ShowStageGesture,
     StepGesture,
     TabGesture,
     TryBoundaryGesture,
@@ -44,6 +45,7 @@ class Sight:
                 on(FewestGesture, lambda _: self._replay(self.replay.seeking(self._session.plan))),
                 on(ExpandGesture, lambda gesture: self._view(self.views.toggle_scope(gesture.scope, self._session.report.prediction))),
                 on(MomentGesture, lambda gesture: self._view(self.views.at(gesture.place, self._session.report.prediction))),
+                on(ShowStageGesture, lambda gesture: self._view(self.views.of_stage(gesture.stage, self._session.report.prediction))),
                 on(TryBoundaryGesture, self._try_boundary),
             ]
         )

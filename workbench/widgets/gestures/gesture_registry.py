@@ -75,6 +75,7 @@ BOARD_GESTURES: tuple[type[Gesture], ...] = (
         view_changes.FewestGesture,
         view_changes.ExpandGesture,
         view_changes.MomentGesture,
+        view_changes.ShowStageGesture,
     ),
     *(running.RunGesture, running.CancelGesture, running.CompileGesture, running.CancelCompilationGesture, running.CompileAtRestGesture),
     *(finding.FindGesture, finding.StopFindingGesture, finding.ChooseFoundGesture, finding.TakeFoundGesture),

@@ -80,6 +80,14 @@ class MomentGesture(Gesture):
 
 
 @dataclass(frozen=True, slots=True)
+class ShowStageGesture(Gesture):
+    """Show one stage of the pipeline in every tab, or with an empty text all of them."""
+
+    verb: ClassVar[str] = "show_stage"
+    stage: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TryBoundaryGesture(Gesture):
     """A boundary between stages while it is dragged, `PIECE PATH`; empty once it is dropped."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from workbench.core.mesh import Mesh
 from workbench.errors import WorkbenchError
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
@@ -53,13 +54,22 @@ def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figu
         f"{sent:,} bytes a step, activations one way and gradients the other",
         "each step",
     )
-    for key in ("flops", "duplication"):
-        if key in found:
-            yield replace(
-                found[key],
-                value=found[key].value / spec.stages,
-                note=found[key].note if key == "duplication" else "each step, of the mean stage",
-            )
+    yield _sent_inside(planned, report.mesh)
+    if "flops" in found:
+        most = planned.busiest
+        count = planned.flops(most)
+        title = f"{count:,} a step on one device of stage {most}, what is computed again included"
+        yield replace(found["flops"], value=count, title=title, note=f"each step, stage {most}, the most")
+    if "duplication" in found:
+        yield replace(found["duplication"], value=found["duplication"].value / spec.stages)
+
+
+def _sent_inside(planned: PipelineReport, mesh: Mesh) -> Figure:
+    """What leaves a device in collectives among the devices of its own stage; of the stage that sends most."""
+    most = planned.most_sending(mesh)
+    count = planned.sent_inside(most, mesh)
+    title = f"{count:,} bytes leave each device of stage {most} in a step, in collectives among the devices of the stage"
+    return Figure("sent", "Sent per device, in a stage", count, format_bytes, title, f"each step, stage {most}, the most")
 
 
 def _time(figure: Figure, planned: PipelineReport, calibration: str) -> Figure:

@@ -109,8 +109,9 @@ export function mount(model, el) {
       seq: refusal?.zone === "tables" ? seq : 0,
     });
     tables.paintTabs(state.tabs);
-    const { seq: charted, why: because, recipes, told: _told, ...table } = model.get("table");
+    const { seq: charted, why: because, recipes, stages, told: _told, ...table } = model.get("table");
     if (root.dataset.busy !== "true" && (!state.follows || charted === state.answer.seq)) wb.placed = false;
+    tables.paintStages(stages ?? null);
     tables.paintTable(table);
     why.paint(because);
     paintStageRefusal(wb, refusal, seq);

@@ -11,7 +11,7 @@ import { paintPipeline } from "./stages.js";
 import { tensorBar } from "./tensor_bar.js";
 import { SEARCHES } from "./tensors.js";
 /** @import { Block } from "./types/table_cells.d.ts" */
-/** @import { Tab, TableState } from "./types/states.d.ts" */
+/** @import { StagesState, Tab, TableState } from "./types/states.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 /** What is shown in a place: its blocks, and the heads that were drawn for them. @type {WeakMap<Element, { blocks: Block[]; heads: string[] }>} */
@@ -141,6 +141,27 @@ function showTab(strip, tab) {
   if (at.left < frame.left || at.right > frame.right) strip.scrollLeft += at.left - frame.left - (frame.width - at.width) / 2;
 }
 
+/**
+ * The stages of a pipeline: all, or one that every tab then is about.
+ * @param {Wb} wb
+ * @param {HTMLElement} parent
+ * @param {StagesState | null} state
+ */
+function drawStages(wb, parent, state) {
+  parent.hidden = state === null;
+  const buttons = state?.options.map((each) =>
+    h("button", {
+      type: "button",
+      class: "choice",
+      title: each.title,
+      ariaPressed: String(each.value === state.chosen),
+      data: { focus: `show-stage-${each.value}` },
+      onclick: () => wb.send({ verb: "show_stage", stage: each.value }),
+    }, each.label)
+  ) ?? [];
+  parent.replaceChildren(h("span", { class: "label" }, "Stage"), h("div", { class: "choices" }, ...buttons));
+}
+
 /** @param {Wb} wb */
 export function tablesSection(wb) {
   const tabs = h("div", { class: "tabs", role: "tablist", ariaLabel: "Tables" });
@@ -157,9 +178,12 @@ export function tablesSection(wb) {
   });
   const targets = tensorBar(wb);
   const scroll = h("div", { class: "scroll", role: "tabpanel", tabIndex: 0, ariaLabel: "Table" }, blocks);
-  const section = h("section", { class: "tables" }, tabs, h("div", { class: "finding" }, search), targets.bar, scroll);
+  const stages = h("div", { class: "stage-picker", role: "group", ariaLabel: "Stage", hidden: true });
+  const section = h("section", { class: "tables" }, tabs, h("div", { class: "finding" }, stages, search), targets.bar, scroll);
   /** @type {Paint<Tab[]>} */
   const paintTabs = painter((state) => keepingFocus(wb.root, tabs, () => drawTabs(wb, tabs, state)));
+  /** @type {Paint<StagesState | null>} */
+  const paintStages = painter((state) => keepingFocus(wb.root, stages, () => drawStages(wb, stages, state)));
   /** @type {Paint<Pick<TableState, "tab" | "search" | "blocks">>} */
   const paintTable = painter((state) => {
     const [label, placeholder] = SEARCHES[state.tab] ?? ["", ""];
@@ -174,5 +198,5 @@ export function tablesSection(wb) {
     keepingFocus(wb.root, blocks, () => patchBlocks(wb, blocks, state.blocks));
     if (turned) scroll.scrollTop = 0; // another table begins at its top
   });
-  return { section, paintTabs, paintTable, paintTargets: targets.paint };
+  return { section, paintTabs, paintTable, paintStages, paintTargets: targets.paint };
 }

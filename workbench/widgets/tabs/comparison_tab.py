@@ -59,12 +59,12 @@ def figures_block(comparison: Comparison, units: Collection[str] = UNITS) -> Blo
 
 def _stages(comparison: Comparison) -> list[Block]:
     """A row per stage of a pipeline, its prediction beside its compiled record."""
-    names = ("peak, predicted", "compiled", "held, predicted", "compiled", "sent inside, predicted", "compiled")
+    names = ("peak, predicted", "as one program", "compiled", "held, predicted", "compiled", "sent inside, predicted", "compiled")
     rows = [
         row(
             f"stage {each.stage}",
             f"stage {each.stage}",
-            *map(byte_cell, (each.peak, each.compiled.memory.peak, each.held, each.compiled.memory.arguments)),
+            *map(byte_cell, (each.peak, each.as_one, each.compiled.memory.peak, each.held, each.compiled.memory.arguments)),
             *map(byte_cell, (each.payload, each.compiled_payload)),
         )
         for each in comparison.stages

@@ -14,12 +14,18 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize import communication, device_grid, graph, memory_map, memory_over_step, roofline, step_time
 from workbench.visualize.draw.collapse_scopes import choose_open_scopes, scopes_of
+from workbench.visualize.stage_graph import shown_graph
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.key_figures import ROLES, memory_parts
 from workbench.widgets.gestures.view_changes import ExpandGesture, MomentGesture
 from workbench.widgets.tabs.blocks import Block, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row, seconds_cell
 from workbench.widgets.tabs.communication import collectives_block, collectives_source_text, communication_blocks
 from workbench.widgets.tabs.comparison_tab import figures_block
+from workbench.widgets.tabs.shown_stage import (
+    comparison_of,
+    picture_of_stages,
+    shown_stage,
+)
 
 MOST_ALIVE = 24
 MOST_KERNELS = 40
@@ -28,21 +34,33 @@ NO_HARDWARE = "Choose hardware above to see what a step takes there: its parts, 
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """What was opened in the pictures: scopes of the graph (`None`: those open at first), and a moment of the step (`None`: its peak)."""
+    """What was opened in the pictures: scopes of the graph (`None`: those open at first), a moment of the step (`None`: its peak), and the
+    stage of a pipeline (`None`: all)."""
 
     opened: frozenset[str] | None = None
     place: int | None = None
+    stage: int | None = None
 
     def at(self, place_text: str, report: Report) -> "Views":
         """Show a moment of the step, or its peak again. Raises `WorkbenchError` for one that does not exist."""
-        place = _place(place_text, report)
+        place = _place(place_text, shown_stage(report, self.stage))
         return replace(self, place=None if place == self.place else place)
 
     def toggle_scope(self, scope: str, report: Report) -> "Views":
         """Open or close a scope. Raises `WorkbenchError` for one that does not exist."""
-        if scope not in scopes_of(report.graph):
+        graph = shown_graph(picture_of_stages(report, self.stage))
+        if scope not in scopes_of(graph):
             raise WorkbenchError(f"The graph has no scope `{scope[:80]}`.", ["open one that it shows"])
-        return replace(self, opened=(choose_open_scopes(report.graph) if self.opened is None else self.opened) ^ {scope})
+        return replace(self, opened=(choose_open_scopes(graph) if self.opened is None else self.opened) ^ {scope})
+
+    def of_stage(self, stage_text: str, report: Report) -> "Views":
+        """Show one stage, or all with an empty text. Raises `WorkbenchError` for one that does not exist."""
+        if not stage_text:
+            return replace(self, stage=None, place=None, opened=None)
+        count = 0 if report.is_of_devices else len(report.stages)
+        if not stage_text[:6].isdecimal() or len(stage_text) > 6 or int(stage_text) >= count:
+            raise WorkbenchError(f"The plan has no stage `{stage_text[:40]}`; it has {count}.", ["pick one that is shown"])
+        return replace(self, stage=int(stage_text), place=None, opened=None)
 
     def place_in(self, report: Report) -> int | None:
         """The moment, if the step of this report has it."""
@@ -84,14 +102,14 @@ def traffic_blocks(report: Report, comparison_state: ComparisonState | None, pai
     tables = communication_blocks(report, paint)
     if not report.collectives:
         return tables
-    comparison = _current_comparison(comparison_state)
+    comparison = _current_comparison(comparison_of(comparison_state, report))
     beside = [collectives_block(comparison, paint)] if comparison and comparison.collectives else []
     return [picture_block(communication(report), collectives_source_text(report), name="communication"), *beside, *tables]
 
 
 def memory_blocks(report: Report, comparison_state: ComparisonState | None, views: Views) -> list[Block]:
     """Memory over the step, what is alive at its peak or at the moment that was clicked, and the peak by role, beside other tiers."""
-    comparison = _current_comparison(comparison_state)
+    comparison = _current_comparison(comparison_of(comparison_state, report))
     beside = _figure_blocks(comparison, ("bytes",))
     if not report.memory_curve.paths:
         return [_roles(report), *beside]
@@ -150,12 +168,14 @@ def _roles(report: Report) -> Block:
     return block("By role, at the peak", columns, rows, traffic)
 
 
-def step_blocks(report: Report, comparison_state: ComparisonState | None) -> list[Block]:
-    """The step as a bar of its parts, the figures of each tier, the roofline, and the kernels that take longest."""
-    comparison = _current_comparison(comparison_state)
+def step_blocks(report: Report, comparison_state: ComparisonState | None, whole: Report) -> list[Block]:
+    """The step as a bar of its parts, the figures of each tier, the roofline, and the kernels that take longest. `whole` is the report that
+    the bars are of: for a pipeline a bar for each of its stages."""
+    current = _current_comparison(comparison_state)
+    comparison = _current_comparison(comparison_of(comparison_state, report))
     if report.step_time is None and comparison is None:
         return [note_block(NO_HARDWARE)]
-    blocks = [picture_block(step_time(report, comparison), name="step time"), *_figure_blocks(comparison, ("seconds", "FLOP"))]
+    blocks = [picture_block(step_time(whole, current), name="step time"), *_figure_blocks(comparison, ("seconds", "FLOP"))]
     if report.step_time is None:
         return [*blocks, note_block(NO_HARDWARE)]
     return [*blocks, picture_block(roofline(report), name="roofline"), _kernels(report, comparison)]

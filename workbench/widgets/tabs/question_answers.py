@@ -15,6 +15,7 @@ from workbench.widgets.board.layer_folding import is_named
 from workbench.widgets.tabs.blocks import Block, Column, Paint, block, row
 from workbench.widgets.tabs.communication import exposed_seconds
 from workbench.widgets.tabs.number_breakdown import MOST_ROWS, Contribution, parts_table
+from workbench.widgets.tabs.shown_stage import shown_stage
 from workbench.widgets.tabs.stated_sharding import placed_answer, value_answer
 from workbench.widgets.tabs.tensors import shape_text
 from workbench.widgets.tabs.why_axis import axis_answer
@@ -31,19 +32,24 @@ _RING = {"all-reduce": "2 V (n − 1) / n", "collective-permute": "V"}
 
 
 def why(
-    of: str, report: Report, paint: Paint, measurement: Measurement | None = None, background: BackgroundQueries | None = None
+    of: str,
+    report: Report,
+    paint: Paint,
+    measurement: Measurement | None = None,
+    background: BackgroundQueries | None = None,
+    stage: int | None = None,
 ) -> dict[str, Any] | None:
     """The answer to `figure KEY`, `tensor PATH`, `value PATH`, `axis KIND PLACE AXIS PATH`, `sent AXES KIND`, `collective KIND AXES PATH`.
 
-    `None` if there is none.
+    `None` if there is none. Of a pipelined plan figures are those of the stage they are of, the others of the picked `stage`.
     """
     kind, _, name = of.partition(" ")
     if kind == "figure":
-        found = _FIGURES[name](report, paint, measurement) if name in _FIGURES else None
+        found = _FIGURES[name](_stage_of_figure(name, report), paint, measurement) if name in _FIGURES else None
     elif kind == "sent":
-        found = _explain_payload(name, report)
+        found = _explain_payload(name, shown_stage(report, stage))
     elif kind == "collective":
-        found = _explain_collective(name, report, paint)
+        found = _explain_collective(name, shown_stage(report, stage), paint)
     elif kind == "axis":
         found = axis_answer(name, report, paint, background)
     elif kind in ("tensor", "value"):
@@ -54,6 +60,15 @@ def why(
 
 
 Answer = tuple[str, Iterable[str], Iterable[Block]]
+
+
+def _stage_of_figure(name: str, report: Report) -> Report:
+    """Of a pipelined plan the report of the stage that a key figure is of."""
+    if report.is_of_devices or name == "duplication":
+        return report
+    stages, planned = report.stages, report.pipeline
+    assert planned is not None, "a pipelined plan has one where its stages have reports"
+    return {"flops": stages[planned.busiest], "sent": stages[planned.most_sending(report.mesh)]}.get(name, report.fullest)
 
 
 def _explain_memory(report: Report, _paint: Paint, _measurement: Measurement | None) -> Answer:
@@ -156,11 +171,15 @@ def _explain_step(report: Report, _paint: Paint, _measurement: Measurement | Non
             f"One step {step.place}: {format_seconds(step.arithmetic)} in kernels that wait for arithmetic, "
             f"{format_seconds(step.memory)} in kernels that wait for memory, {format_seconds(step.launch)} between kernels, "
             f"{format_seconds(step.exposed)} waiting for other devices{_host_wait_text(step)}. "
-            f"{format_seconds(step.hidden)} of communication hides behind computation."
+            f"{format_seconds(step.hidden)} of communication hides behind computation.{_idle_text(report, step)}"
         )
     ]
     columns = (Column("bound by", title="or the collective that is waited for, and its mesh axes"),)
     return f"Why {format_seconds(step.total)} a step?", lead, [parts_table("kernel or wait", columns, parts, format_seconds)]
+
+
+def _idle_text(report: Report, step: StepTime) -> str:
+    return f" For {format_seconds(step.idle)} stage {report.stage} waits for other stages." if report.stage is not None else ""
 
 
 def _host_wait_text(step: StepTime) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.core.public_error_text import describe_error
+from workbench.errors import PipelineError
 from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import TaskTime
 from workbench.reports.pipeline import PipelineReport
@@ -19,6 +20,14 @@ from workbench.widgets.tabs.picture_tabs import Views, device_blocks, graph_bloc
 from workbench.widgets.tabs.propagation import Replay, replay_blocks
 from workbench.widgets.tabs.resharding import resharding_blocks
 from workbench.widgets.tabs.result_rows import result_rows
+from workbench.widgets.tabs.shown_stage import (
+    broken_pipeline,
+    memory_of_stages,
+    picture_of_stages,
+    shown_stage,
+    stages_state,
+    traffic_of_stages,
+)
 from workbench.widgets.tabs.source_annotations import source_annotation_blocks
 from workbench.widgets.tabs.tensors import tensor_blocks
 from workbench.widgets.tabs.values import selected_blocks, value_blocks
@@ -53,38 +62,62 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
 
     Views explain how a figure comes about, which the planner knows; the compiler's results are in Compared.
     """
-    paint, report = Paint(facts.colours), facts.report.prediction
+    paint, report, stage = Paint(facts.colours), facts.report.prediction, facts.views.stage
     blocks: dict[str, Callable[[], list[Block]]] = {
         "tensors": lambda: tensor_blocks(
-            report, paint, search, facts.toggled, result_rows(report, paint, search.lower().split(), facts.toggled)
+            report,
+            paint,
+            search,
+            facts.toggled,
+            result_rows(report, paint, search.lower().split(), facts.toggled),
+            _tensors_of(report, stage),
         ),
         "find": lambda: facts.find_blocks(report, facts.background),
-        "devices": lambda: device_blocks(report, facts.selected),
-        "communication": lambda: traffic_blocks(report, facts.comparison_state, paint),
-        "resharding": lambda: resharding_blocks(report, facts.comparison_state, paint),
-        "memory": lambda: memory_blocks(report, facts.comparison_state, facts.views),
-        "step": lambda: step_blocks(report, facts.comparison_state),
+        "devices": lambda: device_blocks(shown_stage(report, stage), facts.selected),
+        "communication": lambda: [
+            *traffic_of_stages(report, stage),
+            *traffic_blocks(shown_stage(report, stage), facts.comparison_state, paint),
+        ],
+        "resharding": lambda: resharding_blocks(shown_stage(report, stage), facts.comparison_state, paint),
+        "memory": lambda: [
+            *memory_of_stages(report, stage),
+            *memory_blocks(shown_stage(report, stage), facts.comparison_state, facts.views),
+        ],
+        "step": lambda: step_blocks(shown_stage(report, stage), facts.comparison_state, picture_of_stages(report, stage)),
         "timeline": lambda: _timeline(facts),
         "pipeline": lambda: pipeline_blocks(report, facts.tasks, facts.trial),
-        "graph": lambda: [*selected_blocks(report, paint, facts.selected), *graph_blocks(report, facts.views)],
+        "graph": lambda: [*selected_blocks(report, paint, facts.selected), *graph_blocks(picture_of_stages(report, stage), facts.views)],
         "compared": lambda: compared_blocks(facts.comparison_state, paint),
         "values": lambda: value_blocks(report, paint, search),
         "propagation": lambda: replay_blocks(report, paint, facts.replay, facts.background, facts.views.opened),
         "notes": lambda: [*_notes(facts.report), *source_annotation_blocks(report, paint)],
     }
     open_tab = tab if tab in blocks else "tensors"
-    return {"tab": open_tab, "search": search if open_tab in SEARCHED else None, "blocks": blocks[open_tab]()}
+    try:
+        shown = blocks[open_tab]()
+    except PipelineError as error:
+        shown = broken_pipeline(error)
+    picker = stages_state(report, open_tab, stage)
+    return {"tab": open_tab, "search": search if open_tab in SEARCHED else None, "stages": picker, "blocks": shown}
+
+
+def _tensors_of(report: Report, stage: int | None) -> Report | None:
+    """The report with what a device holds of each tensor; tensors stay where they are if the pipeline cannot be made."""
+    try:
+        return shown_stage(report, stage)
+    except PipelineError:
+        return None
 
 
 def failed_state(tab: str, error: Exception) -> dict[str, Any]:
     """The error message in place of a tab."""
     failure_text = f"This view could not be made: {describe_error(error)}. The others still work; undo brings back what was here."
-    return {"tab": tab, "search": None, "blocks": [note_block(failure_text)]}
+    return {"tab": tab, "search": None, "stages": None, "blocks": [note_block(failure_text)]}
 
 
 def _timeline(facts: Facts) -> list[Block]:
-    report = facts.report.prediction
-    if report.timeline is None and facts.trace is None:
+    report = picture_of_stages(facts.report.prediction, facts.views.stage)
+    if report.step_time is None and facts.trace is None:
         return [note_block("Choose hardware to see when each kernel and collective of a step would run, or run the plan here.")]
     return [picture_block(timeline(report, facts.trace), name="timeline")]
 

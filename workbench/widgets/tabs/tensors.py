@@ -1,7 +1,7 @@
 """The tensor board: every argument with its dimensions as chips, by role, repeated layers folded into one row."""
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.core.layout import Layout
@@ -38,13 +38,18 @@ _COLUMNS = (
 )
 
 
+_ELSEWHERE = {"text": "other stages", "tone": "muted", "title": "the devices of this stage hold nothing of it"}
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Arguments that are equal and sharded alike: one, or the same one of repeated layers."""
+    """Arguments that are equal and sharded alike: one, or the same one of repeated layers. `held` is, by path, what the devices of a stage
+    have of them; without a pipeline they have what is placed."""
 
     placed: tuple[Placement, ...]
     subject: str
     label: str
+    held: Mapping[str, Placement] | None = None
 
     @property
     def first(self) -> Placement:
@@ -53,13 +58,22 @@ class Group:
     @property
     def bytes(self) -> int:
         """Bytes on one device, all of them."""
-        return self.first.local_bytes * len(self.placed)
+        return sum(each.local_bytes for each in self.on_device)
+
+    @property
+    def on_device(self) -> tuple[Placement, ...]:
+        """What a device holds of them; nothing of those that are on other stages."""
+        held = self.held
+        return self.placed if held is None else tuple(held[each.tensor.path] for each in self.placed if each.tensor.path in held)
 
 
-def tensor_blocks(report: Report, paint: Paint, search: str = "", toggled: Collection[str] = (), more: Iterable[Row] = ()) -> list[Block]:
-    """One table. `toggled` are the keys of sections and folded rows that the user opened or closed; a search opens what it finds. `more`
-    are rows that follow."""
-    groups, more = list(groups_of(report, search.lower().split())), list(more)
+def tensor_blocks(
+    report: Report, paint: Paint, search: str = "", toggled: Collection[str] = (), more: Iterable[Row] = (), stage: Report | None = None
+) -> list[Block]:
+    """One table; of a pipelined plan with what the devices of one `stage` hold of each argument. `toggled` are the keys of sections and
+    folded rows that the user opened or closed; a search opens what it finds. `more` are rows that follow."""
+    held = None if stage is None or stage.stage is None else {placed.tensor.path: placed for placed in stage.arguments}
+    groups, more = [replace(group, held=held) for group in groups_of(report, search.lower().split())], list(more)
     if not groups and not more:
         return [note_block(f"No tensor matches “{search[:80]}”." if search else "The program takes no arguments.")]
     rows = [*_rows(report, groups, paint, toggled, is_search=bool(search)), *more]
@@ -122,18 +136,20 @@ def _group_rows(layout: Layout, group: Group, paint: Paint, toggled: Collection[
     yield {**_row(layout, group, paint, key), "fold": {"key": key, "open": is_open} if many else None}
     for placed in group.placed if is_open else ():
         path = placed.tensor.path
-        yield {**_row(layout, Group((placed,), path, path), paint, f"{path} alone"), "fold": None, "level": 1}
+        yield {**_row(layout, Group((placed,), path, path, group.held), paint, f"{path} alone"), "fold": None, "level": 1}
 
 
 def _row(layout: Layout, group: Group, paint: Paint, key: str) -> Row:
-    first, tensor, count = group.first, group.first.tensor, len(group.placed)
-    each = f"{count} × {format_bytes(first.local_bytes)} on each device" if count > 1 else f"{group.bytes:,} bytes on each device"
+    tensor, count = group.first.tensor, len(group.placed)
+    here = group.on_device
+    local = here[0].local_shape if here else ()
+    each = f"{len(here)} × {format_bytes(here[0].local_bytes)} on each device" if len(here) > 1 else f"{group.bytes:,} bytes on each device"
     return row(
         key,
         {"path": group.label, "count": f"×{count}" if count > 1 else "", "title": tensor.path if count == 1 else group.label},
         {**_chips_of(layout, group, paint), "tags": tags_of(layout, tensor.path)},
-        {"text": shape_text(first.local_shape), "tone": "same" if first.local_shape == tensor.shape else ""},
-        {"text": format_bytes(group.bytes), "title": each, "why": f"tensor {group.subject}"},
+        {"text": shape_text(local), "tone": "same" if local == tensor.shape else ""} if here else _ELSEWHERE,
+        {"text": format_bytes(group.bytes), "title": each, "why": f"tensor {group.subject}"} if here else {"text": "–", "tone": "muted"},
         shape_text(tensor.shape),
         dtype_cell(tensor.dtype),
         subject=group.subject,

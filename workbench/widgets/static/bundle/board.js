@@ -4291,6 +4291,27 @@ function showTab(strip, tab) {
   const frame = strip.getBoundingClientRect(), at = tab.getBoundingClientRect();
   if (at.left < frame.left || at.right > frame.right) strip.scrollLeft += at.left - frame.left - (frame.width - at.width) / 2;
 }
+function drawStages(wb, parent, state) {
+  parent.hidden = state === null;
+  const buttons = state?.options.map((each) => h("button", {
+    type: "button",
+    class: "choice",
+    title: each.title,
+    ariaPressed: String(each.value === state.chosen),
+    data: {
+      focus: `show-stage-${each.value}`
+    },
+    onclick: () => wb.send({
+      verb: "show_stage",
+      stage: each.value
+    })
+  }, each.label)) ?? [];
+  parent.replaceChildren(h("span", {
+    class: "label"
+  }, "Stage"), h("div", {
+    class: "choices"
+  }, ...buttons));
+}
 function tablesSection(wb) {
   const tabs = h("div", {
     class: "tabs",
@@ -4319,12 +4340,19 @@ function tablesSection(wb) {
     tabIndex: 0,
     ariaLabel: "Table"
   }, blocks);
+  const stages = h("div", {
+    class: "stage-picker",
+    role: "group",
+    ariaLabel: "Stage",
+    hidden: true
+  });
   const section = h("section", {
     class: "tables"
   }, tabs, h("div", {
     class: "finding"
-  }, search), targets.bar, scroll);
+  }, stages, search), targets.bar, scroll);
   const paintTabs = painter((state) => keepingFocus(wb.root, tabs, () => drawTabs(wb, tabs, state)));
+  const paintStages = painter((state) => keepingFocus(wb.root, stages, () => drawStages(wb, stages, state)));
   const paintTable = painter((state) => {
     const [label, placeholder] = SEARCHES[state.tab] ?? [
       "",
@@ -4348,6 +4376,7 @@ function tablesSection(wb) {
     section,
     paintTabs,
     paintTable,
+    paintStages,
     paintTargets: targets.paint
   };
 }
@@ -6603,8 +6632,9 @@ function mount(model, el) {
       seq: refusal?.zone === "tables" ? seq : 0
     });
     tables.paintTabs(state.tabs);
-    const { seq: charted, why: because, recipes, told: _told, ...table } = model.get("table");
+    const { seq: charted, why: because, recipes, stages, told: _told, ...table } = model.get("table");
     if (root.dataset.busy !== "true" && (!state.follows || charted === state.answer.seq)) wb.placed = false;
+    tables.paintStages(stages ?? null);
     tables.paintTable(table);
     why.paint(because);
     paintStageRefusal(wb, refusal, seq);

@@ -229,9 +229,15 @@ export interface Because {
   lead: string[];
   blocks: Block[];
 }
+/** Which stage of a pipeline the tabs are about. */
+export interface StagesState {
+  options: { value: string; label: string; title: string }[];
+  chosen: string;
+}
 export interface TableState {
   tab: string;
   search: string | null;
+  stages: StagesState | null;
   blocks: Block[];
   why: Because | null;
   recipes: Recipes | null;

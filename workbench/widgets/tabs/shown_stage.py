@@ -1,0 +1,84 @@
+"""Which stage of a pipelined plan the tabs are about: all of them, or one that was picked; and what all of them have beside each other."""
+
+from typing import Any
+
+from workbench.analysis.tier_comparison import Comparison
+from workbench.errors import WorkbenchError
+from workbench.reports.report import Report
+from workbench.units import format_bytes
+from workbench.visualize import stage_memory, stage_traffic
+from workbench.widgets.board.comparison_state import ComparisonState
+from workbench.widgets.tabs.blocks import Block, note_block, picture_block
+
+STAGED = ("tensors", "devices", "communication", "resharding", "memory", "step", "timeline", "graph")
+"""Tabs about what devices hold and do, which a stage is picked for."""
+MOST_STAGES = 64
+"""Stages with a button of their own; of more only the first are offered."""
+
+
+def stages_state(report: Report, tab: str, stage: int | None) -> dict[str, Any] | None:
+    """The picker: `options` with a title each, and which is `chosen`; `None` where there is nothing to pick."""
+    if tab not in STAGED or report.is_of_devices:
+        return None
+    try:
+        stages = report.stages
+    except WorkbenchError:
+        return None
+    fullest = report.fullest.stage
+    options = [{"value": "", "label": "All stages", "title": f"All stages; of one device that of stage {fullest}, the fullest"}]
+    options += [
+        {"value": f"{each.stage}", "label": f"{each.stage}", "title": f"Stage {each.stage}: {format_bytes(each.memory.peak)} at its peak"}
+        for each in stages[:MOST_STAGES]
+    ]
+    return {"options": options, "chosen": "" if _is_gone(stage, report) else f"{stage}"}
+
+
+def _is_gone(stage: int | None, report: Report) -> bool:
+    return stage is None or stage >= len(report.stages)
+
+
+def shown_stage(report: Report, stage: int | None) -> Report:
+    """The report that a view of one device shows: the picked stage's, else the fullest one's; without a pipeline the report itself.
+
+    Raises `PipelineError` where the program cannot be partitioned as the pipeline says.
+    """
+    if report.is_of_devices:
+        return report
+    return report.fullest if stage is None or _is_gone(stage, report) else report.stages[stage]
+
+
+def picture_of_stages(report: Report, stage: int | None) -> Report:
+    """The report for a picture that can show all stages at once: the picked stage's, else that of the plan."""
+    return report if report.is_of_devices or _is_gone(stage, report) else shown_stage(report, stage)
+
+
+def comparison_of(comparison_state: ComparisonState | None, shown: Report) -> ComparisonState | None:
+    """What was compiled or measured of what is shown: of a stage its own compiled program; a measurement is of all stages."""
+    if comparison_state is None or shown.stage is None:
+        return comparison_state
+    found = comparison_state.comparison.compiled
+    if found is None or shown.stage >= len(found.stages):
+        return None
+    return ComparisonState(Comparison(shown, found.stages[shown.stage]), comparison_state.stale)
+
+
+def memory_of_stages(report: Report, stage: int | None) -> list[Block]:
+    """The peaks of all stages, over what one holds; nothing if a stage is picked."""
+    if report.is_of_devices or not _is_gone(stage, report):
+        return []
+    note = f"Below: stage {report.fullest.stage}, the fullest. Pick another above."
+    return [picture_block(stage_memory(report), note, name="memory of the stages")]
+
+
+def traffic_of_stages(report: Report, stage: int | None) -> list[Block]:
+    """What stages send to each other; nothing if one is picked."""
+    if report.is_of_devices or not _is_gone(stage, report):
+        return []
+    note = f"Below: what each device of stage {report.fullest.stage}, the fullest, sends. Pick another above."
+    return [picture_block(stage_traffic(report), note, name="traffic of the stages")]
+
+
+def broken_pipeline(error: WorkbenchError) -> list[Block]:
+    """Why there is nothing to show: no device runs the program without its pipeline."""
+    ways = f" Ways out: {'; '.join(error.ways_out)}." if error.ways_out else ""
+    return [note_block(f"{error.message}{ways} Until then no figure of a device is known; the Pipeline tab has edits that mend it.")]
