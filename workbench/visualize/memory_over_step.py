@@ -32,6 +32,7 @@ class _Chart:
     values: tuple[Column, ...]
     paths: tuple[str, ...]
     alive: tuple[tuple[int, str], ...]
+    places: tuple[int, ...] = ()  # of each column its position in the curve, where they are not the same
 
     @cached_property
     def peak(self) -> int:
@@ -64,10 +65,29 @@ def _charts(report: Report, compiled: Compiled | None) -> tuple[_Chart, ...]:
     held = [(role, curve.by_role[role]) for role in Role if any(curve.by_role.get(role, ()))]
     series = tuple((role.value, ROLES[tuple(Role).index(role)]) for role, _ in held)
     alive = tuple((each.bytes, f"{tail_text(each.path, 60)}{f' ×{each.count}' * (each.count > 1)}, {each.role}") for each in report.alive)
-    charts = [_Chart("predicted", series, tuple(zip(*(counts for _, counts in held), strict=True)), curve.paths, alive)]
+    columns = tuple(zip(*(counts for _, counts in held), strict=True))
+    places = _places_by_time(curve.starts, [sum(column) for column in columns], report.seconds or 0.0) or tuple(range(len(columns)))
+    values, paths = tuple(columns[place] for place in places), tuple(curve.paths[place] for place in places)
+    charts = [_Chart("predicted", series, values, paths, alive, places)]
     if compiled is not None and compiled.alive:
         charts.append(_compiled_chart(compiled))
     return tuple(chart for chart in charts if chart.values)
+
+
+def _places_by_time(starts: Sequence[float], heights: Sequence[int], seconds: float) -> tuple[int, ...]:
+    """For each of many equal spans of a step the highest moment in it; none where moments have no times."""
+    if not starts or not seconds:
+        return ()
+    found, last = [], 0
+    for column in range(_COLUMNS):
+        begin, end = seconds * column / _COLUMNS, seconds * (column + 1) / _COLUMNS
+        while last + 1 < len(starts) and starts[last + 1] <= begin:
+            last += 1
+        stop = last + 1
+        while stop < len(starts) and starts[stop] < end:
+            stop += 1
+        found.append(max(range(last, stop), key=heights.__getitem__))
+    return tuple(found)
 
 
 def _compiled_chart(compiled: Compiled) -> _Chart:
@@ -173,10 +193,10 @@ def _moments(chart: _Chart, head: float, top: float, chosen: int | None, *, open
         parts = ", ".join(f"{name} {format_bytes(count)}" for (name, _), count in zip(chart.series, column, strict=True) if count)
         where = next((f"{path}: " for path in reversed(chart.paths[: place + 1]) if path), "")
         title = f"{where}{format_bytes(sum(column))} ({parts})"
-        opened = str(place) if opens else ""
+        opened = str(chart.places[place]) if opens else ""
         yield Rectangle(head + width * number, top, width, _HEIGHT, fill=NEUTRAL, alpha=0.001, title=title, opens=opened)
-    if chosen is not None and chosen != chart.peak:
-        x = head + _LENGTH * (chosen + 0.5) / len(chart.values)
+    if chosen is not None and chosen in chart.places and chosen != chart.places[chart.peak]:
+        x = head + _LENGTH * (chart.places.index(chosen) + 0.5) / len(chart.values)
         yield Rectangle(x, top, 1, _HEIGHT, fill=AXES[3])
         yield Label(x + 4, top + 11, "shown", colour=AXES[3], bold=True)
 

@@ -12,7 +12,7 @@ _GRAD = "grad/"
 
 
 def shown_graph(report: Report) -> Graph:
-    """The graph of a report; of a pipelined plan as a whole that of its stages, whose scopes are `stage 0/...`."""
+    """The graph of a report; of a pipelined plan as a whole that of its stages, whose scopes are `stage0/...`."""
     if report.is_of_devices:
         return report.graph
     assert report.pipeline is not None, "a pipelined plan has one where its stages have reports"
@@ -29,7 +29,7 @@ def shown_graph(report: Report) -> Graph:
 
 
 def _in_stage(path: str, stage: int | None) -> str:
-    return f"stage {stage}/{path}"
+    return f"stage{stage}/{path}"  # no space: what ends in a number of its own is taken for one of many alike
 
 
 def _moved(send: GraphSend, first: int, stage: int | None) -> GraphSend:
@@ -38,7 +38,7 @@ def _moved(send: GraphSend, first: int, stage: int | None) -> GraphSend:
 
 
 def _ends(nodes: list[GraphNode]) -> Mapping[tuple[str, bool], tuple[int, int]]:
-    """The first and the last kernel of each block (`stage 0/layers/3`), of its forward task and of its backward task."""
+    """The first and the last kernel of each block (`stage0/layers/3`), of its forward task and of its backward task."""
     found: dict[tuple[str, bool], tuple[int, int]] = {}
     for number, node in enumerate(nodes):
         stage, _, rest = node.path.partition("/")

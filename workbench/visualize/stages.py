@@ -12,7 +12,7 @@ from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectang
 from workbench.visualize.draw.palette import AXES, NEUTRAL, ROLES, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
 
-_LENGTH, _HIGH, _LINE, _CHARACTERS = 640, 20, 16, 40  # pixels, and characters of the longest bar
+_LENGTH, _HIGH, _LINE, _CHARACTERS = 640, 20, 16, 20  # pixels, and characters of the longest bar
 _CELL, _CELL_HIGH, _ROW = 92, 30, 92  # pixels: a cell of the matrix, and the heads of its rows
 _NEAR = 0.4  # share of the device's memory from which on its limit is shown
 

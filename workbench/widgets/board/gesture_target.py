@@ -21,7 +21,7 @@ from workbench.widgets.tabs.tensors import TENSOR, VALUE
 from workbench.widgets.tabs.values import constraint_on
 
 LINE, BOX = "line", "box"
-_STAGE, _NUMBER = re.compile(r"^stage \d+/"), re.compile(r"/\d+(?=/|$)")
+_STAGE, _NUMBER = re.compile(r"^stage\d+/"), re.compile(r"/\d+(?=/|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _held_box(subject: str, _rank: object, plan: Plan, report: Report) -> Gestur
 
 
 def _path_in_program(subject: str, known: Collection[str]) -> str:
-    """The path of a box in the graph of a pipeline's stage as the program has it: `stage 0/layers/3/mlp` may be `layers/mlp` in a loop over
+    """The path of a box in the graph of a pipeline's stage as the program has it: `stage0/layers/3/mlp` may be `layers/mlp` in a loop over
     layers."""
     path = _STAGE.sub("", subject)
     unnumbered = _NUMBER.sub("", path)

@@ -8,6 +8,7 @@ from typing import Any
 from workbench.analysis.prediction_intervals import MEMORY, SENT, STEP, Range, ranges_of
 from workbench.analysis.tier_comparison import ComparedFigure
 from workbench.core.tensor import Role
+from workbench.errors import WorkbenchError
 from workbench.reports.measurement import Measurement
 from workbench.reports.memory import Memory
 from workbench.reports.report import Report
@@ -29,7 +30,7 @@ def figures(
     """The figures of a report, each compared by `comparison_state`; with a measurement its step time (`stale`: that of an earlier plan)."""
     found = [
         *_time(report.step_time),
-        _memory(report),
+        _memory(_of_devices(report)),
         *_utilisation(report.step_time),
         _sent_figure(report),
         _flops(report),
@@ -43,6 +44,14 @@ def figures(
     ranges = ranges_of(report)
     tiered = (replace(figure, tier=tier_of(figure.key, report), range=_range_text(figure, ranges)) for figure in found)
     return tuple(replace(figure, tiers=tuple(_tiers(figure, comparison_state))) for figure in tiered)
+
+
+def _of_devices(report: Report) -> Report:
+    """The report of the fullest stage; the report itself without a pipeline, or where the program cannot be cut."""
+    try:
+        return report.shown
+    except WorkbenchError:
+        return report
 
 
 _RANGED = {"predicted": STEP, "memory": MEMORY, "sent": SENT}  # a figure here, and its name among the ranges
@@ -106,12 +115,14 @@ def _memory(report: Report) -> Figure:
     """Peak memory. With hardware, the bar is the device's memory; one that overflows shows where it ends."""
     memory, peak, room = report.memory, report.memory.peak, report.memory.capacity
     whole = max(peak, room)
+    stage = "" if report.stage is None else f"stage {report.stage}"
     figure = Figure(
         "memory",
         "Memory per device",
         peak,
         format_bytes,
-        f"peak of the step: {peak:,} bytes on one device",
+        f"peak of the step: {peak:,} bytes on one device" + (f" of {stage}, the fullest" if stage else ""),
+        note=f"{stage}, the fullest" if stage else "",
         parts=memory_parts(report, whole),
     )
     if not room:
@@ -120,7 +131,8 @@ def _memory(report: Report) -> Figure:
     return replace(
         figure,
         title=f"{figure.title}, of {room:,} that a program can have" + _reserved_text(memory),
-        note=f"fits in {format_bytes(room)}, {spare} free" if memory.fits else f"does not fit: {spare} too much",
+        note=(f"{stage} " if stage else "")
+        + (f"fits in {format_bytes(room)}, {spare} free" if memory.fits else f"does not fit: {spare} too much"),
         tone="" if memory.fits else "bad",
         limit=None if memory.fits else {"share": round(room / whole, 6), "text": f"{format_bytes(room)}: the memory of one device"},
     )

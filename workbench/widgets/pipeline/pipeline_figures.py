@@ -12,7 +12,6 @@ from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.figure_record import Figure
 
 _WORK, _AGAIN, _BUBBLE, _UPDATE = 0, 1, 2, 4  # shades of the step's bar
-_RESIDENT, _RESIDUALS = 0, 3  # and of the memory bar
 
 
 def pipeline_figures(report: Report, found: Sequence[Figure]) -> list[Figure]:
@@ -37,7 +36,7 @@ def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figu
     spec, step = planned.spec, planned.simulated
     if report.step_time is not None:
         yield _time(found["predicted"], planned, report.step_time.calibration)
-    yield _memory(found["memory"], planned)
+    yield found["memory"]
     title = "the share of the stages' time until the last task is done in which they do nothing"
     least = planned.least_bubble
     yield Figure("bubble", "Bubble", step.bubble, _percent, title, "" if least is None else f"{_percent(least)} with equal stages")
@@ -48,11 +47,11 @@ def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figu
     sent = sum(planned.traffic.values())
     yield Figure(
         "passed",
-        "Sent between stages",
+        "Between stages",
         sent,
         format_bytes,
-        f"{sent:,} bytes a step, activations one way and gradients the other",
-        "each step",
+        f"{sent:,} bytes a step between stages, activations one way and gradients the other",
+        "sent each step",
     )
     yield _sent_inside(planned, report.mesh)
     if "flops" in found:
@@ -69,7 +68,7 @@ def _sent_inside(planned: PipelineReport, mesh: Mesh) -> Figure:
     most = planned.most_sending(mesh)
     count = planned.sent_inside(most, mesh)
     title = f"{count:,} bytes leave each device of stage {most} in a step, in collectives among the devices of the stage"
-    return Figure("sent", "Sent per device, in a stage", count, format_bytes, title, f"each step, stage {most}, the most")
+    return Figure("sent", "Within a stage", count, format_bytes, title, f"sent per device, stage {most}, the most")
 
 
 def _time(figure: Figure, planned: PipelineReport, calibration: str) -> Figure:
@@ -93,38 +92,6 @@ def _time(figure: Figure, planned: PipelineReport, calibration: str) -> Figure:
         ),
         apart=None,
     )
-
-
-def _memory(figure: Figure, planned: PipelineReport) -> Figure:
-    """The memory of a device of the fullest stage."""
-    step, capacity = planned.simulated, planned.capacity
-    fullest = max(range(planned.spec.stages), key=lambda device: step.peaks[device])
-    peak = step.peaks[fullest]
-    resident = sum(step.costs[stage].resident for stage in step.stages_of(fullest))
-    whole = max(peak, capacity) or 1
-    residuals_text = f"of {step.in_flight(fullest)} micro-batches in flight at most, and what passes"
-    shown = replace(
-        figure,
-        value=peak,
-        title=f"peak of the step: {peak:,} bytes on one device of stage {fullest}, the fullest",
-        note=f"stage {fullest}, the fullest",
-        tone="",
-        limit=None,
-        parts=(
-            _part("held", resident, whole, _RESIDENT, format_bytes(resident), "parameters, gradients and optimiser state of the stage"),
-            _part("micro-batches", peak - resident, whole, _RESIDUALS, format_bytes(peak - resident), residuals_text),
-        ),
-    )
-    if not capacity:
-        return shown
-    spare = format_bytes(abs(capacity - peak))
-    note = (
-        f"stage {fullest} fits in {format_bytes(capacity)}, {spare} free"
-        if planned.fits
-        else f"stage {fullest} does not fit: {spare} too much"
-    )
-    limit = None if planned.fits else {"share": round(capacity / whole, 6), "text": f"{format_bytes(capacity)}: the memory of one device"}
-    return replace(shown, note=note, tone="" if planned.fits else "bad", limit=limit)
 
 
 def _part(name: str, value: float, whole: float, shade: int, text: str, why: str) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""A plan has one figure for one thing: on the board in every tab, in the answers, in the pictures' texts and in the report."""
+
+from functools import cache
+
+import pytest
+
+from tests.support.choosing import parametrize_drawn
+from tests.support.shown_figures import disagreements, shown_figures
+from workbench.core.micro_batches import micro_batch_counts
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.program import Program
+from workbench.errors import PipelineError, RecipeError
+from workbench.models import ALL_MODELS, build
+from workbench.plan.plan import Plan
+from workbench.recipes import find_recipe
+
+RECIPES = ("", "data_parallel", "megatron", "sequence_parallel", "zero_1", "zero_3")
+PIPELINES = (
+    "",
+    "schedule:gpipe",
+    "schedule:1f1b remat:never",
+    "schedule:1f1b remat:first_1",
+    "schedule:interleaved chunks:2",
+    "schedule:zero_bubble",
+    "schedule:zb_v chunks:2 remat:never",
+)
+CASES = [(model.name, recipe, pipeline) for model in ALL_MODELS for recipe in RECIPES for pipeline in PIPELINES]
+
+
+def pytest_generate_tests(metafunc):
+    parametrize_drawn(metafunc, "case", CASES, lambda case: case, ids=lambda case: " ".join(filter(None, case)), share=9)
+
+
+@cache
+def _program(model: str) -> Program:
+    return build(model, **{"batch": 8} if "batch" in dict(next(each for each in ALL_MODELS if each.name == model).arguments) else {})
+
+
+def _plan(model: str, recipe: str, pipeline: str) -> Plan:
+    """The recipe where it applies, else the plan as it is; in as many micro-batches as the batch allows, at most four."""
+    program = _program(model)
+    spec = None
+    if pipeline:
+        counts = [count for count in micro_batch_counts(program) if count <= 4]
+        spec = PipelineSpec.parse(f"stages:2 micro_batches:{max(counts)} {pipeline}")
+    plan = Plan(program, "stage:2 data:2 model:2" if spec else "data:4 model:2", hardware="TPU v5e 2x4", pipeline=spec)
+    try:
+        for edit in find_recipe(recipe).edits(plan) if recipe else ():
+            plan = plan.apply(edit)
+    except RecipeError:
+        pass
+    return plan
+
+
+def test_no_two_figures_for_one_thing(case):
+    plan = _plan(*case)
+    if plan.pipeline is not None:
+        try:
+            _ = plan.report().pipeline
+        except PipelineError as error:
+            pytest.skip(error.message)
+    found = shown_figures(plan)
+    assert not disagreements(found)
+    assert min(len(found[what]) for what in ("step",)) > 4
