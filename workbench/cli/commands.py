@@ -15,9 +15,10 @@ from workbench.cli.page_access import listening, reach_of
 from workbench.cli.plan_arguments import allowed_modules, hardware_of, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.documents import hardware_entry
 from workbench.documents.durable_files import explain_write_errors, replace_file
-from workbench.errors import DocumentError, WorkbenchError
+from workbench.errors import DocumentError, PipelineError, WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
+from workbench.reports.report import Report
 from workbench.reports.run_events import Progress, RunEvent, RunListener, StepDone
 from workbench.session.figure_tiers import settled_report
 from workbench.units import format_seconds
@@ -66,12 +67,24 @@ def report(options: argparse.Namespace) -> None:
     report, why_planned = (plan.report(), "") if options.planned else settled_report(plan)
     if options.compiled:
         report = with_compiled(report, plan.compile(on_progress=_stage_printer()))
+    if options.stage is not None:
+        report, why_planned = stage_of(report, options.stage), ""
     if options.json:
         print(json.dumps({**report_record(report), "why_planned": why_planned or None}, indent=1))
         return
     print(report)
     if why_planned:
         print(f"\nThe figures are the planned ones. {why_planned}")
+
+
+def stage_of(report: Report, stage: int) -> Report:
+    """The report of one stage. Raises `PipelineError` for one that the plan does not have."""
+    if report.is_of_devices:
+        raise PipelineError(f"{report.plan.name} has no pipeline, and so no stage {stage}.", ["leave --stage out", "give it a --pipeline"])
+    if not 0 <= stage < len(report.stages):
+        count = len(report.stages)
+        raise PipelineError(f"The pipeline has {count} stages, and no stage {stage}.", [f"name one of 0 to {count - 1}"])
+    return report.stages[stage]
 
 
 def run(options: argparse.Namespace) -> None:

@@ -111,6 +111,7 @@ def _report(added: Any) -> None:
     command = add_command(
         added, "report", commands.report, "print what every device would hold, send and compute", "workbench report my.plan.json --json"
     )
+    command.add_argument("--stage", type=int, metavar="N", help="of a plan with a pipeline what the devices of one stage do, from 0")
     tier = command.add_mutually_exclusive_group()
     tier.add_argument(
         "--planned",

@@ -1,9 +1,8 @@
 """Bytes of each parameter slice on one device of a stage: the slice, the sum of its gradients, and the optimiser's state for it."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from workbench.core.derived_value_cache import cache_with_program
+from workbench.core.derived_value_cache import cache_with_owner, cache_with_program
 from workbench.core.path_patterns import find_parameter
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
@@ -34,7 +33,12 @@ def weigh_params(plan: Plan, network: Network) -> tuple[SliceBytes, ...]:
 def _weigh_params(plan: Plan, network: Network) -> tuple[SliceBytes, ...]:
     arguments = zip(plan.program.arguments, plan.argument_shardings, strict=True)
     leaves = [(tensor, sharding) for tensor, sharding in arguments if tensor.role is Role.PARAMETER]
-    states = _find_states(plan, [path.partition("/")[2] for path in network.parameter_paths])
+    states: list[list[tuple[Tensor, Sharding]]] = [[] for _ in network.parameter_paths]
+    for tensor, sharding, leaf in zip(
+        plan.program.arguments, plan.argument_shardings, leaves_of_arguments(network, plan.program.arguments), strict=True
+    ):
+        if leaf >= 0 and tensor.role is Role.OPTIMIZER_STATE:
+            states[leaf].append((tensor, sharding))
     found: dict[tuple[int, bool], SliceBytes] = {}  # layers of a stack are alike
     for (leaf, layer), _ in network.flat.param_slices:
         if (leaf, layer is None) not in found:
@@ -46,15 +50,16 @@ def _weigh_params(plan: Plan, network: Network) -> tuple[SliceBytes, ...]:
     return tuple(found[leaf, layer is None] for (leaf, layer), _ in network.flat.param_slices)
 
 
-def _find_states(plan: Plan, parameters: Sequence[str]) -> list[list[tuple[Tensor, Sharding]]]:
-    """The tensors of the optimiser's state for each parameter, with their shardings."""
-    number = {path: index for index, path in enumerate(parameters)}
-    found: list[list[tuple[Tensor, Sharding]]] = [[] for _ in parameters]
-    for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
-        owner = find_parameter(tensor.path, number) if tensor.role is Role.OPTIMIZER_STATE else None
-        if owner is not None:
-            found[number[owner]].append((tensor, sharding))
-    return found
+@cache_with_owner
+def leaves_of_arguments(network: Network, arguments: tuple[Tensor, ...]) -> tuple[int, ...]:
+    """For each argument the number of the parameter that it is, or is the optimiser's state of; -1 for any other."""
+    number = {path.partition("/")[2]: leaf for leaf, path in enumerate(network.parameter_paths)}
+    found = []
+    for tensor in arguments:
+        is_state = tensor.role is Role.OPTIMIZER_STATE
+        owner = find_parameter(tensor.path, number) if is_state else tensor.path.partition("/")[2]
+        found.append(number.get(owner or "", -1) if tensor.role in (Role.PARAMETER, Role.OPTIMIZER_STATE) else -1)
+    return tuple(found)
 
 
 def _local_bytes(shape: tuple[int, ...], dtype: str, layer: int | None, sharding: Sharding, plan: Plan) -> int:

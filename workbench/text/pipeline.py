@@ -21,16 +21,8 @@ def pipeline_text(report: PipelineReport) -> str:
 
 
 def headline_figures(report: PipelineReport, time: StepTime | None) -> Iterator[tuple[str, str, str]]:
-    """Memory, step time and utilisation of a pipelined plan; `time` is the prediction for the whole program on the same devices."""
+    """Step time and utilisation of a pipelined plan; `time` is the prediction for the whole program on the same devices."""
     step, stages = report.simulated, report.spec.stages
-    fullest = max(range(stages), key=lambda device: step.peaks[device])
-    resident = sum(step.costs[stage].resident for stage in step.stages_of(fullest))
-    peak = step.peaks[fullest]
-    parts = f"held {format_bytes(resident)} · of micro-batches {format_bytes(peak - resident)}"
-    yield "memory per device", format_bytes(peak), f"stage {fullest}, the fullest: {parts}"
-    if report.capacity:
-        share = peak / report.capacity
-        yield "of a device's", format_bytes(report.capacity), f"{share:.0%}: " + ("fits" if report.fits else "too much")
     if time is None:
         return
     again = sum(span.recompute for span in step.spans) / stages

@@ -30,6 +30,7 @@ def report_text(report: Report) -> str:
     plan, shown = report.plan, _shown(report)
     devices = f"{report.mesh.size:,} device" + "s" * (report.mesh.size != 1)
     title = plan.name if plan.name == plan.program.name else f"{plan.name} ({plan.program.name})"
+    title += "" if report.stage is None else f", stage {report.stage} of {report.plan.pipeline},"
     laid_out = "; ".join(filter(None, (str(plan.layout) or "everything replicated", plan.program.traced_with)))
     where = f"{report.mesh} ({devices})" if report.mesh.axes else report.mesh.description
     head = wrap_text(f"{title} on {where}, {laid_out}")
@@ -37,12 +38,12 @@ def report_text(report: Report) -> str:
         head,
         pairs_text(_figures(report)),
         _pipeline(report),
-        f"Arguments, and what one device{_of_stage(shown)} holds of them\n\n{_arguments(shown.arguments)}",
-        source_annotations_text(report.source_annotations),
+        f"Arguments, and what one device{_of_stage(report, shown)} holds of them\n\n{_arguments(shown.arguments)}",
+        source_annotations_text(report.source_annotations) if report.stage is None else "",
         _collectives(shown),
         reshards_text(shown.reshards),
         padding_text(shown.padding),
-        _diagnostics(report.notes),
+        _diagnostics(report.notes) if report.stage is None else "",
     ]
     return "\n\n".join(section for section in sections if section)
 
@@ -52,13 +53,13 @@ def _shown(report: Report) -> Report:
     return report if _find_pipeline(report) is None else report.shown
 
 
-def _of_stage(shown: Report) -> str:
-    return "" if shown.stage is None else f" of stage {shown.stage}, the fullest,"
+def _of_stage(report: Report, shown: Report) -> str:
+    return "" if shown is report else f" of stage {shown.stage}, the fullest,"
 
 
 def _pipeline(report: Report) -> str:
     """The pipeline's own report, or why there is none."""
-    if report.plan.pipeline is None:
+    if report.is_of_devices:
         return ""
     try:
         return str(report.pipeline)
@@ -68,6 +69,9 @@ def _pipeline(report: Report) -> str:
 
 
 def _find_pipeline(report: Report) -> PipelineReport | None:
+    """The pipeline of a report that is of all its stages, if it can be cut."""
+    if report.is_of_devices:
+        return None
     try:
         return report.pipeline
     except PipelineError:
@@ -77,19 +81,26 @@ def _find_pipeline(report: Report) -> PipelineReport | None:
 def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     memory, flops, time = report.memory, report.flops, report.step_time
     planned = _find_pipeline(report)
-    duplication = flops.duplication / (report.plan.pipeline.stages if report.plan.pipeline else 1)
+    duplication = flops.duplication / (report.plan.pipeline.stages if report.plan.pipeline and report.stage is None else 1)
     ranges = ranges_of(report)
-    yield from headline_figures(planned, time) if planned else _memory_figures(memory, ranges.get(MEMORY))
+    if planned:
+        fullest = report.fullest
+        yield from _memory_figures(fullest.memory, None, f"stage {fullest.stage}, the fullest: ")
+        yield from headline_figures(planned, time)
+    else:
+        yield from _memory_figures(memory, ranges.get(MEMORY))
     if memory.host:
         moved = f"offloaded; {format_bytes(report.host_traffic)} a step go there and back"
         yield "host memory per device", format_bytes(memory.host), moved
-    yield _sent_figure(report if planned is None else report.stages[planned.most_sending(report.mesh)], ranges.get(SENT))
+    most = None if planned is None else planned.most_sending(report.mesh)
+    where = "" if most is None else f"within stage {most}, the most"
+    yield _sent_figure(report if most is None else report.stages[most], ranges.get(SENT), where)
     if planned is None:
         yield "tier of what is sent", "compiled" if report.is_scheduled else report.prediction.tier, _tier_source_text(report)
     if report.compiled is not None:
         what, does = ("memory and kernels", "compiles") if report.is_compiled else ("memory", "schedules")
         yield f"tier of {what}", "compiled", f"as {report.compiled.compiler} {does} it for {report.compiled.target}"
-    where = f"of stage {planned.busiest}, the most; " if planned else ""
+    where = f"of stage {planned.busiest}, the most; " if planned else "" if report.stage is None else "on all devices of the stage: "
     local = planned.flops(planned.busiest) if planned else flops.per_device
     yield "arithmetic per device", format_count(local, "FLOP"), f"{where}{format_count(flops.unique, 'FLOP')} in the whole step"
     yield "duplication", f"{duplication:.2f} ×", _duplication_text(duplication)
@@ -108,14 +119,13 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
         yield "devices used", f"{report.mesh.size:,} of {plan.hardware.size:,}", f"the other {idle:,} of {plan.hardware} are idle"
 
 
-def _sent_figure(report: Report, found: Range | None) -> tuple[str, str, str]:
+def _sent_figure(report: Report, found: Range | None, of_stage: str) -> tuple[str, str, str]:
     """What leaves a device, over each set of mesh axes; of a pipeline within the stage that sends most."""
     sent: dict[tuple[str, ...], int] = {}
     for each in report.collectives:
         sent[each.axes] = sent.get(each.axes, 0) + each.total_sent
     parts = " · ".join(f"{axes_text(axes)} {format_bytes(n)}" for axes, n in sent.items())
-    of_stage = "" if report.stage is None else f"within stage {report.stage}, the most" + (": " if parts else "")
-    return "sent per device and step", _figure_with_range(report.sent, found, format_bytes), f"{of_stage}{parts}"
+    return "sent per device and step", _figure_with_range(report.sent, found, format_bytes), ": ".join(filter(None, (of_stage, parts)))
 
 
 def _tier_source_text(report: Report) -> str:
@@ -129,9 +139,9 @@ def _figure_with_range(value: float, found: Range | None, show: Callable[[float]
     return show(value) if found is None else f"{show(value)} ({format_range(found.low, found.high, show)})"
 
 
-def _memory_figures(memory: Memory, found: Range | None) -> Iterable[tuple[str, str, str]]:
+def _memory_figures(memory: Memory, found: Range | None, of_stage: str = "") -> Iterable[tuple[str, str, str]]:
     roles = [f"{role} {format_bytes(count)}" for role, count in memory.by_role.items() if count]
-    yield "memory per device", _figure_with_range(memory.peak, found, format_bytes), " · ".join(roles)
+    yield "memory per device", _figure_with_range(memory.peak, found, format_bytes), of_stage + " · ".join(roles)
     if memory.reserved:
         yield "reserved", format_bytes(memory.reserved), "what the runtime's allocator holds of the device then"
     if memory.capacity:
@@ -152,6 +162,7 @@ def _time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, st
         "communication waited for": time.exposed,
         "starting kernels": time.launch,
         **({"waiting for the host": time.host} if time.host_counts else {}),
+        **({"waiting for other stages": time.idle} if time.idle else {}),
     }
     shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts.items())
     yield "step time, predicted", _figure_with_range(time.total, found, format_seconds), f"{shown}, {time.place}"

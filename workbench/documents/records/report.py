@@ -12,11 +12,57 @@ from workbench.reports.report import Report
 from workbench.reports.reshard import Reshard
 
 
+def _shown(report: Report) -> Report:
+    """The report of the fullest stage, or without a pipeline, or one that can be, the report itself."""
+    try:
+        return report.shown
+    except PipelineError:
+        return report
+
+
+def _device_record(shown: Report) -> dict[str, Any]:
+    """What one device holds, sends, computes and waits for."""
+    time = shown.step_time
+    return {
+        "memory": {
+            "peak": shown.memory.peak,
+            "by_role": {str(role): count for role, count in shown.memory.by_role.items()},
+            "host": shown.memory.host,
+            "reserved": shown.memory.reserved,
+        },
+        "host_traffic": shown.host_traffic,
+        "sent": shown.sent,
+        "traffic": shown.traffic,
+        "flops": {
+            "unique": shown.flops.unique,
+            "per_device": shown.flops.per_device,
+            "duplication": shown.flops.duplication,
+        },
+        "step_time": time
+        and {
+            "total": time.total,
+            "arithmetic": time.arithmetic,
+            "memory": time.memory,
+            "launch": time.launch,
+            "exposed": time.exposed,
+            "host": time.host,
+            "idle": time.idle,
+            "hidden": time.hidden,
+            "mfu": time.mfu,
+            "hfu": time.hfu,
+            "hardware": time.hardware,
+            "calibrated": time.calibrated,
+            "shares_of": time.shares_of,
+        },
+    }
+
+
 def report_record(report: Report) -> dict[str, Any]:
     """All figures of a report; bytes are per device, collectives per step. `tier`: the source of the collectives, `planned` or
     `partitioned`; `ranges`: the intervals of nine of ten true figures, for those that are not settled; `compiled_by`: the compiler that
-    gave memory and kernel times, if one did."""
-    time = report.step_time
+    gave memory and kernel times, if one did. Of a plan with a pipeline the figures of a device are those of `stage`, the fullest, and
+    `stages` has them for each; where it cannot be cut, they are of the program as one."""
+    shown = _shown(report)
     return {
         "program": report.plan.program.name,
         "plan": report.plan.name,
@@ -31,43 +77,17 @@ def report_record(report: Report) -> dict[str, Any]:
         "remat": str(report.plan.program.remat),
         "precision": str(report.plan.program.precision),
         "offload": str(report.plan.program.offload),
-        "memory": {
-            "peak": report.memory.peak,
-            "by_role": {str(role): count for role, count in report.memory.by_role.items()},
-            "host": report.memory.host,
-            "reserved": report.memory.reserved,
-        },
+        "stage": shown.stage,
+        "stages": [_device_record(each) for each in report.stages] if shown.stage is not None and report.stage is None else [],
+        **_device_record(shown),
         "ranges": {name: [each.low, each.high] for name, each in ranges_of(report).items()},
-        "host_traffic": report.host_traffic,
         "tier": report.prediction.tier,
         "compiled_by": report.compiled and report.compiled.compiler,
-        "sent": report.sent,
-        "traffic": report.traffic,
-        "flops": {
-            "unique": report.flops.unique,
-            "per_device": report.flops.per_device,
-            "duplication": report.flops.duplication,
-        },
-        "step_time": time
-        and {
-            "total": time.total,
-            "arithmetic": time.arithmetic,
-            "memory": time.memory,
-            "launch": time.launch,
-            "exposed": time.exposed,
-            "host": time.host,
-            "hidden": time.hidden,
-            "mfu": time.mfu,
-            "hfu": time.hfu,
-            "hardware": time.hardware,
-            "calibrated": time.calibrated,
-            "shares_of": time.shares_of,
-        },
-        "arguments": [_placement_record(each) for each in report.arguments],
+        "arguments": [_placement_record(each) for each in shown.arguments],
         "results": [_placement_record(each) for each in report.results],
-        "collectives": [{**asdict(each), "axes": list(each.axes)} for each in report.collectives],
-        "reshards": [_reshard_record(each) for each in report.reshards],
-        "padding": [_padding_record(each) for each in report.padding],
+        "collectives": [{**asdict(each), "axes": list(each.axes)} for each in shown.collectives],
+        "reshards": [_reshard_record(each) for each in shown.reshards],
+        "padding": [_padding_record(each) for each in shown.padding],
         "diagnostics": [
             {"kind": each.kind, "subject": each.subject, "message": each.message, "edits": [str(edit) for edit in each.edits]}
             for each in report.notes

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
-from workbench.core.path_patterns import find_parameter
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
 from workbench.pipeline.estimate_stage_costs import block_costs, tasks_of
 from workbench.pipeline.kept_bytes import KeptByBlock
-from workbench.pipeline.resident_bytes import weigh_params
+from workbench.pipeline.resident_bytes import leaves_of_arguments, weigh_params
 from workbench.pipeline.stage_reports.stage_work import StageWork
 from workbench.reports.memory import Alive
 from workbench.reports.placement import Placement
@@ -78,31 +77,28 @@ class ResidentSlices:
     @cached_property
     def arguments(self) -> tuple[Placement, ...]:
         """The arguments of the program, of each the layers that the stage holds; the batch where it reads it."""
-        plan = self.work.staged.plan
-        placed = zip(plan.program.arguments, plan.argument_shardings, strict=True)
-        found = (self._place(tensor, sharding) for tensor, sharding in placed)
-        return tuple(each for each in found if each is not None)
+        plan, network = self.work.staged.plan, self.work.staged.network
+        leaves = leaves_of_arguments(network, plan.program.arguments)
+        placed = zip(plan.program.arguments, plan.argument_shardings, leaves, strict=True)
+        return tuple(found for each in placed if (found := self._place(*each)) is not None)
 
-    def _place(self, tensor: Tensor, sharding: Sharding) -> Placement | None:
+    def _place(self, tensor: Tensor, sharding: Sharding, leaf: int) -> Placement | None:
         """The tensor with the layers that the stage holds of it; `None` where it holds nothing."""
         mesh = self.work.staged.plan.mesh
         if tensor.role is Role.INPUT:
             return Placement(tensor, sharding, mesh) if tensor.path in self._batch_paths else None
-        counts = self._counts[tensor.role is Role.OPTIMIZER_STATE]
-        leaf, slices = self._leaf_of(tensor), self.work.staged.network.flat.param_slices
-        layers = [slices[each][0].layer for each in counts if slices[each][0].leaf == leaf]
+        counts, slices = self._counts[tensor.role is Role.OPTIMIZER_STATE], self.work.staged.network.flat.param_slices
+        layers = [slices[each][0].layer for each in self._slices_of_leaf.get(leaf, ()) if each in counts]
         if not layers or None in layers:
             return Placement(tensor, sharding, mesh) if layers else None
         return Placement(replace(tensor, shape=(len(layers), *tensor.shape[1:])), Sharding(((), *sharding.dims[1:])), mesh)
 
-    def _leaf_of(self, tensor: Tensor) -> int:
-        """The number of the parameter that a tensor is, or is the optimiser's state of; -1 for what belongs to none."""
-        paths = [path.partition("/")[2] for path in self.work.staged.network.parameter_paths]
-        number = {path: leaf for leaf, path in enumerate(paths)}
-        if tensor.role is Role.PARAMETER:
-            return number.get(tensor.path.partition("/")[2], -1)
-        owner = find_parameter(tensor.path, number)
-        return -1 if owner is None else number[owner]
+    @cached_property
+    def _slices_of_leaf(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for number, (param_slice, _) in enumerate(self.work.staged.network.flat.param_slices):
+            found.setdefault(param_slice.leaf, []).append(number)
+        return found
 
     @cached_property
     def _batch_paths(self) -> frozenset[str]:

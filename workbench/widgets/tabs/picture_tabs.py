@@ -168,14 +168,14 @@ def _roles(report: Report) -> Block:
     return block("By role, at the peak", columns, rows, traffic)
 
 
-def step_blocks(report: Report, comparison_state: ComparisonState | None, whole: Report) -> list[Block]:
+def step_blocks(report: Report, comparison_state: ComparisonState | None, whole: Report | None = None) -> list[Block]:
     """The step as a bar of its parts, the figures of each tier, the roofline, and the kernels that take longest. `whole` is the report that
     the bars are of: for a pipeline a bar for each of its stages."""
     current = _current_comparison(comparison_state)
     comparison = _current_comparison(comparison_of(comparison_state, report))
     if report.step_time is None and comparison is None:
         return [note_block(NO_HARDWARE)]
-    blocks = [picture_block(step_time(whole, current), name="step time"), *_figure_blocks(comparison, ("seconds", "FLOP"))]
+    blocks = [picture_block(step_time(whole or report, current), name="step time"), *_figure_blocks(comparison, ("seconds", "FLOP"))]
     if report.step_time is None:
         return [*blocks, note_block(NO_HARDWARE)]
     return [*blocks, picture_block(roofline(report), name="roofline"), _kernels(report, comparison)]
