@@ -116,9 +116,11 @@ class Comparison:
 
     @cached_property
     def _pipeline_report(self) -> PipelineReport | None:
-        """The pipeline, where its stages are programs of their own: then no figure is of the whole program."""
+        """The pipeline, where its stages are programs of their own: then no figure is of the whole program. A stage's own report is compared
+        with its compiled record as any program is."""
         spec = self.report.plan.pipeline
-        return self.report.pipeline if spec is not None and spec.engine == "mpmd" else None
+        is_staged = spec is not None and spec.engine == "mpmd" and self.report.stage is None
+        return self.report.pipeline if is_staged else None
 
     @property
     def _report_as_run(self) -> Report:
@@ -195,9 +197,11 @@ class Comparison:
             )
             return
         yield ComparedFigure("peak memory", "bytes", self._report_as_run.memory.peak, peak, measured.device_peak if measured else None)
-        yield ComparedFigure(
-            "arguments", "bytes", self._report_as_run.memory.argument_bytes, compiled.memory.arguments if compiled else None, None
-        )
+        arguments = compiled.memory.arguments if compiled else None
+        if self.report.stage is not None and self.report.pipeline is not None:
+            yield ComparedFigure("held throughout", "bytes", self.report.pipeline.resident(self.report.stage), arguments, None)
+        else:
+            yield ComparedFigure("arguments", "bytes", self._report_as_run.memory.argument_bytes, arguments, None)
 
     def _work_figures(self) -> Iterator[ComparedFigure]:
         if self._pipeline_report is not None:

@@ -179,7 +179,8 @@ def compile_sums(
     specs, given = partial
 
     def sums(*values: Any) -> tuple[Any, ...]:
-        return (jnp.zeros(()), *(each.sum(axis=0) for each in values))
+        with jax.named_scope("update"):  # as the planner calls it: `stage_figures.update_collectives`
+            return (jnp.zeros(()), *(each.sum(axis=0) for each in values))
 
     sums.__name__ = f"sums_{number}"
     jitted = jax.jit(sums, in_shardings=tuple(given), out_shardings=(devices.whole, *places), keep_unused=True)

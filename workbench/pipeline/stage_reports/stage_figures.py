@@ -16,6 +16,7 @@ from workbench.reports.step_time import DotCost, Flops, StepTime
 
 UPDATE = "update"
 """The path of what runs once a step, behind the last task."""
+_GRADIENT_SUM = f"{UPDATE}/reduce_sum"  # as the operation is called in the program that runs
 
 
 def stage_collectives(work: StageWork) -> tuple[Collective, ...]:
@@ -35,7 +36,7 @@ def update_collectives(work: StageWork) -> Iterator[Collective]:
             devices = prod(axis_size(axis, plan.mesh) for axis in axes)
             hardware, routes = plan.hardware, plan.axis_assignment
             seconds = collective_seconds(kind, axes, payload, plan.mesh, hardware, routes) if hardware else 0.0
-            yield Collective(kind, axes, payload, sent_bytes(kind, payload, devices), 1, UPDATE, "", seconds)
+            yield Collective(kind, axes, payload, sent_bytes(kind, payload, devices), 1, _GRADIENT_SUM, "", seconds)
 
 
 def stage_kernels(work: StageWork) -> tuple[Kernel, ...]:

@@ -10,7 +10,7 @@ from workbench.visualize import stage_memory, stage_traffic
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.blocks import Block, note_block, picture_block
 
-STAGED = ("tensors", "devices", "communication", "resharding", "memory", "step", "timeline", "graph")
+STAGED = ("tensors", "devices", "communication", "resharding", "memory", "step", "timeline", "graph", "compared")
 """Tabs about what devices hold and do, which a stage is picked for."""
 MOST_STAGES = 64
 """Stages with a button of their own; of more only the first are offered."""
@@ -60,6 +60,13 @@ def comparison_of(comparison_state: ComparisonState | None, shown: Report) -> Co
     if found is None or shown.stage >= len(found.stages):
         return None
     return ComparisonState(Comparison(shown, found.stages[shown.stage]), comparison_state.stale)
+
+
+def comparison_of_picked(comparison_state: ComparisonState | None, report: Report, stage: int | None) -> ComparisonState | None:
+    """The comparison of the picked stage with its compiled program, if there is one; else that of the plan."""
+    if comparison_state is None or report.is_of_devices or _is_gone(stage, report):
+        return comparison_state
+    return comparison_of(comparison_state, shown_stage(report, stage)) or comparison_state
 
 
 def memory_of_stages(report: Report, stage: int | None) -> list[Block]:

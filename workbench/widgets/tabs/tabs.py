@@ -22,6 +22,7 @@ from workbench.widgets.tabs.resharding import resharding_blocks
 from workbench.widgets.tabs.result_rows import result_rows
 from workbench.widgets.tabs.shown_stage import (
     broken_pipeline,
+    comparison_of_picked,
     memory_of_stages,
     picture_of_stages,
     shown_stage,
@@ -87,7 +88,7 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
         "timeline": lambda: _timeline(facts),
         "pipeline": lambda: pipeline_blocks(report, facts.tasks, facts.trial),
         "graph": lambda: [*selected_blocks(report, paint, facts.selected), *graph_blocks(picture_of_stages(report, stage), facts.views)],
-        "compared": lambda: compared_blocks(facts.comparison_state, paint),
+        "compared": lambda: compared_blocks(comparison_of_picked(facts.comparison_state, report, stage), paint),
         "values": lambda: value_blocks(report, paint, search),
         "propagation": lambda: replay_blocks(report, paint, facts.replay, facts.background, facts.views.opened),
         "notes": lambda: [*_notes(facts.report), *source_annotation_blocks(report, paint)],
