@@ -11,11 +11,11 @@ def test_one_more_layer_keeps_what_its_kernels_read():
     """Llama's layer with fused kernels: bfloat16 of the stream twice, its two normalised forms, queries, keys, values, attention's result,
     both halves of SwiGLU and their product."""
     kept = [count_residual_bytes(Plan(_micro_batch(layers), "model:1")) for layers in (1, 2)]
-    config = choose_preset(PRESETS, "llama3-70b")
+    config = choose_preset(PRESETS, "llama3-70b", batch=1)
     heads, keys = config.kv_heads * config.q_per_kv * config.d_head, 2 * config.kv_heads * config.d_head
     a_token = 4 * config.d_model + 2 * heads + keys + 3 * config.d_ff
     assert kept[1] - kept[0] == 2 * a_token * config.seq
 
 
 def _micro_batch(layers: int):
-    return decoder_stage.micro_batch(choose_preset(PRESETS, "llama3-70b", layers=layers), first=False, last=False)
+    return decoder_stage.micro_batch(choose_preset(PRESETS, "llama3-70b", layers=layers, batch=1), first=False, last=False)

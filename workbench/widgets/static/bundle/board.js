@@ -4074,7 +4074,7 @@ function makePipeline(wb, place) {
     restore: board.restore
   };
 }
-function drawInvitation(wb, parent, { about, problem, button }) {
+function drawInvitation(wb, parent, { about, problem, button, choices }) {
   parent.replaceChildren(h("h3", {}, "No pipeline yet"), h("p", {}, "A pipeline cuts the layers into stages on devices of their own, and sends the batch through them in micro-batches."), h("p", {
     class: "muted"
   }, ...withCode(about)), problem ? h("div", {
@@ -4086,7 +4086,18 @@ function drawInvitation(wb, parent, { about, problem, button }) {
       focus: "pipeline-make"
     },
     onclick: () => sendStage(wb, "make")
-  }, button) : "");
+  }, button) : "", ...choices.map(({ value, label, note }) => h("p", {
+    class: "way"
+  }, h("button", {
+    class: "btn",
+    type: "button",
+    data: {
+      focus: `pipeline-make-${value}`
+    },
+    onclick: () => sendStage(wb, "make", value)
+  }, label), h("span", {
+    class: "muted"
+  }, ...withCode(note)))));
 }
 function drawRemove(wb) {
   return h("button", {
