@@ -2664,7 +2664,7 @@ function runSection(wb) {
     results.hidden = !blocks.length;
     patchBlocks(wb, results, blocks);
   });
-  const paint = (live) => {
+  const paint = (live, tab) => {
     const running = live.phase === "running";
     section.dataset.phase = live.phase;
     section.hidden = !live.can_run;
@@ -2677,7 +2677,7 @@ function runSection(wb) {
     curves.paint(live.curves);
     facts.paint(live.facts);
     log.paint(live.log);
-    paintResults(live.blocks);
+    paintResults(live.blocks.filter((each) => each.in_tab !== tab));
     speak(live.said);
   };
   return {
@@ -6621,7 +6621,7 @@ function mount(model, el) {
     paintStageRefusal(wb, refusal, seq);
     board.paintRecipes(recipes ?? null);
     root.dataset.charted = `${charted}`;
-    run.paint(model.get("live"));
+    run.paint(model.get("live"), table.tab);
     compile.paint(model.get("live"));
     markChosen(wb, state.selected ?? "");
     silent.hidden = root.dataset.silent !== "true";
