@@ -141,7 +141,7 @@ def _b200_config(name: str, layers: int, seq: int) -> DecoderConfig | MixtureCon
         preset = name.partition("_")[0].replace("deepseek", "deepseek-")
         return replace(MIXTURES[preset], layers=layers, dense=1, seq=seq, batch=1)
     size = name.split("_")[1]
-    config = replace(PRESETS[f"llama3-{size}"], layers=layers, seq=seq)
+    config = replace(PRESETS[f"llama3-{size}"], layers=layers, seq=seq, batch=1)
     return replace(config, kv_heads=16, q_per_kv=8) if size == "405b" else config
 
 

@@ -124,6 +124,35 @@ def test_cutting_a_plan_into_stages_makes_their_axis_and_uncutting_it_takes_that
     assert cut.apply(SetPipeline(None)) == plain
 
 
+@pytest.mark.parametrize("axis", ["pipe", "pipeline", "pp"])
+def test_an_axis_that_is_named_after_stages_is_taken_for_them(axis):
+    plain = Plan(mlp(), f"data:2 {axis}:4", "batch:data")
+    cut = plain.apply(SetPipeline(SPEC))
+    assert cut == Plan(mlp(), f"data:2 {axis}:4", "batch:data", pipeline=SPEC)
+    assert (str(cut.mesh), cut.pipeline) == (f"data:2 {axis}:4", PipelineSpec(4, 8, axis=axis))
+    assert parse_plan(dump_plan(cut), allow="tests") == cut
+
+
+@pytest.mark.parametrize(("mesh", "layout"), [("pipe:2 data:2", "batch:data"), ("pipe:4 data:2", "batch:pipe"), ("other:4 data:2", "")])
+def test_an_axis_of_another_size_or_name_or_that_splits_something_is_not_taken_for_stages(mesh, layout):
+    assert str(Plan(mlp(), mesh, layout).apply(SetPipeline(SPEC)).mesh) == f"stage:4 {mesh}"
+
+
+def test_a_new_axis_that_the_hardware_has_no_devices_for_is_asked_about():
+    plain = Plan(mlp(), "data:4 model:2", "batch:data", hardware="TPU v5e 2x4")
+    with pytest.raises(PipelineError) as caught:
+        plain.apply(SetPipeline(SPEC))
+    assert str(caught.value) == (
+        "4 stages on a new mesh axis `stage` beside `data:4 model:2` need 4 × 8 = 32 devices, and TPU v5e 2x4 has 8.\n"
+        "  Ways out: make `data` 1: 4 × 2 = 8 devices · name hardware with 32 devices · "
+        "ask for the devices all the same, mesh `stage:4 data:4 model:2`."
+    )
+    with pytest.raises(PipelineError, match="place them along `other`, which splits nothing: axis:other"):
+        plain.apply(SetMesh(Mesh("data:2 other:4"))).apply(SetPipeline(SPEC))
+    assert str(plain.apply(SetMesh(Mesh("data:2"))).apply(SetPipeline(SPEC)).mesh) == "stage:4 data:2"
+    assert plain.apply(SetMesh(Mesh("stage:4 data:4"))).apply(SetPipeline(SPEC)).mesh.size == 16
+
+
 def test_edits_of_the_stages_axis_keep_the_pipeline_true():
     cut = Plan(mlp(), "stage:4 data:2", "batch:data", pipeline="stages:4 micro_batches:8 boundaries:a+b+c")
     assert cut.apply(ResizeAxis("stage", 8)).pipeline == PipelineSpec(8, 8, boundaries=("a", "b", "c"))

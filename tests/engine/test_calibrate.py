@@ -38,7 +38,7 @@ def test_turns_grow_until_the_clock_can_tell(turn):
 def test_the_devices_are_calibrated_together():
     hardware = calibrate(tuple(jax.devices()))
     chip, link = hardware.chip, hardware.axes[0].link
-    assert hardware.name == "cpu x 8, as measured"
+    assert hardware.name == "cpu x 8, calibrated"
     assert 1e8 < chip.peak("float32") < 1e13
     assert 1e6 < chip.vector_flops < 1e12
     assert 1e7 < chip.memory_bandwidth < 1e12

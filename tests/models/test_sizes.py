@@ -124,6 +124,12 @@ def test_the_decoders_presets_have_the_parameters_of_their_papers(preset, billio
     assert round(decoder_config.PRESETS[preset].parameters / 1e9, 1) == billions
 
 
+@pytest.mark.parametrize("preset", decoder_config.PRESETS)
+def test_a_batch_of_a_decoder_can_be_split_into_micro_batches(preset):
+    """The first pipeline that is proposed has some for each of its stages."""
+    assert decoder_config.PRESETS[preset].batch % 4 == 0
+
+
 @pytest.mark.parametrize("scan", [True, False])
 @pytest.mark.parametrize("preset", mixture_config.PRESETS)
 def test_the_formula_counts_the_mixtures_parameters_too(preset, scan):

@@ -22,7 +22,7 @@ GIB = 1 << 30
 
 @pytest.fixture(scope="module")
 def program():
-    return build("decoder", preset="llama3-8b", layers=2)
+    return build("decoder", preset="llama3-8b", layers=2, batch=1)
 
 
 def test_a_fleet_for_hardware_has_its_devices_and_the_seconds_of_the_cost_model(program):
@@ -59,7 +59,7 @@ def test_a_model_that_is_too_large_for_a_device_is_cut_and_its_units_move_what_t
 def test_the_memory_of_the_hardware_is_the_budget_where_none_is_given(program):
     assert forecast(Fleet((FleetModel("a", program),), hardware="8 H100")).usable == int(parse_hardware("8 H100").chip.memory * 0.85)
     with pytest.raises(FleetError, match="a device has"):
-        forecast(Fleet((FleetModel("a", build("decoder", preset="llama3-8b", layers=1, vocab=10_000_000)),), hardware="8 H100"))
+        forecast(Fleet((FleetModel("a", build("decoder", preset="llama3-8b", layers=1, batch=1, vocab=10_000_000)),), hardware="8 H100"))
 
 
 def test_times_of_other_devices_are_not_taken_for_it():

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from tests.support.search_bounds import verify_bounds
 from workbench.errors import RematError, SearchError
 from workbench.models import build
+from workbench.pipeline.data_parallel_groups import find_whole_axes
 from workbench.plan.plan import Plan
 from workbench.search import best_first
 from workbench.search.candidate_plans import candidate_plan
-from workbench.search.candidates import RECOMPUTING
+from workbench.search.candidates import RECOMPUTING, PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
 from workbench.search.questions import InProcess, answer
@@ -68,6 +69,19 @@ def test_bounds_hold_where_few_replicas_are_another_program(text):
     assert chosen
     for each in chosen:
         verify_bounds(evaluator, each)
+
+
+def test_gradients_are_bounded_over_the_links_that_the_planner_sums_them_over():
+    start = Plan(build("mixture"), "", hardware="TPU v5e 2x4")
+    evaluator = Evaluator(make_space(start, wide=True, axis_assignments=True, remats=("none",)))
+    mesh = (("stage", 1), ("data", 2), ("context", 1), ("expert", 2), ("model", 2))
+    candidate = PlanCandidate(
+        *("TPU v5e 2x4", mesh, "megatron, expert parallel"), micro_batches=4, schedule="1f1b", axis_assignment="model:y; data:y; expert:x"
+    )
+    assert find_whole_axes(evaluator.plan(candidate)) == ("data", "expert")
+    verify_bounds(evaluator, candidate)
+    (bounded,) = (each for each in evaluator.bound_partitions(candidate) if each.candidate == candidate)
+    assert bounded.bounds.seconds == pytest.approx(evaluator.evaluate(candidate).seconds, rel=1e-6)  # not only no more: one stage is exact
 
 
 def test_a_part_of_the_stages_recomputes():

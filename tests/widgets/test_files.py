@@ -1,5 +1,6 @@
 """Save, open, export and link from the board; whatever goes wrong is said, and nothing that was there is lost."""
 
+import base64
 import json
 
 import pytest
@@ -8,8 +9,10 @@ from tests.support.importable import regression
 from tests.widgets.test_board import Screen
 from workbench.documents import ALL_EXPORTS, dump_plan, load_plan, parse_link
 from workbench.errors import DocumentError
+from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import Session
+from workbench.visualize.exports.file_exports import FILE_EXPORTS
 from workbench.widgets.board.board_host import Host, notebook_host
 from workbench.widgets.board.plan_files_panel import MOST_FILE
 
@@ -111,6 +114,24 @@ def test_every_export_is_shown_and_follows_the_plan(screen, session, form):
     after = screen.send("drop", dim="hidden", source="", target="model")["files"]["sheet"]
     assert after["text"] == form.write(session.plan) != sheet["text"]
     assert screen.send("close_sheet")["files"]["sheet"] is None
+
+
+@pytest.mark.parametrize("form", FILE_EXPORTS, ids=lambda each: each.key)
+def test_a_file_goes_to_the_view_that_asked_and_is_not_shown(form):
+    session = Session(Plan(build("two_layer"), "data:4 model:2", "batch:data", hardware="TPU v5e 2x4"))
+    screen = Screen(session)
+    files = screen.send("export", form=form.key, view="here")["files"]
+    download = files["download"]
+    assert files["sheet"] is None
+    assert base64.b64decode(download["base64"]) == form.write(session.report, None)
+    assert (download["name"], download["media"], download["view"]) == (f"two-layer{form.ending}", form.media, "here")
+    assert files["word"] == f"two-layer{form.ending} goes to your downloads."
+    assert screen.send("dismiss")["files"]["download"] is None
+
+
+def test_a_file_that_cannot_be_made_is_refused_where_it_was_asked_for(screen):
+    refusal = screen.send("export", form="trace")["refusal"]
+    assert (refusal["zone"], bool(refusal["ways_out"])) == ("tools", True)
 
 
 def test_an_export_that_is_not_there_is_refused(screen):

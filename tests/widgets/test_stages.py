@@ -9,6 +9,7 @@ from tests.support.scripted import HeldRunner, measurement
 from tests.support.stack import stack_program
 from tests.widgets.test_board import Screen
 from workbench.core.schedules import ALL_SCHEDULES
+from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import RunDone
 from workbench.session.plan_history import Session
@@ -75,6 +76,36 @@ def test_no_pipeline_is_an_invitation_and_one_button_makes_a_sensible_one_and_ta
 def test_a_first_pipeline_goes_where_there_is_room(program, mesh, layout, hardware, axis, stages):
     start = propose_pipeline(Plan(program, mesh, layout, hardware=hardware))
     assert (start.spec.axis, start.spec.stages) == (axis, stages)
+
+
+def test_of_idle_axes_the_one_named_after_stages_is_taken(program):
+    start = propose_pipeline(Plan(program, "spare:2 pp:2 data:2", "batch:data"))
+    assert start.spec.axis == "pp"
+
+
+def test_where_the_hardware_has_no_devices_to_spare_the_user_chooses_and_nothing_is_lost():
+    plan = Plan(build("gpt", layers=3), "data:8", "batch:data", hardware=flat("flat", devices=8))
+    screen = Screen(Session(plan))
+    screen.send("open", tab="pipeline")
+    state = shown(screen)
+    assert (state["button"], state["problem"]) == (None, None)
+    assert state["about"].startswith("The mesh takes 8 of the 8 devices of flat")
+    few, many = state["choices"]
+    assert few == {
+        "value": "stage:2 data:4",
+        "label": "2 stages, stage:2 data:4",
+        "note": "2 stages on the same 8 devices: `data` goes from 8 to 4",
+    }
+    assert many["note"] == "2 stages on a new mesh axis: 2 × 8 = 16 devices, and flat has 8"
+    refused = change(screen, "make")["refusal"]
+    assert refused["message"] == state["about"]
+    assert refused["ways_out"] == [few["note"], many["note"]]
+    assert screen.board.session.plan == plan
+    change(screen, "make", many["value"])
+    assert str(screen.board.session.plan.mesh) == "stage:2 data:8"
+    screen.send("undo")
+    change(screen, "make", few["value"])
+    assert str(screen.board.session.plan.mesh) == "stage:2 data:4"
 
 
 def test_what_cannot_be_pipelined_says_why_and_offers_no_button(session):

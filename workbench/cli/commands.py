@@ -14,8 +14,7 @@ from workbench.cli import fleet_command
 from workbench.cli.page_access import listening, reach_of
 from workbench.cli.plan_arguments import allowed_modules, hardware_of, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.documents import hardware_entry
-from workbench.documents.durable_files import explain_write_errors, replace_file
-from workbench.errors import DocumentError, PipelineError, WorkbenchError
+from workbench.errors import PipelineError, WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
@@ -218,12 +217,20 @@ def _stage_printer() -> RunListener:
 
 
 def export(options: argparse.Namespace) -> None:
-    script = plan_on_the_cpu(options).export()
-    if options.output is None:
-        print(script, end="")
+    from workbench.engine import run_plan
+    from workbench.visualize.exports.file_exports import export_bytes, export_file, find_export
+
+    form = options.form or ("" if options.output else "script")
+    if form:
+        find_export(form)  # refused before anything is traced
+    plan = plan_on_the_cpu(options)
+    measured = run_plan(plan, steps=options.steps, on_progress=_print_progress) if options.run else None
+    report = plan.report() if options.planned else settled_report(plan)[0]
+    if options.output is not None:
+        export_file(report, options.output, form, measured)
         return
-    with explain_write_errors(options.output, DocumentError):
-        replace_file(Path(options.output), script.encode())
+    sys.stdout.flush()
+    sys.stdout.buffer.write(export_bytes(report, form, measured))
 
 
 def calibrate(options: argparse.Namespace) -> None:

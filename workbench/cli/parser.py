@@ -33,7 +33,7 @@ examples:
   workbench diff mine.plan.json theirs.plan.json            what two plans decide otherwise, and what it costs or saves
   workbench search my.plan.json --devices 256 --hardware "TPU v5p" --within 60s
                                                             the best way to lay its program out over them, proved where time allows
-  workbench export my.plan.json -o my_plan.py               the same plan as a JAX script
+  workbench export my.plan.json -o my_plan.py               the same plan as a JAX script; as a page to mail, -o my_plan.html
 """
 
 
@@ -205,8 +205,26 @@ def _recipe(added: Any) -> None:
 
 
 def _export(added: Any) -> None:
-    command = add_command(added, "export", commands.export, "write a plan as a JAX script", "workbench export my.plan.json -o my_plan.py")
-    command.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
+    command = add_command(
+        added,
+        "export",
+        commands.export,
+        "write a plan as a JAX script, as a page to mail, as a trace for Perfetto, as a picture",
+        "workbench export my.plan.json -o my_plan.html",
+    )
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="file to write; its name says as what: .py a script, .html a page, .trace.json a trace for ui.perfetto.dev, .png or .svg the "
+        "board (default: standard output)",
+    )
+    command.add_argument(
+        "--form", metavar="FORM", help="what to write, where the file does not say: script, specs, rules, maxtext, html, trace, png, svg"
+    )
+    command.add_argument("--planned", action="store_true", help="with the planned figures, at once (default: XLA's partitioner is asked)")
+    command.add_argument("--run", action="store_true", help="also run the plan here: a page and a trace have what was measured, too")
+    command.add_argument("--steps", type=positive, default=20, help="steps to measure with --run (default: %(default)s)")
 
 
 def _calibrate(added: Any) -> None:

@@ -52,10 +52,10 @@ def plan_of(options: argparse.Namespace) -> Plan:
     plan = plan if options.precision is None else plan.apply(SetPrecision(Precision.parse(options.precision)))
     plan = plan if options.offload is None else plan.apply(SetOffload(Offload.parse(options.offload)))
     plan = plan if mesh is None else plan.apply(SetMesh(Mesh(mesh)))
-    plan = plan if options.pipeline is None else _set_pipeline(plan, PipelineSpec.parse(options.pipeline))
-    plan = plan if layout is None else plan.apply(SetLayout(Layout(layout)))
     if options.hardware is not None or options.link:
         plan = plan.apply(SetHardware(hardware_of(options, plan.hardware)))
+    plan = plan if layout is None else plan.apply(SetLayout(Layout(layout)))
+    plan = plan if options.pipeline is None else _set_pipeline(plan, PipelineSpec.parse(options.pipeline))
     return plan if options.axis_assignment is None else plan.apply(SetAxisAssignment(parse_axis_assignment(options.axis_assignment)))
 
 

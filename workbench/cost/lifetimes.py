@@ -1,7 +1,7 @@
 """When the values of a program are alive, as far as no layout changes it: computed once for a program and back end."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from workbench.cost.on_chip_memory import accesses
 from workbench.propagation.structure.aliased_values import VIEWING
 from workbench.propagation.structure.loop_invariants import unchanged_slots
 from workbench.propagation.structure.program_structure import Structure, TracedValue
+from workbench.propagation.structure.stacked_values import find_stacked
 
 _NARROW = 4  # columns: a matrix this narrow is read in the order it is stored in
 _ON_WHOLE_ARRAYS = ("stablehlo.fft", "stablehlo.reduce_window", "stablehlo.custom_call")
@@ -54,6 +55,7 @@ class Lifetimes:
     loop_ends: Mapping[tuple[int, int], int]  # by region and position of a loop: the last position of its body
     casts: tuple["Cast", ...]
     transposed: tuple[tuple[int, int, int], ...] = ()  # (operation, value, from where on): the value copied for it in another order
+    stacked: Mapping[int, int] = field(default_factory=dict)  # stacks that loops write: what makes the parts (`find_stacked`)
 
 
 def lifetimes_of(
@@ -102,6 +104,7 @@ def lifetimes_of(
         dict(_loop_ends(structure, extents)),
         tuple(_find_casts(structure, extents)) if recomputes else (),
         tuple(_find_transposed_copies(program, structure, extents)) if copies_transposed else (),
+        find_stacked(structure),
     )
 
 

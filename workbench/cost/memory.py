@@ -248,8 +248,8 @@ class MemoryOverStep:
         is_there = (spans.first <= position) & (position <= self._last_positions(spans)) | (spans.roles == _OUTPUT)  # set apart
         for index in np.flatnonzero(is_there):
             value = int(spans.values[index])
-            born = self._structure.values[value].maker
-            yield self._program.operations[born].path, ROLES[spans.roles[index]], int(self._sizes[value])
+            named_after = self._lifetimes.stacked.get(value, self._structure.values[value].maker)
+            yield self._program.operations[named_after].path, ROLES[spans.roles[index]], int(self._sizes[value])
         for each in self._buffers:
             if each.region == region and each.first <= position <= min(each.last, stop):
                 yield each.path, Role.ACTIVATION, each.bytes

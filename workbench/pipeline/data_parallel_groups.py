@@ -13,7 +13,7 @@ from workbench.tracing.grad_accumulation.gradient_partial_sums import NO_GROUPS,
 def find_data_parallel_groups(staged: StagedProgram) -> DataParallelGroups:
     """The data-parallel groups of a stage; none where all is one SPMD program, whose compiler decides when gradients are summed."""
     plan = staged.plan
-    axes = _find_whole_axes(plan)
+    axes = find_whole_axes(plan)
     if staged.spec.engine == "spmd" or not axes:
         return NO_GROUPS
     parameters = [i for i, each in enumerate(plan.program.arguments) if each.role is Role.PARAMETER]
@@ -32,7 +32,7 @@ def find_batch_axes(plan: Plan) -> tuple[str, ...]:
     return max(_list_leaf_axes(plan), key=lambda axes: prod(axis_size(axis, plan.mesh) for axis in axes), default=())
 
 
-def _find_whole_axes(plan: Plan) -> tuple[str, ...]:
+def find_whole_axes(plan: Plan) -> tuple[str, ...]:
     """The mesh axes that split the batch, if all its leaves are split alike and by whole axes; else none."""
     found = {*_list_leaf_axes(plan)}
     axes = found.pop() if len(found) == 1 else ()

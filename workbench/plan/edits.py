@@ -17,6 +17,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
 from workbench.plan.plan import Plan
 from workbench.plan.propagation_edits import GroupValues, Prioritize, SetBarrier, UngroupValues
+from workbench.plan.stage_axis import on_stage_axis, verify_room
 
 
 class Edit(Protocol):
@@ -173,7 +174,8 @@ class SetAxisAssignment:
 
 @dataclass(frozen=True, slots=True)
 class SetPipeline:
-    """Partition the step into pipeline stages, or, with `None`, do not. The mesh axis of the stages is made, resized or removed with it.
+    """Partition the step into pipeline stages, or, with `None`, do not. The mesh axis of the stages is found (`on_stage_axis`), made,
+    resized or removed with it. One that would need more devices than the plan's hardware has is not made: a `PipelineError` asks.
 
     `about` says, for people, which part of the pipeline the edit is meant to change.
     """
@@ -182,10 +184,13 @@ class SetPipeline:
     about: str = field(default="", compare=False)
 
     def apply(self, plan: Plan) -> Plan:
-        old, new = plan.pipeline, self.pipeline
+        old, new = plan.pipeline, on_stage_axis(self.pipeline, plan.mesh, plan.layout)
         dropped = old.axis if old and (new is None or new.axis != old.axis) else None
         axes = tuple((name, new.stages if new and name == new.axis else size) for name, size in plan.mesh.axes if name != dropped)
-        mesh = Mesh(((new.axis, new.stages), *axes) if new and new.axis not in dict(axes) else axes)
+        mesh = Mesh(axes)
+        if new and new.axis not in mesh:
+            verify_room(mesh, plan.layout, new, plan.hardware)
+            mesh = Mesh(((new.axis, new.stages), *axes))
         return plan.updated(mesh=mesh, axis_assignment=plan.axis_assignment and plan.axis_assignment.restricted(mesh), pipeline=new)
 
     def __str__(self) -> str:

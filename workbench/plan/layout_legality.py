@@ -17,6 +17,7 @@ from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Tensor
 from workbench.errors import LayoutError, PipelineError, unknown_name
 from workbench.plan.sharding_legality import Fault, fault_error, sharding_faults
+from workbench.plan.stage_axis import splits_nothing
 
 
 def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
@@ -69,7 +70,7 @@ def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:
             f"The pipeline has {stages} stages, and mesh axis `{axis}` {mesh[axis]} groups of devices.",
             [f"make `{axis}` {stages}", f"make `stages` {mesh[axis]}"],
         )
-    if layout.map_axes({axis: None}) != layout:
+    if not splits_nothing(axis, layout):
         raise PipelineError(
             f"Mesh axis `{axis}` carries the stages of the pipeline, and the layout splits a dimension over it as well.",
             [f"take `{axis}` out of the layout", "give the pipeline an axis of its own"],

@@ -18,6 +18,7 @@ from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.plan.layout_legality import verify_layout, verify_pipeline
 from workbench.plan.plan_methods import PlanVerbs
+from workbench.plan.stage_axis import on_stage_axis
 
 
 @dataclass(frozen=True, init=False)
@@ -68,7 +69,7 @@ class Plan(PlanVerbs):
         object.__setattr__(self, "name", name or program.name)
         object.__setattr__(self, "hardware", read_hardware(hardware))
         object.__setattr__(self, "axis_assignment", read_axis_assignment(axis_assignment or wiring))
-        object.__setattr__(self, "pipeline", read_pipeline(pipeline))
+        object.__setattr__(self, "pipeline", on_stage_axis(read_pipeline(pipeline), self.mesh, self.layout))
         if self.hardware is not None and self.axis_assignment is not None:
             verify_links(self.hardware, self.axis_assignment)
         verify_layout(self.program, self.mesh, self.layout)

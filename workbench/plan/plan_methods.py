@@ -137,6 +137,21 @@ class PlanVerbs:
 
         return export_script(_as_plan(self))
 
+    def to_chrome_trace(self, measurement: "Measurement | None" = None) -> str:
+        """The step over time as JSON for ui.perfetto.dev, predicted and, of `plan.run()`, measured beside it. Raises `WorkbenchError`
+        without hardware and measurement."""
+        from workbench.documents.export.chrome_trace import chrome_trace
+
+        return chrome_trace(_as_plan(self).report(), measurement)
+
+    def export_file(self, path: str | Path, form: str = "", measurement: "Measurement | None" = None) -> Path:
+        """Write the plan for others, and return where: `report.html`, one page to mail; `step.trace.json`, for Perfetto; `board.png` or
+        `.svg`, a picture of the board; `.py`, the script. `form` names one of `visualize.exports.find_export` where the ending does not.
+        Raises `WorkbenchError` for another ending, and where nothing can be written."""
+        from workbench.visualize.exports.file_exports import export_file
+
+        return export_file(_as_plan(self).report(), path, form, measurement)
+
     def _repr_html_(self) -> str:
         from workbench.text.tables import html_text, pairs_text
 

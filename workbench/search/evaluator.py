@@ -12,6 +12,7 @@ from workbench.core.tensor import Role
 from workbench.cost.communication import closest_spans, collective_seconds
 from workbench.errors import EngineError, WorkbenchError
 from workbench.hardware.catalogue import read_hardware
+from workbench.pipeline.data_parallel_groups import find_whole_axes
 from workbench.pipeline.estimate_block_cost import BlockCost
 from workbench.plan.plan import Plan
 from workbench.search.bounds.least_of_layouts import least_totals, least_work
@@ -188,7 +189,7 @@ class Evaluator:
         found = []
         for each in schedules:
             for zero in zeros:
-                bounds = least_figures(pipeline_of(each), totals[zero], *self._update_rates(laid))  # whatever its boundaries
+                bounds = least_figures(pipeline_of(each), totals[zero], *self._update_rates(uniform))  # whatever its boundaries
                 figures = figures_on(laid.hardware, max(bounds.seconds, least.bounds.seconds), bounds.memory, laid.mesh.size)
                 found += [Bounded(replace(each, zero=zero, boundaries=rule), figures) for rule in self.space.boundaries_of(each)]
         return tuple(found)
@@ -220,7 +221,7 @@ class Evaluator:
         for each in schedules:
             spec = pipeline_of(each)
             for zero in zeros:
-                least = partition_figures(spec, starts[spec.virtual_stages], totals[zero], *self._update_rates(laid))
+                least = partition_figures(spec, starts[spec.virtual_stages], totals[zero], *self._update_rates([laid]))
                 found.append(Bounded(replace(each, zero=zero), figures_on(laid.hardware, least.seconds, least.memory, laid.mesh.size)))
         return tuple(found)
 
@@ -283,13 +284,16 @@ class Evaluator:
             self._blocks[relaxed.key] = relaxed.block_costs()
         return self._blocks[relaxed.key]
 
-    def _update_rates(self, plan: Plan) -> tuple[float, Callable[[int], float]]:
-        """Bytes a second of a device's memory, and the seconds of summing so many bytes of gradients over the replicas."""
-        hardware = plan.hardware
+    def _update_rates(self, plans: Sequence[Plan]) -> tuple[float, Callable[[int], float]]:
+        """Bytes a second of a device's memory, and the seconds of summing so many bytes of gradients over the replicas: over the axes, and
+        so the links, that the planner sums them over. A micro-batch is shared along more axes than `data` in some layouts, and a sum over
+        two axes of a torus takes less than one over either. Where the layouts that stages choose among differ in it, nothing is counted."""
+        (plan, *_), groups = plans, {find_whole_axes(each) for each in plans}
+        hardware, axes = plan.hardware, groups.pop() if len(groups) == 1 else ()
         if hardware is None:
             return float("inf"), lambda _: 0.0
 
         def sum_seconds(count: int) -> float:
-            return collective_seconds("all-reduce", (DATA,), count, plan.mesh, hardware, plan.axis_assignment) if count else 0.0
+            return collective_seconds("all-reduce", axes, count, plan.mesh, hardware, plan.axis_assignment) if count and axes else 0.0
 
         return hardware.chip.memory_bandwidth, sum_seconds

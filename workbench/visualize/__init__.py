@@ -16,6 +16,7 @@ from workbench.visualize.communication import communication_text as communicatio
 from workbench.visualize.device_grid import device_grid as device_grid
 from workbench.visualize.device_grid import device_grid_text as device_grid_text
 from workbench.visualize.draw.picture import Picture as Picture
+from workbench.visualize.exports.board_picture import board_picture as board_picture
 from workbench.visualize.fleet import fleet as fleet
 from workbench.visualize.fleet import fleet_text as fleet_text
 from workbench.visualize.found_plans import found_plans as found_plans

@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.support.scripted import ScriptedRunner
 from tests.support.servers import free_port, wait_for
+from tests.support.tabs import open_tab
 from workbench.app.page.serve import serve
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.queued_runner import QueuedRunner
@@ -228,6 +229,8 @@ def test_a_run_shows_progress_and_then_the_result(board, stage):
     expect(board.locator(".run .facts")).to_contain_text("predicted step")
     expect(board.locator(".results")).to_contain_text("equal")
     expect(figure(board, "measured")).to_be_visible()
+    open_tab(board, "compared")
+    expect(board.get_by_text("Collectives, payload per device and step", exact=True).and_(board.locator(":visible"))).to_have_count(1)
     assert [steps for _, steps in stage.runner.started] == [30]
 
 

@@ -10,6 +10,7 @@ from tests.app.browser.test_page import drag, grip, settled
 from tests.support.scripted import ScriptedRunner
 from tests.support.servers import free_port, wait_for
 from workbench.app.page.serve import serve
+from workbench.documents import load_plan
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.widgets.board.board_state import TABS
@@ -67,6 +68,14 @@ def test_endings_are_spoken(quick):
     expect(spoken(quick)).to_have_text("The run is done: 11.0 ms a step.")
     quick.get_by_role("button", name="Compile", exact=True).click()
     expect(spoken(quick)).to_have_text("The compilation is done.")
+
+
+@pytest.mark.parametrize(("label", "begins"), [("Report (HTML)", b"<!doctype html>"), ("Board (PNG)", b"\x89PNG")])
+def test_a_file_is_downloaded_from_the_menu_of_exports(quick, label, begins):
+    quick.get_by_role("button", name="Export", exact=True).click()
+    with quick.expect_download() as download:
+        quick.get_by_role("button", name=label, exact=True).click()
+    assert Path(download.value.path()).read_bytes().startswith(begins)
 
 
 def test_results_stay_with_the_plan_they_are_of(quick):
@@ -210,3 +219,23 @@ def test_only_this_machine_is_listened_to(server):
     port = f"{int(server[0].rstrip('/').rpartition(':')[2]):04X}"
     rows = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
     assert {row[1] for row in rows if row[1].endswith(f":{port}") and row[3] == "0A"} == {f"0100007F:{port}"}
+
+
+def test_a_report_opens_offline_light_and_dark_without_a_request(context, tmp_path):
+    plan = Plan(build("two_layer"), "data:4 model:2", "batch:data", hardware="TPU v5e 2x4")
+    page, asked = context.new_page(), []
+    context.set_offline(True)
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: asked.append(message.text))
+    address = plan.export_file(tmp_path / "report.html").as_uri()
+    grounds = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.goto(address)
+        expect(page.locator("svg").first).to_be_visible()
+        grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert asked == [address, address]
+    assert grounds == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
+    with page.expect_download() as download:
+        page.get_by_role("link").click()
+    assert load_plan(download.value.path()) == plan

@@ -61,9 +61,10 @@ def calibrate(devices: tuple[jax.Device, ...]) -> Hardware:
         vector_flops=_GELU_STEPS * sizes.near**2 / _time_function(_gelu, mesh, (sizes.near, sizes.near)) if sizes.near else math.inf,
         launch=_time_function(_dots(_TINY), mesh, (8, 8)) / _TINY,
         target=_TARGETS.get(platform, ""),
+        calibrated=f"rates of kernels and links measured on {len(devices)} x {devices[0].device_kind}",
     )
     link, shape = Link("measured", *_communication(mesh, sizes)), AxisTopology.RING if platform == "tpu" else AxisTopology.SWITCH
-    return Hardware(chip, (PhysicalAxis("device", len(devices), link, shape),), f"{chip.name} x {len(devices)}, as measured")
+    return Hardware(chip, (PhysicalAxis("device", len(devices), link, shape),), f"{chip.name} x {len(devices)}, calibrated")
 
 
 def calibrate_here(virtual_devices: int) -> Hardware:

@@ -105,7 +105,8 @@ def _megatron(layers: int, d_model: int, heads: int, batch: int) -> DecoderConfi
 
 
 def _llama3(layers: int, d_model: int, kv_heads: int, q_per_kv: int, d_ff: int) -> DecoderConfig:
-    """Grattafiori et al. 2024 (arXiv:2407.21783, table 3), as Megatron-LM with Transformer Engine trains it."""
+    """Grattafiori et al. 2024 (arXiv:2407.21783, table 3), as Megatron-LM with Transformer Engine trains it. A step has 16 examples, so
+    that it can be split over replicas and over the micro-batches of a pipeline; they trained with a thousand and more."""
     return DecoderConfig(
         vocab=128256,
         layers=layers,
@@ -115,7 +116,7 @@ def _llama3(layers: int, d_model: int, kv_heads: int, q_per_kv: int, d_ff: int) 
         d_head=128,
         d_ff=d_ff,
         seq=4096,
-        batch=1,
+        batch=16,
         gate_up=2,
         fused="attention norm activation rotary loss",
         recompute="kernels",
@@ -183,9 +184,9 @@ PRESETS: dict[str, DecoderConfig] = {
         learning_rate=3e-3,
     ),
     "megatron-22b": _megatron(48, 6144, 64, batch=4),
-    "megatron-175b": _megatron(96, 12288, 96, batch=1),
-    "megatron-530b": _megatron(105, 20480, 128, batch=1),
-    "megatron-1t": _megatron(128, 25600, 160, batch=1),
+    "megatron-175b": _megatron(96, 12288, 96, batch=64),
+    "megatron-530b": _megatron(105, 20480, 128, batch=280),
+    "megatron-1t": _megatron(128, 25600, 160, batch=512),
     "llama2-7b": _llama2(32, 4096, 32, 1, 11008),
     "llama2-13b": _llama2(40, 5120, 40, 1, 13824),
     "llama2-70b": _llama2(80, 8192, 8, 8, 28672),

@@ -218,14 +218,17 @@ def _weigh_blocks(plan: Plan, relaxed: RelaxedStage) -> NDArray[np.float64]:
 @cache_with_program(50)
 def find_partial_sums(program: Program) -> frozenset[int]:
     """The parameter slices whose gradients stages keep as partial sums until the end of the step (`gradient_partial_sums`), where a
-    micro-batch can be divided. That depends on how the loss is written and not on how many replicas there are, so it is found for two."""
+    micro-batch can be divided: in every block that uses one, for a stage with a block that sums it at once has no part left to add. That
+    depends on how the loss is written and not on how many replicas there are, so it is found for two."""
     batch = count_examples(program)
     if batch % _PROBED:
         return frozenset()
     network = network_of(program, batch // _PROBED)
     everything = frozenset(range(len(network.flat.param_slices)))
     groups = DataParallelGroups((DATA,), _PROBED, everything)
-    return frozenset(each for task in tasks_of(network) for each in task.list_partial_sums(groups))
+    split = [(task.stage.virtual_stage.param_slices, task.list_partial_sums(groups)) for task in tasks_of(network)]
+    at_once = {each for used, partial in split for each in {*used} - {*partial}}
+    return frozenset(each for _, partial in split for each in partial) - at_once
 
 
 def count_examples(program: Program) -> int:

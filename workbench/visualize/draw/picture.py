@@ -35,6 +35,11 @@ class Picture:
 
         return bokeh_figure(self.drawing)
 
+    def png(self, ground: str | None = None) -> bytes:
+        """The picture as a PNG, twice its size, for sharp screens, on a `ground` as for `save`. Raises `WorkbenchError` where it cannot be
+        made here."""
+        return _png(self.svg, ground)
+
     def save(self, path: str | Path, ground: str | None = None) -> Path:
         """Write the picture in the format of the name's suffix: `.svg`, `.png` (twice its size, for sharp screens) or `.txt`; returns where
         it is.
@@ -49,7 +54,7 @@ class Picture:
             case ".txt":
                 content = f"{self.text}\n".encode()
             case ".png":
-                content = _png(self.svg, ground)
+                content = self.png(ground)
             case _:
                 raise WorkbenchError(f"A picture cannot be saved as `{target.name}`.", ["end its name in .svg, .png or .txt"])
         with explain_write_errors(target, WorkbenchError):

@@ -65,7 +65,7 @@ class Board:
         self, session: Session, publish: Publish, *, runner: Runner | None = None, defer: Defer = at_once, host: Host | None = None
     ) -> None:
         self.session, self._host = session, host or Host()
-        self._history, self._files = HistoryPanel(session), Files(session, self._host)
+        self._history, self._files = HistoryPanel(session), Files(session, self._host, self._measured)
         self._recipes = RecipesPanel(session)
         self._publisher = Publisher(publish, {"board": self.state, "table": self._table, "live": self._live})
         self._show = self._publisher.show
@@ -90,6 +90,11 @@ class Board:
         """The measurement of the last finished run."""
         ran = self._jobs.live.ran
         return ran[0].measurement if ran else None
+
+    def _measured(self, plan: Plan) -> Measurement | None:
+        """What a run of this plan measured."""
+        ran = self._jobs.live.of(plan)
+        return ran.measurement if ran else None
 
     @property
     def compiled(self) -> Compiled | None:

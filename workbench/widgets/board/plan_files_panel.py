@@ -1,12 +1,16 @@
 """Plans in and out of the board: save, open, export, link. A failure is an error of the gesture, and changes nothing."""
 
+import base64
+from collections.abc import Callable
 from typing import Any
 
 from workbench.documents import ALL_EXPORTS, dump_plan, link_text, parse_plan
 from workbench.errors import DocumentError
 from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
+from workbench.reports.measurement import Measurement
 from workbench.session.plan_history import Session
+from workbench.visualize.exports.file_exports import FILE_EXPORTS, FileExport
 from workbench.widgets.board.board_host import ENDING, MOST_NAME, Host, file_name
 from workbench.widgets.gestures.gesture_handlers import Handlers, on
 from workbench.widgets.gestures.plan_files import CloseSheetGesture, ExportGesture, LinkGesture, OpenFileGesture, SaveGesture
@@ -22,8 +26,9 @@ class Files:
     A download and a message belong to one gesture, and are gone with the next; a sheet stays, and follows the plan, until it is closed.
     """
 
-    def __init__(self, session: Session, host: Host) -> None:
-        self._session, self._host = session, host
+    def __init__(self, session: Session, host: Host, measured: Callable[[Plan], Measurement | None] = lambda _plan: None) -> None:
+        """`measured` finds what a run of a plan measured."""
+        self._session, self._host, self._measured = session, host, measured
         self._sheet = ""  # key of an export, or `link`
         self._download: dict[str, Any] | None = None
         self._downloads = 0
@@ -39,7 +44,7 @@ class Files:
             [
                 on(SaveGesture, self._save),
                 on(OpenFileGesture, self._open),
-                on(ExportGesture, lambda gesture: self._open_sheet(ALL_EXPORTS[0].key if gesture.form is None else gesture.form)),
+                on(ExportGesture, self._export),
                 on(LinkGesture, lambda _: self._open_sheet("link")),
                 on(CloseSheetGesture, self._close_sheet),
             ]
@@ -54,6 +59,22 @@ class Files:
             except DocumentError as error:  # the plan became one that fits no link
                 self._sheet, self._word = "", error.message
         return {"path": self._host.path, "word": self._word, "download": self._download, "sheet": sheet}
+
+    def _export(self, gesture: ExportGesture) -> None:
+        """Code is shown, to copy; a file goes to the view that asked."""
+        form = next((each for each in FILE_EXPORTS if each.key == gesture.form), None)
+        if form is None:
+            self._open_sheet(ALL_EXPORTS[0].key if gesture.form is None else gesture.form)
+            return
+        report = self._session.report
+        self._download_file(form, form.write(report, self._measured(report.plan)), gesture.view)
+
+    def _download_file(self, form: FileExport, content: bytes, view: str) -> None:
+        name = file_name(self._session.plan.name, form.ending)
+        self._downloads += 1
+        coded = {"base64": base64.b64encode(content).decode(), "media": form.media}
+        self._download = {"name": name, "text": "", "view": view, "seq": self._downloads, **coded}
+        self._word = f"{name} goes to your downloads."
 
     def _open_sheet(self, key: str) -> None:
         _sheet(key, self._session.plan, self._host)  # errors are reported before anything opens
@@ -95,7 +116,8 @@ def _sheet(key: str, plan: Plan, host: Host) -> Sheet:
         return _link_sheet(plan, host)
     form = next((each for each in ALL_EXPORTS if each.key == key), None)
     if form is None:
-        raise DocumentError(f"There is no export `{key[:40]}`.", [f"choose {', '.join(each.label for each in ALL_EXPORTS)}"])
+        labels = ", ".join(each.label for each in (*ALL_EXPORTS, *FILE_EXPORTS))
+        raise DocumentError(f"There is no export `{key[:40]}`.", [f"choose {labels}"])
     try:
         text, problem = form.write(plan), None
     except DocumentError as error:
@@ -104,6 +126,7 @@ def _sheet(key: str, plan: Plan, host: Host) -> Sheet:
         "kind": "export",
         "title": "Export",
         "forms": [{"key": each.key, "label": each.label, "open": each is form} for each in ALL_EXPORTS],
+        "files": [{"key": each.key, "label": each.label, "about": each.about} for each in FILE_EXPORTS],
         "about": form.about,
         "text": text,
         "problem": problem,
@@ -120,4 +143,4 @@ def _link_sheet(plan: Plan, host: Host) -> Sheet:
         if host.link
         else "This text holds the whole plan. On a served page, it goes after ?plan= in the address."
     )
-    return {"kind": "link", "title": "Link", "forms": [], "about": about, "text": address, "problem": None, "name": ""}
+    return {"kind": "link", "title": "Link", "forms": [], "files": [], "about": about, "text": address, "problem": None, "name": ""}

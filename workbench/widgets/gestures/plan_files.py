@@ -33,10 +33,11 @@ class OpenFileGesture(_FileGesture):
 
 @dataclass(frozen=True, slots=True)
 class ExportGesture(_FileGesture):
-    """Export the plan as code, in one of the formats or the first of them."""
+    """Export the plan as code, in one of the formats or the first of them; or as a file, a download in the `view` that asked."""
 
     verb: ClassVar[str] = "export"
     form: MaybeText = None
+    view: Text40 = ""
 
 
 @dataclass(frozen=True, slots=True)

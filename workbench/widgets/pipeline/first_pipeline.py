@@ -1,17 +1,21 @@
 """A first pipeline: as many stages as divide the layers and fit the devices, 1F1B, four micro-batches per stage."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from workbench.core.mesh import Mesh
 from workbench.core.micro_batches import micro_batch_counts
 from workbench.core.path_patterns import template
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.pipeline.choose_boundaries import network_blocks
 from workbench.plan.edits import Edit, EditGroup, SetPipeline
-from workbench.plan.mesh_edits import ResizeAxis
+from workbench.plan.mesh_edits import ResizeAxis, SetMesh
 from workbench.plan.plan import Plan
+from workbench.plan.stage_axis import STAGE_AXES
+from workbench.units import divisors
 
 MOST_STAGES = 8  # stages to begin with; the user may ask for more
 MOST_OF_AN_AXIS = 4  # where devices are taken from other work
@@ -26,10 +30,22 @@ class PipelineStart:
     edit: Edit
     spec: PipelineSpec
     about: str
+    mesh: str = ""  # with it, by which one of several is chosen
 
 
-def propose_pipeline(plan: Plan) -> PipelineStart:
-    """Raises `PipelineError` for a program that cannot be partitioned."""
+def propose_pipeline(plan: Plan, mesh: str = "") -> PipelineStart:
+    """The pipeline to start with, or the one of several with this mesh. Raises `PipelineError` for a program that cannot be partitioned,
+    and where there are several and none is chosen: then the hardware has no devices to spare."""
+    starts = list_starts(plan)
+    chosen = [each for each in starts if each.mesh == mesh or len(starts) == 1]
+    if not chosen:
+        raise PipelineError(scarce_text(plan), [f"{each.spec.stages} stages {each.about}" for each in starts])
+    return chosen[0]
+
+
+def list_starts(plan: Plan) -> tuple[PipelineStart, ...]:
+    """The pipeline to start with; several where the user has to choose, for all devices of the hardware are taken and none of them can be
+    given to as many stages as divide the layers. Raises `PipelineError` for a program that cannot be partitioned."""
     paths = [block.path for block in network_blocks(plan.program, 1)]
     if len(paths) < 2:
         raise PipelineError(
@@ -37,7 +53,20 @@ def propose_pipeline(plan: Plan) -> PipelineStart:
             ["give its layers named scopes, so that there are more blocks"],
         )
     layers = max(Counter(map(template, paths)).values())
-    return _on_idle_axis(plan, len(paths)) or _on_spare_devices(plan, layers) or _on_part_of_axis(plan, layers) or _new_axis(plan, layers)
+    found = _on_idle_axis(plan, len(paths)) or _on_spare_devices(plan, layers) or _on_part_of_axis(plan, layers)
+    if found is not None:
+        return (found,)
+    new = _new_axis(plan, layers)
+    is_scarce = plan.hardware is not None and new.spec.stages * plan.mesh.size > plan.hardware.size
+    return (*_with_uneven_stages(plan, len(paths)), new) if is_scarce else (new,)
+
+
+def scarce_text(plan: Plan) -> str:
+    """Why there is more than one way."""
+    have = plan.hardware.size if plan.hardware else 0
+    return (
+        f"The mesh takes {plan.mesh.size} of the {have} devices of {plan.hardware}; no stages with equally many layers fit. Choose a way."
+    )
 
 
 def micro_batches_for(plan: Plan, stages: int) -> int:
@@ -56,15 +85,15 @@ def _try_start(plan: Plan, axis: str, stages: int, about: str, *first: Edit) -> 
             plan = plan.apply(edit)
         spec = PipelineSpec(stages, micro_batches_for(plan, stages), axis=axis)
         edits = (*first, SetPipeline(spec, f"pipeline of {stages} stages"))
-        plan.apply(edits[-1])
+        plan = plan.apply(edits[-1])
     except WorkbenchError:
         return None
-    return PipelineStart(EditGroup(f"pipeline of {stages} stages", edits) if first else edits[-1], spec, about)
+    return PipelineStart(EditGroup(f"pipeline of {stages} stages", edits) if first else edits[-1], spec, about, str(plan.mesh))
 
 
 def _on_idle_axis(plan: Plan, blocks: int) -> PipelineStart | None:
-    """A pipeline on an axis of the mesh that nothing is sharded over."""
-    for axis, size in plan.mesh.axes:
+    """A pipeline on an axis of the mesh that nothing is sharded over: one that is named after stages, if there is one."""
+    for axis, size in sorted(plan.mesh.axes, key=lambda each: each[0] not in STAGE_AXES):
         if 1 < size <= blocks and (found := _try_start(plan, axis, size, f"on mesh axis `{axis}`, which splits nothing now")):
             return found
     return None
@@ -93,11 +122,25 @@ def _on_part_of_axis(plan: Plan, layers: int) -> PipelineStart | None:
     return _try_start(plan, _new_name(plan), stages, about, ResizeAxis(axis, size // stages))
 
 
+def _with_uneven_stages(plan: Plan, blocks: int) -> Iterator[PipelineStart]:
+    """The fewest stages that part of an axis has devices for, on each axis: the number of devices stays."""
+    for axis, size in plan.mesh.axes:
+        stages = next((each for each in divisors(size) if 1 < each <= blocks), 0)
+        about = f"on the same {plan.mesh.size} devices: `{axis}` goes from {size} to {size // max(stages, 1)}"
+        found = _try_start(plan, _new_name(plan), stages, about, ResizeAxis(axis, size // stages)) if stages else None
+        if found is not None:
+            yield found
+
+
 def _new_axis(plan: Plan, layers: int) -> PipelineStart:
-    stages = max(_largest(layers, NEW_AXIS_STAGES), 2)
-    found = _try_start(
-        plan, _new_name(plan), stages, f"on a new mesh axis: {stages} × {plan.mesh.size} = {stages * plan.mesh.size} devices"
-    )
+    stages, axis = max(_largest(layers, NEW_AXIS_STAGES), 2), _new_name(plan)
+    needed = stages * plan.mesh.size
+    about = f"on a new mesh axis: {stages} × {plan.mesh.size} = {needed} devices"
+    asked: tuple[Edit, ...] = ()  # the user's own axis, which is not refused
+    if plan.hardware is not None and needed > plan.hardware.size:
+        asked = (SetMesh(Mesh(((axis, stages), *plan.mesh.axes))),)
+        about += f", and {plan.hardware} has {plan.hardware.size}"
+    found = _try_start(plan, axis, stages, about, *asked)
     if found is None:
         raise PipelineError(f"No pipeline goes with {plan.mesh} as it is.", ["add a mesh axis for its stages, and put nothing on it"])
     return found

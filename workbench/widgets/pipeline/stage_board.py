@@ -20,7 +20,7 @@ from workbench.reports.measurement import TaskTime
 from workbench.reports.pipeline import PipelineReport, VirtualStage
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.pipeline.first_pipeline import propose_pipeline
+from workbench.widgets.pipeline.first_pipeline import PipelineStart, list_starts, scarce_text
 from workbench.widgets.pipeline.pipeline_timeline import timeline_state
 from workbench.widgets.pipeline.stage_edits import bucket_starts, require_pipeline, stage_text
 from workbench.widgets.tabs.blocks import Block, note_block
@@ -52,12 +52,20 @@ def pipeline_blocks(report: Report, tasks: tuple[TaskTime, ...] = (), trial: Pip
 
 def _empty(plan: Plan) -> State:
     try:
-        start = propose_pipeline(plan)
+        starts = list_starts(plan)
     except WorkbenchError as error:
-        return {"kind": "none", "about": "This program cannot be pipelined as it is.", "problem": _problem(error), "button": None}
+        about = "This program cannot be pipelined as it is."
+        return {"kind": "none", "about": about, "problem": _problem(error), "button": None, "choices": []}
+    if len(starts) > 1:
+        return {"kind": "none", "about": scarce_text(plan), "problem": None, "button": None, "choices": [_choice(each) for each in starts]}
+    (start,) = starts
     spec = start.spec
     about = f"{spec.stages} stages {start.about}; {spec.micro_batches} micro-batches a step, one forward, one backward."
-    return {"kind": "none", "about": about, "problem": None, "button": f"Make a pipeline of {spec.stages} stages"}
+    return {"kind": "none", "about": about, "problem": None, "button": f"Make a pipeline of {spec.stages} stages", "choices": []}
+
+
+def _choice(start: PipelineStart) -> State:
+    return {"value": start.mesh, "label": f"{start.spec.stages} stages, {start.mesh}", "note": f"{start.spec.stages} stages {start.about}"}
 
 
 def _problem(error: WorkbenchError) -> State:

@@ -202,7 +202,7 @@ def require_pipeline(report: Report) -> PipelineReport:
 
 STAGE_EDITS: dict[Kind, EditMaker] = dict(
     [
-        means(MakePipelineGesture, lambda _gesture, plan, _report: propose_pipeline(plan).edit),
+        means(MakePipelineGesture, lambda gesture, plan, _report: propose_pipeline(plan, gesture.value).edit),
         means(RemovePipelineGesture, _remove),
         _changes(StagesGesture, _stages),
         _changes(MicroBatchesGesture, _micro_batches),

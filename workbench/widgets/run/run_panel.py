@@ -112,7 +112,7 @@ def _fact(label: str, text: str, note: str, tone: str = "", tier: str = "") -> d
 
 def _blocks(measured: Measurement, report: Report, colours: dict[str, int]) -> list[dict[str, Any]]:
     comparison = Comparison(report, None, measured)
-    blocks = [collectives_block(comparison, Paint(colours))] if comparison.collectives else []
+    blocks = [{**collectives_block(comparison, Paint(colours)), "in_tab": "compared"}] if comparison.collectives else []
     wrong = [check for check in measured.shards if not check.agrees]
     if wrong:
         columns = (Column("array"), Column("predicted"), Column("on the device"))

@@ -53,7 +53,7 @@ export function headTools(wb, state) {
     tool(
       "Export",
       "export",
-      "As code: a JAX script, PartitionSpecs, logical axis rules",
+      "As code: a JAX script, PartitionSpecs, logical axis rules; as a page to mail, a trace, a picture",
       () => wb.send(state.sheet === "export" ? { verb: "close_sheet" } : { verb: "export" }),
       state.sheet === "export",
     ),
@@ -110,13 +110,19 @@ function acceptFiles(wb) {
 
 /**
  * @param {string} name
- * @param {string} text
+ * @param {string | Blob} content
  */
-function download(name, text) {
-  const url = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+function download(name, content) {
+  const url = URL.createObjectURL(typeof content === "string" ? new Blob([content], { type: "text/plain" }) : content);
   h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
+
+/**
+ * @param {string} text
+ * @param {string | undefined} type
+ */
+const decoded = (text, type) => new Blob([Uint8Array.from(atob(text), (each) => each.charCodeAt(0))], { type });
 
 /**
  * The clipboard, or what there is without one (a page that is not served from this machine has none).
@@ -206,9 +212,31 @@ function drawSheet(wb, place, sheet) {
   place.replaceChildren(
     h("div", { class: "legendline" }, h("h2", {}, sheet.title), h("span", { class: "muted about" }, sheet.about), close),
     row,
-    ...(sheet.kind === "link" ? [] : [problem ?? field]),
+    ...(sheet.kind === "link" ? [] : [drawFiles(wb, sheet), problem ?? field]),
   );
   if (sheet.kind !== "link") field.scrollTop = scrolled;
+}
+
+/**
+ * What is taken away as a file, without being shown.
+ * @param {Wb} wb
+ * @param {Sheet} sheet
+ */
+function drawFiles(wb, sheet) {
+  return h(
+    "div",
+    { class: "takeaway files", role: "group", ariaLabel: "Files to download" },
+    h("span", { class: "muted" }, "As a file:"),
+    ...sheet.files.map(({ key, label, about }) =>
+      h("button", {
+        class: "btn",
+        type: "button",
+        title: about,
+        data: { focus: `file-${key}`, file: key },
+        onclick: () => wb.send({ verb: "export", form: key }),
+      }, label)
+    ),
+  );
 }
 
 /**
@@ -260,7 +288,7 @@ export function filesSection(wb) {
     paintNotice({ refusal, word: state.word, seq });
     paintSheet(state.sheet);
     const mine = state.download && [wb.view, ""].includes(state.download.view) ? state.download : null;
-    if (mine && mine.seq !== taken && !first) download(mine.name, mine.text);
+    if (mine && mine.seq !== taken && !first) download(mine.name, mine.base64 === undefined ? mine.text : decoded(mine.base64, mine.media));
     taken = mine ? mine.seq : taken;
     first = false;
   };

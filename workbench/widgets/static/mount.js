@@ -117,7 +117,7 @@ export function mount(model, el) {
     paintStageRefusal(wb, refusal, seq);
     board.paintRecipes(recipes ?? null);
     root.dataset.charted = `${charted}`;
-    run.paint(model.get("live"));
+    run.paint(model.get("live"), table.tab);
     compile.paint(model.get("live"));
     markChosen(wb, state.selected ?? "");
     silent.hidden = root.dataset.silent !== "true";

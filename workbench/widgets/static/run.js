@@ -230,8 +230,11 @@ export function runSection(wb) {
     results.hidden = !blocks.length;
     patchBlocks(wb, results, blocks);
   });
-  /** @param {LiveState} live */
-  const paint = (live) => {
+  /**
+   * @param {LiveState} live
+   * @param {string} tab - the open one
+   */
+  const paint = (live, tab) => {
     const running = live.phase === "running";
     section.dataset.phase = live.phase;
     section.hidden = !live.can_run;
@@ -244,7 +247,7 @@ export function runSection(wb) {
     curves.paint(live.curves);
     facts.paint(live.facts);
     log.paint(live.log);
-    paintResults(live.blocks);
+    paintResults(live.blocks.filter((each) => each.in_tab !== tab));
     speak(live.said);
   };
   return { section, results, paint };

@@ -109,9 +109,9 @@ function makePipeline(wb, place) {
 /**
  * @param {Wb} wb
  * @param {HTMLElement} parent
- * @param {Pick<Invitation, "about" | "problem" | "button">} given
+ * @param {Pick<Invitation, "about" | "problem" | "button" | "choices">} given
  */
-function drawInvitation(wb, parent, { about, problem, button }) {
+function drawInvitation(wb, parent, { about, problem, button, choices }) {
   parent.replaceChildren(
     h("h3", {}, "No pipeline yet"),
     h("p", {}, "A pipeline cuts the layers into stages on devices of their own, and sends the batch through them in micro-batches."),
@@ -124,6 +124,19 @@ function drawInvitation(wb, parent, { about, problem, button }) {
         button,
       )
       : "",
+    ...choices.map(({ value, label, note }) =>
+      h(
+        "p",
+        { class: "way" },
+        h("button", {
+          class: "btn",
+          type: "button",
+          data: { focus: `pipeline-make-${value}` },
+          onclick: () => sendStage(wb, "make", value),
+        }, label),
+        h("span", { class: "muted" }, ...withCode(note)),
+      )
+    ),
   );
 }
 

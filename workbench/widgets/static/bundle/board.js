@@ -666,7 +666,7 @@ function headTools(wb, state) {
       verb: "save"
     })),
     tool("Open\u2026", "open_file", "Open a *.plan.json file; it can also be dropped here", () => picker.click()),
-    tool("Export", "export", "As code: a JAX script, PartitionSpecs, logical axis rules", () => wb.send(state.sheet === "export" ? {
+    tool("Export", "export", "As code: a JAX script, PartitionSpecs, logical axis rules; as a page to mail, a trace, a picture", () => wb.send(state.sheet === "export" ? {
       verb: "close_sheet"
     } : {
       verb: "export"
@@ -713,18 +713,23 @@ function acceptFiles(wb) {
     readFile(wb, event.dataTransfer?.files[0]);
   });
 }
-function download(name, text) {
-  const url = URL.createObjectURL(new Blob([
-    text
+function download(name, content) {
+  const url = URL.createObjectURL(typeof content === "string" ? new Blob([
+    content
   ], {
     type: "text/plain"
-  }));
+  }) : content);
   h("a", {
     href: url,
     download: name
   }).click();
   setTimeout(() => URL.revokeObjectURL(url), 1e4);
 }
+var decoded = (text, type) => new Blob([
+  Uint8Array.from(atob(text), (each) => each.charCodeAt(0))
+], {
+  type
+});
 async function copyText(wb, field, text, button) {
   let copied = false;
   try {
@@ -829,9 +834,31 @@ function drawSheet(wb, place, sheet) {
   }, h("h2", {}, sheet.title), h("span", {
     class: "muted about"
   }, sheet.about), close), row, ...sheet.kind === "link" ? [] : [
+    drawFiles(wb, sheet),
     problem ?? field
   ]);
   if (sheet.kind !== "link") field.scrollTop = scrolled;
+}
+function drawFiles(wb, sheet) {
+  return h("div", {
+    class: "takeaway files",
+    role: "group",
+    ariaLabel: "Files to download"
+  }, h("span", {
+    class: "muted"
+  }, "As a file:"), ...sheet.files.map(({ key, label, about }) => h("button", {
+    class: "btn",
+    type: "button",
+    title: about,
+    data: {
+      focus: `file-${key}`,
+      file: key
+    },
+    onclick: () => wb.send({
+      verb: "export",
+      form: key
+    })
+  }, label)));
 }
 function drawNotice(wb, place, { refusal, word }) {
   const dismiss = () => h("button", {
@@ -897,7 +924,7 @@ function filesSection(wb) {
       wb.view,
       ""
     ].includes(state.download.view) ? state.download : null;
-    if (mine && mine.seq !== taken && !first) download(mine.name, mine.text);
+    if (mine && mine.seq !== taken && !first) download(mine.name, mine.base64 === void 0 ? mine.text : decoded(mine.base64, mine.media));
     taken = mine ? mine.seq : taken;
     first = false;
   };
@@ -2664,7 +2691,7 @@ function runSection(wb) {
     results.hidden = !blocks.length;
     patchBlocks(wb, results, blocks);
   });
-  const paint = (live) => {
+  const paint = (live, tab) => {
     const running = live.phase === "running";
     section.dataset.phase = live.phase;
     section.hidden = !live.can_run;
@@ -2677,7 +2704,7 @@ function runSection(wb) {
     curves.paint(live.curves);
     facts.paint(live.facts);
     log.paint(live.log);
-    paintResults(live.blocks);
+    paintResults(live.blocks.filter((each) => each.in_tab !== tab));
     speak(live.said);
   };
   return {
@@ -4074,7 +4101,7 @@ function makePipeline(wb, place) {
     restore: board.restore
   };
 }
-function drawInvitation(wb, parent, { about, problem, button }) {
+function drawInvitation(wb, parent, { about, problem, button, choices }) {
   parent.replaceChildren(h("h3", {}, "No pipeline yet"), h("p", {}, "A pipeline cuts the layers into stages on devices of their own, and sends the batch through them in micro-batches."), h("p", {
     class: "muted"
   }, ...withCode(about)), problem ? h("div", {
@@ -4086,7 +4113,18 @@ function drawInvitation(wb, parent, { about, problem, button }) {
       focus: "pipeline-make"
     },
     onclick: () => sendStage(wb, "make")
-  }, button) : "");
+  }, button) : "", ...choices.map(({ value, label, note }) => h("p", {
+    class: "way"
+  }, h("button", {
+    class: "btn",
+    type: "button",
+    data: {
+      focus: `pipeline-make-${value}`
+    },
+    onclick: () => sendStage(wb, "make", value)
+  }, label), h("span", {
+    class: "muted"
+  }, ...withCode(note)))));
 }
 function drawRemove(wb) {
   return h("button", {
@@ -6640,7 +6678,7 @@ function mount(model, el) {
     paintStageRefusal(wb, refusal, seq);
     board.paintRecipes(recipes ?? null);
     root.dataset.charted = `${charted}`;
-    run.paint(model.get("live"));
+    run.paint(model.get("live"), table.tab);
     compile.paint(model.get("live"));
     markChosen(wb, state.selected ?? "");
     silent.hidden = root.dataset.silent !== "true";

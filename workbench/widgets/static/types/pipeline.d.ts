@@ -117,6 +117,8 @@ export interface Invitation {
   about: string;
   problem: Problem | null;
   button: string | null;
+  /** Ways to choose among where the hardware has no devices to spare; then there is no one button. */
+  choices: { value: string; label: string; note: string }[];
 }
 export interface BrokenPipeline {
   kind: "broken";

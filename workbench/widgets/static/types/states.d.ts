@@ -156,6 +156,8 @@ export interface Sheet {
   kind: "export" | "link";
   title: string;
   forms: { key: string; label: string; open: boolean }[];
+  /** What is downloaded without being shown. */
+  files: { key: string; label: string; about: string }[];
   about: string;
   text: string;
   problem: Problem | null;
@@ -164,7 +166,8 @@ export interface Sheet {
 export interface FilesState {
   path: string;
   word: string;
-  download: { name: string; text: string; view: string; seq: number } | null;
+  /** With `base64`, bytes of that media type instead of the text. */
+  download: { name: string; text: string; view: string; seq: number; base64?: string; media?: string } | null;
   sheet: Sheet | null;
 }
 /** What the tools of the head show of history and files. */

@@ -176,6 +176,8 @@ export interface Block {
   rows: Row[];
   note: string;
   picture: Picture | null;
+  /** The tab that has it too, so that it is not shown beside that. */
+  in_tab?: string;
   replay?: Replay;
   stages?: PipelineTab;
   find?: FindState;

@@ -1,0 +1,176 @@
+"""A step over time in the trace event format, which Perfetto (ui.perfetto.dev), chrome://tracing and TensorBoard read.
+
+Predicted and measured stand beside each other as processes: of a plan without a pipeline one for the device, with a thread for computation
+and one for each set of mesh axes that something is sent over; of a pipeline one for each stage. Format: "Trace Event Format", Google, 2016:
+complete events `X` with microseconds `ts` and `dur`, names by metadata events `M`, what overlaps as `b` and `e`, counters `C`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from workbench.errors import WorkbenchError
+from workbench.reports.device_trace import Trace
+from workbench.reports.measurement import Measurement, TaskTime
+from workbench.reports.pipeline import PipelineReport
+from workbench.reports.report import Report
+from workbench.reports.simulated_pipeline import TaskSpan
+from workbench.reports.timeline import COMPUTE, Event
+
+MEASURED = 1001
+"""The number of the first measured process; predicted ones are numbered from 1."""
+_TASKS = "tasks"
+Json = dict[str, Any]
+
+
+class _Slice(NamedTuple):
+    """Something that is done on a thread (`stream`) from `start` on, in seconds."""
+
+    stream: str
+    start: float
+    seconds: float
+    name: str
+    kind: str
+    facts: Json
+
+    @property
+    def nanoseconds(self) -> tuple[int, int]:
+        """Start and end, rounded so that what follows at once still does."""
+        return round(self.start * 1e9), round((self.start + self.seconds) * 1e9)
+
+
+def chrome_trace(report: Report, measurement: Measurement | None = None) -> str:
+    """The predicted step as JSON, and beside it the measured one, if it was profiled. Raises `WorkbenchError` where there is neither."""
+    events = [*_predicted(report), *(_measured(measurement) if measurement else ())]
+    if not events:
+        raise WorkbenchError(
+            f"{report.plan.name} has no step over time: times are predicted for hardware, and the plan names none.",
+            ['name some, `hardware="TPU v5e 2x4"`', "run it, and give the measurement"],
+        )
+    about = {"plan": str(report.plan), "hardware": str(report.hardware or ""), "written by": "sharding workbench"}
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}, ensure_ascii=False, allow_nan=False)
+
+
+def _predicted(report: Report) -> Iterator[Json]:
+    if report.pipeline is not None:
+        for device in range(len(report.pipeline.simulated.devices)):
+            yield from _pipeline_device(report.pipeline, device)
+    elif report.timeline is not None:
+        facts = _Facts(report)
+        name = f"predicted: each of {report.mesh.size:,} devices, {report.hardware}"
+        yield from _process(1, name, [_slice(each, facts.of(each)) for each in report.timeline.events if each.seconds])
+
+
+def _measured(measurement: Measurement) -> Iterator[Json]:
+    if measurement.tasks:
+        for device in sorted({each.device for each in measurement.tasks}):
+            tasks = [_task_slice(each) for each in measurement.tasks if each.device == device]
+            yield from _process(MEASURED + device, f"measured: stage {device}, {measurement.device_kind}", tasks)
+    elif measurement.trace is not None:
+        for number in sorted({each.device for each in measurement.trace.events}):
+            slices = list(_traced_slices(measurement.trace, number))
+            yield from _process(MEASURED + number, f"measured: device {number}, {measurement.device_kind}", slices)
+
+
+class _Facts:
+    """What the report knows of the kernels and collectives of the timeline: by path and kind, the one that takes about as long."""
+
+    def __init__(self, report: Report) -> None:
+        self._known: dict[tuple[str, str], list[tuple[float, Json]]] = {}
+        for each in report.kernel_costs:
+            facts = {"source": each.source, "bytes": each.bytes, "flops": each.flops, "dtype": each.dtype, "bound": each.bound}
+            self._known.setdefault((each.path, each.kind), []).append((each.seconds, facts))
+        for sent in report.collectives:
+            facts = {"source": sent.source, "bytes": sent.payload, "sent_bytes": sent.sent, "mesh_axes": "+".join(sent.axes)}
+            self._known.setdefault((sent.path, sent.kind), []).append((sent.seconds, facts))
+
+    def of(self, event: Event) -> Json:
+        known = self._known.get((event.path, event.kind), [])
+        return min(known, key=lambda each: abs(each[0] - event.seconds))[1] if known else {}
+
+
+def _slice(event: Event, facts: Json) -> _Slice:
+    waits = {"exposed_us": event.exposed * 1e6} if event.exposed else {}
+    args = {"path": event.path, **facts, "times_a_step": event.count, **waits}
+    return _Slice(event.stream, event.start, event.seconds, _short(event.path, event.kind), event.kind, args)
+
+
+def _traced_slices(trace: Trace, device: int) -> Iterator[_Slice]:
+    for each in trace.of_device(device):
+        facts = {"path": each.path, "source": each.source, "instruction": each.name}
+        yield _Slice(each.stream, each.start, each.seconds, _short(each.path, each.name), each.kind, facts)
+
+
+def _short(path: str, otherwise: str) -> str:
+    """The end of a path, which is what there is room for."""
+    return "/".join(path.split("/")[-2:]) or otherwise
+
+
+def _task_slice(task: TaskTime) -> _Slice:
+    facts = {"stage": task.stage, "micro_batch": task.micro_batch}
+    name = task.kind if task.kind == "update" else f"{task.kind} {task.micro_batch}"
+    return _Slice(_TASKS, task.start, task.seconds, name, task.kind, facts)
+
+
+def _pipeline_device(planned: PipelineReport, device: int) -> Iterator[Json]:
+    """The tasks of a stage's devices with their update, what arrives there, and the bytes that each holds."""
+    pid, simulated = device + 1, planned.simulated
+    start, end = simulated.update_span(device)
+    update = [_Slice(_TASKS, start, end - start, "update", "update", {"stages": list(simulated.stages_of(device))})] if end > start else []
+    slices = [*(_span_slice(span, planned) for span in simulated.devices[device]), *update]
+    yield from _process(pid, f"predicted: stage {device}" + (", a second for 10¹² operations" if planned.nominal else ""), slices)
+    for number, each in enumerate(simulated.arrivals_of(device)):
+        about = {
+            "cat": "transfer",
+            "id": f"{pid}.{number}",
+            "pid": pid,
+            "tid": 1,
+            "name": f"{each.task.kind} {each.task.micro_batch} arrives",
+        }
+        facts = {"bytes": each.bytes, "from_stage": each.task.stage, "to_stage": each.stage}
+        yield {"ph": "b", "ts": each.start * 1e6, **about, "args": facts}
+        yield {"ph": "e", "ts": each.end * 1e6, **about}
+    for moment in simulated.memory(device):
+        yield {"ph": "C", "ts": moment.start * 1e6, "pid": pid, "name": "memory of a device", "args": {"bytes": moment.bytes}}
+
+
+def _span_slice(span: TaskSpan, planned: PipelineReport) -> _Slice:
+    task, again = span.task, {"recompute_us": span.recompute * 1e6} if span.recompute else {}
+    waits, path = planned.simulated.causes.get(task), planned.virtual_stages[task.stage].name
+    after = {"waits_for": f"{waits.kind} {waits.micro_batch} of stage {waits.stage}"} if waits else {}
+    facts = {"stage": task.stage, "micro_batch": task.micro_batch, "path": path, **again, **after}
+    return _Slice(_TASKS, span.start, span.seconds, f"{task.kind} {task.micro_batch}", str(task.kind), facts)
+
+
+def _process(pid: int, name: str, slices: Sequence[_Slice]) -> Iterator[Json]:
+    """A process with its threads, the compute stream first; what overlaps on one stream, as on a CPU's threads, has a thread each."""
+    yield _named("process_name", pid, 0, name=name)
+    yield _named("process_sort_index", pid, 0, sort_index=pid)
+    tid = 0
+    for stream in sorted({each.stream for each in slices}, key=lambda each: (each not in (COMPUTE, _TASKS), each)):
+        for number, lane in enumerate(_lanes(each for each in slices if each.stream == stream)):
+            tid += 1
+            yield _named("thread_name", pid, tid, name=stream if not number else f"{stream} {number + 1}")
+            yield _named("thread_sort_index", pid, tid, sort_index=tid)
+            yield from (_complete(each, pid, tid) for each in lane)
+
+
+def _lanes(slices: Iterable[_Slice]) -> list[list[_Slice]]:
+    """In each lane one after the other."""
+    lanes: list[list[_Slice]] = []
+    for each in sorted(slices, key=lambda each: each.nanoseconds):
+        free = next((lane for lane in lanes if lane[-1].nanoseconds[1] <= each.nanoseconds[0]), None)
+        if free is None:
+            lanes.append(free := [])
+        free.append(each)
+    return lanes
+
+
+def _complete(each: _Slice, pid: int, tid: int) -> Json:
+    start, end = each.nanoseconds
+    about = {"name": each.name, "cat": each.kind, "ts": start / 1e3, "dur": (end - start) / 1e3}
+    return {"ph": "X", "pid": pid, "tid": tid, **about, "args": each.facts}
+
+
+def _named(kind: str, pid: int, tid: int, **args: Any) -> Json:
+    return {"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": args}

@@ -1,0 +1,128 @@
+"""A report as one HTML file to mail: figures, pictures, tables, notes, and the plan itself, to open again.
+
+It is self-contained: pictures are inline SVG, and its own policy forbids scripts and any request. It is light or dark as its reader's
+system is.
+"""
+
+import base64
+from collections.abc import Callable, Iterator
+from html import escape
+
+from workbench.analysis.tier_comparison import Comparison
+from workbench.documents import dump_plan
+from workbench.errors import WorkbenchError
+from workbench.reports.diagnostic import Diagnostic
+from workbench.reports.measurement import Measurement
+from workbench.reports.pipeline import PipelineReport
+from workbench.reports.report import Report
+from workbench.text.tables import html_text
+from workbench.visualize.communication import communication
+from workbench.visualize.draw.picture import Picture
+from workbench.visualize.exports.board_picture import board_picture
+from workbench.visualize.graph import graph
+from workbench.visualize.memory_map import memory_map
+from workbench.visualize.memory_over_step import memory_over_step
+from workbench.visualize.pipeline import pipeline
+from workbench.visualize.roofline import roofline
+from workbench.visualize.step_time_bars import step_time
+from workbench.visualize.step_timeline import timeline
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_STYLE = """\
+:root{color-scheme:light dark;--ground:#fff;--text:#1b1f24;--quiet:#57606a;--line:#d0d7de;--raised:#f6f8fa}
+@media (prefers-color-scheme:dark){:root{--ground:#0d1117;--text:#e6edf3;--quiet:#9198a1;--line:#30363d;--raised:#161b22}}
+body{margin:0 auto;max-width:1100px;padding:24px 20px 60px;background:var(--ground);color:var(--text);font:14px/1.55 system-ui,sans-serif}
+h1{font-size:22px;margin:0 0 4px}h2{font-size:16px;margin:32px 0 8px;border-bottom:1px solid var(--line);padding-bottom:4px}
+p{margin:4px 0}.quiet{color:var(--quiet)}code,pre,table{font:12px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+pre{overflow-x:auto;background:var(--raised);border:1px solid var(--line);border-radius:6px;padding:10px;white-space:pre-wrap}
+figure{margin:12px 0;overflow-x:auto}svg{max-width:none}table{border-collapse:collapse;margin:6px 0}td,th{padding:2px 10px 2px 0}
+section>div>p{white-space:pre-wrap!important;font:12px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+th{color:var(--quiet)}details{margin:6px 0}summary{cursor:pointer;color:var(--quiet)}li{margin:4px 0}a{color:inherit}
+@media print{details:not([open])>*{display:none}}
+"""
+
+
+def report_page(report: Report, measurement: Measurement | None = None) -> str:
+    """The whole page; with what a run measured, if there was one."""
+    name = f"{report.plan.name} on {report.mesh.description}"
+    sections = [
+        ("The plan", _drawn(lambda: board_picture(report))),
+        ("To mind", _notes(report.notes)),
+        *_pictures(report, measurement),
+        ("All figures", html_text(lambda: str(report))),
+        *([("Measured", html_text(lambda: str(measurement)))] if measurement else []),
+        ("Open it again", _plan(report)),
+    ]
+    body = "\n".join(f"<section><h2>{escape(title)}</h2>\n{content}</section>" for title, content in sections if content)
+    head = (
+        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{escape(name)}</title><style>{_STYLE}</style>'
+    )
+    about = f'<h1>{escape(name)}</h1>\n<p class="quiet">{escape(_about(report, measurement))}</p>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{about}\n{body}\n</body></html>\n'
+
+
+def _about(report: Report, measurement: Measurement | None) -> str:
+    where = f"planned for {report.hardware}" if report.hardware else "planned for no hardware: without times"
+    ran = f", measured on {measurement.devices} × {measurement.device_kind}" if measurement else ""
+    return f"A report of the sharding workbench: {where}{ran}. What is sent is {report.tier}."
+
+
+def _pictures(report: Report, measurement: Measurement | None) -> Iterator[tuple[str, str]]:
+    """Each picture that there is something to show in."""
+    comparison = Comparison(report, None, measurement) if measurement else None
+    trace, tasks = (measurement.trace, measurement.tasks) if measurement else (None, ())
+    planned = _pipeline(report)
+    if planned is not None:
+        yield "The pipeline over time", _drawn(lambda: pipeline(planned.simulated, tasks, memory=True))
+    if report.step_time is not None and planned is None:
+        yield "The time of a step", _drawn(lambda: step_time(report, comparison))
+    if report.timeline is not None and planned is None:
+        yield "The step over time", _drawn(lambda: timeline(report, trace))
+    yield "Memory over the step", _drawn(lambda: memory_over_step(report))
+    yield "Memory at the peak", _drawn(lambda: memory_map(report))
+    if report.collectives:
+        yield "What is sent", _drawn(lambda: communication(report))
+    if report.kernel_costs:
+        yield "Roofline", _drawn(lambda: roofline(report))
+    yield "The graph", _drawn(lambda: graph(report))
+
+
+def _pipeline(report: Report) -> PipelineReport | None:
+    try:
+        return report.pipeline
+    except WorkbenchError:  # the report says why
+        return None
+
+
+def _drawn(draw: Callable[[], Picture]) -> str:
+    """A picture with its text below it; one that cannot be drawn here says why."""
+    try:
+        picture = draw()
+        svg = picture.svg
+    except WorkbenchError as error:
+        return f'<p class="quiet">{escape(str(error))}</p>'
+    return f"<figure>{svg}</figure>\n<details><summary>as text</summary><pre>{escape(picture.text)}</pre></details>\n"
+
+
+def _notes(notes: tuple[Diagnostic, ...]) -> str:
+    rows = []
+    for each in notes:
+        mend = f" Mend it: {' · '.join(map(str, each.edits))}." if each.edits else ""
+        rows.append(f"<li><b>{escape(each.subject)}</b>: {escape(each.message)}{escape(mend)}</li>")
+    return f"<ul>{''.join(rows)}</ul>" if rows else ""
+
+
+def _plan(report: Report) -> str:
+    """The plan in a line, and as the document that the workbench opens."""
+    plan = report.plan
+    line = f"<pre>{escape(str(plan))}</pre>"
+    try:
+        document = dump_plan(plan)
+    except WorkbenchError as error:
+        return f'{line}\n<p class="quiet">There is no document of it: {escape(str(error))}</p>'
+    link = "data:application/json;base64," + base64.b64encode(document.encode()).decode()
+    name = f"{plan.name.replace(' ', '-')}.plan.json"
+    how = f'Save <a download="{escape(name)}" href="{link}">{escape(name)}</a>, or the text below, and open it with '
+    commands = f"<code>workbench serve {escape(name)}</code> or <code>workbench.load(&quot;{escape(name)}&quot;)</code>"
+    return f'{line}\n<p>{how}{commands}.</p>\n<details><summary>the document</summary><pre id="plan">{escape(document)}</pre></details>'
