@@ -90,7 +90,11 @@ def test_a_pipeline_has_a_process_for_each_stage(pipelined):
     names = list(named(events, "process_name").values())
     assert names == [*(f"predicted: stage {i}" for i in range(4)), *(f"measured: stage {i}, cpu" for i in range(4))]
     done = [each for each in events if each["ph"] == "X" and each["pid"] < 1000]
-    assert Counter(each["cat"] for each in done) == Counter({"update": 4, "forward": 64, "backward": 64})
+    threads = {place: name for place, name in named(events, "thread_name").items() if place[0] < 1000}
+    tasks_done = [each for each in done if threads[each["pid"], each["tid"]] == "tasks"]
+    assert Counter(each["cat"] for each in tasks_done) == Counter({"update": 4, "forward": 64, "backward": 64})
+    assert "compute" in threads.values()  # and the kernels of each task below it
+    assert len(done) > 10 * len(tasks_done)
     assert len([each for each in events if each["ph"] == "b"]) == len(simulated.arrivals)
     assert max(each["args"]["bytes"] for each in events if each["ph"] == "C") <= max(simulated.peaks)
     assert max(each["ts"] + each["dur"] for each in done) == pytest.approx(simulated.seconds * 1e6, abs=2e-3)

@@ -116,8 +116,8 @@ class Comparison:
 
     @cached_property
     def _pipeline_report(self) -> PipelineReport | None:
-        """The pipeline, where its stages are programs of their own: then no figure is of the whole program. A stage's own report is compared
-        with its compiled record as any program is."""
+        """The pipeline, where its stages are programs of their own: then no figure is of the whole program. The report of one stage is
+        compared with the compiled record of that stage as any program is."""
         spec = self.report.plan.pipeline
         is_staged = spec is not None and spec.engine == "mpmd" and self.report.stage is None
         return self.report.pipeline if is_staged else None

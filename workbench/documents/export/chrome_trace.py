@@ -1,7 +1,8 @@
 """A step over time in the trace event format, which Perfetto (ui.perfetto.dev), chrome://tracing and TensorBoard read.
 
 Predicted and measured stand beside each other as processes: of a plan without a pipeline one for the device, with a thread for computation
-and one for each set of mesh axes that something is sent over; of a pipeline one for each stage. Format: "Trace Event Format", Google, 2016:
+and one for each set of mesh axes that something is sent over; of a pipeline one for
+each stage, with its tasks above. Format: "Trace Event Format", Google, 2016:
 complete events `X` with microseconds `ts` and `dur`, names by metadata events `M`, what overlaps as `b` and `e`, counters `C`.
 """
 
@@ -53,8 +54,8 @@ def chrome_trace(report: Report, measurement: Measurement | None = None) -> str:
 
 def _predicted(report: Report) -> Iterator[Json]:
     if report.pipeline is not None:
-        for device in range(len(report.pipeline.simulated.devices)):
-            yield from _pipeline_device(report.pipeline, device)
+        for each in report.stages:
+            yield from _pipeline_device(report.pipeline, each)
     elif report.timeline is not None:
         facts = _Facts(report)
         name = f"predicted: each of {report.mesh.size:,} devices, {report.hardware}"
@@ -112,12 +113,16 @@ def _task_slice(task: TaskTime) -> _Slice:
     return _Slice(_TASKS, task.start, task.seconds, name, task.kind, facts)
 
 
-def _pipeline_device(planned: PipelineReport, device: int) -> Iterator[Json]:
-    """The tasks of a stage's devices with their update, what arrives there, and the bytes that each holds."""
-    pid, simulated = device + 1, planned.simulated
+def _pipeline_device(planned: PipelineReport, report: Report) -> Iterator[Json]:
+    """The tasks of a stage's devices with their update, and below them their kernels and collectives; what arrives there, and the bytes
+    that each holds."""
+    assert report.stage is not None, "the stages of a pipeline have reports of their own"
+    device, simulated, known = report.stage, planned.simulated, _Facts(report)
+    pid = device + 1
     start, end = simulated.update_span(device)
     update = [_Slice(_TASKS, start, end - start, "update", "update", {"stages": list(simulated.stages_of(device))})] if end > start else []
-    slices = [*(_span_slice(span, planned) for span in simulated.devices[device]), *update]
+    kernels = [_slice(each, known.of(each)) for each in report.timeline.events if each.seconds] if report.timeline else []
+    slices = [*(_span_slice(span, planned) for span in simulated.devices[device]), *update, *kernels]
     yield from _process(pid, f"predicted: stage {device}" + (", a second for 10¹² operations" if planned.nominal else ""), slices)
     for number, each in enumerate(simulated.arrivals_of(device)):
         about = {
@@ -147,7 +152,7 @@ def _process(pid: int, name: str, slices: Sequence[_Slice]) -> Iterator[Json]:
     yield _named("process_name", pid, 0, name=name)
     yield _named("process_sort_index", pid, 0, sort_index=pid)
     tid = 0
-    for stream in sorted({each.stream for each in slices}, key=lambda each: (each not in (COMPUTE, _TASKS), each)):
+    for stream in sorted({each.stream for each in slices}, key=lambda each: (each != _TASKS, each != COMPUTE, each)):
         for number, lane in enumerate(_lanes(each for each in slices if each.stream == stream)):
             tid += 1
             yield _named("thread_name", pid, tid, name=stream if not number else f"{stream} {number + 1}")

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
+from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.text.tables import count_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds
@@ -31,11 +33,24 @@ def board_picture(report: Report) -> Picture:
 def _figures(report: Report) -> Iterator[tuple[str, str]]:
     if report.seconds is not None:
         yield "step, predicted", format_seconds(report.seconds)
+    planned = _find_pipeline(report)
     yield "memory per device", format_bytes(report.peak)
     if report.memory.capacity:
         yield "of a device's", format_bytes(report.memory.capacity)
-    yield "sent per device", format_bytes(report.sent)
-    yield "FLOP per device", format_count(report.flops.per_device)
+    if planned is not None:
+        yield "between stages", format_bytes(sum(planned.traffic.values()))
+    most = report if planned is None else report.stages[planned.most_sending(report.mesh)]
+    yield "sent per device", format_bytes(most.sent)
+    busiest = report if planned is None else report.stages[planned.busiest]
+    yield "FLOP per device", format_count(busiest.flops.per_device)
+
+
+def _find_pipeline(report: Report) -> PipelineReport | None:
+    """The pipeline of a report that is of all its stages, if it can be cut."""
+    try:
+        return None if report.is_of_devices else report.pipeline
+    except WorkbenchError:
+        return None
 
 
 def _zones(plan: Plan) -> Iterator[_Zone]:
@@ -61,7 +76,7 @@ def _sizes(sizes: tuple[int, ...]) -> str:
 
 def _heading(report: Report) -> str:
     where = f", planned for {report.hardware}" if report.hardware else ""
-    return f"{report.plan.name} on {report.mesh.description} ({count_text(report.mesh.size, 'device')}){where}"
+    return f"{report.title} ({count_text(report.mesh.size, 'device')}){where}"
 
 
 def _laid_out(plan: Plan) -> str:

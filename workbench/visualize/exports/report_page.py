@@ -24,6 +24,7 @@ from workbench.visualize.memory_map import memory_map
 from workbench.visualize.memory_over_step import memory_over_step
 from workbench.visualize.pipeline import pipeline
 from workbench.visualize.roofline import roofline
+from workbench.visualize.stages import stage_memory, stage_traffic
 from workbench.visualize.step_time_bars import step_time
 from workbench.visualize.step_timeline import timeline
 
@@ -44,7 +45,7 @@ th{color:var(--quiet)}details{margin:6px 0}summary{cursor:pointer;color:var(--qu
 
 def report_page(report: Report, measurement: Measurement | None = None) -> str:
     """The whole page; with what a run measured, if there was one."""
-    name = f"{report.plan.name} on {report.mesh.description}"
+    name = report.title
     sections = [
         ("The plan", _drawn(lambda: board_picture(report))),
         ("To mind", _notes(report.notes)),
@@ -75,15 +76,16 @@ def _pictures(report: Report, measurement: Measurement | None) -> Iterator[tuple
     planned = _pipeline(report)
     if planned is not None:
         yield "The pipeline over time", _drawn(lambda: pipeline(planned.simulated, tasks, memory=True))
-    if report.step_time is not None and planned is None:
+    if report.step_time is not None:
         yield "The time of a step", _drawn(lambda: step_time(report, comparison))
-    if report.timeline is not None and planned is None:
         yield "The step over time", _drawn(lambda: timeline(report, trace))
+    if planned is not None and report.stage is None:
+        yield "Memory of the stages", _drawn(lambda: stage_memory(report))
+        yield "Sent between the stages", _drawn(lambda: stage_traffic(report))
     yield "Memory over the step", _drawn(lambda: memory_over_step(report))
     yield "Memory at the peak", _drawn(lambda: memory_map(report))
-    if report.collectives:
-        yield "What is sent", _drawn(lambda: communication(report))
-    if report.kernel_costs:
+    yield "What is sent", _drawn(lambda: communication(report))
+    if report.step_time is not None:
         yield "Roofline", _drawn(lambda: roofline(report))
     yield "The graph", _drawn(lambda: graph(report))
 
