@@ -187,6 +187,7 @@ def sends(most: int = 0, *, kind: str = "") -> Goal:
     """At most so many bytes leave each device per step; with `kind`, by collectives of that kind and no other."""
 
     def goal(report: Report) -> str:
+        report = report.most(lambda each: each.sent)
         if report.sent > most:
             allowed = f"not more than {format_bytes(most)}" if most else "nothing"
             return f"{format_bytes(report.sent)} leave each device a step: {_sent_text(report)}. Let it send {allowed}."

@@ -175,15 +175,32 @@ def _compare_entries(kind: str, before: Mapping[str, PlanSetting], after: Mappin
 
 
 def _compare_figures(before: Report, after: Report) -> Iterator[FigureChange]:
+    """Of plans with a pipeline the figures of the stage that has the most of each, as at the top of the board."""
     yield FigureChange("peak memory", "bytes", before.peak, after.peak)
+    yield from _compare_devices(before.most(_peak), after.most(_peak))
+    yield FigureChange("sent", "bytes", *(each.most(_sent).sent for each in (before, after)))
+    yield FigureChange("products", "FLOP", *(each.most(_local_flops).flops.per_device for each in (before, after)))
+    yield FigureChange("step", "seconds", before.seconds, after.seconds)
+
+
+def _peak(report: Report) -> int:
+    return report.memory.peak
+
+
+def _sent(report: Report) -> int:
+    return report.sent
+
+
+def _local_flops(report: Report) -> int:
+    return report.flops.per_device
+
+
+def _compare_devices(before: Report, after: Report) -> Iterator[FigureChange]:
     for role in dict.fromkeys((*before.memory.by_role, *after.memory.by_role)):
         yield FigureChange(f"{role} at the peak", "bytes", before.memory.by_role.get(role, 0), after.memory.by_role.get(role, 0))
     if before.memory.host or after.memory.host:
         yield FigureChange("host memory", "bytes", before.memory.host, after.memory.host)
-    yield FigureChange("sent", "bytes", before.sent, after.sent)
-    yield FigureChange("products", "FLOP", before.flops.per_device, after.flops.per_device)
     yield FigureChange("memory traffic", "bytes", before.traffic, after.traffic)
-    yield FigureChange("step", "seconds", before.seconds, after.seconds)
     was, now = before.step_time, after.step_time
     for name, label in _TIMES.items():
         seconds = (getattr(each, name) if each else None for each in (was, now))
@@ -196,7 +213,7 @@ _TIMES = {"estimate": "kernels", "exposed": "waiting for communication"}
 def _sum_traffic(report: Report) -> dict[tuple[tuple[str, ...], str], int]:
     """Payload by whole mesh axes: a sub-axis counts as its axis."""
     sums: dict[tuple[tuple[str, ...], str], int] = {}
-    for (axes, kind), payload in report.by_axis_and_kind.items():
+    for (axes, kind), payload in report.most(_sent).by_axis_and_kind.items():
         key = tuple(dict.fromkeys(base_axis(axis) for axis in axes)), kind
         sums[key] = sums.get(key, 0) + payload
     return sums

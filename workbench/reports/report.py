@@ -1,6 +1,6 @@
 """The planner's report on a plan: placements, collectives, memory, FLOP, time and diagnostics. A value; `print` it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -260,6 +260,13 @@ class Report:
     def fullest(self) -> "Report":
         """Of `stages` the one whose devices hold the most at their worst moment."""
         return max(self.stages, key=lambda each: each.memory.peak)
+
+    def most(self, measure: "Callable[[Report], float]") -> "Report":
+        """Of `stages` the one with the most by a measure; this report where the program cannot be partitioned as the pipeline says."""
+        try:
+            return max(self.stages, key=measure)
+        except WorkbenchError:
+            return self
 
     @property
     def is_of_devices(self) -> bool:

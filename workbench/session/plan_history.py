@@ -287,7 +287,7 @@ class Session:
 
 
 def _summarize(report: Report) -> ReportSummary:
-    return ReportSummary(report.memory.peak, report.sent, report.step_time.total if report.step_time else None)
+    return ReportSummary(report.peak, report.most(lambda each: each.sent).sent, report.seconds)
 
 
 def _verify_history(nodes: Sequence[HistoryNode], now: int, redo_children: Mapping[int, int]) -> None:

@@ -27,7 +27,7 @@ LARGEST = 12  # collectives shown one by one
 
 def report_text(report: Report) -> str:
     """The whole report: head, key figures, arguments, collectives, diagnostics."""
-    plan, shown = report.plan, _shown(report)
+    plan, shown = report.plan, report.most(lambda each: each.memory.peak)
     devices = f"{report.mesh.size:,} device" + "s" * (report.mesh.size != 1)
     title = plan.name if plan.name == plan.program.name else f"{plan.name} ({plan.program.name})"
     title += "" if report.stage is None else f", stage {report.stage} of {report.plan.pipeline},"
@@ -46,11 +46,6 @@ def report_text(report: Report) -> str:
         _diagnostics(report.notes) if report.stage is None else "",
     ]
     return "\n\n".join(section for section in sections if section)
-
-
-def _shown(report: Report) -> Report:
-    """What a device holds and does: of a pipelined plan one of its fullest stage, as far as there are stages."""
-    return report if _find_pipeline(report) is None else report.shown
 
 
 def _of_stage(report: Report, shown: Report) -> str:
@@ -92,9 +87,8 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     if memory.host:
         moved = f"offloaded; {format_bytes(report.host_traffic)} a step go there and back"
         yield "host memory per device", format_bytes(memory.host), moved
-    most = None if planned is None else planned.most_sending(report.mesh)
-    where = "" if most is None else f"within stage {most}, the most"
-    yield _sent_figure(report if most is None else report.stages[most], ranges.get(SENT), where)
+    most = report.most(lambda each: each.sent)
+    yield _sent_figure(most, ranges.get(SENT), "" if planned is None else f"within stage {most.stage}, the most")
     if planned is None:
         yield "tier of what is sent", "compiled" if report.is_scheduled else report.prediction.tier, _tier_source_text(report)
     if report.compiled is not None:

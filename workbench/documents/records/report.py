@@ -12,14 +12,6 @@ from workbench.reports.report import Report
 from workbench.reports.reshard import Reshard
 
 
-def _shown(report: Report) -> Report:
-    """The report of the fullest stage, or without a pipeline, or one that can be, the report itself."""
-    try:
-        return report.shown
-    except PipelineError:
-        return report
-
-
 def _device_record(shown: Report) -> dict[str, Any]:
     """What one device holds, sends, computes and waits for."""
     time = shown.step_time
@@ -62,7 +54,7 @@ def report_record(report: Report) -> dict[str, Any]:
     `partitioned`; `ranges`: the intervals of nine of ten true figures, for those that are not settled; `compiled_by`: the compiler that
     gave memory and kernel times, if one did. Of a plan with a pipeline the figures of a device are those of `stage`, the fullest, and
     `stages` has them for each; where it cannot be cut, they are of the program as one."""
-    shown = _shown(report)
+    shown = report.most(lambda each: each.memory.peak)
     return {
         "program": report.plan.program.name,
         "plan": report.plan.name,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from workbench.cost.kernel_graph import graph_of
-from workbench.pipeline.stage_reports.stage_work import BlockWork, StageWork
+from workbench.pipeline.stage_reports.stage_work import StageBlock, StageWork
 from workbench.reports.step_graph import Graph, GraphNode, GraphSend
 
 
@@ -26,7 +26,7 @@ def stage_graph(work: StageWork) -> Graph:
     return Graph(tuple(nodes), tuple(edges), tuple(sends))
 
 
-def _graphs(work: StageWork) -> Iterator[tuple[BlockWork, Graph]]:
+def _graphs(work: StageWork) -> Iterator[tuple[StageBlock, Graph]]:
     for backward in (False, True):
         for block in work.blocks[::-1] if backward else work.blocks:
             found, times = block.runs[backward]
@@ -51,5 +51,5 @@ def _entries(graph: Graph, place: dict[int, int]) -> Iterator[int]:
     yield from dict.fromkeys(place[reader] for maker, reader in graph.edges if maker in outside and reader in place)
 
 
-def _moved(send: GraphSend, place: dict[int, int], block: BlockWork) -> GraphSend:
+def _moved(send: GraphSend, place: dict[int, int], block: StageBlock) -> GraphSend:
     return replace(send, maker=place.get(send.maker, -1), reader=place.get(send.reader, -1), path=block.path_of(send.path))

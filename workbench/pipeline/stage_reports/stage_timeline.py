@@ -7,7 +7,7 @@ from workbench.core.schedules.tasks import Kind
 from workbench.cost.estimate import Estimate
 from workbench.cost.timeline_events import timeline
 from workbench.pipeline.stage_reports.stage_figures import UPDATE, update_collectives
-from workbench.pipeline.stage_reports.stage_work import BlockWork, StageWork
+from workbench.pipeline.stage_reports.stage_work import StageBlock, StageWork
 from workbench.reports.simulated_pipeline import TaskSpan
 from workbench.reports.timeline import COMPUTE, Event, Timeline
 
@@ -47,13 +47,13 @@ class _TaskEvents:
         elif span.task.kind is not Kind.FORWARD:
             yield from _halves(blocks[::-1], start, span)
 
-    def _in_sequence(self, blocks: Sequence[BlockWork], start: float, *, backward: bool) -> Iterator[Event]:
+    def _in_sequence(self, blocks: Sequence[StageBlock], start: float, *, backward: bool) -> Iterator[Event]:
         for block in blocks:
             for event in self._events(block, backward=backward):
                 yield replace(event, start=start + event.start)
             start += _seconds(block.backward if backward else block.forward)
 
-    def _events(self, block: BlockWork, *, backward: bool) -> tuple[Event, ...]:
+    def _events(self, block: StageBlock, *, backward: bool) -> tuple[Event, ...]:
         key = block.path, backward
         if key not in self._known:
             found = block.backward if backward else block.forward
@@ -67,7 +67,7 @@ def _seconds(estimated: Estimate) -> float:
     return estimated.step_time.total if estimated.step_time is not None else 0.0
 
 
-def _halves(blocks: Sequence[BlockWork], start: float, span: TaskSpan) -> Iterator[Event]:
+def _halves(blocks: Sequence[StageBlock], start: float, span: TaskSpan) -> Iterator[Event]:
     """Half of a backward task as one event for each block: the planner knows the share of a half, not which of the kernels it has."""
     whole = sum(_seconds(block.backward) for block in blocks) or 1.0
     rest = span.end - start

@@ -17,7 +17,7 @@ from workbench.tracing.stage_partition.network_blocks import Network
 _GRAD = "grad/"  # before the path of an operation of the backward pass
 
 
-class BlockWork(NamedTuple):
+class StageBlock(NamedTuple):
     """One block on its stage: `forward` and `backward` are estimates of one micro-batch, of this block or of an earlier one that is alike,
     whose path is `like`; `forwards` and `backwards` say how often they run in a step. `number` is the virtual stage."""
 
@@ -50,10 +50,10 @@ class StageWork:
     planned: PipelineReport
     device: int
     context: StageContext
-    blocks: tuple[BlockWork, ...]
+    blocks: tuple[StageBlock, ...]
 
     @property
-    def runs(self) -> Iterator[tuple[BlockWork, Estimate, int]]:
+    def runs(self) -> Iterator[tuple[StageBlock, Estimate, int]]:
         """Each task of each block with its executions a step; those that run."""
         for block in self.blocks:
             for estimated, times in block.runs:
@@ -93,10 +93,10 @@ def _path_of(laid: LaidBlock) -> str:
     return laid.block.exemplar.stage.virtual_stage.blocks[0]
 
 
-def _blocks_of(planned: PipelineReport, device: int, estimates: dict[str, _BlockEstimates]) -> Iterator[BlockWork]:
+def _blocks_of(planned: PipelineReport, device: int, estimates: dict[str, _BlockEstimates]) -> Iterator[StageBlock]:
     recomputed = planned.simulated.recomputed[device]
     for virtual_stage in planned.virtual_stages:
         if virtual_stage.device == device:
             for path in virtual_stage.blocks:
                 like, forward, backward = estimates[path]
-                yield BlockWork(path, like, virtual_stage.number, forward, backward, len(recomputed) + sum(recomputed), len(recomputed))
+                yield StageBlock(path, like, virtual_stage.number, forward, backward, len(recomputed) + sum(recomputed), len(recomputed))

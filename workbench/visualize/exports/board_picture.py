@@ -39,10 +39,8 @@ def _figures(report: Report) -> Iterator[tuple[str, str]]:
         yield "of a device's", format_bytes(report.memory.capacity)
     if planned is not None:
         yield "between stages", format_bytes(sum(planned.traffic.values()))
-    most = report if planned is None else report.stages[planned.most_sending(report.mesh)]
-    yield "sent per device", format_bytes(most.sent)
-    busiest = report if planned is None else report.stages[planned.busiest]
-    yield "FLOP per device", format_count(busiest.flops.per_device)
+    yield "sent per device", format_bytes(report.most(lambda each: each.sent).sent)
+    yield "FLOP per device", format_count(report.most(lambda each: each.flops.per_device).flops.per_device)
 
 
 def _find_pipeline(report: Report) -> PipelineReport | None:

@@ -195,16 +195,12 @@ def _alarm(note: Diagnostic) -> dict[str, Any]:
 def _badge(tab: str, report: Report, comparison_state: ComparisonState | None) -> str:
     if tab == "compared" and comparison_state:
         return "stale" if comparison_state.stale else str(len(comparison_state.comparison.differences) or "")
-    counts = {"tensors": len(report.arguments), "communication": _count_collectives(report), "notes": len(report.notes)}
+    counts = {
+        "tensors": len(report.arguments),
+        "communication": len(report.most(lambda each: each.memory.peak).collectives),
+        "notes": len(report.notes),
+    }
     return str(counts[tab]) if counts.get(tab) else ""
-
-
-def _count_collectives(report: Report) -> int:
-    """Of a pipelined plan those of its fullest stage; none where it cannot be cut."""
-    try:
-        return len(report.shown.collectives)
-    except WorkbenchError:
-        return 0
 
 
 def _sizes(sizes: tuple[int, ...]) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 from workbench.analysis.prediction_intervals import MEMORY, SENT, STEP, Range, ranges_of
 from workbench.analysis.tier_comparison import ComparedFigure
 from workbench.core.tensor import Role
-from workbench.errors import WorkbenchError
 from workbench.reports.measurement import Measurement
 from workbench.reports.memory import Memory
 from workbench.reports.report import Report
@@ -30,7 +29,7 @@ def figures(
     """The figures of a report, each compared by `comparison_state`; with a measurement its step time (`stale`: that of an earlier plan)."""
     found = [
         *_time(report.step_time),
-        _memory(_of_devices(report)),
+        _memory(report.most(lambda each: each.memory.peak)),
         *_utilisation(report.step_time),
         _sent_figure(report),
         _flops(report),
@@ -44,14 +43,6 @@ def figures(
     ranges = ranges_of(report)
     tiered = (replace(figure, tier=tier_of(figure.key, report), range=_range_text(figure, ranges)) for figure in found)
     return tuple(replace(figure, tiers=tuple(_tiers(figure, comparison_state))) for figure in tiered)
-
-
-def _of_devices(report: Report) -> Report:
-    """The report of the fullest stage; the report itself without a pipeline, or where the program cannot be cut."""
-    try:
-        return report.shown
-    except WorkbenchError:
-        return report
 
 
 _RANGED = {"predicted": STEP, "memory": MEMORY, "sent": SENT}  # a figure here, and its name among the ranges
