@@ -1,15 +1,21 @@
 """Rates of the attached devices: never absurd, whatever else the machine does."""
 
+import os
 import subprocess
 import sys
 
 import jax
 import pytest
 
+from workbench.cli.main import main
 from workbench.documents import hardware_entry
-from workbench.engine import calibrate
+from workbench.engine import attached_hardware, calibrate, kept_calibration
 from workbench.engine.spmd.calibrate import _enough_turns, _seconds_per_turn
+from workbench.engine.spmd.kept_calibration import keep_calibration
 from workbench.hardware.catalogue import load_catalogue, parse_hardware
+from workbench.models import build
+from workbench.plan.plan import Plan
+from workbench.reports.run_events import CalibrationDone, Progress
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
 
@@ -75,3 +81,47 @@ def test_the_command_prints_an_entry(tmp_path):
     path.write_text(done.stdout, encoding="utf-8")
     assert "2 × cpu busy at once" in done.stdout
     assert str(parse_hardware("2 box", load_catalogue(path))) == "2 Box"
+
+
+def test_the_attached_devices_are_measured_in_a_worker_once_and_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
+    plan = Plan(build("two_layer"), "data:2", "batch:data")
+    assert kept_calibration(2) is None
+    heard = []
+    found = attached_hardware(plan, heard.append)
+    assert found.name == "cpu x 2, calibrated"
+    assert heard[-2:] == [Progress("calibrating", 0.5), CalibrationDone(found)]
+    kept = kept_calibration(2)
+    assert attached_hardware(plan) == kept
+    assert (kept.name, kept.size, kept.chip.target) == (found.name, 2, "cpu")
+    assert kept.chip.peak("float32") == pytest.approx(found.chip.peak("float32"), rel=1e-3)
+    seconds = [plan.updated(hardware=each).report().seconds for each in (found, kept)]
+    assert seconds[0] == pytest.approx(seconds[1], rel=1e-2)
+    assert "not calibrated" not in str(plan.updated(hardware=kept).report())
+    assert kept_calibration(4) is None
+
+
+def test_a_report_without_hardware_is_of_the_attached_devices_once_they_are_measured(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
+    command = ["report", "--model", "two_layer", "--mesh", "data:1", "--planned"]
+    assert main(command) == 0
+    assert "No time is predicted without hardware: add --hardware attached" in capsys.readouterr().out
+    keep_calibration(1, calibrate(tuple(jax.devices()[:1])))
+    texts = []
+    for options in ([], ["--hardware", "attached"]):
+        assert main([*command, *options]) == 0
+        texts.append(capsys.readouterr().out)
+    assert "on cpu x 1, calibrated" in texts[0]
+    assert texts[0] == texts[1]
+
+
+def test_a_calibration_that_is_old_or_damaged_is_none(monkeypatch, tmp_path):
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
+    keep_calibration(1, calibrate(tuple(jax.devices()[:1])))
+    (path,) = (tmp_path / "calibrated").iterdir()
+    assert kept_calibration(1).name == "cpu x 1, calibrated"
+    os.utime(path, (0, 0))
+    assert kept_calibration(1) is None
+    for text in ("", "# cpu, 1\n[", "# cpu, 1\n", "\x00"):
+        path.write_text(text)
+        assert kept_calibration(1) is None

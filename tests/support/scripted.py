@@ -6,10 +6,12 @@ import time
 from contextlib import suppress
 
 from workbench.engine.find.serve_searches import SearchServer
+from workbench.hardware.catalogue import parse_hardware
+from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
 from workbench.reports.measurement import Measurement, ShardCheck, TaskTime
-from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone, RunListener, StepDone
+from workbench.reports.run_events import CalibrationDone, Cancelled, CompileDone, Failed, Progress, RunDone, RunListener, StepDone
 from workbench.search.search_messages import SearchCommand, SearchListener
 from workbench.search.search_space import SearchSpace
 
@@ -117,6 +119,20 @@ class ScriptedRunner:
         threading.Thread(target=self._compile, args=(plan, on_event), daemon=True).start()
         return self
 
+    kept: Hardware | None = None  # what was measured before
+
+    def calibrate(self, plan: Plan, on_event: RunListener) -> "ScriptedRunner":
+        def tell() -> None:
+            on_event(Progress("calibrating", 0.5))
+            time.sleep(self.pause)
+            on_event(Failed(self.message) if self.message else CalibrationDone(parse_hardware(f"{plan.mesh.size} H100")))
+
+        threading.Thread(target=tell, daemon=True).start()
+        return self
+
+    def calibrated(self, _plan: Plan) -> Hardware | None:
+        return self.kept
+
     def expect(self, plan: Plan) -> None:
         self.expected = plan
 
@@ -179,6 +195,15 @@ class HeldRunner:
     def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> "HeldRunner":
         self.plan, self.tell, self.cancels, self.behind = plan, on_event, 0, behind
         return self
+
+    kept: Hardware | None = None
+
+    def calibrate(self, plan: Plan, on_event: RunListener) -> "HeldRunner":
+        self.plan, self.tell, self.cancels = plan, on_event, 0
+        return self
+
+    def calibrated(self, _plan: Plan) -> Hardware | None:
+        return self.kept
 
     def expect(self, plan: Plan) -> None:
         self.expected = plan

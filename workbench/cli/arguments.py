@@ -25,6 +25,9 @@ class FormerOption(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+_HARDWARE = 'what it is planned for: "TPU v5p 8x8x16", "32 nodes of 8 H100"; "attached" is this machine, which is measured once'
+
+
 def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], None], text: str, example: str) -> argparse.ArgumentParser:
     """A command about one plan: a document, or a model with a mesh and a layout."""
     parser = add_parser(added, name, text, epilog=f"{TERMS}\nexample:\n  {example}\n")
@@ -48,7 +51,7 @@ def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], 
     )
     parser.add_argument("--precision", metavar="TYPE", help="what the step is computed in: bfloat16, params=bfloat16,moments=float32, ...")
     parser.add_argument("--offload", metavar="WHAT", help="what is in the host's memory between steps: optimizer_state, nothing")
-    parser.add_argument("--hardware", metavar="NAME", help='what it is planned for: "TPU v5p 8x8x16", "32 nodes of 8 H100"')
+    parser.add_argument("--hardware", metavar="NAME", help=_HARDWARE)
     add_link(parser)
     parser.add_argument(
         "--axis-assignment",

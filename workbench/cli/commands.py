@@ -12,7 +12,7 @@ from pathlib import Path
 from workbench.analysis.compiled_report import with_compiled
 from workbench.cli import fleet_command
 from workbench.cli.page_access import listening, reach_of
-from workbench.cli.plan_arguments import allowed_modules, hardware_of, plan_of, plan_on_the_cpu, use_hardware_file
+from workbench.cli.plan_arguments import ATTACHED, allowed_modules, hardware_of, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.documents import hardware_entry
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.plan.plan import Plan
@@ -62,7 +62,7 @@ def serve(options: argparse.Namespace) -> None:
 def report(options: argparse.Namespace) -> None:
     from workbench.documents import report_record
 
-    plan = plan_on_the_cpu(options)
+    plan = _on_kept_hardware(plan_on_the_cpu(options))
     report, why_planned = (plan.report(), "") if options.planned else settled_report(plan)
     if options.compiled:
         report = with_compiled(report, plan.compile(on_progress=_stage_printer()))
@@ -74,6 +74,16 @@ def report(options: argparse.Namespace) -> None:
     print(report)
     if why_planned:
         print(f"\nThe figures are the planned ones. {why_planned}")
+    if report.hardware is None:
+        print(f"\nNo time is predicted without hardware: add --hardware {ATTACHED} for this machine, which is measured once.")
+
+
+def _on_kept_hardware(plan: Plan) -> Plan:
+    """A plan without hardware on the attached devices, where it is known what they are."""
+    from workbench.engine import kept_calibration
+
+    kept = kept_calibration(plan.mesh.size) if plan.hardware is None else None
+    return plan if kept is None else plan.updated(hardware=kept)
 
 
 def stage_of(report: Report, stage: int) -> Report:

@@ -3,16 +3,22 @@
 import argparse
 import json
 import os
+import sys
+from collections.abc import Iterable
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from workbench.core.program import Reference
 from workbench.plan.plan import Plan
+from workbench.reports.run_events import Progress, RunEvent
 
 if TYPE_CHECKING:
     from workbench.core.pipeline_spec import PipelineSpec
     from workbench.hardware.hardware import Hardware
 
 DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
+ATTACHED = "attached"
+"""What `--hardware` calls the devices of this machine."""
 
 
 def plan_on_the_cpu(options: argparse.Namespace) -> Plan:
@@ -52,11 +58,30 @@ def plan_of(options: argparse.Namespace) -> Plan:
     plan = plan if options.precision is None else plan.apply(SetPrecision(Precision.parse(options.precision)))
     plan = plan if options.offload is None else plan.apply(SetOffload(Offload.parse(options.offload)))
     plan = plan if mesh is None else plan.apply(SetMesh(Mesh(mesh)))
-    if options.hardware is not None or options.link:
+    if (options.hardware is not None or options.link) and not names_attached(options):
         plan = plan.apply(SetHardware(hardware_of(options, plan.hardware)))
     plan = plan if layout is None else plan.apply(SetLayout(Layout(layout)))
     plan = plan if options.pipeline is None else _set_pipeline(plan, PipelineSpec.parse(options.pipeline))
+    if names_attached(options):
+        plan = plan.apply(SetHardware(_attached(plan, options.link or ())))
     return plan if options.axis_assignment is None else plan.apply(SetAxisAssignment(parse_axis_assignment(options.axis_assignment)))
+
+
+def names_attached(options: argparse.Namespace) -> bool:
+    """Whether `--hardware` names this machine, whatever it is."""
+    return (options.hardware or "").strip().casefold() == ATTACHED
+
+
+def _attached(plan: Plan, links: Iterable[str]) -> "Hardware":
+    """This machine, as many devices of it as the mesh has, measured now if it was not; with the links that `--link` changes."""
+    from workbench.engine import attached_hardware
+    from workbench.hardware.hardware_options import set_link
+
+    def tell(event: RunEvent) -> None:
+        if isinstance(event, Progress):
+            print(f"{event.stage} ...", file=sys.stderr)
+
+    return reduce(set_link, links, attached_hardware(plan, tell))
 
 
 def hardware_of(options: argparse.Namespace, now: "Hardware | None") -> "Hardware | None":

@@ -13,13 +13,16 @@ from workbench.engine.spmd.calibrate import calibrate_here as calibrate_here
 from workbench.engine.spmd.compiled_step import argument_specs as argument_specs
 from workbench.engine.spmd.distributed import start_distributed as start_distributed
 from workbench.engine.spmd.execute_plan import execute as execute
+from workbench.engine.spmd.kept_calibration import kept_calibration as kept_calibration
 from workbench.engine.worker.job_handle import Handle as Handle
 from workbench.engine.worker.job_payload import add_model_command as add_model_command
+from workbench.engine.worker.launch import attached_hardware as attached_hardware
 from workbench.engine.worker.launch import compile_plan as compile_plan
 from workbench.engine.worker.launch import measure_units as measure_units
 from workbench.engine.worker.launch import prepare_compile as prepare_compile
 from workbench.engine.worker.launch import run_fleet as run_fleet
 from workbench.engine.worker.launch import run_plan as run_plan
+from workbench.engine.worker.launch import start_calibration as start_calibration
 from workbench.engine.worker.launch import start_compile as start_compile
 from workbench.engine.worker.launch import start_fleet as start_fleet
 from workbench.engine.worker.launch import start_run as start_run

@@ -1,4 +1,4 @@
-"""Events of a run or a compilation: frozen values that a listener matches by class.
+"""Events of a run, a compilation or a calibration: frozen values that a listener matches by class.
 
     def listen(event: RunEvent) -> None:
         match event:
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from workbench.errors import WorkbenchError
+from workbench.hardware.hardware import Hardware
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 
@@ -66,6 +67,13 @@ class CompileDone:
 
 
 @dataclass(frozen=True)
+class CalibrationDone:
+    """The calibration has ended with what the devices were measured to be."""
+
+    hardware: Hardware
+
+
+@dataclass(frozen=True)
 class Failed:
     """The job has ended without a result: what happened, and what to try."""
 
@@ -88,7 +96,7 @@ class Cancelled:
     """The job was ended on request."""
 
 
-RunEvent = Waiting | Progress | StepDone | RunDone | CompileDone | Failed | Cancelled
+RunEvent = Waiting | Progress | StepDone | RunDone | CompileDone | CalibrationDone | Failed | Cancelled
 RunListener = Callable[[RunEvent], None]
 
 RUN_EVENTS = {
@@ -97,10 +105,11 @@ RUN_EVENTS = {
     "step": StepDone,
     "run done": RunDone,
     "compile done": CompileDone,
+    "calibration done": CalibrationDone,
     "failed": Failed,
     "cancelled": Cancelled,
 }
 """Each member of `RunEvent`, by its kind on the wire between processes."""
 
-RUN_ENDINGS = (RunDone, CompileDone, Failed, Cancelled)
+RUN_ENDINGS = (RunDone, CompileDone, CalibrationDone, Failed, Cancelled)
 """One of these ends a job."""

@@ -71,6 +71,12 @@ def server(program: Program) -> Iterator[tuple[str, list[Stage]]]:
         def expect(self, plan):
             stages[-1].runner.expect(plan)
 
+        def calibrate(self, plan, on_event):
+            return stages[-1].runner.calibrate(plan, on_event)
+
+        def calibrated(self, plan):
+            return stages[-1].runner.calibrated(plan)
+
         def refuses(self, plan):
             return stages[-1].runner.refuses(plan)
 

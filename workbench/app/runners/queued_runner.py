@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from workbench.app.runners.job_queue import Kind, Slots, Ticket
 from workbench.errors import WorkbenchError
+from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import RUN_ENDINGS, Cancelled, Failed, Progress, RunEvent, RunListener, Waiting
 from workbench.search.search_messages import SearchListener
@@ -29,6 +30,13 @@ class QueuedRunner:
         time."""
         kind: Kind = "compile" if plan.hardware else "run"
         return QueuedHandle(self._slots, kind, lambda tell: self._inner.compile(plan, tell, behind=behind), on_event)
+
+    def calibrate(self, plan: Plan, on_event: RunListener) -> "QueuedHandle":
+        """It waits in the queue of the runs: beside one it would measure half a machine."""
+        return QueuedHandle(self._slots, "run", lambda tell: self._inner.calibrate(plan, tell), on_event)
+
+    def calibrated(self, plan: Plan) -> Hardware | None:
+        return self._inner.calibrated(plan)
 
     def expect(self, plan: Plan) -> None:
         self._inner.expect(plan)

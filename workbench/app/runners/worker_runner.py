@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import RunListener
 from workbench.search.search_messages import SearchListener
@@ -29,6 +30,17 @@ class WorkerRunner:
 
         handle: RunHandle = start_compile(plan, plan.hardware, on_event, self.compile_limit, behind=behind)
         return handle
+
+    def calibrate(self, plan: Plan, on_event: RunListener) -> RunHandle:
+        from workbench.engine import start_calibration
+
+        handle: RunHandle = start_calibration(plan, on_event, time_limit=self.run_limit)
+        return handle
+
+    def calibrated(self, plan: Plan) -> Hardware | None:
+        from workbench.engine import kept_calibration
+
+        return kept_calibration(plan.mesh.size)
 
     def expect(self, plan: Plan) -> None:
         from workbench.engine import prepare_compile

@@ -17,7 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from workbench.engine.spmd.kept_calibration import keep_calibration
 from workbench.hardware.hardware import AxisTopology, Chip, Hardware, Link, PhysicalAxis
+from workbench.plan.plan import Plan
+from workbench.reports.run_events import Progress, RunListener
 
 _REPEATS = 4
 _LONG_ENOUGH = 4e-3  # seconds of a timed loop: a thousand times the uncertainty of the clock and of a program's start
@@ -65,6 +68,14 @@ def calibrate(devices: tuple[jax.Device, ...]) -> Hardware:
     )
     link, shape = Link("measured", *_communication(mesh, sizes)), AxisTopology.RING if platform == "tpu" else AxisTopology.SWITCH
     return Hardware(chip, (PhysicalAxis("device", len(devices), link, shape),), f"{chip.name} x {len(devices)}, calibrated")
+
+
+def calibrate_for(plan: Plan, on_event: RunListener) -> Hardware:
+    """`calibrate` on as many of the attached devices as the plan's mesh has, and keep it (`kept_calibration`)."""
+    on_event(Progress("calibrating", 0.5))
+    hardware = calibrate(tuple(jax.devices()[: plan.mesh.size]))
+    keep_calibration(plan.mesh.size, hardware)
+    return hardware
 
 
 def calibrate_here(virtual_devices: int) -> Hardware:

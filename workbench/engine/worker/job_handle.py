@@ -16,7 +16,7 @@ from workbench.engine.worker.worker_environment import environment
 from workbench.engine.worker.worker_process import WorkerProcess, standby_for
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.training_events import TimingDone, TrainingDone
-from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone
+from workbench.reports.run_events import CalibrationDone, Cancelled, CompileDone, Failed, Progress, RunDone
 from workbench.search.search_messages import SearchClosed
 from workbench.units import read_positive_seconds
 
@@ -153,6 +153,8 @@ def _result_of(event: WorkerEvent) -> Any:
     """The result that this event holds, if it is the last one of a job that has one."""
     match event:
         case RunDone(measurement=result) | TrainingDone(measurement=result):
+            return result
+        case CalibrationDone(hardware=result):
             return result
         case CompileDone(compiled=result) | TimingDone(times=result) | SearchClosed(requests=result):
             return result

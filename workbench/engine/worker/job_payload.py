@@ -55,7 +55,9 @@ class WorkerJob:
     @property
     def here(self) -> str:
         """The call that does the same in this process."""
-        return {"run": "execute(plan)", "compile": "compile_here(plan)", "search": "plan.search()"}.get(self.kind, "train_fleet(fleet)")
+        return {"run": "execute(plan)", "compile": "compile_here(plan)", "search": "plan.search()", "calibrate": "calibrate(devices)"}.get(
+            self.kind, "train_fleet(fleet)"
+        )
 
 
 def pack(job: WorkerJob) -> bytes:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.engine.compile.targets import environment_for, verify_target
+from workbench.engine.spmd.kept_calibration import kept_calibration
 from workbench.engine.worker.job_handle import Handle
 from workbench.engine.worker.job_payload import WorkerJob
 from workbench.engine.worker.worker_environment import environment
@@ -84,6 +85,18 @@ def start_compile(
     verify_target(plan, hardware)
     job = replace(_compile_job(plan, hardware, {"keep": keep, "hlo_file": hlo_file}), behind=behind)
     return Handle(job, on_event, time_limit)
+
+
+def start_calibration(plan: Plan, on_event: RunListener | None = None, time_limit: float | None = None) -> Handle[Hardware]:
+    """Start measuring the attached devices in a worker process, as many as the plan's mesh has: the accelerators if there are any, else
+    virtual CPU devices. `on_event` is called from a thread with `Progress`, and at last, once, with `CalibrationDone`, `Failed` or
+    `Cancelled`. What is found is kept (`kept_calibration`)."""
+    return Handle(WorkerJob("calibrate", "calibration", plan, {}), on_event, time_limit)
+
+
+def attached_hardware(plan: Plan, on_progress: RunListener | None = None) -> Hardware:
+    """The attached devices as hardware, as many as the plan's mesh has: as they were measured, or measured now. Raises `EngineError`."""
+    return kept_calibration(plan.mesh.size) or start_calibration(plan, on_progress).wait()
 
 
 def why_not_compiled(plan: Plan) -> str:

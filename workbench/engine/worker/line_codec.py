@@ -16,6 +16,7 @@ from types import NoneType, UnionType
 from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from workbench.errors import EngineError, unknown_name, wrong_type
+from workbench.hardware.hardware import Hardware
 from workbench.multimodel.fleet_measurement import FleetMeasurement
 from workbench.multimodel.training_commands import FLEET_COMMANDS, FleetCommand
 from workbench.multimodel.training_events import TRAINING_EVENTS, TrainingEvent
@@ -35,7 +36,7 @@ from workbench.search.search_messages import (
 
 Message = TypeVar("Message")
 
-_PICKLED = (Measurement, Compiled, FleetMeasurement, SearchRequest, ExplainRequest, SearchUpdate, PlanExplanation)
+_PICKLED = (Measurement, Compiled, Hardware, FleetMeasurement, SearchRequest, ExplainRequest, SearchUpdate, PlanExplanation)
 _SCALARS: Mapping[type, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (float, int)}
 
 

@@ -18,12 +18,13 @@ from typing import Any, BinaryIO, TextIO
 from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerCommand, WorkerEvent
 from workbench.errors import WorkbenchError
 from workbench.multimodel.training_events import CommandRefused, TimingDone, TrainingDone
-from workbench.reports.run_events import CompileDone, Failed, RunDone
+from workbench.reports.run_events import CalibrationDone, CompileDone, Failed, RunDone
 from workbench.search.search_messages import SearchClosed
 
 WORK = {
     "run": "workbench.engine.spmd.execute_plan:execute",
     "compile": "workbench.engine.compile.compile_in_process:compile_here",
+    "calibrate": "workbench.engine.spmd.calibrate:calibrate_for",
     "fleet": "workbench.engine.fleet.train:train_fleet",
     "timing": "workbench.engine.fleet.train:time_fleet",
     "search": "workbench.engine.find.serve_searches:serve_searches",
@@ -33,6 +34,7 @@ WORK = {
 DONE: Mapping[str, Callable[[Any], WorkerEvent]] = {
     "run": RunDone,
     "compile": CompileDone,
+    "calibrate": CalibrationDone,
     "fleet": TrainingDone,
     "timing": TimingDone,
     "search": SearchClosed,

@@ -8,6 +8,7 @@ from typing import Any
 
 from workbench.core.public_error_text import describe_error
 from workbench.errors import WorkbenchError
+from workbench.hardware.hardware import Hardware
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
@@ -34,10 +35,11 @@ from workbench.widgets.gestures.gesture import Gesture, Message
 from workbench.widgets.gestures.gesture_handlers import Handler, Handlers, on
 from workbench.widgets.gestures.history_gestures import RedoGesture, UndoGesture
 from workbench.widgets.gestures.one_tensor import TakeGesture
-from workbench.widgets.gestures.running import CompileAtRestGesture, DismissGesture, RefreshGesture
+from workbench.widgets.gestures.running import CalibrateGesture, CompileAtRestGesture, DismissGesture, RefreshGesture
 from workbench.widgets.gestures.suggestions import DecideGesture, TryEditsGesture
 from workbench.widgets.run.background_compile import RestingCompiler
 from workbench.widgets.run.board_jobs import Defer, Ended, Jobs
+from workbench.widgets.run.calibration import Calibration
 from workbench.widgets.run.job_handlers import job_handlers
 from workbench.widgets.run.runner import Runner
 from workbench.widgets.tabs.history_tab import HistoryPanel
@@ -75,6 +77,7 @@ class Board:
         self._taken: dict[str, Any] | None = None
         self._lock, self._defer = threading.RLock(), defer
         self._jobs = Jobs(runner, self._later, self._working)
+        self._calibration = Calibration(runner, self._later, lambda: self._show("board"), self._use_attached)
         self._find = FindPanel(session, runner, self._later, self._show, lambda: self._sight.tab == "find")
         self._settler: Settler | None = None
         self._resting: RestingCompiler | None = None
@@ -146,6 +149,8 @@ class Board:
         """
         if self._settler is None:
             self._find.use_partitioner(partitioner)
+            if self.session.report.hardware is None and (kept := self._calibration.find_kept(self.session.plan)) is not None:
+                self._use_attached(kept)
             free = lambda: is_idle() and time.monotonic() >= self._free_at  # noqa: E731
             self._settler = Settler(
                 self.session, partitioner, defer=self._locking(defer), is_idle=free, on_change=lambda: self._show("board")
@@ -169,6 +174,7 @@ class Board:
         self._jobs.cancel_run()
         self._jobs.cancel_compilation()
         self._find.close()
+        self._calibration.close()
 
     def state(self) -> dict[str, Any]:
         """The present `board` state."""
@@ -182,6 +188,8 @@ class Board:
             settling_state=self._settler.settling_state if self._settler else None,
             found=self._find.badge,
         )
+        if self.session.plan.hardware is None:
+            shown["hardware"]["attached"] = self._calibration.state(self.session.report.hardware)
         about = {"answer": self._answers.last, "told": self._answers.revision, "follows": self._publisher.owes("table")}
         return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **about}
 
@@ -214,6 +222,7 @@ class Board:
                     ),
                     on(TakeGesture, self._take),
                     on(CompileAtRestGesture, self._compile_at_rest),
+                    on(CalibrateGesture, lambda _: self._calibration.start(self.session.plan)),
                     on(DismissGesture, lambda _: None),  # only an answer is wanted
                     on(RefreshGesture, lambda _: None),
                 ]
@@ -279,8 +288,13 @@ class Board:
 
     def _calibrate(self, measured: Measurement | None) -> None:
         """A run calibrates the devices: from then on step times are predicted for them, unless the plan names others."""
-        if measured and measured.hardware and self.session.plan.hardware is None:
-            self.session.use_hardware(measured.hardware)
+        if measured and measured.hardware:
+            self._use_attached(measured.hardware)
+
+    def _use_attached(self, hardware: Hardware) -> None:
+        if self.session.plan.hardware is None:
+            self.session.use_hardware(hardware)
+        self._show("board")
 
     def _know(self) -> None:
         """Compare the present report with what was compiled and measured."""

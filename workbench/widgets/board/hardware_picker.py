@@ -66,6 +66,7 @@ def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str
         "example": "32 nodes of 8 H100" if not chip else "",
         "facts": _facts(hardware) if hardware else "Choose what it will run on, to see times and whether it fits.",
         "title": _title(hardware) if hardware else "",
+        "attached": None,  # what a board offers in its place
         "shapes": _shape_menu(shown[0], plan.mesh, hardware),
         "problem": problem.message if problem else "",
         "mends": _shape_menu(chip, plan.mesh, hardware)[:2] if problem else [],

@@ -37,6 +37,13 @@ class CancelCompilationGesture(Gesture):
 
 
 @dataclass(frozen=True, slots=True)
+class CalibrateGesture(Gesture):
+    """Measure the attached devices, and predict times for them where the plan names no hardware."""
+
+    verb: ClassVar[str] = "calibrate"
+
+
+@dataclass(frozen=True, slots=True)
 class CompileAtRestGesture(Gesture):
     """Switch the automatic compilation of a plan that stays for a moment."""
 

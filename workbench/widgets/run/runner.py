@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import RunListener
 from workbench.search.search_messages import SearchCommand, SearchListener
@@ -37,6 +38,14 @@ class Runner(Protocol):
 
     def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> RunHandle:
         """Compile a plan for the hardware it names, or for the attached devices; `behind`: at low priority."""
+        ...
+
+    def calibrate(self, plan: Plan, on_event: RunListener) -> RunHandle:
+        """Measure the attached devices, as many as the plan's mesh has."""
+        ...
+
+    def calibrated(self, plan: Plan) -> Hardware | None:
+        """What so many attached devices were measured to be before; `None` if that is not known. At once."""
         ...
 
     def expect(self, plan: Plan) -> None:

@@ -61,8 +61,21 @@ export function drawHardware(wb, state, refusal) {
       " ",
       ...state.mends.map((mend) => h("button", { class: "btn small", type: "button", onclick: () => wb.send(mend.gesture) }, mend.label)),
     )
-    : h("div", { class: "about", title: state.title }, h("span", { class: "muted" }, state.facts), drawWiring(wb, state));
+    : h("div", { class: "about", title: state.title }, ...drawFacts(wb, state), drawWiring(wb, state));
   return h("div", { class: "hardware", role: "group", ariaLabel: "Hardware" }, picker, about);
+}
+
+/**
+ * @param {Wb} wb
+ * @param {Hardware} state
+ * @returns {HTMLElement[]}
+ */
+function drawFacts(wb, { facts, attached }) {
+  if (!attached) return [h("span", { class: "muted" }, facts)];
+  const text = h("span", { class: "muted", role: attached.busy ? "status" : null }, ...withCode(attached.text));
+  const use = () => wb.send({ verb: "calibrate" });
+  const look = { class: "btn small", type: "button", data: { focus: "hw-attached" }, onclick: use };
+  return attached.button ? [text, h("button", look, attached.button)] : [text];
 }
 
 /**

@@ -6475,14 +6475,40 @@ function drawHardware(wb, state, refusal) {
   }, mend.label))) : h("div", {
     class: "about",
     title: state.title
-  }, h("span", {
-    class: "muted"
-  }, state.facts), drawWiring(wb, state));
+  }, ...drawFacts(wb, state), drawWiring(wb, state));
   return h("div", {
     class: "hardware",
     role: "group",
     ariaLabel: "Hardware"
   }, picker, about);
+}
+function drawFacts(wb, { facts, attached }) {
+  if (!attached) return [
+    h("span", {
+      class: "muted"
+    }, facts)
+  ];
+  const text = h("span", {
+    class: "muted",
+    role: attached.busy ? "status" : null
+  }, ...withCode(attached.text));
+  const use = () => wb.send({
+    verb: "calibrate"
+  });
+  const look = {
+    class: "btn small",
+    type: "button",
+    data: {
+      focus: "hw-attached"
+    },
+    onclick: use
+  };
+  return attached.button ? [
+    text,
+    h("button", look, attached.button)
+  ] : [
+    text
+  ];
 }
 function drawWiring(wb, state) {
   if (!state.wirings.length) return null;

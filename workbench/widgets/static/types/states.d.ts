@@ -105,6 +105,8 @@ export interface Hardware {
   example: string;
   facts: string;
   title: string;
+  /** Of a plan without hardware: the attached devices, offered or in use. */
+  attached: { text: string; button: string | null; busy: boolean } | null;
   shapes: MenuItem[];
   problem: string;
   mends: MenuItem[];

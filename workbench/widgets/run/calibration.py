@@ -1,0 +1,77 @@
+"""The calibration of the attached devices for a board: offered where a plan names no hardware, measured in the background."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.reports.run_events import CalibrationDone, Cancelled, Failed, Progress, RunEvent, Waiting
+from workbench.widgets.run.runner import RunHandle, Runner
+
+Defer = Callable[[Callable[[], None]], None]
+LABEL = "Use the attached devices"
+OFFER = "Choose what it will run on, to see times and whether it fits; or this machine, which is measured once, in seconds."
+
+
+class Calibration:
+    """Starts and follows it. `defer(work)` moves work from the runner's threads to the host's event loop; `changed()` is called there when
+    there is something new to show, `use(hardware)` with what was found."""
+
+    def __init__(self, runner: Runner | None, defer: Defer, changed: Callable[[], None], use: Callable[[Hardware], None]) -> None:
+        self._runner, self._defer, self._changed, self._use = runner, defer, changed, use
+        self._stage, self._problem = "", ""
+        self._handle: RunHandle | None = None
+
+    def find_kept(self, plan: Plan) -> Hardware | None:
+        """What the devices were measured to be before, as far as that is known."""
+        return self._runner.calibrated(plan) if self._runner is not None else None
+
+    def start(self, plan: Plan) -> None:
+        """Measure them, if that is not under way."""
+        if self._runner is None or self._stage:
+            return
+        if (kept := self.find_kept(plan)) is not None:
+            self._use(kept)
+            return
+        self._show("starting")
+        try:
+            self._handle = self._runner.calibrate(plan, lambda event: self._defer(lambda: self._receive(event)))
+        except WorkbenchError as error:
+            self._receive(Failed.of(error))
+
+    def close(self) -> None:
+        """End it: nobody watches any more."""
+        if self._handle is not None and self._stage:
+            with suppress(WorkbenchError):
+                self._handle.cancel()
+
+    def state(self, used: Hardware | None) -> dict[str, Any] | None:
+        """What stands beside the choice of hardware for a plan without any; `used`: what its times are predicted for. JSON only."""
+        if self._runner is None:
+            return None
+        if self._stage:
+            return {"text": f"Measuring the attached devices: {self._stage} …", "button": None, "busy": True}
+        if used is not None:
+            return {"text": f"Predicted for the attached devices, {used}. Choose what else it will run on.", "button": None, "busy": False}
+        return {"text": self._problem or OFFER, "button": LABEL, "busy": False}
+
+    def _receive(self, event: RunEvent) -> None:
+        match event:
+            case Waiting(ahead=ahead):
+                self._show(f"behind {ahead} other{'s' * (ahead != 1)}")
+            case Progress(stage=stage):
+                self._show(stage)
+            case CalibrationDone(hardware=hardware):
+                self._stage = ""
+                self._use(hardware)
+            case Failed(text=text):
+                self._problem = f"They could not be measured: {text}"
+                self._show("")
+            case Cancelled():
+                self._show("")
+
+    def _show(self, stage: str) -> None:
+        self._stage = stage
+        self._changed()
