@@ -3,12 +3,13 @@
 import os
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from tests.support.adapter_models import (
-    PROGRAMS,
-)
+import workbench as wb
+from tests.support.adapter_models import OPTIMIZER, PROGRAMS, cross_entropy, plain_loss, training_loss
 from workbench.core.tensor import Role
 from workbench.plan.plan import Plan
 
@@ -29,7 +30,6 @@ KERNELS = {
     "equinox_step": "params/layers/0/weight",
     "haiku": "params/linear/w",
 }
-LAYOUTS = {"features": "batch:data; hidden:model", "d32": "batch:data; d32:model"}
 
 
 def program_of(name):
@@ -64,7 +64,7 @@ def test_parameters_are_called_as_their_users_call_them_and_state_is_carried(nam
     program = program_of(name)
     paths = {each.path: each for each in program.arguments}
     assert paths[KERNELS[name]].role is Role.PARAMETER
-    assert {each for each in paths[KERNELS[name]].dims} <= {"features", "hidden", "d32"}
+    assert set(paths[KERNELS[name]].dims) <= {"features", "hidden", "d32"}
     assert any(path.startswith("opt_state/") and path.endswith(KERNELS[name].removeprefix("params/")) for path in paths)
     assert state_paths(program) == STATE.get(name, state_paths(program))
     assert program.results[program.step.loss].path.rpartition("/")[2] in ("loss", "result")
@@ -72,25 +72,18 @@ def test_parameters_are_called_as_their_users_call_them_and_state_is_carried(nam
     assert carried == {program.arguments[i].path for i in program.state}
 
 
+STAYS = {"state/drop/rngs/key", "opt_state/learning_rate"}
+"""What these models carry and do not change: a key that is folded with a count, the learning rate of Keras."""
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_step_changes_what_the_model_carries(name):
-    program = program_of(name)
-    before, after, later = steps_of(program, 2)
-    changing = {path for path in before if not path.endswith(("key", "learning_rate")) or path == "state/key"}
-    still = {
-        path
-        for path in changing
-        if str(np.asarray(jax.random.key_data(before[path]) if _is_key(before[path]) else before[path])) == _text(after[path])
-    }
-    assert not {path for path in still if _text(later[path]) == _text(before[path])} - {path for path in changing if path.endswith("bias")}
+    before, after = steps_of(program_of(name), 3)[::3]
+    assert {path for path in before if text_of(before[path]) == text_of(after[path])} <= STAYS
 
 
-def _is_key(array):
-    return jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
-
-
-def _text(array):
-    return str(np.asarray(jax.random.key_data(array) if _is_key(array) else array))
+def text_of(array):
+    return str(np.asarray(jax.random.key_data(array) if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key) else array))
 
 
 @pytest.mark.worker
@@ -101,10 +94,94 @@ def test_a_sharded_run_equals_the_unsharded_one_and_has_the_values_of_this_proce
     measurement = Plan(program, "data:2 model:2", layout_of(program)).run(steps=3, check=True, profile=False)
     assert measurement.shards_agree
     assert measurement.max_error == pytest.approx(0, abs=2e-5)
-    call, leaves = jax.jit(program.step.call), jax.jit(program.step.initialize)(jax.random.key(0), program.step.given)
-    losses = []
-    for number in range(3):
+    losses = [float(each[program.results[program.step.loss].path]) for each in results_of(program, 3)]
+    assert measurement.losses == pytest.approx(losses, rel=1e-4)
+
+
+def test_a_linen_model_learns_as_in_its_own_loop():
+    nn = pytest.importorskip("flax.linen")
+
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, x, *, train):
+            return nn.Dense(4)(nn.BatchNorm(use_running_average=not train)(nn.Dense(32)(x)))
+
+    net = Net()
+    batch = {"x": jax.random.normal(jax.random.key(1), (16, 8)), "y": jnp.arange(16) % 4}
+    variables = net.init(jax.random.key(0), batch["x"], train=False)
+    program = wb.from_flax(net, training_loss, batch, variables=variables, optimizer=OPTIMIZER)
+    params, stats = variables["params"], variables["batch_stats"]
+    moments = OPTIMIZER.init(params)
+
+    def loss_of(params, stats):
+        logits, changed = net.apply({"params": params, "batch_stats": stats}, batch["x"], train=True, mutable=["batch_stats"])
+        return cross_entropy(logits, batch["y"]), changed["batch_stats"]
+
+    for _ in range(3):
+        (_, stats), grads = jax.value_and_grad(loss_of, has_aux=True)(params, stats)
+        updates, moments = OPTIMIZER.update(grads, moments, params)
+        params = optax.apply_updates(params, updates)
+    found = steps_of(program, 3)[-1]
+    expected = {f"params/{layer}/{name}": leaf for layer, leaves in params.items() for name, leaf in leaves.items()}
+    expected |= {f"state/batch_stats/BatchNorm_0/{name}": leaf for name, leaf in stats["BatchNorm_0"].items()}
+    verify_close(found, expected)
+
+
+def test_an_nnx_model_of_arrays_learns_as_in_its_own_loop_by_a_loss_and_by_its_own_step():
+    nnx = pytest.importorskip("flax.nnx")
+    batch = {"x": jax.random.normal(jax.random.key(1), (16, 8)), "y": jnp.arange(16) % 4}
+
+    def make():
+        model = nnx.Sequential(nnx.Linear(8, 32, rngs=nnx.Rngs(0)), nnx.BatchNorm(32, rngs=nnx.Rngs(1)), nnx.Dropout(0.5, rngs=nnx.Rngs(2)))
+        return model, nnx.Optimizer(model, OPTIMIZER, wrt=nnx.Param)
+
+    def train_step(model, optimizer, batch):
+        loss, grads = nnx.value_and_grad(plain_loss)(model, batch)
+        optimizer.update(model, grads)
+        return loss
+
+    found = [steps_of(wb.from_flax(make()[0], plain_loss, batch, optimizer=OPTIMIZER), 3)[-1]]
+    found += [steps_of(wb.from_flax(make(), train_step, batch), 3)[-1]]
+    model, optimizer = make()
+    for _ in range(3):
+        train_step(model, optimizer, batch)
+    expected = {f"params/layers/0/{name}": getattr(model.layers[0], name)[...] for name in ("kernel", "bias")}
+    expected |= {f"state/layers/1/{name}": getattr(model.layers[1], name)[...] for name in ("mean", "var")}
+    for each in found:
+        verify_close(each, expected)
+
+
+def test_a_keras_model_of_arrays_learns_as_by_train_on_batch():
+    keras = pytest.importorskip("keras")
+    x, y = np.random.default_rng(0).normal(size=(16, 8)).astype("float32"), np.arange(16) % 4
+
+    def make():
+        keras.utils.set_random_seed(0)
+        layers = keras.layers
+        model = keras.Sequential([keras.Input((8,)), layers.Dense(32, name="up"), layers.BatchNormalization(name="norm"), layers.Dense(4)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer=keras.optimizers.SGD(0.1, momentum=0.9), loss=loss)
+        return model
+
+    found = steps_of(wb.from_keras(make(), None, (x, y)), 3)[-1]
+    model = make()
+    for _ in range(3):
+        model.train_on_batch(x, y)
+    norm = model.get_layer("norm")
+    expected = {"params/up/kernel": model.get_layer("up").kernel.value, "state/norm/moving_mean": norm.moving_mean.value}
+    verify_close(found, expected)
+
+
+def verify_close(found, expected):
+    for path, leaf in expected.items():
+        np.testing.assert_allclose(np.asarray(found[path]), np.asarray(leaf), atol=1e-5, err_msg=path)
+
+
+def results_of(program, count):
+    """The results by path of each of some steps in this process."""
+    call, leaves, found = jax.jit(program.step.call), jax.jit(program.step.initialize)(jax.random.key(0), program.step.given), []
+    for number in range(count):
         results = call(*leaves, *program.step.feed(number))
         leaves = [results[result] for result, _ in program.carried]
-        losses.append(float(results[program.step.loss]))
-    assert measurement.losses == pytest.approx(losses, rel=1e-4)
+        found.append({each.path: leaf for each, leaf in zip(program.results, results, strict=True)})
+    return found

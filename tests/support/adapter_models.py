@@ -90,7 +90,7 @@ def equinox_by_loss():
         def __call__(self, x, key):
             return self.drop(self.net(x), key=key)
 
-    return wb.from_equinox(lambda key: Net(key), loss, BATCH, optimizer=OPTIMIZER, dims=DIMS)
+    return wb.from_equinox(Net, loss, BATCH, optimizer=OPTIMIZER, dims=DIMS)
 
 
 def equinox_with_state():

@@ -1,7 +1,8 @@
 """`from_keras`: models of Keras 3 on JAX, as functions of their variables (`stateless_call`), by a loss or by their own `train_step`."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ KINDS = {
     "metrics": "metrics_variables",
 }
 """Where Keras has the variables of each kind; those of its `train_step` are in this order, but for the last two."""
+_SEEDS = re.compile(r"^seed_generator_\d+/")
 
 
 def from_keras(
@@ -198,24 +200,19 @@ def _variables(model: Any, kind: str) -> list[Any]:
 
 
 def _names(model: Any, kind: str) -> list[str]:
-    """Keras's paths without the model's own name, which is numbered by how many were made before; a moment is called after its parameter,
-    `adam/momentum/dense/kernel`. Where two are equal, the later ones are numbered."""
+    """Keras's paths without names that are numbered by what was made before in this process: the model's, the optimiser's, those of seeds.
+    A moment is called after its parameter, `momentum/dense/kernel`. Where two are equal, the later ones are numbered."""
     variables = _variables(model, kind)
-    slugs = {each.path.replace("/", "_"): each.path for each in model.trainable_variables} if kind == "opt_state" else {}
+    owners = {each.path.replace("/", "_"): each.path for each in model.trainable_variables} if kind == "opt_state" else {}
+    root = model.optimizer.name if kind == "opt_state" else model.name
     found: list[str] = []
     for each in variables:
-        path = _plain_path(each, slugs, f"{model.name}/")
+        owner = max((slug for slug in owners if each.name.startswith(f"{slug}_")), key=len, default="")
+        path = str(each.path) if not owner else f"{each.name.removeprefix(f'{owner}_')}/{owners[owner].removeprefix(f'{model.name}/')}"
+        path = _SEEDS.sub("seed_generator/", path.removeprefix(f"{root}/"))
         candidates = (path, *(f"{path}_{number}" for number in range(1, len(variables) + 1)))
         found.append(next(name for name in candidates if name not in found))
     return found
-
-
-def _plain_path(variable: Any, slugs: Mapping[str, str], root: str) -> str:
-    owner = max((slug for slug in slugs if variable.name.startswith(f"{slug}_")), key=len, default="")
-    if not owner:
-        return str(variable.path).removeprefix(root)
-    before = variable.path.rpartition("/")[0]
-    return "/".join((before, variable.name.removeprefix(f"{owner}_"), slugs[owner].removeprefix(root)))
 
 
 def _by_name(model: Any, kind: str, *, abstract: bool) -> dict[str, Any]:

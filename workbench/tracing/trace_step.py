@@ -72,10 +72,10 @@ class _Argument(Leaves):
 
     @classmethod
     def of(cls, root: str, tree: Any) -> "_Argument":
-        """What has parameters below a name of its own (a `TrainState`) is not named after the argument: its paths are `params/...`."""
+        """What has parameters below a name (a `TrainState`) is not named after the argument: its paths are `params/...`."""
         found = Leaves.of(root, tree)
         words = [path.split("/") for path in found.paths]
-        is_named = root not in PARAMETER_NAMES and any(len(each) > 1 and each[1] in PARAMETER_NAMES for each in words)
+        is_named = root not in PARAMETER_NAMES and any(word in PARAMETER_NAMES for each in words for word in each[1:])
         paths = ["/".join(each[1:]) for each in words] if is_named else found.paths
         return cls(paths, found.examples, found.specs, found.structure, "" if is_named else root)
 
