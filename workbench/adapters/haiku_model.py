@@ -82,7 +82,7 @@ class HaikuModel:
         if self.params is None:
             self.params, self.state = self._transformed.init(self.key, *args, **kwargs)
             self.first_state = self.state
-        key = jax.random.fold_in(self.key, self._calls) if self._calls else self.key
+        key = jax.random.fold_in(self.key, self._calls) if self._calls and self.key is not None else self.key
         self._calls += 1
         output, self.state = self._transformed.apply(self.params, self.state, key, *args, **kwargs)
         return output

@@ -5,16 +5,17 @@ from functools import partial
 from typing import Any
 
 import jax
-
-from workbench.tracing.jaxpr.equations import select_needed, variables
+from jax.interpreters import partial_eval
 
 
 def idle_leaves(call: Callable[..., tuple[Any, Any]], params: Any, state: Any, batch: Any) -> list[bool]:
-    """For each leaf of `state`, whether `call(params, state, batch) -> (result, new state)` returns it as it was and never reads it."""
+    """For each leaf of `state`, whether `call(params, state, batch) -> (result, new state)` returns it as it was and never reads it.
+
+    A loop that only hands it on, as Haiku's scans do with keys, does not read it.
+    """
     closed, (result, _) = jax.make_jaxpr(partial(call), return_shape=True)(params, state, batch)
-    before, made = len(jax.tree.leaves(params)), len(jax.tree.leaves(result))
-    count = len(jax.tree.leaves(state))
+    before, made, count = (len(jax.tree.leaves(each)) for each in (params, result, state))
     given, after = closed.jaxpr.invars[before : before + count], closed.jaxpr.outvars[made : made + count]
-    reading = {var for eqn in select_needed(closed.jaxpr.eqns, variables(closed.jaxpr.outvars)) for var in variables(eqn.invars)}
-    reading |= set(variables(closed.jaxpr.outvars[:made]))
-    return [var is new and var not in reading for var, new in zip(given, after, strict=True)]
+    stays = [var is new for var, new in zip(given, after, strict=True)]
+    _, is_read = partial_eval.dce_jaxpr(closed.jaxpr, [*[True] * made, *(not each for each in stays)])
+    return [each and not read for each, read in zip(stays, is_read[before : before + count], strict=True)]

@@ -17,9 +17,10 @@ class _PretrainedCall:
         self._calls = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        key = jax.random.fold_in(self.state[KEY], self._calls) if self._calls else self.state[KEY]
+        key = self.state[KEY]
+        key = jax.random.fold_in(key, self._calls) if self._calls and key is not None else key
         self._calls += 1
-        given = {"dropout_rng": key} if kwargs.get("train") else {}
+        given = {"dropout_rng": key} if kwargs.get("train") and key is not None else {}
         return self._model(*args, **{"params": self._params, **given, **kwargs})
 
     def __getattr__(self, name: str) -> Any:

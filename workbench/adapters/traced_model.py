@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from workbench.adapters.idle_state import idle_leaves
+from workbench.adapters.layer_dims import attention_dims
 from workbench.core.path_patterns import match_patterns
 from workbench.core.program import Program, Reference
 from workbench.errors import TraceError
@@ -17,6 +18,7 @@ from workbench.tracing.leaves import Leaves
 from workbench.tracing.trace_function import guard_tracing, name_of, verify_callable, zeros_like
 
 Dims = Mapping[str, Any] | None
+_SMALL = 1 << 16  # elements
 NEXT_KEY = 0x7FFFFFFF
 """Folded into a key to make that of the next step: no number that a draw of this step is folded with."""
 
@@ -39,7 +41,7 @@ class ModelParts:
     unbind: Callable[[Any], Any]
     init: Callable[[Any], Any] | None = None
     keys: tuple[str, ...] = ()
-    dims: Mapping[str, str] = field(default_factory=dict)
+    dims: dict[str, str] = field(default_factory=dict)
     scopes: Callable[[Any], AbstractContextManager[None]] = nullcontext
 
 
@@ -53,8 +55,9 @@ class TraceOptions:
     data: Callable[[int], Any] | None = None
     reference: Reference | None = None
 
-    def dims_with(self, stated: Mapping[str, str], params: Any) -> Dims:
-        """The user's names with those that the model states of parameters which the user does not name."""
+    def dims_with(self, stated: dict[str, str], params: Any) -> Dims:
+        """The user's names with those that the model states, or its layers have, of parameters which the user does not name."""
+        stated = attention_dims(params) | stated
         if not stated or not isinstance(self.dims, Mapping | None):
             return self.dims
         named = match_patterns([*_patterns("", self.dims or {})], Leaves.of("params", params).paths)
@@ -139,9 +142,15 @@ class _NamedState:
     idle: tuple[bool, ...]
 
     def whole(self, state: Mapping[str, Any]) -> Any:
-        """The model's own state; for what nothing reads, zeros."""
+        """The model's own state. For what nothing reads: `None` where it is a key of the adapter's, else zeros, which no operation makes."""
         pairs = zip(self.paths, self.specs, strict=True)
-        return jax.tree.unflatten(self.structure, [state[path] if path in state else zeros_like(spec) for path, spec in pairs])
+        return jax.tree.unflatten(self.structure, [state[path] if path in state else self._unread(path, spec) for path, spec in pairs])
+
+    def _unread(self, path: str, spec: jax.ShapeDtypeStruct) -> Any:
+        if path in self.bound.keys:
+            return None
+        with jax.ensure_compile_time_eval() if spec.size <= _SMALL else nullcontext():
+            return zeros_like(spec)
 
     def by_path(self, state: Any) -> dict[str, Any]:
         leaves = zip(self.paths, jax.tree.leaves(state), self.idle, strict=True)
@@ -153,6 +162,7 @@ class _NamedState:
 
     def __call__(self, params: Any, state: Mapping[str, Any], batch: Any) -> tuple[Any, dict[str, Any]]:
         result, after = self.bound(params, self.whole(state), batch)
+        after = {name: 0 if each is None and name in self.bound.keys else each for name, each in after.items()}  # in place of an unread key
         if (count := len(jax.tree.leaves(after))) != len(self.paths):
             raise TraceError(
                 f"The model's state has {len(self.paths)} leaves before the loss, and {count} after it.",
