@@ -1,6 +1,11 @@
 """Models of frameworks through their adapters: names, state that is carried, sharded as unsharded, nothing allocated to be planned."""
 
+import importlib.util
 import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +14,12 @@ import optax
 import pytest
 
 import workbench as wb
-from tests.support.adapter_models import OPTIMIZER, PROGRAMS, cross_entropy, plain_loss, training_loss
+from benchmarks.corpus.adapted import ADAPTED, adapter_of, lines_of_glue
+from benchmarks.corpus.third_party import PROGRAMS as THIRD_PARTY
+from tests.support.adapter_models import OPTIMIZER, PROGRAMS, S, cross_entropy, plain_loss, training_loss
+from workbench.adapters import ADAPTERS, AdapterError
 from workbench.core.tensor import Role
+from workbench.errors import TraceError
 from workbench.plan.plan import Plan
 
 pytestmark = [pytest.mark.compile, pytest.mark.filterwarnings("default")]  # the frameworks warn of each other
@@ -185,3 +194,128 @@ def results_of(program, count):
         leaves = [results[result] for result, _ in program.carried]
         found.append({each.path: leaf for each, leaf in zip(program.results, results, strict=True)})
     return found
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda each: each.framework)
+def test_every_adapter_says_what_to_install_and_what_it_takes(adapter, monkeypatch):
+    assert getattr(wb, adapter.trace.__name__) is adapter.trace
+    if importlib.util.find_spec(adapter.module):
+        with pytest.raises(AdapterError, match=r"^`model` is 3; it should be a "):
+            adapter.trace(3, plain_loss, {"x": S((8,), "float32")}, optimizer=OPTIMIZER)
+    monkeypatch.setitem(sys.modules, adapter.module, None)
+    with pytest.raises(AdapterError) as caught:
+        adapter.trace(3, plain_loss, {"x": S((8,), "float32")})
+    assert caught.value.message == f"`wb.{adapter.trace.__name__}` needs {adapter.distribution}, which is not installed here."
+    assert caught.value.ways_out == (f"pip install {adapter.distribution}",)
+
+
+def test_importing_the_workbench_imports_no_framework():
+    code = "import workbench, sys; print({'flax', 'equinox', 'keras', 'haiku'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
+def test_a_keras_model_that_is_not_built_or_not_compiled_is_refused():
+    keras = pytest.importorskip("keras")
+    model = keras.Sequential([keras.layers.Dense(4)], name="net")
+    with pytest.raises(AdapterError) as caught:
+        wb.from_keras(model, plain_loss, S((8, 4), "float32"), optimizer=OPTIMIZER)
+    assert caught.value.message == "The Keras model `net` has no variables yet: it was not built."
+    model.build((8, 4))
+    with pytest.raises(AdapterError) as caught:
+        wb.from_keras(model, None, (S((8, 4), "float32"), S((8,), "int32")))
+    assert caught.value.message == "The Keras model `net` has no loss: it was not compiled."
+
+
+def test_the_heads_of_attention_have_their_names_and_the_users_names_win():
+    nnx = pytest.importorskip("flax.nnx")
+
+    def make(rngs):
+        return nnx.MultiHeadAttention(4, 32, decode=False, rngs=rngs)
+
+    def loss(model, batch):
+        return model(batch).mean()
+
+    batch = S((8, 16, 32), "float32")
+
+    def named_by(dims):
+        return {each.path: each.dims for each in wb.from_flax(make, loss, batch, optimizer=OPTIMIZER, dims=dims).arguments}
+
+    named = named_by({"batch": "batch seq d_model"})
+    assert named["params/query/kernel"] == named["params/key/kernel"] == ("d_model", "heads", "d_head")
+    assert named["params/out/kernel"][:2] == ("heads", "d_head")
+    assert named_by({"query/kernel": "_ h _"})["params/query/kernel"][1] == "h"
+
+
+def test_scopes_are_called_after_the_modules_and_classes_are_as_before():
+    nnx, eqx = pytest.importorskip("flax.nnx"), pytest.importorskip("equinox")
+    before = {kind: vars(kind)["__call__"] for kind in (nnx.Linear, nnx.BatchNorm, eqx.nn.Linear)}
+    scopes = {op.path.rpartition("/")[0] for name in ("nnx", "equinox_step") for op in PROGRAMS[name][1]().operations}
+    assert {"up", "norm", "down", "grad/down"} <= scopes
+    assert any("layers/1" in each for each in scopes)
+    assert {kind: vars(kind)["__call__"] for kind in before} == before
+
+
+def test_what_is_sown_is_not_carried_and_a_step_without_an_optimiser_is_a_function():
+    nn = pytest.importorskip("flax.linen")
+
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            self.sow("losses", "size", (x**2).mean())
+            return nn.Dense(4)(x)
+
+    def loss(model, batch):
+        output, sown = model(batch, mutable=["losses"])
+        return output.mean() + sum(jax.tree.leaves(sown))
+
+    program = wb.from_flax(Net(), loss, S((8, 4), "float32"), optimizer=OPTIMIZER)
+    assert not [each for each in program.arguments if each.role is Role.MODEL_STATE]
+    assert program.step.training is not None
+
+    def apply(model, batch):
+        return model(batch)
+
+    forward = wb.from_flax(Net(), apply, S((8, 4), "float32"), name="forward")
+    assert [each.path for each in forward.arguments] == ["params/Dense_0/bias", "params/Dense_0/kernel", "batch"]
+
+
+def test_a_loss_that_does_not_call_its_model_is_refused():
+    nn = pytest.importorskip("flax.linen")
+
+    def loss(_model, batch):
+        return batch.mean()
+
+    with pytest.raises(TraceError) as caught:
+        wb.from_flax(nn.Dense(4), loss, S((8, 4), "float32"), optimizer=OPTIMIZER)
+    assert caught.value.message == "`loss` does not call the model it is given."
+
+
+def test_a_state_that_changes_its_shape_is_refused_in_the_users_names():
+    params, state, batch = {"w": S((4,), "float32")}, {"count": S((), "int32")}, S((8, 4), "float32")
+
+    def loss(params, state, batch):
+        return (batch * params["w"]).sum(), {"count": state["count"] + 0.5}
+
+    with pytest.raises(TraceError) as caught:
+        wb.trace_training(loss, params, batch, state=state, optimizer=OPTIMIZER)
+    assert (
+        caught.value.message
+        == "The state that `loss` returns is not like the one it takes: `state/count` is int32[] and becomes float32[]."
+    )
+    with pytest.raises(TraceError) as caught:
+        wb.trace_training(lambda *given: loss(*given)[0], params, batch, state=state, optimizer=OPTIMIZER, name="loss")
+    assert caught.value.message == "`loss` takes state and returns float32[]; the new state is what it returns besides its value."
+
+
+def test_each_third_party_model_takes_two_lines_of_glue_at_most():
+    for program in THIRD_PARTY:
+        build = ADAPTED.get(program.name, program.build)
+        assert 1 <= lines_of_glue(build) <= 2, program.name
+        assert adapter_of(build), program.name
+
+
+def test_the_table_of_the_documentation_has_a_row_for_each_third_party_model():
+    text = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (\w+) \| .* \| `wb\.(\w+)` \|", text, re.MULTILINE))
+    assert rows == {each.name: adapter_of(ADAPTED.get(each.name, each.build)) for each in THIRD_PARTY}

@@ -107,6 +107,7 @@ class _KerasSource:
         """Makes the variables that Keras would make in the first step."""
         zeros = jax.tree.map(lambda spec: jax.numpy.zeros(spec.shape, spec.dtype), self._batch)
         if self._loss is None:
+            _verify_compiled(model)
             model._symbolic_build(data_batch=zeros)  # noqa: SLF001 - what `fit` calls first
         elif not model.built:
             self._loss(model, zeros)
@@ -117,6 +118,13 @@ def _verify_model(model: Any) -> None:
         raise AdapterError(
             wrong_type("model", model, "a model or a layer of Keras 3, or a function that makes one"),
             ["trace plain functions by `wb.trace_training`, `wb.trace_step` or `wb.trace`"],
+        )
+
+
+def _verify_compiled(model: Any) -> None:
+    if not getattr(model, "compiled", False):
+        raise AdapterError(
+            f"The Keras model `{model.name}` has no loss: it was not compiled.", ["call `model.compile(...)`", "give a loss"]
         )
 
 
@@ -171,10 +179,6 @@ def _parts(source: _KerasSource) -> ModelParts:
 def _trace_own_step(source: _KerasSource, batch: Any, options: TraceOptions) -> Program:
     """Keras's own `train_step`, a function of the values of all variables."""
     model = source.model
-    if not getattr(model, "compiled", False):
-        raise AdapterError(
-            f"The Keras model `{model.name}` has no loss: it was not compiled.", ["call `model.compile(...)`", "give a loss"]
-        )
     state = {kind: _by_name(model, kind, abstract=source.is_made_here) for kind in KINDS}
     names = {kind: _names(model, kind) for kind in KINDS}
 

@@ -5,13 +5,8 @@ from typing import Any
 
 from workbench.tracing.leaves import Leaves
 
-_KERNELS = {
-    "query/kernel": "{stacked}_ {heads} d_head",
-    "out/kernel": "{stacked}{heads} d_head _",
-    "attention_output/kernel": "{stacked}{heads} d_head _",
-}
-"""Kernels of an attention layer, of three dimensions or, of layers that are stacked, of four; those of keys and values are as of queries."""
 _ATTENTION = re.compile(r"(.*/)(query|key|value|out|attention_output)/kernel")
+_OUTWARDS = ("out", "attention_output")
 _RANK = 3
 
 
@@ -30,8 +25,9 @@ def attention_dims(params: Any) -> dict[str, str]:
         match = _ATTENTION.fullmatch(path)
         query = shapes.get(f"{match[1]}query/kernel", ()) if match else ()
         if match and len(query) == len(shape) and _RANK <= len(shape) <= _RANK + 1:
-            is_in = match[2] in ("query", "key", "value")
-            heads = "heads" if not is_in or shape[-2] == query[-2] else "kv_heads"
-            text = _KERNELS["query/kernel" if is_in else f"{match[2]}/kernel"]
-            found[path] = text.format(stacked="_ " * (len(shape) - _RANK), heads=heads)
+            stacked = "_ " * (len(shape) - _RANK)  # layers that are scanned
+            is_fewer = match[2] in ("key", "value") and shape[-2:-1] != query[-2:-1]
+            found[path] = (
+                f"{stacked}heads d_head _" if match[2] in _OUTWARDS else f"{stacked}_ {'kv_heads' if is_fewer else 'heads'} d_head"
+            )
     return found

@@ -142,7 +142,7 @@ class _NamedState:
     idle: tuple[bool, ...]
 
     def whole(self, state: Mapping[str, Any]) -> Any:
-        """The model's own state. For what nothing reads: `None` where it is a key of the adapter's, else zeros, which no operation makes."""
+        """The model's own state. For what nothing reads, zeros that no operation makes, and `None` for a key of the adapter's."""
         pairs = zip(self.paths, self.specs, strict=True)
         return jax.tree.unflatten(self.structure, [state[path] if path in state else self._unread(path, spec) for path, spec in pairs])
 
