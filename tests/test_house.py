@@ -20,7 +20,7 @@ HOUSE = ROOT / "workbench"
 # a plan's verbs (`plan.report()` and its like call any room), and the one-line text twins of records (`__str__` asks `text`).
 ROOMS = (
     *("errors", "units", "core", "hardware", "plan", "reports"),
-    *("propagation", "spmd", "tracing", "cost", "pipeline", "analysis", "multimodel"),
+    *("propagation", "spmd", "tracing", "adapters", "cost", "pipeline", "analysis", "multimodel"),
     *("models", "recipes", "search", "text", "documents", "session", "exercises"),
     *("engine", "visualize", "widgets", "app", "cli", "__main__"),
 )
@@ -65,13 +65,15 @@ STILL_READ = {"wiring"}  # former words of the interface
 # Each foreign library, and the rooms that may import it, wherever in a file.
 DOORS = {
     "numpy": {"hardware", "propagation", "spmd", "tracing", "cost", "models", "search", "engine"},
-    "jax": {"propagation", "spmd", "tracing", "models", "engine"},
+    "jax": {"propagation", "spmd", "tracing", "adapters", "models", "engine"},
     "jax.extend": {"propagation", "spmd", "tracing"},
     "jax.extend.mlir": {"propagation", "spmd"},
     "jaxlib": {"spmd"},
     "google.protobuf": {"spmd"},
     "scipy": {"search"},
     "optax": {"tracing", "models"},
+    "flax": {"adapters"},
+    "equinox": {"adapters"},
     "cloudpickle": {"engine"},
     "libtpu": {"engine"},
     "ray": {"engine"},

@@ -17,6 +17,10 @@ from workbench.core import import_path as import_path  # before anything that co
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from workbench.adapters import from_equinox as from_equinox
+from workbench.adapters import from_flax as from_flax
+from workbench.adapters import from_haiku as from_haiku
+from workbench.adapters import from_keras as from_keras
 from workbench.core.layout import Layout as Layout
 from workbench.core.mesh import Mesh as Mesh
 from workbench.core.offload import Offload as Offload
@@ -37,6 +41,7 @@ from workbench.tracing import moving_average as moving_average
 from workbench.tracing import scanned_loss as scanned_loss
 from workbench.tracing import sequential_loss as sequential_loss
 from workbench.tracing import trace as trace
+from workbench.tracing import trace_step as trace_step
 from workbench.tracing import trace_training as trace_training
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from hashlib import sha256
 from math import prod
 
 import workbench as wb
-from workbench.core.layout import Layout
+from workbench.core.layout import Layout, fits_state
 from workbench.core.mesh import Mesh
+from workbench.core.path_patterns import matches
 from workbench.core.program import Program
 from workbench.core.tensor import Role, Tensor
 from workbench.errors import LayoutError
@@ -81,8 +82,14 @@ def _legal(program: Program, mesh: str, before: Sequence[str], proposed: Iterato
                 layout = Layout("; ".join([*before, statement]))
             except LayoutError:  # a path that no statement can name
                 continue
-            if next(layout_errors(program, Mesh(mesh), layout), None) is None:
+            if _fits_all_state(program, layout) and next(layout_errors(program, Mesh(mesh), layout), None) is None:
                 yield statement
+
+
+def _fits_all_state(program: Program, layout: Layout) -> bool:
+    """Whether each override is about all that its pattern matches, factors of a moment included: the recorded layouts were drawn so."""
+    pairs = ((sharding, tensor) for pattern, sharding in layout.overrides for tensor in program.arguments if matches(pattern, tensor.path))
+    return all(fits_state(sharding, tensor) for sharding, tensor in pairs)
 
 
 def _propose_rule(program: Program, mesh: str, draws: Draws) -> str:

@@ -20,7 +20,7 @@ from workbench.core.layout_text import (
 from workbench.core.mesh import MAX_AXES
 from workbench.core.path_patterns import matches
 from workbench.core.sharding import MOST_ROUNDS, Sharding
-from workbench.core.tensor import Tensor
+from workbench.core.tensor import Role, Tensor
 from workbench.errors import LayoutError, wrong_type
 
 T = TypeVar("T")
@@ -100,13 +100,20 @@ class Layout:
         """The last override whose pattern matches `path`."""
         return next((sharding for pattern, sharding in reversed(self.overrides) if matches(pattern, path)), None)
 
+    def override_of(self, tensor: Tensor) -> Sharding | None:
+        """The last override whose pattern matches the tensor, and which fits it: an optimiser that keeps factors of a moment, or one
+        element in its place (Adafactor), has state below a parameter's name that is not of its shape."""
+        return next(
+            (each for pattern, each in reversed(self.overrides) if matches(pattern, tensor.path) and fits_state(each, tensor)), None
+        )
+
     def priority(self, dim: str) -> int:
         """In which round the rule of `dim` begins to propagate."""
         return next((priority for name, priority in self.priorities if name == dim), 0)
 
     def sharding(self, tensor: Tensor) -> Sharding:
         """The sharding of `tensor`: its override if it has one, else by the rules of its dimensions."""
-        if (override := self.override(tensor.path)) is not None:
+        if (override := self.override_of(tensor)) is not None:
             return override
         priorities = tuple(self.priority(dim) for dim in tensor.dims) if self.priorities else ()
         return Sharding(tuple(self.rule(dim) for dim in tensor.dims), priorities=priorities)
@@ -205,6 +212,16 @@ class Layout:
 
     def __repr__(self) -> str:
         return f'Layout("{self}")'
+
+
+def fits_state(sharding: Sharding, tensor: Tensor) -> bool:
+    """Whether an override is about a tensor that its pattern matches: not if that is state of the optimiser of another rank, or of one
+    element where it would be split."""
+    if tensor.role is not Role.OPTIMIZER_STATE:
+        return True
+    return len(sharding.dims) == len(tensor.shape) and not any(
+        axes and size == 1 for axes, size in zip(sharding.dims, tensor.shape, strict=True)
+    )
 
 
 def _set_entry(entries: Entries, pattern: str, sharding: Sharding | None) -> Entries:

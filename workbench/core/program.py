@@ -12,7 +12,7 @@ from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role, Tensor, verify_dim_name
 from workbench.errors import DimensionError, TraceError, unknown_name
 
-STATE = (Role.PARAMETER, Role.OPTIMIZER_STATE)
+STATE = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.MODEL_STATE)
 CACHE_ATTRIBUTE = "_kept"  # what `derived_value_cache` keeps with a program, in its `__dict__`; it is never sent anywhere
 
 
@@ -143,7 +143,7 @@ class Program:
 
     @property
     def state(self) -> tuple[int, ...]:
-        """The indices of the arguments that live from step to step: parameters and optimiser state."""
+        """The indices of the arguments that live from step to step: parameters, optimiser state, model state."""
         return tuple(i for i, tensor in enumerate(self.arguments) if tensor.role in STATE)
 
     @property

@@ -20,6 +20,8 @@ class Role(StrEnum):
     ACTIVATION = "activation"
     INPUT = "input"
     OUTPUT = "output"
+    MODEL_STATE = "model state"
+    """What a step carries besides parameters and the optimiser's state: running statistics, random keys, counters, environments."""
 
 
 def itemsize(dtype: str) -> float:

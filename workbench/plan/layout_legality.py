@@ -5,7 +5,7 @@ Checked before any work starts. The first rule broken is a `LayoutError` in the 
 
 from collections.abc import Collection, Iterator
 
-from workbench.core.layout import Layout
+from workbench.core.layout import Layout, fits_state
 from workbench.core.layout_text import group_text
 from workbench.core.mesh import Mesh
 from workbench.core.micro_batches import plan_input_splits
@@ -14,7 +14,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.selectors import is_line, operations_at, selects, unknown_line
 from workbench.core.sharding import Sharding, base_axis
-from workbench.core.tensor import Tensor
+from workbench.core.tensor import Role, Tensor
 from workbench.errors import LayoutError, PipelineError, unknown_name
 from workbench.plan.sharding_legality import Fault, fault_error, sharding_faults
 from workbench.plan.stage_axis import splits_nothing
@@ -29,8 +29,8 @@ def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
 
 def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: PipelineSpec | None) -> None:
     """Raises `PipelineError` if the pipeline's axis is not one of the mesh, has not as many devices as there are stages, or also splits a
-    dimension; if activations or the optimiser's state are in the host's memory; and if the micro-batches do not divide the batch of a
-    training step."""
+    dimension; if activations or the optimiser's state are in the host's memory; if the model carries state besides its parameters; and if
+    the micro-batches do not divide the batch of a training step."""
     if pipeline is None:
         return
     if program.remat.uses_host:
@@ -50,6 +50,16 @@ def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: Pipe
             [
                 "keep it on the devices, offload `nothing`",
                 "split it over the data-parallel devices, recipe `zero_1`",
+                "leave the pipeline out",
+            ],
+        )
+    if state := next((each for each in program.arguments if each.role is Role.MODEL_STATE), None):
+        raise PipelineError(
+            f"`{program.name}` carries `{state.path}` from step to step besides its parameters; the stages of a pipeline carry these and "
+            "the optimiser's state alone.",
+            [
+                "keep running averages as parameters, `wb.moving_average`",
+                "give random keys in the batch",
                 "leave the pipeline out",
             ],
         )
@@ -83,9 +93,9 @@ def layout_errors(program: Program, mesh: Mesh, layout: Layout) -> Iterator[Layo
     yield from _pattern_errors(program, layout)
     seen = set()
     placed_by_rules = set()  # without an override, tensors of the same dimensions have the same sharding
-    results = [each for each in program.results if layout.overrides and layout.override(each.path)]
+    results = [each for each in program.results if layout.overrides and layout.override_of(each)]
     for tensor in (*program.arguments, *results):
-        override = layout.override(tensor.path) if layout.overrides else None
+        override = layout.override_of(tensor) if layout.overrides else None
         if override is None and (tensor.dims, tensor.shape) in placed_by_rules:
             continue
         spec = override.dims if override else tuple(layout.rule(dim) for dim in tensor.dims)
@@ -107,7 +117,7 @@ def first_fault(program: Program, mesh: Mesh, layout: Layout, dim: str, axes: tu
     """The first argument that could not be sharded by the rules if `dim` were on `axes`, and its fault."""
     trial = layout.with_rule(dim, axes)
     for tensor in program.arguments:
-        if dim in tensor.dims and layout.override(tensor.path) is None:
+        if dim in tensor.dims and layout.override_of(tensor) is None:
             for fault in sharding_faults(tensor.shape, tuple(trial.rule(each) for each in tensor.dims), mesh):
                 return tensor, fault
     return None
@@ -155,7 +165,7 @@ def _override_errors(program: Program, pattern: str, sharding: Sharding) -> Iter
         )
     elif not found:
         yield LayoutError(*_unknown_path_text("argument", pattern, [tensor.path for tensor in program.arguments]))
-    for tensor in found:
+    for tensor in [each for each in found if fits_state(sharding, each)] or found:
         if len(sharding.dims) != len(tensor.dims):
             yield _wrong_rank_error(f"`{tensor}`", len(tensor.dims), sharding)
 

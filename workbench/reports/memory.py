@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from workbench.core.tensor import Role
 
-ARGUMENT_ROLES = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.INPUT)
+ARGUMENT_ROLES = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.MODEL_STATE, Role.INPUT)
 """Roles of arguments; values that a step computes have others."""
 
 

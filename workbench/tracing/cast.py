@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from workbench.tracing.model_state import WithState
+
 
 def cast(tree: Any, dtype: str | None) -> Any:
     """The floating-point leaves of a pytree, arrays or their specs, in `dtype`; `None` leaves them as they are."""
@@ -32,13 +34,16 @@ def is_float(leaf: Any) -> bool:
 
 
 def compute_in(fn: Callable[..., Any], dtype: str | None, results: Any) -> Callable[..., Any]:
-    """`fn`, its arguments cast to `dtype` and its results to the types of `results`."""
+    """`fn`, its arguments cast to `dtype` and its results to the types of `results`. A model's state is not cast: running averages would
+    stand still in few bits."""
     if dtype is None:
         return fn
 
     def call(*args: Any) -> Any:
         with jax.named_scope("precision"):
-            given = cast(args, dtype)
+            given = tuple(
+                each._replace(batch=cast(each.batch, dtype)) if isinstance(each, WithState) else cast(each, dtype) for each in args
+            )
         found = fn(*given)
         with jax.named_scope("precision"):
             return cast_like(found, results)

@@ -1,5 +1,6 @@
 """Pytrees as named leaves: `params["layers"][0].w` is `params/layers/0/w`."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -52,3 +53,23 @@ def spec_of(path: str, leaf: Any) -> jax.ShapeDtypeStruct:
             f"`{path}` is a {type(leaf).__name__}, which is not an array.",
             ["bind it with functools.partial or a closure", "register its type as a pytree"],
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """A pytree taken apart: the path, the example and the shape and type of each leaf."""
+
+    paths: list[str]
+    examples: list[Any]
+    specs: list[jax.ShapeDtypeStruct]
+    structure: Any
+
+    @classmethod
+    def of(cls, root: str, tree: Any) -> "Leaves":
+        """Raises `TraceError` for a leaf that is no array."""
+        paths, examples = named_leaves(root, tree)
+        return cls(paths, examples, [spec_of(path, leaf) for path, leaf in zip(paths, examples, strict=True)], jax.tree.structure(tree))
+
+    def tree(self, leaves: Any = None) -> Any:
+        """The pytree of these leaves, or of the specs."""
+        return jax.tree.unflatten(self.structure, self.specs if leaves is None else leaves)

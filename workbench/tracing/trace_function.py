@@ -28,7 +28,7 @@ from workbench.tracing.untraceable import untraceable_error
 from workbench.tracing.verify_byte_counts import verify_byte_counts
 
 Dims = Mapping[str, Any] | None
-_PARAMETER_NAMES = ("params", "parameters", "weights", "variables", "model")
+PARAMETER_NAMES = ("params", "parameters", "weights", "variables", "model")
 
 
 def trace(
@@ -51,9 +51,9 @@ def trace(
     x: float32[batch=8, feature=4] -> ('feature',)
     """
     verify_callable("fn", fn, "a function of arrays", "write `trace(function, *arguments)`")
-    title = name or _name_of(fn)
+    title = name or name_of(fn)
     roots = argument_names(fn, len(args))
-    roles = [Role.PARAMETER if root in _PARAMETER_NAMES else Role.INPUT for root in roots]
+    roles = [Role.PARAMETER if root in PARAMETER_NAMES else Role.INPUT for root in roots]
     flat = [named_leaves(root, arg) for root, arg in zip(roots, args, strict=True)]
     paths = [path for each, _ in flat for path in each]
     leaves = [leaf for _, each in flat for leaf in each]
@@ -66,7 +66,7 @@ def trace(
         specs = [cast(spec, precision.params) if role is Role.PARAMETER else spec for spec, role in zip(plain, leaf_roles, strict=True)]
         result = guard_tracing(lambda: jax.eval_shape(partial(fn), *jax.tree.unflatten(structure, plain)), title)
         call = _take_leaves(compute_in(fn, precision.compute, result), structure)
-        step = Step(call, **_sources(leaves, specs, leaf_roles))
+        step = Step(call, **sources_of(leaves, specs, leaf_roles))
         return build_program(title, step, paths, specs, leaf_roles, _result_paths(result), (), dims, reference)
 
     return Variants(traced)(AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE)
@@ -109,7 +109,7 @@ def argument_names(fn: Callable[..., Any], count: int) -> list[str]:
     if count > len(positional) and variadic:
         positional += [f"{variadic}_{i}" for i in range(count - len(positional))]
     if count > len(positional):
-        raise TraceError(f"`{_name_of(fn)}` takes {len(positional)} arguments; {count} were given.", ["give one example for each argument"])
+        raise TraceError(f"`{name_of(fn)}` takes {len(positional)} arguments; {count} were given.", ["give one example for each argument"])
     return positional[:count]
 
 
@@ -189,7 +189,7 @@ def _verify_paths(paths: list[str]) -> None:
             raise TraceError(f"Two leaves of the arguments have the path `{path}`.", ["rename a key, so that a rule can tell them apart"])
 
 
-def _sources(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[Role]) -> dict[str, Any]:
+def sources_of(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[Role]) -> dict[str, Any]:
     """The arrays from which a live run takes its arguments: those given as examples, synthetic ones where only shapes were given."""
     state = [i for i, role in enumerate(roles) if role is not Role.INPUT]
     given = tuple(i for i in state if not isinstance(leaves[i], jax.ShapeDtypeStruct))
@@ -199,7 +199,10 @@ def _sources(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[R
 
     def initialize(key: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
         known = dict(zip(given, values, strict=True))
-        return tuple(cast_like(known[i], specs[i]) if i in known else random_like(jax.random.fold_in(key, i), specs[i]) for i in state)
+        return tuple(cast_like(known[i], specs[i]) if i in known else make(jax.random.fold_in(key, i), i) for i in state)
+
+    def make(key: Any, i: int) -> Any:
+        return random_like(key, specs[i]) if roles[i] is Role.PARAMETER else zeros_like(specs[i])
 
     return {
         "initialize": initialize,
@@ -212,6 +215,18 @@ def _sources(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list[R
 def host_array(value: Any) -> Any:
     """An example as a NumPy array; JAX's typed random keys have no such form and stay as they are."""
     return value if jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key) else np.asarray(value)
+
+
+def fed_leaves(data: Callable[[int], Any], step: int, paths: list[str]) -> list[Any]:
+    """The arrays of the batch that `data` returns; `TraceError` if they are not as many as the step takes."""
+    leaves = jax.tree.leaves(data(step))
+    if len(leaves) != len(paths):
+        shown = ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
+        raise TraceError(
+            f"`data({step})` returned {len(leaves)} array{'s' * (len(leaves) != 1)}; the step takes {len(paths)}: {shown}.",
+            ["return a batch like the one it was traced with" if leaves else "`return` the batch of the step from `data`"],
+        )
+    return leaves
 
 
 class Synthetic:
@@ -243,6 +258,13 @@ def random_like(key: Any, spec: jax.ShapeDtypeStruct) -> Any:
     return (jax.random.normal(key, spec.shape) / math.sqrt(fan_in)).astype(spec.dtype)
 
 
-def _name_of(fn: Callable[..., Any]) -> str:
+def zeros_like(spec: jax.ShapeDtypeStruct) -> Any:
+    """What state starts as in a run where only its shape is known: zeros; a key where it is a random key."""
+    if jax.dtypes.issubdtype(spec.dtype, jax.dtypes.prng_key):
+        return jax.random.split(jax.random.key(0), spec.shape) if spec.shape else jax.random.key(0)
+    return jax.numpy.zeros(spec.shape, spec.dtype)
+
+
+def name_of(fn: Callable[..., Any]) -> str:
     inner = getattr(fn, "func", fn)  # functools.partial
     return getattr(inner, "__name__", type(inner).__name__).replace("<lambda>", "function")

@@ -16,17 +16,20 @@ from workbench.core.tensor import Role
 from workbench.errors import OffloadError, TraceError, wrong_type
 from workbench.tracing.cast import cast, compute_in
 from workbench.tracing.jaxpr.apply_remat_policy import Rematerialized, layers_in, verify_remat
-from workbench.tracing.leaves import named_leaves, spec_of
+from workbench.tracing.leaves import Leaves
+from workbench.tracing.model_state import WithState, pack_state, verify_state
 from workbench.tracing.retraced_variants import Variants
 from workbench.tracing.trace_function import (
     Dims,
     Synthetic,
     build_program,
+    fed_leaves,
     guard_tracing,
     host_array,
     random_like,
     synthesize,
     verify_callable,
+    zeros_like,
 )
 from workbench.tracing.update_from_host import update_from_host
 
@@ -37,6 +40,7 @@ def trace_training(
     batch: Any,
     *,
     optimizer: optax.GradientTransformation,
+    state: Any = None,
     dims: Dims = None,
     name: str | None = None,
     init: Callable[[Any], Any] | None = None,
@@ -48,15 +52,18 @@ def trace_training(
     **Arguments:** `params` and `batch` are pytrees of arrays or `jax.ShapeDtypeStruct`s. For a live run, `init(key)` makes parameters where
     only shapes were given, and `data(step)` the batch of a step as host arrays; without `data`, the example batch is used each step.
     Paths are `params/...`, `opt_state/...`, `batch/...`. A loss may return `(value, auxiliary)`; the auxiliary part is dropped.
+    With `state`, what the model carries besides its parameters (running statistics, random keys), it is `loss(params, state, batch)`, which
+    returns `(value, new state)`; paths are `state/...`, no gradient is taken, and `init(key)` makes `(params, state)`.
     What the backward pass keeps of its layers, and in which types it computes, are edits of a plan (`layer`, `Program.variant`).
 
     Raises `TraceError` if the loss cannot be traced or is not a scalar, `DimensionError` if names do not fit.
     """
     _verify_arguments(loss, optimizer, init, data)
     title = name or str(getattr(loss, "__name__", "loss"))
-    weights = _Leaves.of("params", params)
+    weights, carried = Leaves.of("params", params), Leaves.of("state", state)
     _verify_differentiable(weights)
-    tracer = _TrainingTracer(title, loss, weights, _Leaves.of("batch", batch), optimizer, dims, init, data, reference)
+    packed = loss if state is None else pack_state(loss)
+    tracer = _TrainingTracer(title, packed, weights, carried, Leaves.of("batch", batch), optimizer, dims, init, data, reference)
     return Variants(tracer.program)(AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE)
 
 
@@ -71,7 +78,7 @@ def _verify_arguments(loss: object, optimizer: object, init: object, data: objec
             verify_callable(name, given, expected, f"leave `{name}` out")
 
 
-def _verify_differentiable(params: "_Leaves") -> None:
+def _verify_differentiable(params: "Leaves") -> None:
     """Raises `TraceError` for parameters that have no gradient."""
     whole = [(path, spec) for path, spec in zip(params.paths, params.specs, strict=True) if not _is_inexact(spec)]
     if whole:
@@ -116,32 +123,14 @@ def with_traced_loss(program: Program, loss: Callable[..., Any]) -> Program:
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaves:
-    """A pytree taken apart: the path, the example and the shape and type of each leaf."""
-
-    paths: list[str]
-    examples: list[Any]
-    specs: list[jax.ShapeDtypeStruct]
-    structure: Any
-
-    @classmethod
-    def of(cls, root: str, tree: Any) -> "_Leaves":
-        paths, examples = named_leaves(root, tree)
-        return cls(paths, examples, [spec_of(path, leaf) for path, leaf in zip(paths, examples, strict=True)], jax.tree.structure(tree))
-
-    def tree(self, leaves: Any = None) -> Any:
-        """The pytree of these leaves, or of the specs."""
-        return jax.tree.unflatten(self.structure, self.specs if leaves is None else leaves)
-
-
-@dataclass(frozen=True, slots=True)
 class _TrainingTracer:
     """The arguments of `trace_training`; makes a program for each remat policy and precision."""
 
     title: str
     loss: Callable[..., Any]
-    params: _Leaves
-    batch: _Leaves
+    params: Leaves
+    model_state: Leaves
+    batch: Leaves
     optimizer: optax.GradientTransformation
     dims: Dims
     init: Callable[[Any], Any] | None
@@ -154,26 +143,28 @@ class _TrainingTracer:
         state_specs = guard_tracing(
             lambda: jax.eval_shape(lambda each: self.optimizer.init(cast(each, precision.moments)), params.tree()), "optimizer.init"
         )
-        state = _Leaves.of("opt_state", state_specs)
+        state = Leaves.of("opt_state", state_specs)
         _verify_offload(offload, state, self.title)
-        carried = len(params.paths) + len(state.paths)
-        trees = (params.structure, state.structure, self.batch.structure)
+        kept, inputs = self.model_state, self._loss_input
+        carried = len(params.paths) + len(state.paths) + len(kept.paths)
+        trees = (params.structure, state.structure, inputs.structure)
+        given = self._given(len(params.paths) + len(state.paths))
         step = Step(
-            _make_step(loss, self.optimizer, trees, precision.moments, offload),
-            self._initialize(params, precision),
+            _make_step(loss, self.optimizer, trees, precision.moments, offload, has_state=bool(kept.paths)),
+            self._initialize(params, precision, tuple(given)),
             _make_feed(self.data, self.batch),
-            given_indices=self._given,
-            given=tuple(self.params.examples[i] for i in self._given),
+            given_indices=tuple(given),
+            given=tuple(given.values()),
             loss=carried,
-            training=Training(loss, self.optimizer, params.structure, self.batch.structure, precision.moments),
+            training=None if kept.paths else Training(loss, self.optimizer, params.structure, self.batch.structure, precision.moments),
         )
-        roles = [Role.PARAMETER] * len(params.paths) + [Role.OPTIMIZER_STATE] * len(state.paths)
-        paths = params.paths + state.paths
+        roles = [Role.PARAMETER] * len(params.paths) + [Role.OPTIMIZER_STATE] * len(state.paths) + [Role.MODEL_STATE] * len(kept.paths)
+        paths = params.paths + state.paths + kept.paths
         return build_program(
             self.title,
             step,
             paths + self.batch.paths,
-            params.specs + state.specs + self.batch.specs,
+            params.specs + state.specs + inputs.specs,
             roles + [Role.INPUT] * len(self.batch.paths),
             [*zip(paths, roles, strict=True), ("loss", Role.OUTPUT)],
             tuple((i, i) for i in range(carried)),
@@ -181,34 +172,58 @@ class _TrainingTracer:
             self.reference,
         )
 
-    def _loss(self, params: _Leaves, remat: Remat, precision: Precision) -> Callable[..., Any]:
-        """The loss as a scalar function with the given remat policy and precision; raises `TraceError` if it is not scalar."""
+    @property
+    def _loss_input(self) -> Leaves:
+        """What the loss takes besides the parameters: the batch, or the model's state with the batch."""
+        state, batch = self.model_state, self.batch
+        if not state.paths:
+            return batch
+        structure = jax.tree.structure(WithState(state.tree(), batch.tree()))
+        return Leaves(state.paths + batch.paths, state.examples + batch.examples, state.specs + batch.specs, structure)
+
+    def _loss(self, params: Leaves, remat: Remat, precision: Precision) -> Callable[..., Any]:
+        """The loss with the given remat policy and precision, a scalar function, or one of `(scalar, new state)`; raises `TraceError` if it
+        is none."""
         trace = jax.make_jaxpr(partial(self.loss), return_shape=True)  # JAX caches by function, and this one does not live long
-        closed, result = guard_tracing(lambda: trace(params.tree(), self.batch.tree()), self.title)
-        scalar, value = _to_scalar_loss(self.loss, result, self.title)
+        closed, result = guard_tracing(lambda: trace(params.tree(), self._loss_input.tree()), self.title)
+        if self.model_state.paths:
+            verify_state(self.model_state, result, self.title)
+            _to_scalar_loss(self.loss, result[0], self.title)
+            scalar, value = self.loss, result
+        else:
+            scalar, value = _to_scalar_loss(self.loss, result, self.title)
         layers = layers_in(closed)
         verify_remat(remat, layers, self.title)
         loss = compute_in(scalar, precision.compute, value)
         traced = (closed, result) if loss is self.loss else None
         return Rematerialized(loss, remat, traced) if layers.marked or remat != AS_TRACED else loss
 
-    @property
-    def _given(self) -> tuple[int, ...]:
-        """The indices of the parameters that came as arrays."""
-        return tuple(i for i, leaf in enumerate(self.params.examples) if self.init is None and not isinstance(leaf, jax.ShapeDtypeStruct))
+    def _given(self, before: int) -> dict[int, Any]:
+        """The arrays that were given of the state, by the number of their argument; `before` arguments stand before the model's state."""
+        if self.init is not None:
+            return {}
+        places = [*enumerate(self.params.examples), *enumerate(self.model_state.examples, before)]
+        return {i: leaf for i, leaf in places if not isinstance(leaf, jax.ShapeDtypeStruct)}
 
-    def _initialize(self, params: _Leaves, precision: Precision) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
-        init, given, optimizer = self.init, self._given, self.optimizer
+    def _initialize(
+        self, params: Leaves, precision: Precision, given: tuple[int, ...]
+    ) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
+        init, optimizer, state = self.init, self.optimizer, self.model_state
 
         def initialize(key: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
             known = dict(zip(given, values, strict=True))
-            leaves = (
-                jax.tree.leaves(init(key))
-                if init is not None
-                else [known[i] if i in known else random_like(jax.random.fold_in(key, i), spec) for i, spec in enumerate(params.specs)]
-            )
+            if init is not None:
+                made = init(key)
+                weights, kept = made if state.paths else (made, ())
+                leaves = cast(jax.tree.leaves(weights), precision.params)
+                moments = jax.tree.leaves(optimizer.init(cast(params.tree(leaves), precision.moments)))
+                return (*leaves, *moments, *jax.tree.leaves(kept))
+            leaves = [known[i] if i in known else random_like(jax.random.fold_in(key, i), spec) for i, spec in enumerate(params.specs)]
             leaves = cast(leaves, precision.params)
-            return (*leaves, *jax.tree.leaves(optimizer.init(cast(params.tree(leaves), precision.moments))))
+            moments = jax.tree.leaves(optimizer.init(cast(params.tree(leaves), precision.moments)))
+            start = len(leaves) + len(moments)
+            kept = [known[i] if i in known else zeros_like(spec) for i, spec in enumerate(state.specs, start)]
+            return (*leaves, *moments, *kept)
 
         return initialize
 
@@ -219,8 +234,11 @@ def _make_step(
     trees: tuple[Any, Any, Any],
     moments_type: str | None,
     offload: Offload,
+    *,
+    has_state: bool = False,
 ) -> Callable[..., tuple[Any, ...]]:
-    """The step on flat leaves: those of the parameters, of the optimiser's state and of the batch, whose pytrees `trees` are."""
+    """The step on flat leaves: those of the parameters, of the optimiser's state and of what the loss takes, whose pytrees `trees` are.
+    With `has_state` that is the model's state and the batch, and the loss returns the new state besides its value."""
     param_tree, state_tree, batch_tree = trees
     count, carried = param_tree.num_leaves, param_tree.num_leaves + state_tree.num_leaves
 
@@ -232,16 +250,17 @@ def _make_step(
 
     def call(*leaves: Any) -> tuple[Any, ...]:
         weights = jax.tree.unflatten(param_tree, leaves[:count])
-        value, gradient = jax.value_and_grad(loss)(weights, jax.tree.unflatten(batch_tree, leaves[carried:]))
+        result, gradient = jax.value_and_grad(loss, has_aux=has_state)(weights, jax.tree.unflatten(batch_tree, leaves[carried:]))
+        value, kept = result if has_state else (result, ())
         with jax.named_scope("optimizer"):
             state = jax.tree.leaves(gradient), leaves[count:carried], leaves[:count]
             new_weights, moments = update_from_host(update, *state, value) if offload.optimizer_state else update(*state)
-        return (*new_weights, *moments, value)
+        return (*new_weights, *moments, *jax.tree.leaves(kept), value)
 
     return call
 
 
-def _verify_offload(offload: Offload, state: _Leaves, name: str) -> None:
+def _verify_offload(offload: Offload, state: Leaves, name: str) -> None:
     """Raises `OffloadError` where the optimiser keeps nothing but scalars."""
     if offload.optimizer_state and not any(each.shape for each in state.specs):
         raise OffloadError(
@@ -260,21 +279,9 @@ def _to_scalar_loss(loss: Callable[..., Any], result: Any, name: str) -> tuple[C
     return ((lambda weights, data: loss(weights, data)[0]) if has_auxiliary else loss), value
 
 
-def _leaves_of(data: Callable[[int], Any], step: int, paths: list[str]) -> list[Any]:
-    """The arrays of the batch that `data` returns; `TraceError` if they are not as many as the step takes."""
-    leaves = jax.tree.leaves(data(step))
-    if len(leaves) != len(paths):
-        shown = ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
-        raise TraceError(
-            f"`data({step})` returned {len(leaves)} array{'s' * (len(leaves) != 1)}; the step takes {len(paths)}: {shown}.",
-            ["return a batch like the one it was traced with" if leaves else "`return` the batch of the step from `data`"],
-        )
-    return leaves
-
-
-def _make_feed(data: Callable[[int], Any] | None, batch: _Leaves) -> Callable[[int], tuple[Any, ...]]:
+def _make_feed(data: Callable[[int], Any] | None, batch: Leaves) -> Callable[[int], tuple[Any, ...]]:
     if data is not None:
-        return lambda step: tuple(host_array(leaf) for leaf in _leaves_of(data, step, batch.paths))
+        return lambda step: tuple(host_array(leaf) for leaf in fed_leaves(data, step, batch.paths))
     pairs = zip(batch.examples, batch.specs, strict=True)
     examples = [synthesize(spec) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf, spec in pairs]
     return lambda _step: tuple(each() if isinstance(each, Synthetic) else host_array(each) for each in examples)

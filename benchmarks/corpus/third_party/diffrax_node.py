@@ -7,7 +7,6 @@ import optax
 import workbench as wb
 from benchmarks.corpus.layouts import StatedLayout
 from benchmarks.corpus.program import ThirdPartyProgram
-from benchmarks.corpus.third_party.equinox_glue import arrays_of
 from benchmarks.corpus.third_party.glue import spec
 from workbench.core.program import Program
 
@@ -18,11 +17,13 @@ def build() -> Program:
     import diffrax
     import equinox as eqx
 
-    arrays, rest = arrays_of(lambda key: eqx.nn.MLP(STATE, STATE, WIDTH, 2, activation=jax.nn.softplus, key=key))
+    def make(key):
+        return eqx.nn.MLP(STATE, STATE, WIDTH, 2, activation=jax.nn.softplus, key=key)
+
     times = jnp.linspace(0.0, 1.0, TIMES)
 
-    def loss(arrays, batch):
-        network = jax.vmap(eqx.combine(arrays, rest))
+    def loss(model, batch):
+        network = jax.vmap(model)
         found = diffrax.diffeqsolve(
             diffrax.ODETerm(lambda t, y, args: network(y)),  # noqa: ARG005 - the names that Diffrax calls it with
             diffrax.Tsit5(),
@@ -38,7 +39,7 @@ def build() -> Program:
         return jnp.mean((found.ys.swapaxes(0, 1) - batch) ** 2)
 
     dims = {"batch": "batch times state"}
-    return wb.trace_training(loss, arrays, spec((BATCH, TIMES, STATE)), optimizer=optax.adabelief(1e-3), dims=dims, name="diffrax_node")
+    return wb.from_equinox(make, loss, spec((BATCH, TIMES, STATE)), optimizer=optax.adabelief(1e-3), dims=dims, name="diffrax_node")
 
 
 PROGRAM = ThirdPartyProgram(

@@ -1,6 +1,5 @@
 """The conditional U-Net of Stable Diffusion, of Diffusers in Flax Linen: noise predicted in latents, bfloat16 activations."""
 
-import jax
 import jax.numpy as jnp
 import optax
 
@@ -24,16 +23,15 @@ def build() -> Program:
         cross_attention_dim=512,
         dtype=jnp.bfloat16,
     )
-    params = jax.eval_shape(lambda: model.init_weights(jax.random.PRNGKey(0)))
 
-    def loss(params, batch):
-        found = model.apply({"params": params}, batch["noisy"], batch["time"], batch["text"], train=True).sample
+    def loss(model, batch):
+        found = model(batch["noisy"], batch["time"], batch["text"], train=True).sample
         return jnp.mean((found.astype(jnp.float32) - batch["noise"]) ** 2)
 
     latents = spec((32, 4, 32, 32))
     batch = {"noisy": latents, "noise": latents, "time": spec((32,), "int32"), "text": spec((32, 64, 512))}
     dims = {"noisy": "batch channels height width", "noise": "batch channels height width", "text": "batch words d_text"}
-    return wb.trace_training(loss, params, batch, optimizer=optax.adamw(1e-4), dims=dims, name="diffusers_unet")
+    return wb.from_flax(model, loss, batch, optimizer=optax.adamw(1e-4), dims=dims, name="diffusers_unet")
 
 
 PROGRAM = ThirdPartyProgram(

@@ -1,5 +1,7 @@
 """The vision transformer of Equimo, in Equinox: one image mapped over the batch, register tokens, bfloat16 weights in float32 copies."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -12,14 +14,16 @@ from benchmarks.corpus.third_party.glue import mean_cross_entropy, spec
 from workbench.core.program import Program
 
 
-def build() -> Program:
-    import equinox as eqx
+def make_model(key: Any) -> Any:
     from equimo.models import VisionTransformer
 
-    def make(key):
-        return VisionTransformer(img_size=128, in_channels=3, dim=512, patch_size=16, num_heads=8, depths=[1], key=key)
+    return VisionTransformer(img_size=128, in_channels=3, dim=512, patch_size=16, num_heads=8, depths=[1], key=key)
 
-    arrays, rest = arrays_of(make)
+
+def build() -> Program:
+    import equinox as eqx
+
+    arrays, rest = arrays_of(make_model)
 
     def loss(arrays, batch):
         half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), arrays)

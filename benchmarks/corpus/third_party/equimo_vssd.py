@@ -1,5 +1,7 @@
 """The visual state-space model of Equimo (Mamba 2 without its order), in Equinox: two stages, the image halved between."""
 
+from typing import Any
+
 import jax
 import optax
 
@@ -11,16 +13,18 @@ from benchmarks.corpus.third_party.glue import mean_cross_entropy, spec
 from workbench.core.program import Program
 
 
-def build() -> Program:
-    import equinox as eqx
+def make_model(key: Any) -> Any:
     from equimo.models import Vssd
 
-    def make(key):
-        return Vssd(
-            img_size=128, in_channels=3, dim=128, depths=[1, 1], num_heads=[4, 8], attentions_layers=("mamba2mixer", "attention"), key=key
-        )
+    return Vssd(
+        img_size=128, in_channels=3, dim=128, depths=[1, 1], num_heads=[4, 8], attentions_layers=("mamba2mixer", "attention"), key=key
+    )
 
-    arrays, rest = arrays_of(make)
+
+def build() -> Program:
+    import equinox as eqx
+
+    arrays, rest = arrays_of(make_model)
 
     def loss(arrays, batch):
         model = eqx.combine(arrays, rest)

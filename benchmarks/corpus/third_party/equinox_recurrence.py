@@ -1,5 +1,7 @@
 """A linear recurrence of diagonal states, by an associative scan over time, between Equinox's own layers."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -14,7 +16,7 @@ from workbench.core.program import Program
 BATCH, LENGTH, WORDS, WIDTH, STATE, LAYERS = 32, 256, 4096, 512, 512, 2
 
 
-def build() -> Program:
+def make_model(key: Any) -> Any:
     import equinox as eqx
 
     class Layer(eqx.Module):
@@ -56,7 +58,13 @@ def build() -> Program:
                 x = layer(x)
             return jax.vmap(self.head)(x)
 
-    arrays, rest = arrays_of(Model)
+    return Model(key)
+
+
+def build() -> Program:
+    import equinox as eqx
+
+    arrays, rest = arrays_of(make_model)
 
     def loss(arrays, batch):
         logits = jax.vmap(eqx.combine(arrays, rest))(batch)

@@ -28,8 +28,8 @@ def build() -> Program:
     )
     model = FlaxBartForConditionalGeneration(config, _do_init=False)
 
-    def loss(params, batch):
-        found = model(batch["inputs"], decoder_input_ids=batch["previous"], params=params, train=False)
+    def loss(model, batch):
+        found = model(batch["inputs"], decoder_input_ids=batch["previous"], train=False)
         labels = optax.smooth_labels(jax.nn.one_hot(batch["targets"], WORDS), 0.1)
         return optax.softmax_cross_entropy(found.logits, labels).mean()
 
@@ -46,7 +46,7 @@ def build() -> Program:
         "fc2/kernel": "d_ff d_model",
     }
     batch = {"inputs": tokens(32, 256), "previous": tokens(32, 128), "targets": tokens(32, 128)}
-    return wb.trace_training(loss, model.params_shape_tree, batch, optimizer=optax.adam(1e-3), dims=dims, name="flax_bart")
+    return wb.from_flax(model, loss, batch, optimizer=optax.adam(1e-3), dims=dims, name="flax_bart")
 
 
 PROGRAM = ThirdPartyProgram("flax_bart", "encoder-decoder", ("transformers", "flax"), build, tensor_parallel=MEGATRON)

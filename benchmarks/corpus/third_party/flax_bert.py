@@ -1,5 +1,7 @@
 """BERT of Transformers, in Flax Linen: masked words, dropout with JAX's older random keys, float32, LAMB."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import optax
 
@@ -10,7 +12,7 @@ from benchmarks.corpus.third_party.glue import spec, tokens
 from workbench.core.program import Program
 
 
-def build() -> Program:
+def make_model() -> Any:
     from transformers import BertConfig, FlaxBertForMaskedLM
 
     config = BertConfig(
@@ -21,7 +23,11 @@ def build() -> Program:
         intermediate_size=2048,
         max_position_embeddings=256,
     )
-    model = FlaxBertForMaskedLM(config, _do_init=False)
+    return FlaxBertForMaskedLM(config, _do_init=False)
+
+
+def build() -> Program:
+    model = make_model()
 
     def loss(params, batch):
         logits = model(batch["tokens"], attention_mask=batch["mask"], params=params, dropout_rng=batch["rng"], train=True).logits

@@ -21,15 +21,15 @@ def build() -> Program:
     config = CLIPConfig(text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=256)
     model = FlaxCLIPModel(config, dtype=jnp.bfloat16, _do_init=False)
 
-    def loss(params, batch):
-        scores = model(batch["tokens"], batch["images"], params=params).logits_per_image.astype(jnp.float32)
+    def loss(model, batch):
+        scores = model(batch["tokens"], batch["images"]).logits_per_image.astype(jnp.float32)
         pairs = jnp.arange(BATCH)
         one_way = optax.softmax_cross_entropy_with_integer_labels(scores, pairs).mean()
         return (one_way + optax.softmax_cross_entropy_with_integer_labels(scores.T, pairs).mean()) / 2
 
     batch = {"tokens": tokens(BATCH, 64), "images": spec((BATCH, 3, 128, 128))}
     dims = {"tokens": "batch seq", "images": "batch channels height width"}
-    return wb.trace_training(loss, model.params_shape_tree, batch, optimizer=optax.adamw(1e-3), dims=dims, name="flax_clip")
+    return wb.from_flax(model, loss, batch, optimizer=optax.adamw(1e-3), dims=dims, name="flax_clip")
 
 
 PROGRAM = ThirdPartyProgram(

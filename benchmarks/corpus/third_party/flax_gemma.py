@@ -25,8 +25,8 @@ def build() -> Program:
     )
     model = FlaxGemmaForCausalLM(config, dtype=jnp.bfloat16, _do_init=False)
 
-    def loss(params, batch):
-        logits = model(batch["tokens"], params=params, train=True).logits
+    def loss(model, batch):
+        logits = model(batch["tokens"], train=True).logits
         return mean_cross_entropy(logits, batch["targets"])
 
     dims = {
@@ -39,7 +39,7 @@ def build() -> Program:
         "down_proj/kernel": "d_ff d_model",
     }
     batch = {"tokens": tokens(16, 512), "targets": tokens(16, 512)}
-    return wb.trace_training(loss, model.params_shape_tree, batch, optimizer=optax.adafactor(1e-3), dims=dims, name="flax_gemma")
+    return wb.from_flax(model, loss, batch, optimizer=optax.adafactor(1e-3), dims=dims, name="flax_gemma")
 
 
 PROGRAM = ThirdPartyProgram("flax_gemma", "decoder-only language model", ("transformers", "flax"), build, tensor_parallel=MEGATRON)

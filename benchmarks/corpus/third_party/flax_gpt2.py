@@ -1,5 +1,7 @@
 """GPT-2 of Transformers, in Flax Linen, float32, with dropout and a clipped gradient; no dimension is named."""
 
+from typing import Any
+
 import jax
 import optax
 
@@ -10,11 +12,15 @@ from benchmarks.corpus.third_party.glue import mean_cross_entropy, tokens
 from workbench.core.program import Program
 
 
-def build() -> Program:
+def make_model() -> Any:
     from transformers import FlaxGPT2LMHeadModel, GPT2Config
 
     config = GPT2Config(vocab_size=8192, n_positions=256, n_embd=512, n_layer=1, n_head=8)
-    model = FlaxGPT2LMHeadModel(config, _do_init=False)
+    return FlaxGPT2LMHeadModel(config, _do_init=False)
+
+
+def build() -> Program:
+    model = make_model()
 
     def loss(params, batch):
         logits = model(batch["tokens"], params=params, dropout_rng=batch["rng"], train=True).logits

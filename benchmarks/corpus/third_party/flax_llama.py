@@ -24,8 +24,8 @@ def build() -> Program:
     )
     model = FlaxLlamaForCausalLM(config, dtype=jnp.bfloat16, _do_init=False)
 
-    def loss(params, batch):
-        logits = model(batch["tokens"], params=params, train=True).logits
+    def loss(model, batch):
+        logits = model(batch["tokens"], train=True).logits
         return mean_cross_entropy(logits[:, :-1], batch["tokens"][:, 1:])
 
     dims = {
@@ -41,7 +41,7 @@ def build() -> Program:
         "down_proj/kernel": "d_ff d_model",
     }
     batch = {"tokens": tokens(16, 512)}
-    return wb.trace_training(loss, model.params_shape_tree, batch, optimizer=optax.adamw(3e-4), dims=dims, name="flax_llama")
+    return wb.from_flax(model, loss, batch, optimizer=optax.adamw(3e-4), dims=dims, name="flax_llama")
 
 
 PROGRAM = ThirdPartyProgram("flax_llama", "decoder-only language model", ("transformers", "flax"), build, tensor_parallel=MEGATRON)

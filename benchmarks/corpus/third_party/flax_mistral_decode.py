@@ -1,5 +1,7 @@
 """Mistral of Transformers, in Flax Linen: one token of each sequence decoded with a cache of keys and values, greedily."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -12,7 +14,7 @@ from workbench.core.program import Program
 BATCH, LENGTH = 32, 1024
 
 
-def build() -> Program:
+def make_model() -> Any:
     from transformers import FlaxMistralForCausalLM, MistralConfig
 
     config = MistralConfig(
@@ -25,7 +27,11 @@ def build() -> Program:
         max_position_embeddings=LENGTH,
         sliding_window=LENGTH,
     )
-    model = FlaxMistralForCausalLM(config, dtype=jnp.bfloat16, _do_init=False)
+    return FlaxMistralForCausalLM(config, dtype=jnp.bfloat16, _do_init=False)
+
+
+def build() -> Program:
+    model = make_model()
     params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.bfloat16), model.params_shape_tree)
     cache = jax.eval_shape(lambda: model.init_cache(BATCH, LENGTH))
 

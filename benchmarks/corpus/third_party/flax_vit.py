@@ -16,8 +16,8 @@ def build() -> Program:
     config = ViTConfig(hidden_size=384, num_hidden_layers=2, num_attention_heads=8, intermediate_size=1536, num_labels=1000)
     model = FlaxViTForImageClassification(config, dtype=jnp.bfloat16, _do_init=False)
 
-    def loss(params, batch):
-        return mean_cross_entropy(model(batch["images"], params=params, train=False).logits, batch["labels"])
+    def loss(model, batch):
+        return mean_cross_entropy(model(batch["images"], train=False).logits, batch["labels"])
 
     dims = {
         "batch/images": "batch channels height width",
@@ -30,7 +30,7 @@ def build() -> Program:
         "*/output/dense/kernel": "d_ff d_model",
     }
     batch = {"images": spec((64, 3, 224, 224)), "labels": spec((64,), "int32")}
-    return wb.trace_training(loss, model.params_shape_tree, batch, optimizer=optax.adamw(1e-3), dims=dims, name="flax_vit")
+    return wb.from_flax(model, loss, batch, optimizer=optax.adamw(1e-3), dims=dims, name="flax_vit")
 
 
 PROGRAM = ThirdPartyProgram("flax_vit", "vision transformer", ("transformers", "flax"), build, tensor_parallel=MEGATRON)

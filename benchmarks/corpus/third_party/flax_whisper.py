@@ -33,13 +33,13 @@ def build() -> Program:
     )
     model = FlaxWhisperForConditionalGeneration(config, input_shape=(1, 80, FRAMES), dtype=jnp.bfloat16, _do_init=False)
 
-    def loss(params, batch):
-        found = model(batch["spectrogram"], decoder_input_ids=batch["previous"], params=params, train=False)
+    def loss(model, batch):
+        found = model(batch["spectrogram"], decoder_input_ids=batch["previous"], train=False)
         return mean_cross_entropy(found.logits, batch["targets"])
 
     batch = {"spectrogram": spec((32, 80, FRAMES)), "previous": tokens(32, 128), "targets": tokens(32, 128)}
     dims = {"spectrogram": "batch mel frames", "previous": "batch seq", "targets": "batch seq"}
-    return wb.trace_training(loss, model.params_shape_tree, batch, optimizer=optax.adamw(1e-3), dims=dims, name="flax_whisper")
+    return wb.from_flax(model, loss, batch, optimizer=optax.adamw(1e-3), dims=dims, name="flax_whisper")
 
 
 PROGRAM = ThirdPartyProgram(

@@ -22,14 +22,11 @@ def build() -> Program:
         hidden, _ = hk.dynamic_unroll(core, inputs, core.initial_state(BATCH), time_major=False)
         return hk.Linear(WORDS)(hidden)
 
-    net = hk.without_apply_rng(hk.transform(forward))
-    params = jax.eval_shape(net.init, jax.eval_shape(lambda: jax.random.key(0)), tokens(BATCH, LENGTH))
-
-    def loss(params, batch):
-        return mean_cross_entropy(net.apply(params, batch[:, :-1]), batch[:, 1:]).astype(jnp.float32)
+    def loss(model, batch):
+        return mean_cross_entropy(model(batch[:, :-1]), batch[:, 1:]).astype(jnp.float32)
 
     optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
-    return wb.trace_training(loss, params, tokens(BATCH, LENGTH + 1), optimizer=optimizer, dims={"batch": "batch seq"}, name="haiku_lstm")
+    return wb.from_haiku(forward, loss, tokens(BATCH, LENGTH + 1), optimizer=optimizer, dims={"batch": "batch seq"}, name="haiku_lstm")
 
 
 PROGRAM = ThirdPartyProgram(

@@ -1,5 +1,7 @@
 """A residual network of dm-haiku, four groups of one block: convolutions, batch normalisation over all examples, momentum."""
 
+from typing import Any
+
 import jax
 import optax
 
@@ -10,12 +12,19 @@ from benchmarks.corpus.third_party.glue import mean_cross_entropy, spec
 from workbench.core.program import Program
 
 
-def build() -> Program:
+def make_model() -> Any:
     import haiku as hk
 
     def forward(images):
         return hk.nets.ResNet((1, 1, 1, 1), 1000, bottleneck=False, channels_per_group=(64, 128, 256, 512))(images, is_training=True)
 
+    return forward
+
+
+def build() -> Program:
+    import haiku as hk
+
+    forward = make_model()
     net = hk.without_apply_rng(hk.transform_with_state(forward))
     images = spec((64, 128, 128, 3))
     params, state = jax.eval_shape(net.init, jax.eval_shape(lambda: jax.random.key(0)), images)

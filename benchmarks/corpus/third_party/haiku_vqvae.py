@@ -23,16 +23,14 @@ def build() -> Program:
         hidden = jax.nn.relu(hk.Conv2DTranspose(128, 4, stride=2)(hidden))
         return hk.Conv2DTranspose(3, 4, stride=2)(hidden), found["loss"]
 
-    net = hk.without_apply_rng(hk.transform(forward))
     images = spec((32, 64, 64, 3))
-    params = jax.eval_shape(net.init, jax.eval_shape(lambda: jax.random.key(0)), images)
 
-    def loss(params, images):
-        rebuilt, quantising = net.apply(params, images)
+    def loss(model, images):
+        rebuilt, quantising = model(images)
         return jnp.mean((rebuilt - images) ** 2) + quantising
 
     dims = {"batch": "batch height width channels"}
-    return wb.trace_training(loss, params, images, optimizer=optax.adam(3e-4), dims=dims, name="haiku_vqvae")
+    return wb.from_haiku(forward, loss, images, optimizer=optax.adam(3e-4), dims=dims, name="haiku_vqvae")
 
 
 PROGRAM = ThirdPartyProgram(

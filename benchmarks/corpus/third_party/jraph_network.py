@@ -1,6 +1,5 @@
 """Two rounds of messages by Jraph's graph network, with layers of dm-haiku; nodes are classified."""
 
-import jax
 import jax.numpy as jnp
 import optax
 
@@ -26,7 +25,6 @@ def build() -> Program:
             graph = jraph.GraphNetwork(update_edge_fn=update(), update_node_fn=update(), update_global_fn=update())(graph)
         return hk.Linear(CLASSES)(graph.nodes)
 
-    net = hk.without_apply_rng(hk.transform(forward))
     graph = jraph.GraphsTuple(
         nodes=spec((NODES, 128)),
         edges=spec((EDGES, 64)),
@@ -36,14 +34,13 @@ def build() -> Program:
         n_node=spec((GRAPHS,), "int32"),
         n_edge=spec((GRAPHS,), "int32"),
     )
-    params = jax.eval_shape(net.init, jax.eval_shape(lambda: jax.random.key(0)), graph)
 
-    def loss(params, batch):
-        return mean_cross_entropy(net.apply(params, batch["graph"]), jnp.maximum(batch["labels"], 0))
+    def loss(model, batch):
+        return mean_cross_entropy(model(batch["graph"]), jnp.maximum(batch["labels"], 0))
 
     batch = {"graph": graph, "labels": spec((NODES,), "int32")}
     dims = {"graph/nodes": "nodes in_node", "graph/edges": "edges in_edge", "senders": "edges", "receivers": "edges", "labels": "nodes"}
-    return wb.trace_training(loss, params, batch, optimizer=optax.adam(1e-3), dims=dims, name="jraph_network")
+    return wb.from_haiku(forward, loss, batch, optimizer=optax.adam(1e-3), dims=dims, name="jraph_network")
 
 
 PROGRAM = ThirdPartyProgram(

@@ -1,5 +1,7 @@
 """A classifier of texts in Keras on JAX: an embedding, a bidirectional GRU, a GRU, Adam."""
 
+from typing import Any
+
 import optax
 
 import workbench as wb
@@ -12,12 +14,11 @@ from workbench.core.program import Program
 LENGTH = 128
 
 
-def build() -> Program:
+def make_model() -> Any:
     import keras
 
-    keras.utils.clear_session()
     layers = keras.layers
-    model = keras.Sequential(
+    return keras.Sequential(
         [
             keras.Input((LENGTH,), dtype="int32"),
             layers.Embedding(8192, 256),
@@ -27,6 +28,13 @@ def build() -> Program:
             layers.Dense(64),
         ]
     )
+
+
+def build() -> Program:
+    import keras
+
+    keras.utils.clear_session()
+    model = make_model()
     call = stateless(model)
 
     def loss(params, batch):

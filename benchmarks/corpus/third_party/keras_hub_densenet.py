@@ -1,5 +1,7 @@
 """DenseNet of KerasHub on JAX: convolutions over all features before them, batch normalisation, RMSprop."""
 
+from typing import Any
+
 import optax
 
 import workbench as wb
@@ -10,14 +12,20 @@ from benchmarks.corpus.third_party.keras_glue import shapes_of, stateless
 from workbench.core.program import Program
 
 
-def build() -> Program:
+def make_model() -> Any:
     import keras
     import keras_hub
 
-    keras.utils.clear_session()
     backbone = keras_hub.models.DenseNetBackbone(stackwise_num_repeats=[2, 2], image_shape=(128, 128, 3), growth_rate=64)
     pooled = keras.layers.GlobalAveragePooling2D()(backbone.output)
-    model = keras.Model(backbone.input, keras.layers.Dense(256, name="head")(pooled))
+    return keras.Model(backbone.input, keras.layers.Dense(256, name="head")(pooled))
+
+
+def build() -> Program:
+    import keras
+
+    keras.utils.clear_session()
+    model = make_model()
     call = stateless(model)
 
     def loss(params, batch):

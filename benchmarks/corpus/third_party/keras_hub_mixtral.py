@@ -1,5 +1,7 @@
 """Mixtral of KerasHub on JAX: a decoder whose layers choose two of eight experts for each word."""
 
+from typing import Any
+
 import optax
 
 import workbench as wb
@@ -10,12 +12,10 @@ from benchmarks.corpus.third_party.keras_glue import shapes_of, stateless
 from workbench.core.program import Program
 
 
-def build() -> Program:
-    import keras
+def make_model() -> Any:
     import keras_hub
 
-    keras.utils.clear_session()
-    backbone = keras_hub.models.MixtralBackbone(
+    return keras_hub.models.MixtralBackbone(
         vocabulary_size=8192,
         num_layers=1,
         num_query_heads=8,
@@ -25,6 +25,13 @@ def build() -> Program:
         num_experts=8,
         sliding_window=256,
     )
+
+
+def build() -> Program:
+    import keras
+
+    keras.utils.clear_session()
+    backbone = make_model()
     call = stateless(backbone)
     table = backbone.token_embedding.reverse_embeddings.path
 

@@ -1,5 +1,7 @@
 """The diffusion transformer of Stable Diffusion 3, of KerasHub on JAX: latents and text in one attention."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import optax
 
@@ -13,13 +15,18 @@ from workbench.core.program import Program
 BATCH = 16
 
 
-def build() -> Program:
-    import keras
+def make_model() -> Any:
     from keras_hub.src.models.stable_diffusion_3.mmdit import MMDiT
 
-    keras.utils.clear_session()
     shapes = {"latent_shape": (32, 32, 16), "context_shape": (64, 512), "pooled_projection_shape": (256,)}
-    model = MMDiT(2, 512, 2, 8, 32, **shapes)
+    return MMDiT(2, 512, 2, 8, 32, **shapes)
+
+
+def build() -> Program:
+    import keras
+
+    keras.utils.clear_session()
+    model = make_model()
     call = stateless(model)
 
     def loss(params, batch):

@@ -1,5 +1,7 @@
 """RWKV-7 of KerasHub on JAX: a language model whose state is a matrix a head, carried through a scan over time."""
 
+from typing import Any
+
 import optax
 
 import workbench as wb
@@ -10,14 +12,19 @@ from benchmarks.corpus.third_party.keras_glue import shapes_of, stateless
 from workbench.core.program import Program
 
 
-def build() -> Program:
-    import keras
+def make_model() -> Any:
     import keras_hub
 
-    keras.utils.clear_session()
-    backbone = keras_hub.models.RWKV7Backbone(
+    return keras_hub.models.RWKV7Backbone(
         hidden_size=256, head_size=64, num_layers=1, vocabulary_size=4096, intermediate_dim=1024, gate_lora=64
     )
+
+
+def build() -> Program:
+    import keras
+
+    keras.utils.clear_session()
+    backbone = make_model()
     call = stateless(backbone)
 
     def loss(params, batch):

@@ -1,5 +1,7 @@
 """A translator of Flax Linen's own LSTMs: an encoder of both directions, a decoder that starts from its state."""
 
+from typing import Any
+
 import jax
 import optax
 
@@ -12,7 +14,7 @@ from workbench.core.program import Program
 BATCH, SOURCE, LENGTH, WORDS, WIDTH = 64, 64, 64, 8192, 512
 
 
-def build() -> Program:
+def make_model() -> Any:
     from flax import linen as nn
 
     class Translator(nn.Module):
@@ -28,7 +30,12 @@ def build() -> Program:
             read = nn.MultiHeadDotProductAttention(num_heads=8, name="attention")(decoded, memory)
             return nn.Dense(WORDS, name="head")(decoded + read)
 
-    model = Translator()
+    return Translator()
+
+
+def build() -> Program:
+    model = make_model()
+
     shapes = tokens(BATCH, SOURCE), tokens(BATCH, LENGTH)
     params = jax.eval_shape(lambda key: model.init(key, *(jax.numpy.zeros(each.shape, each.dtype) for each in shapes)), jax.random.key(0))
 

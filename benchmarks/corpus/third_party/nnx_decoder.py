@@ -1,5 +1,7 @@
 """A decoder of Flax NNX's own layers, its blocks stacked and scanned over with `nnx.scan`, bfloat16 activations."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -13,7 +15,7 @@ from workbench.core.program import Program
 WIDTH, HIDDEN, HEADS, LAYERS, WORDS, LENGTH = 512, 2048, 8, 6, 8192, 256
 
 
-def build() -> Program:
+def make_model(rngs: Any) -> Any:
     from flax import nnx
 
     class Block(nnx.Module):
@@ -38,7 +40,13 @@ def build() -> Program:
             step = nnx.scan(lambda x, block: block(x), in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
             return self.table.attend(self.norm(step(self.table(words), self.blocks)))
 
-    graph, params, rest = nnx.split(nnx.eval_shape(lambda: Decoder(nnx.Rngs(0))), nnx.Param, ...)
+    return Decoder(rngs)
+
+
+def build() -> Program:
+    from flax import nnx
+
+    graph, params, rest = nnx.split(nnx.eval_shape(lambda: make_model(nnx.Rngs(0))), nnx.Param, ...)
 
     def loss(params, batch):
         model = nnx.merge(graph, params, batch["rest"], copy=True)

@@ -1,5 +1,7 @@
 """A diffusion transformer of Flax NNX's own layers: patches of latents, adaptive layer norms, a velocity predicted."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -13,7 +15,7 @@ from workbench.core.program import Program
 BATCH, SIDE, CHANNELS, PATCH, WIDTH, HEADS, LAYERS = 32, 32, 4, 2, 512, 8, 2
 
 
-def build() -> Program:
+def make_model(rngs: Any) -> Any:
     from flax import nnx
 
     class Block(nnx.Module):
@@ -46,7 +48,13 @@ def build() -> Program:
             found = self.out(x).reshape(BATCH, side, side, PATCH, PATCH, CHANNELS)
             return found.transpose(0, 1, 3, 2, 4, 5).reshape(BATCH, SIDE, SIDE, CHANNELS)
 
-    graph, params, rest = nnx.split(nnx.eval_shape(lambda: DiT(nnx.Rngs(0))), nnx.Param, ...)
+    return DiT(rngs)
+
+
+def build() -> Program:
+    from flax import nnx
+
+    graph, params, rest = nnx.split(nnx.eval_shape(lambda: make_model(nnx.Rngs(0))), nnx.Param, ...)
 
     def loss(params, batch):
         model = nnx.merge(graph, params, batch["rest"], copy=True)

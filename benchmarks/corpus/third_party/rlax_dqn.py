@@ -1,5 +1,7 @@
 """Double Q-learning with RLax on a network of Flax Linen's dense layers: targets by a second set of weights, Huber loss."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -13,11 +15,17 @@ from workbench.core.program import Program
 BATCH, SEEN, WIDTH, ACTIONS = 512, 256, 1024, 64
 
 
-def build() -> Program:
-    import rlax
+def make_model() -> Any:
     from flax import linen as nn
 
-    net = nn.Sequential([nn.Dense(WIDTH), nn.relu, nn.Dense(WIDTH), nn.LayerNorm(), nn.relu, nn.Dense(ACTIONS)])
+    return nn.Sequential([nn.Dense(WIDTH), nn.relu, nn.Dense(WIDTH), nn.LayerNorm(), nn.relu, nn.Dense(ACTIONS)])
+
+
+def build() -> Program:
+    import rlax
+
+    net = make_model()
+
     params = jax.eval_shape(lambda key: net.init(key, jnp.zeros((1, SEEN))), jax.random.key(0))
 
     def loss(params, batch):

@@ -26,12 +26,10 @@ def build() -> Program:
         hidden, _ = hk.dynamic_unroll(core, hidden, core.initial_state(BATCH))
         return hk.Linear(ACTIONS)(hidden), hk.Linear(1)(hidden)[..., 0]
 
-    net = hk.without_apply_rng(hk.transform(forward))
     frames = spec((TIME, BATCH, 64, 64, 4), "uint8")
-    params = jax.eval_shape(net.init, jax.eval_shape(lambda: jax.random.key(0)), frames)
 
-    def loss(params, batch):
-        logits, values = net.apply(params, batch["frames"])
+    def loss(model, batch):
+        logits, values = model(batch["frames"])
         actions, behaviour = batch["actions"], batch["behaviour"]
         ratios = rlax.categorical_importance_sampling_ratios(logits[:-1], behaviour, actions)
         advantage = jax.vmap(rlax.vtrace_td_error_and_advantage, in_axes=1, out_axes=1)
@@ -52,7 +50,7 @@ def build() -> Program:
     dims = {"frames": "frames batch height width channels", "actions": "steps batch", "behaviour": "steps batch actions"}
     dims |= {"rewards": "steps batch", "discounts": "steps batch"}
     optimizer = optax.chain(optax.clip_by_global_norm(40.0), optax.rmsprop(1e-3))
-    return wb.trace_training(loss, params, batch, optimizer=optimizer, dims=dims, name="rlax_impala")
+    return wb.from_haiku(forward, loss, batch, optimizer=optimizer, dims=dims, name="rlax_impala")
 
 
 PROGRAM = ThirdPartyProgram(

@@ -56,7 +56,7 @@ def largest_error_of(step: CompiledStep, program: Program, micro_batches: int) -
     """The same error for a pipeline that is one SPMD program (engine `spmd`); `program` is the one that it was made from."""
     with jax.default_device(jax.devices()[0]):
         loss, state = run_reference_step(program, micro_batches)
-    results = step.compiled(*step.arguments(0))
+    results = step.call(*step.arguments(0))
     assert step.program.step.loss is not None, "a training step has a loss"
     pairs = [(Role.OUTPUT, results[step.program.step.loss], loss)]
     pairs += [(program.arguments[argument].role, results[i], state[i]) for i, argument in enumerate(program.state)]

@@ -1,12 +1,15 @@
 """Check one sharded step against the same step on one device."""
 
+import functools
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
+from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.engine.spmd.compiled_step import CompiledStep
 from workbench.engine.spmd.jax_shardings import host_value
@@ -15,19 +18,44 @@ from workbench.units import format_bytes
 
 def largest_error(step: CompiledStep, arguments: list[jax.Array]) -> tuple[float | None, str]:
     """The largest difference of a result of the sharded step from the unsharded one, relative to the largest magnitude among the results of
-    the same role, and an empty text; or `None` and why one device cannot hold the unsharded step. Donates `arguments`."""
+    the same role, and an empty text; or `None` and why one device cannot hold the unsharded step. Donates `arguments`.
+
+    A `shard_map` in the function needs all devices of its mesh: such a step is compared with itself under arguments that are whole on every
+    device, so that nothing outside of the `shard_map` is split."""
+    if has_manual_axes(step.program):
+        return _largest_error_from_whole(step, arguments)
     device = step.mesh.local_devices[0]
     specs = [jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=jax.sharding.SingleDeviceSharding(device)) for array in arguments]
     try:
-        unsharded = jax.jit(step.program.step.call, keep_unused=True).lower(*specs).compile()
+        plain = jax.jit(step.program.step.call, keep_unused=True)
+        unsharded = plain.lower(*specs).compile()
     except ValueError as error:  # the function names devices or a mesh of its own
         return None, f"the step cannot be compiled for one device: {str(error).splitlines()[0]}"
     memory = unsharded.memory_analysis()
     needed = int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
     if needed > (free := free_bytes(device)):
         return None, f"the unsharded step needs {format_bytes(needed)} on one device, which has {format_bytes(free)} free"
-    expected = unsharded(*(_on_one_device(array, device) for array in arguments))
-    return _compare(step, step.compiled(*arguments), expected), ""
+    expected = (unsharded if step.call is step.compiled else plain)(*(_on_one_device(array, device) for array in arguments))
+    return _compare(step, step.call(*arguments), expected), ""
+
+
+def has_manual_axes(program: Program) -> bool:
+    """Whether the function says itself what each device does, in a `shard_map`."""
+    return any(each.manual for each in program.operations)
+
+
+def _largest_error_from_whole(step: CompiledStep, arguments: list[jax.Array]) -> tuple[float | None, str]:
+    whole = NamedSharding(step.mesh, PartitionSpec())
+    specs = [jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=whole) for array in arguments]
+    call = functools.partial(step.program.step.call)  # anew: JAX lowers a function once
+    unsplit = jax.jit(call, keep_unused=True, out_shardings=whole).lower(*specs).compile()
+    memory, device = unsplit.memory_analysis(), step.mesh.local_devices[0]
+    needed = int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
+    needed *= len(step.mesh.local_devices) if device.platform == "cpu" else 1  # virtual devices share the host's memory
+    if needed > (free := free_bytes(device)):
+        return None, f"the step with whole arguments on every device needs {format_bytes(needed)}, and {format_bytes(free)} is free"
+    expected = unsplit(*(jax.device_put(array, whole) for array in arguments))
+    return _compare(step, step.call(*arguments), expected), ""
 
 
 def _on_one_device(array: jax.Array, device: jax.Device) -> jax.Array:

@@ -25,7 +25,8 @@ class CompiledStep:
     """A compiled step, `compiled(*arguments) -> results`, and where its arguments come from.
 
     - `shardings`: one per argument of the program;
-    - `born() -> state arrays`, in the order of `program.state`; each call makes them anew.
+    - `init_state() -> state arrays`, in the order of `program.state`; each call makes them anew;
+    - `call(*arguments)` runs it: it is `compiled`, but where that does not take the arguments JAX makes (`_is_packed`).
     """
 
     plan: Plan
@@ -34,6 +35,7 @@ class CompiledStep:
     compiled: jax.stages.Compiled
     init_state: Callable[[], Arrays]
     compile_seconds: float
+    call: Callable[..., Any]
 
     @property
     def program(self) -> Program:
@@ -66,7 +68,7 @@ class CompiledStep:
 
         The host feeds while the devices work; every result is there on return.
         """
-        results: Arrays = tuple(self.compiled(*arguments))
+        results: Arrays = tuple(self.call(*arguments))
         for result, argument in self.program.carried:
             arguments[argument] = results[result]
         if feed_next is not None:
@@ -79,9 +81,37 @@ def compile_step(plan: Plan) -> CompiledStep:
     program, mesh = plan.program, device_mesh(plan)
     shardings = argument_shardings(plan, mesh)
     init_state = _make_init_state(program, shardings)
+    is_packed = _is_packed(program) and mesh.devices.flat[0].platform == "cpu"
+    if is_packed:
+        _verify_packed(plan)
     start = time.perf_counter()
     compiled = lower_step(plan, mesh).compile()
-    return CompiledStep(plan, mesh, shardings, compiled, init_state, time.perf_counter() - start)
+    call = jit_step(plan, mesh) if is_packed else compiled
+    return CompiledStep(plan, mesh, shardings, compiled, init_state, time.perf_counter() - start, call)
+
+
+_PACKED = ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
+
+
+def _is_packed(program: Program) -> bool:
+    """Whether an argument has elements of less than a byte. A step compiled ahead of time for CPUs asks for arrays that are laid out packed
+    (JAX 0.10 and 0.11), and JAX makes none that say they are; under `jit` it takes those that it makes."""
+    return any(each.dtype in _PACKED for each in program.arguments)
+
+
+def _verify_packed(plan: Plan) -> None:
+    """Raises `EngineError` for packed arguments under a layout that is written into the lowered module: `jit` would not read it."""
+    if plan.layout.constraints or not plan.layout.is_plain:
+        packed = next(each for each in plan.program.arguments if each.dtype in _PACKED)
+        raise EngineError(
+            f"`{packed}` has elements of less than a byte; on CPUs JAX runs a step of such arguments only if the layout is of rules and of "
+            f"overrides, and this one says more: `{plan.layout}`.",
+            [
+                "leave constraints, priorities, groups and barriers out for a run here",
+                "store it as int8 and cast in the step",
+                "run on a TPU or GPU",
+            ],
+        )
 
 
 def lower_step(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:

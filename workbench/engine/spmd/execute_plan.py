@@ -9,7 +9,7 @@ from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.hlo.read_compiled import read_memory_analysis
 from workbench.engine.mpmd.against_sequential import largest_error_of, why_not
 from workbench.engine.mpmd.execute_pipeline import run_pipelined
-from workbench.engine.spmd.against_unsharded import largest_error
+from workbench.engine.spmd.against_unsharded import has_manual_axes, largest_error
 from workbench.engine.spmd.calibrate import calibrate
 from workbench.engine.spmd.compiled_step import CompiledStep, compile_step
 from workbench.engine.spmd.jax_shardings import real_shard_shape
@@ -116,7 +116,8 @@ def _profile_step(step: CompiledStep, arguments: list[jax.Array], stage: _RunSta
 
 
 def _check_against_one_device(step: CompiledStep, given: Plan, stage: _RunStage) -> float | None:
-    stage.enter("checking against one device", 0.85)
+    whole = given.pipeline is None and has_manual_axes(given.program)
+    stage.enter("checking against whole arguments on every device" if whole else "checking against one device", 0.85)
     if given.pipeline is None:
         max_error, reason = largest_error(step, step.arguments(0))
     elif reason := why_not(given.program):

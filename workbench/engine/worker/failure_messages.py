@@ -35,6 +35,7 @@ _LESS_MEMORY_TOGETHER = (
     "make the mini-batches smaller",
 )
 
+_INTERPRETED = "Only interpret mode is supported on CPU"
 _TOO_LARGE = ("RESOURCE_EXHAUSTED", "Ran out of memory")
 _PREAMBLE = re.compile(r"^(?:RESOURCE_EXHAUSTED|XLA:TPU compile permanent error|E\d{4}: \w+)[:.]\s*")
 _TABLE = re.compile(r"\n\s*\n|\n\s*Total hbm usage|\s+HLO module: ")  # what the compiler lists after its sum of memory
@@ -51,6 +52,15 @@ def in_user_terms(error: BaseException, subject: Plan | Fleet, stage: str) -> Wo
     text = str(error).strip()
     if isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY):
         return out_of_memory(subject, stage, text)
+    if _INTERPRETED in text:
+        return EngineError(
+            f"{subject.name} has a kernel of Pallas, which CPUs do not compile; they interpret it.",
+            [
+                "write `pl.pallas_call(..., interpret=True)` for a run here",
+                "compile the plan for the hardware that the kernel is written for, `plan.compile()`",
+                "run it there",
+            ],
+        )
     where = _user_line(error)
     said = f"{type(error).__name__}: {_first_lines(text)}" if text else type(error).__name__
     noun = "run" if isinstance(subject, Plan) else "training"

@@ -2,6 +2,7 @@
 
 import base64
 import pickle
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +18,7 @@ from workbench.multimodel.fleet_forecast import count_devices
 from workbench.multimodel.training_commands import AddModel
 from workbench.plan.plan import Plan
 
+_OURS = ("workbench", "jax", "jaxlib", "numpy", "IPython", "ipykernel", "pytest")  # need no other first
 _CONFIG = (  # settings that change the meaning of a traced program or its random values
     "jax_enable_x64",
     "jax_default_prng_impl",
@@ -63,7 +65,14 @@ class WorkerJob:
 def pack(job: WorkerJob) -> bytes:
     """A pickle of plain values around a cloudpickle of plan or fleet and options; raises `EngineError` if a function cannot be sent."""
     body = sendable((_on_host(job.subject), dict(job.options)), job.subject.name, f"call `{job.here}` in this process")
-    return pickle.dumps({"kind": job.kind, "jax_config": jax_settings(), "behind": job.behind, "body": body})
+    found = {"kind": job.kind, "jax_config": jax_settings(), "behind": job.behind, "modules": imported_packages(), "body": body}
+    return pickle.dumps(found)
+
+
+def imported_packages() -> tuple[str, ...]:
+    """The packages that this process has imported and that another can import, in the order in which it began to."""
+    names = dict.fromkeys(name.partition(".")[0] for name, module in list(sys.modules.items()) if getattr(module, "__file__", None))
+    return tuple(name for name in names if name not in sys.stdlib_module_names and name not in _OURS and not name.startswith("_"))
 
 
 def jax_settings() -> dict[str, Any]:

@@ -5,6 +5,7 @@ each (`line_codec`), and the worker ends when it closes, so that neither it nor 
 well. Standard output stays the user's own; standard error is read for a crash message if the process dies.
 """
 
+import contextlib
 import importlib
 import os
 import pickle
@@ -12,7 +13,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, TextIO
 
 from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerCommand, WorkerEvent
@@ -82,14 +83,30 @@ def _receive(stream: BinaryIO, size: int) -> tuple[str, Any, dict[str, Any]]:
 
     for name, value in job_payload["jax_config"].items():
         jax.config.update(name, value)
+    subject, options = _load_functions(job_payload["body"], job_payload["modules"])
+    return job_payload["kind"], subject, options
+
+
+def _load_functions(body: bytes, modules: Sequence[str]) -> Any:
+    """What was pickled. Some packages can only be imported after others, which change something for them: where one fails, `modules`, what
+    the parent has imported, are imported in its order before another try. Raises `WorkbenchError` if that fails, too."""
     try:
-        subject, options = pickle.loads(job_payload["body"])  # noqa: S301
-    except Exception as error:  # a user's module runs when it is imported here
+        return pickle.loads(body)  # noqa: S301
+    except Exception:  # noqa: BLE001 - a user's module runs when it is imported here
+        for name in modules:
+            with contextlib.suppress(Exception, SystemExit):  # what fails here may not be needed
+                importlib.import_module(name)
+    try:
+        return pickle.loads(body)  # noqa: S301
+    except Exception as error:
         raise WorkbenchError(
             f"The worker process could not load its functions: {type(error).__name__}: {error}",
-            ["keep them in a module it can import", "define them in the notebook or script itself"],
+            [
+                "import in a module of yours what its package needs first, and keep the functions there",
+                "keep them in a module it can import",
+                "define them in the notebook or script itself",
+            ],
         ) from error
-    return job_payload["kind"], subject, options
 
 
 def _function(name: str) -> Any:

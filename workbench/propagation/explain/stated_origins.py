@@ -41,8 +41,8 @@ class OriginResolver:
     def _tensor_origin(self, kind: str, tensor: Tensor, axis_on_dim: AxisOnDim) -> Origin:
         """The origin in an argument or result: its override, or the rule of its dimension."""
         layout = self._plan.layout
-        if (override := layout.override(tensor.path)) is not None:
-            pattern = next(each for each, _ in reversed(layout.overrides) if matches(each, tensor.path))
+        if (override := layout.override_of(tensor)) is not None:
+            pattern = next(each for each, stated in reversed(layout.overrides) if matches(each, tensor.path) and stated == override)
             return Origin(kind, axis_on_dim, tensor.path, f"{pattern}={override}", priority=_priority(override, axis_on_dim))
         dim = tensor.dims[axis_on_dim.dim] if axis_on_dim.dim < len(tensor.dims) else ""
         axes, priority = layout.rule(dim), layout.priority(dim)

@@ -213,12 +213,14 @@ def _size_names(size: int) -> Iterator[str]:
 def _make_unique(naming: Naming, arguments: Sequence[Tensor], given: dict[str, Names]) -> list[tuple[str, ...]]:
     """Unique names: the second dimension of one name in an argument is `name_2`; state that mirrors a parameter copies its names."""
     dims: list[tuple[str, ...]] = []
+    mirrors: dict[int, int] = {}
     parameters = {tensor.path.partition("/")[2]: i for i, tensor in enumerate(arguments) if tensor.role is Role.PARAMETER}
     for i, tensor in enumerate(arguments):
         mirrored = _find_mirrored(tensor, arguments, parameters)
         fixed = given.get(tensor.path, ())
         if mirrored is not None and not fixed:
-            dims.append(dims[mirrored])
+            mirrors[i] = mirrored
+            dims.append(())
             continue
         names: list[str] = []
         for d in range(len(tensor.shape)):
@@ -226,7 +228,7 @@ def _make_unique(naming: Naming, arguments: Sequence[Tensor], given: dict[str, N
             candidates = (name, *(f"{name}_{k}" for k in range(2, len(tensor.shape) + 2)))
             names.append(next(each for each in candidates if each not in names and each not in fixed[d + 1 :]))
         dims.append(tuple(names))
-    return dims
+    return [dims[mirrors.get(i, i)] for i in range(len(dims))]
 
 
 def _find_mirrored(tensor: Tensor, arguments: Sequence[Tensor], parameters: dict[str, int]) -> int | None:

@@ -65,7 +65,7 @@ def result_shardings(plan: Plan) -> dict[int, Sharding]:
     carried = {result: plan.argument_shardings[argument] for result, argument in plan.program.carried}
     if not plan.layout.overrides:
         return carried
-    given = {i: plan.layout.override(tensor.path) for i, tensor in enumerate(plan.program.results) if i not in carried}
+    given = {i: plan.layout.override_of(tensor) for i, tensor in enumerate(plan.program.results) if i not in carried}
     return carried | {i: sharding for i, sharding in given.items() if sharding is not None}
 
 

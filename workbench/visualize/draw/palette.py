@@ -14,13 +14,13 @@ TEXT = "#737C86"
 """About 4.2:1 on white and 4.5:1 on #0D1117: readable where a picture cannot know its background."""
 
 
-ROLES = ("#3B5A8C", "#6F8BB8", "#A3B4CE", "#B8901C", "#5E9F8A", "#B5D8CB")
+ROLES = ("#3B5A8C", "#6F8BB8", "#A3B4CE", "#B8901C", "#5E9F8A", "#B5D8CB", "#86AAB8")
 """Used for the roles of tensors in order: what persists from step to step in blue, temporaries in gold, inputs and outputs in green."""
 
 HEAT = ("#8B949E", "#C9A227", "#E08A1E", "#D9572B", "#B3203A")
 """Cost, from little to much: from grey over gold to crimson, darker and darker; always with the number beside it."""
 
-ON_ROLES = ("#FFFFFF", "#FFFFFF", "#1B1F24", "#1B1F24", "#1B1F24", "#1B1F24")
+ON_ROLES = ("#FFFFFF", "#FFFFFF", "#1B1F24", "#1B1F24", "#1B1F24", "#1B1F24", "#1B1F24")
 """Text upon them, at least 3.4:1."""
 
 STEP = ("#3B5A8C", "#6F8BB8", "#8B949E", "#B8901C", "#5B8C85")

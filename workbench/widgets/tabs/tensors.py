@@ -23,6 +23,7 @@ FOLDED_AT_FIRST = frozenset({f"role {Role.OPTIMIZER_STATE.value}"})
 _SECTIONS = {
     Role.PARAMETER: "Parameters",
     Role.OPTIMIZER_STATE: "Optimizer state",
+    Role.MODEL_STATE: "Model state",
     Role.INPUT: "Inputs",
     Role.GRADIENT: "Gradients",
     Role.ACTIVATION: "Activations",

@@ -1,0 +1,111 @@
+"""`from_haiku`: functions transformed by Haiku, with state or without, with random keys or without."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from workbench.adapters.required_package import AdapterError, required
+from workbench.adapters.traced_model import Dims, ModelParts, TraceOptions, call_loss, key_spec, trace_model
+from workbench.core.program import Program, Reference
+from workbench.errors import TraceError, wrong_type
+from workbench.tracing.leaves import Leaves
+from workbench.tracing.trace_function import guard_tracing, name_of
+
+KEY, STATE = "key", "model"
+
+
+def from_haiku(
+    model: Any,
+    loss: Callable[..., Any],
+    batch: Any,
+    *,
+    optimizer: Any = None,
+    params: Any = None,
+    state: Any = None,
+    dims: Dims = None,
+    name: str | None = None,
+    data: Callable[[int], Any] | None = None,
+    reference: Reference | None = None,
+) -> Program:
+    """The training step of a Haiku model by `loss(model, batch)`; without an `optimizer`, the program of that function.
+
+        program = wb.from_haiku(forward, loss, batch, optimizer=optax.adam(1e-3))
+
+    `model` is the function with modules in it, or what `hk.transform`, `hk.transform_with_state` and `hk.without_apply_rng` make of it. In
+    the loss, `model(x)` applies it, with a key where it draws random numbers; its state goes into the next step. What `loss` first calls it
+    with says which parameters there are, without allocating them; `params` and `state` give those of a trained model.
+
+    Paths are `params/mlp/~/linear_0/w`. A step of one's own, on trees of parameters, is for `wb.trace_step`. Raises `TraceError` if it
+    cannot be traced, `AdapterError` for anything but a function.
+    """
+    hk = required("haiku", "dm-haiku", "wb.from_haiku")
+    if not isinstance(model, hk.Transformed | hk.TransformedWithState):
+        if not callable(model):
+            raise AdapterError(
+                wrong_type("model", model, "a function that Haiku transforms, or has transformed"),
+                ["give the function with its modules in it"],
+            )
+        model = hk.transform_with_state(model)
+    parts = _parts(_Transformed(model), loss, batch, params, state)
+    return trace_model(parts, loss, batch, TraceOptions(optimizer, dims, name, data, reference))
+
+
+class _Transformed:
+    """Haiku's two kinds of transformed functions, with keys or without, as one."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.has_state = hasattr(model, "_fields") and type(model).__name__ == "TransformedWithState"
+        before = list(inspect.signature(model.apply).parameters)[: 2 + self.has_state]
+        self.has_key = before[-1:] == ["rng"]
+
+    def init(self, key: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        made = self.model.init(key, *args, **kwargs)
+        return made if self.has_state else (made, {})
+
+    def apply(self, params: Any, state: Any, key: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        before = (params, *([state] if self.has_state else []), *([key] if self.has_key else []))
+        found = self.model.apply(*before, *args, **kwargs)
+        return found if self.has_state else (found, state)
+
+
+class HaikuModel:
+    """A transformed function with its parameters and state; without parameters, its first call makes them."""
+
+    def __init__(self, transformed: _Transformed, params: Any, state: Any, key: Any) -> None:
+        self._transformed, self.params, self.state, self.key = transformed, params, state, key
+        self._calls, self.first_state = 0, state
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.params is None:
+            self.params, self.state = self._transformed.init(self.key, *args, **kwargs)
+            self.first_state = self.state
+        key = jax.random.fold_in(self.key, self._calls) if self._calls and self.key is not None else self.key
+        self._calls += 1
+        output, self.state = self._transformed.apply(self.params, self.state, key, *args, **kwargs)
+        return output
+
+
+def _parts(transformed: _Transformed, loss: Any, batch: Any, params: Any, state: Any) -> ModelParts:
+    batch = Leaves.of("batch", batch).tree()
+
+    def bind(params: Any, given: Mapping[str, Any]) -> HaikuModel:
+        return HaikuModel(transformed, params, given[STATE], given[KEY])
+
+    def unbind(model: HaikuModel) -> dict[str, Any]:
+        return {STATE: model.state, KEY: model.key}
+
+    def make(key: Any) -> Any:
+        model = HaikuModel(transformed, None, None, key)
+        call_loss(loss, model, jax.tree.map(lambda spec: jax.numpy.zeros(spec.shape, spec.dtype), batch), key)
+        if model.params is None:
+            raise TraceError(f"`{name_of(loss)}` does not call the model it is given.", ["call it, `model(batch)`"])
+        return model.params, {STATE: model.first_state, KEY: jax.random.fold_in(key, 1)}
+
+    init = make if params is None else None
+    if init is not None:
+        params, made = guard_tracing(lambda: jax.eval_shape(make, key_spec()), name_of(loss))
+        state = made[STATE]
+    return ModelParts(params, {STATE: state or {}, KEY: key_spec()}, bind, unbind, init, (KEY,))

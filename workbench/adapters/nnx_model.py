@@ -1,0 +1,116 @@
+"""Modules of Flax NNX: objects, split into parameters and the rest of their variables, and merged again where they are called."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from workbench.adapters.module_scopes import module_scopes
+from workbench.adapters.traced_model import ModelParts, TraceOptions, dims_text, takes_argument
+from workbench.adapters.traced_objects import ObjectStep, object_names, title_of, trace_objects
+from workbench.core.program import Program
+
+_TWO_MODELS = 3  # objects, the second of which may be an optimiser
+
+
+def nnx_parts(made: Any, make: Any, wrt: Any) -> ModelParts:
+    """`made`: a module, of arrays or of shapes; `make`: the function that made it, else the same; `wrt`: which variables are trained."""
+    from flax import nnx
+
+    graph, params, rest = nnx.split(made, wrt, ...)
+    trees = jax.tree.structure((params, rest))
+
+    def bind(params: Any, state: Any) -> Any:
+        return nnx.merge(graph, *jax.tree.unflatten(trees, jax.tree.leaves((params, state))))
+
+    def unbind(model: Any) -> Any:
+        return _like(nnx.to_pure_dict(rest), nnx.to_pure_dict(nnx.split(model, wrt, ...)[2]))
+
+    def init(key: Any) -> Any:
+        _, params, rest = nnx.split(_make(make, key), wrt, ...)
+        return nnx.to_pure_dict(params), nnx.to_pure_dict(rest)
+
+    pure = nnx.to_pure_dict(params), nnx.to_pure_dict(rest)
+    return ModelParts(*pure, bind, unbind, None if made is make else init, (), _stated_dims(params), scopes_of)
+
+
+def trace_nnx_step(made: Any, make: Any, step: Callable[..., Any], batch: Any, options: TraceOptions) -> Program:
+    """The program of `step(*made, batch)`, which changes modules and optimisers of NNX in place and returns what is to be shown.
+
+    Paths are `params/...`, `state/...` and `opt_state/...` for one model and one optimiser; with more of them these are below the names
+    that the step gives its arguments, `actor/params/...`.
+    """
+    from flax import nnx
+
+    graph, state = nnx.split(tuple(made))
+    tree, names = jax.tree.structure(state), object_names(step, len(made))
+    entries = nnx.to_flat_state(state)
+    one = sum(isinstance(each, nnx.Module) for each in made) == 1 and len(made) < _TWO_MODELS
+    paths = [
+        _path(path, "" if one else names[path[0]], variable, is_model=isinstance(made[path[0]], nnx.Module)) for path, variable in entries
+    ]
+
+    def run(objects: Any, batch: Any) -> Any:
+        with scopes_of(objects):
+            result = step(*objects, batch)
+        return jax.tree.leaves(nnx.split(objects)[1]), result
+
+    def join(leaves: Any) -> Any:
+        return nnx.merge(graph, jax.tree.unflatten(tree, leaves))
+
+    def init(key: Any) -> Any:
+        return jax.tree.leaves(nnx.split(tuple(_make(make, key)))[1])
+
+    found = ObjectStep(paths, jax.tree.leaves(state), join, run, None if made is make else init)
+    return trace_objects(found, batch, replace(options, name=title_of(step, options)))
+
+
+def _path(path: tuple[Any, ...], name: str, variable: Any, *, is_model: bool) -> str:
+    from flax import nnx
+
+    kind = (("params",) if isinstance(variable, nnx.Param) else ("state",)) if is_model else ()
+    return "/".join(map(str, (*([name] if name else []), *kind, *path[1:])))
+
+
+@contextmanager
+def scopes_of(models: Any) -> Iterator[None]:
+    """The modules' calls in scopes of their names."""
+    from flax import nnx
+
+    with module_scopes(models, nnx.iter_modules):
+        yield
+
+
+def shapes_of(make: Callable[..., Any]) -> Any:
+    from flax import nnx
+
+    return nnx.eval_shape(lambda: _make(make, jax.random.key(0)))
+
+
+def _make(make: Callable[..., Any], key: Any) -> Any:
+    """What the user's function makes; it may take `rngs`. Annotated variables wait for no mesh (NNX 0.12 would shard them at once)."""
+    from flax import nnx
+
+    eager: AbstractContextManager[Any] = nnx.use_eager_sharding(False) if hasattr(nnx, "use_eager_sharding") else nullcontext()
+    with eager:
+        return make(nnx.Rngs(key)) if takes_argument(make) else make()
+
+
+def _like(before: Any, after: Any) -> Any:
+    """What is in `before` as it is after a call; what the call has sown is left out."""
+    return {name: _like(each, after[name]) for name, each in before.items()} if isinstance(before, dict) else after
+
+
+def _stated_dims(params: Any) -> dict[str, str]:
+    """The names that `nnx.with_partitioning` or a variable's own metadata state, by path."""
+    from flax import nnx
+
+    found = {}
+    for path, variable in nnx.to_flat_state(params):
+        metadata = variable.get_metadata()
+        names = metadata.get("out_sharding") or metadata.get("sharding_names") or metadata.get("sharding")
+        if words := dims_text(names if isinstance(names, tuple) else ()):
+            found["/".join(("params", *map(str, path)))] = words
+    return found
