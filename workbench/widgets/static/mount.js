@@ -2,6 +2,7 @@
 // A plan's board put together: one card, painted part by part as Python publishes.
 
 import { boardSection } from "./board.js";
+import { removeCharts } from "./chart.js";
 import { h, keepingFocus, painter, patch } from "./dom.js";
 import { release } from "./drag.js";
 import { drawAlarm, drawFigure, drawStanding, keepTall } from "./figures.js";
@@ -38,7 +39,7 @@ export function mount(model, el) {
   const card = h("div", { class: "card" });
   root.append(card, live);
   const box = outbox(model, root);
-  const wb = makeWb(root, card, live, box);
+  const wb = makeWb(root, card, live, box, model.library);
   const head = h("header", { class: "head" });
   const figures = h("div", { class: "figures" }), standing = h("div", { class: "standing" });
   const board = boardSection(wb), tables = tablesSection(wb), run = runSection(wb);
@@ -172,6 +173,7 @@ export function mount(model, el) {
   box.begin();
   return () => {
     stop.abort();
+    removeCharts(root);
     box.close();
     clearInterval(watching);
     for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);

@@ -3,6 +3,7 @@
 // A subject is the path of an argument, value or collective; `*` in it stands for the layer numbers of rows folded together.
 
 import { all, around, targetOf } from "./dom.js";
+import { markCharts } from "./chart.js";
 import { isBox, pickBox } from "./picking.js";
 import { openMark } from "./picture.js";
 import { walkRow } from "./chip_menu.js";
@@ -59,6 +60,7 @@ export function markChosen(wb, selected) {
     if (chosen) each.setAttribute("aria-current", "true");
     else each.removeAttribute("aria-current");
   }
+  if (moved) markCharts(wb);
   for (const body of all(wb.root, "tbody")) {
     const rows = all(body, ":scope > [data-subject]");
     if (!rows.length || (!moved && rows.some((row) => row.tabIndex === 0))) continue;

@@ -2,6 +2,7 @@
 // The tables under the board, their tabs and the search.
 
 import { drawRow } from "./table_cells.js";
+import { removeCharts } from "./chart.js";
 import { h, keepingFocus, one, painter, patch, the } from "./dom.js";
 import { paintFind, paintFound } from "./find.js";
 import { paintPicture } from "./picture.js";
@@ -34,6 +35,7 @@ export function patchBlocks(wb, parent, blocks) {
   const before = blocksIn.get(parent);
   blocksIn.set(parent, { blocks, heads });
   if (JSON.stringify(before?.heads) !== JSON.stringify(heads)) {
+    removeCharts(parent);
     parent.replaceChildren(
       ...blocks.map((block) =>
         h(

@@ -1,0 +1,142 @@
+// @ts-check
+// A timeline's blocks and names, drawn anew for each range that is seen: the data source holds what can be seen and no more.
+
+import { unpackSpans, visibleBlocks, visibleNames } from "./chart_spans.js";
+import { clock } from "./gantt_text.js";
+import { isChosen } from "./select.js";
+/** @import { Blocks, BokehModel, ShownChart, Spans, Window } from "./types/chart.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
+
+const MARGIN = 0.25; // of the range, drawn on both sides: what comes into sight while it is dragged
+const STILL = 120; // milliseconds after which nothing moves
+const BRIGHT = { "#3B5A8C": "#8FB0EA" }; // what is too dark on black
+
+/**
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ */
+export function fillSpans(wb, shown) {
+  shown.spans = shown.state.spans && unpackSpans(shown.state.spans);
+  if (shown.spans) drawSpans(wb, shown, true);
+}
+
+/**
+ * With the next frame; under the pointer nothing is named until it is still.
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ */
+export function drawSpansSoon(wb, shown) {
+  if (!shown.spans) return;
+  shown.frame ||= requestAnimationFrame(() => {
+    shown.frame = 0;
+    drawSpans(wb, shown, false);
+  });
+  clearTimeout(shown.timer);
+  shown.timer = setTimeout(() => drawSpans(wb, shown, true), STILL);
+}
+
+/**
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ * @param {boolean} named
+ */
+function drawSpans(wb, shown, named) {
+  const { doc, spans } = shown;
+  if (!doc || !spans) return;
+  const range = /** @type {BokehModel} */ (doc.get_model_by_name("x")), wide = range.end - range.start;
+  const width = shown.view?.model.inner_width || shown.element.clientWidth || 800;
+  const seen = { from: range.start, to: range.end, width };
+  const more = { from: range.start - MARGIN * wide, to: range.end + MARGIN * wide, width: width * (1 + 2 * MARGIN) };
+  const blocks = visibleBlocks(spans, more), dark = wb.root.dataset.theme === "dark";
+  const source = /** @type {BokehModel} */ (doc.get_model_by_name("blocks"));
+  shown.marking = true;
+  source.data = columnsOf(spans, blocks, named, dark);
+  const chosen = chosenLooks(wb, spans);
+  source.selected.indices = chosen.size ? blocks.span.flatMap((span, i) => (chosen.has(spans.kinds[span]) ? [i] : [])) : [];
+  shown.marking = false;
+  const names = /** @type {BokehModel} */ (doc.get_model_by_name("names"));
+  names.data = namesOf(spans, blocks, seen, dark);
+}
+
+/**
+ * The looks of what is chosen.
+ * @param {Wb} wb
+ * @param {Spans} spans
+ * @returns {Set<number>}
+ */
+function chosenLooks(wb, spans) {
+  const found = new Set();
+  if (wb.selected) spans.looks.forEach(([, , subject], place) => isChosen(wb, subject) && found.add(place));
+  return found;
+}
+
+/**
+ * @param {Spans} spans
+ * @param {Blocks} blocks
+ * @param {boolean} named
+ * @param {boolean} dark
+ */
+function columnsOf(spans, blocks, named, dark) {
+  const { lanes, looks, kinds } = spans;
+  const colours = lanes.map((lane) => colourOf(lane.colour, dark));
+  return {
+    left: Float64Array.from(blocks.left),
+    right: Float64Array.from(blocks.right),
+    bottom: Float64Array.from(blocks.lane, (lane) => lanes[lane].bottom),
+    top: Float64Array.from(blocks.lane, (lane) => lanes[lane].top),
+    color: blocks.lane.map((lane) => colours[lane]),
+    alpha: Float32Array.from(blocks.weight),
+    title: named ? blocks.span.map((_, i) => titleOf(spans, blocks, i)) : new Array(blocks.span.length).fill(""),
+    subject: blocks.span.map((span) => looks[kinds[span]][2]),
+  };
+}
+
+/**
+ * @param {string} colour
+ * @param {boolean} dark
+ * @returns {string}
+ */
+const colourOf = (colour, dark) => (dark ? /** @type {Record<string, string>} */ (BRIGHT)[colour] : undefined) ?? colour;
+
+/**
+ * `3 in 120 µs, the longest 80.0 µs: dot · mlp/up/dot_general · gpt.py:181`, as Python writes it in its picture.
+ * @param {Spans} spans
+ * @param {Blocks} blocks
+ * @param {number} i
+ * @returns {string}
+ */
+export function titleOf(spans, blocks, i) {
+  const span = blocks.span[i], one = `${clock(spans.seconds[span])}: ${spans.looks[spans.kinds[span]][1]}`;
+  const text = blocks.count[i] === 1 ? one : `${blocks.count[i]} in ${clock(blocks.seconds[i])}, the longest ${one}`;
+  return `${spans.lanes[blocks.lane[i]].name} · ${text}\nfrom ${clock(spans.starts[span])}`;
+}
+
+/**
+ * @param {Spans} spans
+ * @param {Blocks} blocks
+ * @param {Window} seen
+ * @param {boolean} dark
+ */
+function namesOf(spans, blocks, seen, dark) {
+  const names = visibleNames(spans, blocks, seen);
+  return {
+    x: names.map(({ x }) => x),
+    y: names.map(({ block }) => (spans.lanes[blocks.lane[block]].bottom + spans.lanes[blocks.lane[block]].top) / 2),
+    text: names.map(({ text }) => text),
+    color: names.map(({ block }) => inkOn(colourOf(spans.lanes[blocks.lane[block]].colour, dark), blocks.weight[block], dark)),
+  };
+}
+
+/**
+ * Black or white, whichever stands out from a colour that shows its ground.
+ * @param {string} colour
+ * @param {number} weight
+ * @param {boolean} dark
+ * @returns {string}
+ */
+export function inkOn(colour, weight, dark) {
+  const ground = dark ? 0.06 : 1;
+  const mixed = [1, 3, 5].map((at) => weight * Number.parseInt(colour.slice(at, at + 2), 16) / 255 + (1 - weight) * ground);
+  const [red, green, blue] = mixed.map((each) => each ** 2.2);
+  return 0.21 * red + 0.72 * green + 0.07 * blue > 0.2 ? "#1B1F24" : "#FFFFFF";
+}
