@@ -41,6 +41,7 @@ def empty_chart(height: int, zoom: Zoom, *, logs: tuple[bool, bool] = (False, Fa
         background_fill_color=None,
         border_fill_color=None,
         outline_line_color=None,
+        lod_threshold=None,  # else Bokeh leaves out marks while it is dragged
     )
     for axis, name in ((plot.xaxis[0], "x axis"), (plot.yaxis[0], "y axis")):
         axis.update(
@@ -66,14 +67,15 @@ def empty_chart(height: int, zoom: Zoom, *, logs: tuple[bool, bool] = (False, Fa
     return plot
 
 
-def add_source(name: str, columns: Sequence[str]) -> Any:
-    """An empty data source."""
-    return ColumnDataSource({each: [] for each in columns}, name=name)
+def add_source(name: str, columns: Sequence[str], rows: int = 0) -> Any:
+    """An empty data source, or one with so many zeros."""
+    return ColumnDataSource({each: [0.0] * rows for each in columns}, name=name)
 
 
 def react(plot: Any, *renderers: Any) -> None:
     """What of these glyphs is under the pointer is named, and can be tapped; the column `title` names it."""
-    plot.add_tools(HoverTool(renderers=list(renderers), tooltips=_TIP, point_policy="follow_mouse"), TapTool(renderers=list(renderers)))
+    hover = HoverTool(renderers=list(renderers), tooltips=_TIP, point_policy="follow_mouse", name="hover")
+    plot.add_tools(hover, TapTool(renderers=list(renderers)))
 
 
 def add_text(plot: Any, source: Any, **how: Any) -> Any:

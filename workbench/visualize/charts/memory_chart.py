@@ -9,13 +9,13 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.visualize.charts.axis_units import AxisUnit, bytes_unit
 from workbench.visualize.charts.chart import Chart
-from workbench.visualize.draw.palette import TEXT, WARNING
+from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
 from workbench.visualize.draw.stacked_area import Column, reduce_columns
 from workbench.visualize.memory_over_step import PHASE_PREFIXES, MemoryTier, memory_tiers, shown_capacity
 
 MOST_MOMENTS = 400  # that can be pointed at
 _HEIGHT = 240  # pixels
-_ROOM = 1.06  # over the highest
+_ROOM, _HEAD = 1.2, 1.1  # of the highest: the axis, and where the names of phases are
 
 
 def memory_charts(report: Report, compiled: Compiled | None = None, chosen: int | None = None) -> tuple[Chart, ...]:
@@ -53,7 +53,7 @@ def empty_memory(*colours: str) -> Any:
     from workbench.visualize.charts.empty_figure import MARKED, add_source, add_text, empty_chart, react
 
     plot = empty_chart(_HEIGHT, "width")
-    areas = add_source("areas", ("x", *(f"h{place}" for place in range(len(colours) + 1))))
+    areas = add_source("areas", ("x", *(f"h{place}" for place in range(len(colours) + 1))), rows=2)  # BokehJS hangs in an empty step area
     for place, colour in enumerate(colours):
         plot.varea_step(x="x", y1=f"h{place}", y2=f"h{place + 1}", step_mode="after", fill_color=colour, source=areas)
     plot.segment(x0="x0", y0="y", x1="x1", y1="y", line_color="color", source=add_source("lines", ("x0", "x1", "y", "color")))
@@ -122,9 +122,9 @@ def _words(tier: MemoryTier, unit: AxisUnit, room: int, top: int, chosen: int | 
     rows: list[tuple[float, float, str, str]] = [(tier.peak + 0.5, tier.most, f"peak {format_bytes(tier.most)}", TEXT)]
     if room:
         rows.append((count, room, f"one device has {format_bytes(room)}", WARNING))
-    rows += [(place, 0, name, TEXT) for name, place in _phases(tier)]
+    rows += [(place, top * _HEAD, name, TEXT) for name, place in _phases(tier)]
     if chosen is not None and chosen != tier.peak:
-        rows.append((chosen + 0.5, top * 0.8, "shown", TEXT))
+        rows.append((chosen + 0.5, top * _HEAD, "shown", WARNING))
     right = [x > 0.75 * count for x, *_ in rows]
     return {
         "x": [x for x, *_ in rows],
@@ -145,6 +145,6 @@ def _phases(tier: MemoryTier) -> Iterator[tuple[str, int]]:
 
 def _places(tier: MemoryTier, top: float, chosen: int | None) -> dict[str, list[Any]]:
     """Lines at the peak, where the phases begin, and at the moment that is shown."""
-    rows = [(tier.peak + 0.5, top, TEXT), *((float(place), top * 0.06, TEXT) for _, place in _phases(tier))]
+    rows = [(tier.peak + 0.5, top, TEXT), *((float(place), top * _ROOM, NEUTRAL) for _, place in _phases(tier))]
     rows += [(chosen + 0.5, top, WARNING)] if chosen is not None and chosen != tier.peak else []
     return {"x": [x for x, *_ in rows], "top": [y for _, y, _ in rows], "color": [colour for *_, colour in rows]}

@@ -87,6 +87,8 @@ function beginChart(wb, bokeh, state, act) {
     view: null,
     doc: null,
     spans: null,
+    drawn: null,
+    blocks: null,
     at: -1,
     marking: false,
     room: 0,

@@ -8,6 +8,7 @@ import { isChosen } from "./select.js";
 /** @import { Wb } from "./types/board_context.d.ts" */
 
 const MARGIN = 0.25; // of the range, drawn on both sides: what comes into sight while it is dragged
+const NEARLY = 1.3; // by how much the scale may change before it is drawn anew
 const STILL = 120; // milliseconds after which nothing moves
 const BRIGHT = { "#3B5A8C": "#8FB0EA" }; // what is too dark on black
 
@@ -17,7 +18,10 @@ const BRIGHT = { "#3B5A8C": "#8FB0EA" }; // what is too dark on black
  */
 export function fillSpans(wb, shown) {
   shown.spans = shown.state.spans && unpackSpans(shown.state.spans);
-  if (shown.spans) drawSpans(wb, shown, true);
+  shown.drawn = shown.blocks = null;
+  if (!shown.spans || !shown.doc) return;
+  drawBlocks(wb, shown, true);
+  drawNames(wb, shown);
 }
 
 /**
@@ -27,36 +31,75 @@ export function fillSpans(wb, shown) {
  */
 export function drawSpansSoon(wb, shown) {
   if (!shown.spans) return;
+  const { doc } = shown, hover = doc?.get_model_by_name("hover");
   shown.frame ||= requestAnimationFrame(() => {
     shown.frame = 0;
-    drawSpans(wb, shown, false);
+    if (!shown.doc) return;
+    if (!isDrawn(shown)) drawBlocks(wb, shown, false);
+    drawNames(wb, shown);
   });
+  if (hover?.active) hover.active = false;
   clearTimeout(shown.timer);
-  shown.timer = setTimeout(() => drawSpans(wb, shown, true), STILL);
+  shown.timer = setTimeout(() => {
+    if (!shown.doc) return;
+    drawBlocks(wb, shown, true);
+    drawNames(wb, shown);
+    if (hover) hover.active = true;
+  }, STILL);
+}
+
+/**
+ * Whether what is seen lies within what was drawn, at nearly the same scale.
+ * @param {ShownChart} shown
+ * @returns {boolean}
+ */
+function isDrawn(shown) {
+  const drawn = shown.drawn, seen = seenOf(shown);
+  if (!drawn || seen.from < drawn.from || seen.to > drawn.to) return false;
+  const finer = (seen.to - seen.from) / seen.width * drawn.width / (drawn.to - drawn.from);
+  return finer > 1 / NEARLY && finer < NEARLY;
+}
+
+/**
+ * @param {ShownChart} shown
+ * @returns {Window}
+ */
+function seenOf({ doc, view, element }) {
+  const range = /** @type {BokehModel} */ (doc?.get_model_by_name("x"));
+  return { from: range.start, to: range.end, width: view?.model.inner_width || element.clientWidth || 800 };
 }
 
 /**
  * @param {Wb} wb
  * @param {ShownChart} shown
- * @param {boolean} named
+ * @param {boolean} named whether they say what they are under the pointer
  */
-function drawSpans(wb, shown, named) {
+function drawBlocks(wb, shown, named) {
   const { doc, spans } = shown;
   if (!doc || !spans) return;
-  const range = /** @type {BokehModel} */ (doc.get_model_by_name("x")), wide = range.end - range.start;
-  const width = shown.view?.model.inner_width || shown.element.clientWidth || 800;
-  const seen = { from: range.start, to: range.end, width };
-  const more = { from: range.start - MARGIN * wide, to: range.end + MARGIN * wide, width: width * (1 + 2 * MARGIN) };
-  const blocks = visibleBlocks(spans, more), dark = wb.root.dataset.theme === "dark";
-  const source = /** @type {BokehModel} */ (doc.get_model_by_name("blocks"));
+  const { from, to, width } = seenOf(shown), more = MARGIN * (to - from);
+  shown.drawn = { from: from - more, to: to + more, width: width * (1 + 2 * MARGIN) };
+  const blocks = shown.blocks = visibleBlocks(spans, shown.drawn);
+  const source = /** @type {BokehModel} */ (doc.get_model_by_name("blocks")), chosen = chosenLooks(wb, spans);
   shown.marking = true;
-  source.data = columnsOf(spans, blocks, named, dark);
-  const chosen = chosenLooks(wb, spans);
+  source.data = columnsOf(spans, blocks, named, isDark(wb));
   source.selected.indices = chosen.size ? blocks.span.flatMap((span, i) => (chosen.has(spans.kinds[span]) ? [i] : [])) : [];
   shown.marking = false;
-  const names = /** @type {BokehModel} */ (doc.get_model_by_name("names"));
-  names.data = namesOf(spans, blocks, seen, dark);
 }
+
+/**
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ */
+function drawNames(wb, shown) {
+  const { doc, spans, blocks } = shown;
+  if (doc && spans && blocks) {
+    /** @type {BokehModel} */ (doc.get_model_by_name("names")).data = namesOf(spans, blocks, seenOf(shown), isDark(wb));
+  }
+}
+
+/** @param {Wb} wb */
+const isDark = (wb) => wb.root.dataset.theme === "dark";
 
 /**
  * The looks of what is chosen.

@@ -46,8 +46,18 @@ export function paintPicture(wb, place, picture) {
   removeCharts(image);
   const at = one(image, ".at")?.dataset;
   image.innerHTML = picture.svg; // drawn and escaped by `visualize`
+  growPicture(image);
   const mark = at?.opens ? `[data-opens="${CSS.escape(at.opens)}"]` : at?.subject ? `[data-subject="${CSS.escape(at.subject)}"]` : "";
   if (mark) image.querySelector(mark)?.classList.add("at");
+}
+
+/**
+ * As wide as its place, within reason; where the page is narrower than it can be read, it scrolls.
+ * @param {HTMLElement} image
+ */
+function growPicture(image) {
+  const svg = one(image, "svg"), wide = Number(svg?.getAttribute("width"));
+  if (svg && wide) svg.style.setProperty("--wide", `${wide}px`);
 }
 
 /**

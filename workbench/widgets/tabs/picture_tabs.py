@@ -14,6 +14,7 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize import communication, device_grid, graph, memory_map, memory_over_step, roofline, step_time
 from workbench.visualize.charts.memory_chart import memory_charts
+from workbench.visualize.charts.roofline_chart import roofline_chart
 from workbench.visualize.draw.collapse_scopes import choose_open_scopes, scopes_of
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.key_figures import ROLES, memory_parts
@@ -161,7 +162,8 @@ def step_blocks(report: Report, comparison_state: ComparisonState | None) -> lis
     blocks = [picture_block(step_time(report, comparison), name="step time"), *_figure_blocks(comparison, ("seconds", "FLOP"))]
     if report.step_time is None:
         return [*blocks, note_block(NO_HARDWARE)]
-    return [*blocks, picture_block(roofline(report), name="roofline"), _kernels(report, comparison)]
+    chart = roofline_chart(report)
+    return [*blocks, picture_block(roofline(report), name="roofline", charts=[chart] if chart else []), _kernels(report, comparison)]
 
 
 def _kernels(report: Report, comparison: Comparison | None) -> Block:

@@ -702,8 +702,13 @@ function paintPicture(wb, place, picture) {
   removeCharts(image);
   const at = one(image, ".at")?.dataset;
   image.innerHTML = picture.svg;
+  growPicture(image);
   const mark = at?.opens ? `[data-opens="${CSS.escape(at.opens)}"]` : at?.subject ? `[data-subject="${CSS.escape(at.subject)}"]` : "";
   if (mark) image.querySelector(mark)?.classList.add("at");
+}
+function growPicture(image) {
+  const svg2 = one(image, "svg"), wide = Number(svg2?.getAttribute("width"));
+  if (svg2 && wide) svg2.style.setProperty("--wide", `${wide}px`);
 }
 function frameOf(wb, place, picture) {
   const image = h("div", {
@@ -896,59 +901,81 @@ function makeSelectable(wb) {
 
 // workbench/widgets/static/chart_timeline.js
 var MARGIN = 0.25;
+var NEARLY = 1.3;
 var STILL = 120;
 var BRIGHT = {
   "#3B5A8C": "#8FB0EA"
 };
 function fillSpans(wb, shown) {
   shown.spans = shown.state.spans && unpackSpans(shown.state.spans);
-  if (shown.spans) drawSpans(wb, shown, true);
+  shown.drawn = shown.blocks = null;
+  if (!shown.spans || !shown.doc) return;
+  drawBlocks(wb, shown, true);
+  drawNames(wb, shown);
 }
 function drawSpansSoon(wb, shown) {
   if (!shown.spans) return;
+  const { doc } = shown, hover = doc?.get_model_by_name("hover");
   shown.frame ||= requestAnimationFrame(() => {
     shown.frame = 0;
-    drawSpans(wb, shown, false);
+    if (!shown.doc) return;
+    if (!isDrawn(shown)) drawBlocks(wb, shown, false);
+    drawNames(wb, shown);
   });
+  if (hover?.active) hover.active = false;
   clearTimeout(shown.timer);
-  shown.timer = setTimeout(() => drawSpans(wb, shown, true), STILL);
+  shown.timer = setTimeout(() => {
+    if (!shown.doc) return;
+    drawBlocks(wb, shown, true);
+    drawNames(wb, shown);
+    if (hover) hover.active = true;
+  }, STILL);
 }
-function drawSpans(wb, shown, named) {
-  const { doc, spans } = shown;
-  if (!doc || !spans) return;
+function isDrawn(shown) {
+  const drawn = shown.drawn, seen = seenOf(shown);
+  if (!drawn || seen.from < drawn.from || seen.to > drawn.to) return false;
+  const finer = (seen.to - seen.from) / seen.width * drawn.width / (drawn.to - drawn.from);
+  return finer > 1 / NEARLY && finer < NEARLY;
+}
+function seenOf({ doc, view, element }) {
   const range = (
     /** @type {BokehModel} */
-    doc.get_model_by_name("x")
-  ), wide = range.end - range.start;
-  const width = shown.view?.model.inner_width || shown.element.clientWidth || 800;
-  const seen = {
+    doc?.get_model_by_name("x")
+  );
+  return {
     from: range.start,
     to: range.end,
-    width
+    width: view?.model.inner_width || element.clientWidth || 800
   };
-  const more = {
-    from: range.start - MARGIN * wide,
-    to: range.end + MARGIN * wide,
+}
+function drawBlocks(wb, shown, named) {
+  const { doc, spans } = shown;
+  if (!doc || !spans) return;
+  const { from, to, width } = seenOf(shown), more = MARGIN * (to - from);
+  shown.drawn = {
+    from: from - more,
+    to: to + more,
     width: width * (1 + 2 * MARGIN)
   };
-  const blocks = visibleBlocks(spans, more), dark = wb.root.dataset.theme === "dark";
+  const blocks = shown.blocks = visibleBlocks(spans, shown.drawn);
   const source = (
     /** @type {BokehModel} */
     doc.get_model_by_name("blocks")
-  );
+  ), chosen = chosenLooks(wb, spans);
   shown.marking = true;
-  source.data = columnsOf(spans, blocks, named, dark);
-  const chosen = chosenLooks(wb, spans);
+  source.data = columnsOf(spans, blocks, named, isDark(wb));
   source.selected.indices = chosen.size ? blocks.span.flatMap((span, i) => chosen.has(spans.kinds[span]) ? [
     i
   ] : []) : [];
   shown.marking = false;
-  const names = (
-    /** @type {BokehModel} */
-    doc.get_model_by_name("names")
-  );
-  names.data = namesOf(spans, blocks, seen, dark);
 }
+function drawNames(wb, shown) {
+  const { doc, spans, blocks } = shown;
+  if (doc && spans && blocks) {
+    doc.get_model_by_name("names").data = namesOf(spans, blocks, seenOf(shown), isDark(wb));
+  }
+}
+var isDark = (wb) => wb.root.dataset.theme === "dark";
 function chosenLooks(wb, spans) {
   const found = /* @__PURE__ */ new Set();
   if (wb.selected) spans.looks.forEach(([, , subject], place) => isChosen(wb, subject) && found.add(place));
@@ -1073,6 +1100,8 @@ function beginChart(wb, bokeh, state, act) {
     view: null,
     doc: null,
     spans: null,
+    drawn: null,
+    blocks: null,
     at: -1,
     marking: false,
     room: 0,

@@ -93,6 +93,9 @@ export interface ShownChart {
   view: BokehView | null;
   doc: BokehDocument | null;
   spans: Spans | null;
+  /** What of them is drawn: the part of the axis, and its blocks. */
+  drawn: Window | null;
+  blocks: Blocks | null;
   /** The mark that the keyboard is at. */
   at: number;
   /** While it marks what is chosen itself, nothing was tapped. */
