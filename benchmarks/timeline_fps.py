@@ -92,7 +92,9 @@ def open_page(page: Page, folder: Path) -> None:
     def fulfil(route: Any) -> None:
         file = folder / route.request.url.rsplit("/", 1)[-1]
         found = file.exists()
-        route.fulfill(status=200 if found else 404, body=file.read_bytes() if found else b"", content_type=kinds.get(file.suffix, "text/plain"))
+        route.fulfill(
+            status=200 if found else 404, body=file.read_bytes() if found else b"", content_type=kinds.get(file.suffix, "text/plain")
+        )
 
     page.route("http://timeline.test/**", fulfil)
     page.goto("http://timeline.test/index.html")
@@ -164,7 +166,9 @@ def main() -> None:
     options = parser.parse_args()
     found = measure(EVENTS, 120 if options.quick else 600)
     for name, each in found["gestures"].items():
-        print(f"{name:10} {each['fps']:5.1f} frames a second, {each['median_ms']:5.1f} ms median, {each['p95_ms']:6.1f} ms p95, {each['worst_ms']:6.1f} at worst")
+        print(
+            f"{name:10} {each['fps']:5.1f} frames a second, {each['median_ms']:5.1f} ms median, {each['p95_ms']:6.1f} ms p95, {each['worst_ms']:6.1f} at worst"
+        )
     print(f"{found['events']:,} events: {found['timeline_fps']} frames a second; the goal is {GOAL:.0f}")
     if options.json:
         rounded = {name: {key: round(value, 1) for key, value in each.items()} for name, each in found["gestures"].items()}

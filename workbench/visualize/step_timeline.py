@@ -64,7 +64,9 @@ def timeline_parts(report: Report, trace: Trace | None) -> tuple[TimelinePart, .
         events = predicted.events
         sources = _sources(report)
         styles = {
-            (each.kind, each.path, each.stream): _predicted_style(each, sources.get((each.kind, each.path), sources.get(("", each.path), "")))
+            (each.kind, each.path, each.stream): _predicted_style(
+                each, sources.get((each.kind, each.path)) or sources.get(("", each.path), "")
+            )
             for each in events
         }
         spans = tuple(

@@ -57,9 +57,7 @@ def empty_memory(*colours: str) -> Any:
     for place, colour in enumerate(colours):
         plot.varea_step(x="x", y1=f"h{place}", y2=f"h{place + 1}", step_mode="after", fill_color=colour, source=areas)
     plot.segment(x0="x0", y0="y", x1="x1", y1="y", line_color="color", source=add_source("lines", ("x0", "x1", "y", "color")))
-    plot.segment(
-        x0="x", y0=0, x1="x", y1="top", line_color="color", line_width=1.5, source=add_source("places", ("x", "top", "color"))
-    )
+    plot.segment(x0="x", y0=0, x1="x", y1="top", line_color="color", line_width=1.5, source=add_source("places", ("x", "top", "color")))
     marks = add_source("marks", ("left", "right", "top", "title", "subject", "opens"))
     drawn = plot.quad(left="left", right="right", bottom=0, top="top", fill_alpha=0, line_color=None, source=marks)
     drawn.hover_glyph = drawn.glyph.clone(fill_color=MARKED, fill_alpha=0.25)

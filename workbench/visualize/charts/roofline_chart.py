@@ -12,7 +12,7 @@ from workbench.units import format_count, format_seconds
 from workbench.visualize.charts.axis_units import AxisUnit, count_unit
 from workbench.visualize.charts.chart import Chart
 from workbench.visualize.draw.palette import STEP, TEXT
-from workbench.visualize.roofline import BOUND_COLOURS, LEAST_INTENSITY, WHY, roof_ceilings, hover_text, kernel_radius, sum_seconds
+from workbench.visualize.roofline import BOUND_COLOURS, LEAST_INTENSITY, WHY, hover_text, kernel_radius, roof_ceilings, sum_seconds
 
 MOST_KERNELS = 2_000  # the longest
 MOST_NAMED = 6
@@ -35,7 +35,7 @@ def roofline_chart(report: Report) -> Chart | None:
     top = max((each.rate for each in roofs), default=chip.peak("float32"))
     unit = count_unit(top, "FLOP/s")
     across, up = _ranges(chip, kernels, top)
-    lines, words = _roofs(chip, report, kernels, unit, across, up)
+    lines, words = _roofs(chip, kernels, unit, across, up)
     return Chart(
         empty_roofline,
         (),
@@ -86,7 +86,7 @@ def _marks(kernels: Sequence[Kernel], whole: float, unit: AxisUnit) -> dict[str,
 
 
 def _roofs(
-    chip: Chip, report: Report, kernels: Sequence[Kernel], unit: AxisUnit, across: tuple[float, float], up: tuple[float, float]
+    chip: Chip, kernels: Sequence[Kernel], unit: AxisUnit, across: tuple[float, float], up: tuple[float, float]
 ) -> tuple[list[Line], list[Word]]:
     """The slope of the memory, a level line for each ceiling, what they are called, and the names of the longest kernels."""
     slope, roofs = chip.memory_bandwidth / unit.size, roof_ceilings(chip, kernels)
@@ -94,6 +94,8 @@ def _roofs(
     left = max(across[0], up[0] / chip.memory_bandwidth)
     middle = math.sqrt(left * top / slope)
     lines: list[Line] = [([left, top / slope], [slope * left, top], STEP[1], "solid")]
+    if (ahead := chip.efficiency_of("operands")) > 1.02:  # operands of products are read ahead
+        lines.append(([left, top / slope / ahead], [slope * ahead * left, top], STEP[1], "dashed"))
     words: list[Word] = [(middle, slope * middle, f"memory {format_count(chip.memory_bandwidth, 'B/s')} ", STEP[1], "right")]
     for place, each in enumerate(roofs):
         colour, rate = STEP[4] if each.name.startswith("elementwise") else STEP[0], each.rate / unit.size

@@ -67,9 +67,7 @@ def empty_timeline() -> Any:
     return plot
 
 
-def _rows(
-    parts: Sequence[TimelinePart], mesh: Mesh
-) -> tuple[tuple[Lane, ...], list[list[tuple[DrawnSpan, int]]], dict[float, str]]:
+def _rows(parts: Sequence[TimelinePart], mesh: Mesh) -> tuple[tuple[Lane, ...], list[list[tuple[DrawnSpan, int]]], dict[float, str]]:
     """The lanes, the spans of each with their looks, and what is written before each row: a part's head, and the names of its lanes."""
     lanes, spans, ticks = [], [], {}
     places = {look: place for place, look in enumerate(_names(parts))}

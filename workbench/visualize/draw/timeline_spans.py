@@ -11,7 +11,7 @@ MOST_EVENTS = 20_000  # of a step whose loops are drawn iteration by iteration
 
 @dataclass(frozen=True, slots=True)
 class DrawnSpan:
-    """One execution, in seconds from the beginning of the step. `weight` is from 0 to 1, how strongly it is shown; `path` what it selects."""
+    """One execution, in seconds from the beginning of the step. `weight` is from 0 to 1, how strongly it is shown; `path` selects it."""
 
     row: str
     start: float

@@ -43,6 +43,7 @@ export function makeWb(root, card, live, box, library) {
     tour: null,
     layout: undefined,
     selected: "",
+    linked: new Set(),
     sorts: new Map(),
     wholeLayout: false,
     focusTab: false,

@@ -8,7 +8,7 @@ import { isChosen } from "./select.js";
 /** @import { Wb } from "./types/board_context.d.ts" */
 
 const MARGIN = 0.25; // of the range, drawn on both sides: what comes into sight while it is dragged
-const NEARLY = 1.3; // by how much the scale may change before it is drawn anew
+const NEARLY = 1.6; // by how much the scale may change before it is drawn anew
 const STILL = 120; // milliseconds after which nothing moves
 const BRIGHT = { "#3B5A8C": "#8FB0EA" }; // what is too dark on black
 

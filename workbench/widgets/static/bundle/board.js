@@ -816,10 +816,12 @@ function patternOf(subject) {
   return new RegExp(`^${parts.join("\\d+")}$`);
 }
 function isChosen(wb, subject) {
-  return Boolean(wb.selected && subject && (namesPath(subject, wb.selected) || namesPath(wb.selected, subject)));
+  if (!wb.selected || !subject) return false;
+  const selected = wb.selected;
+  return namesPath(subject, selected) || namesPath(selected, subject) || subject.startsWith(`${selected}/`) || wb.linked.has(subject);
 }
-function markChosen(wb, selected) {
-  const moved = wb.selected !== selected;
+function markChosen(wb, selected, relinked = false) {
+  const moved = wb.selected !== selected || relinked;
   wb.selected = selected;
   for (const each of all(wb.root, "[data-subject]")) {
     const chosen = isChosen(wb, each.dataset.subject);
@@ -827,6 +829,9 @@ function markChosen(wb, selected) {
     each.classList.toggle("chosen", chosen);
     if (chosen) each.setAttribute("aria-current", "true");
     else each.removeAttribute("aria-current");
+  }
+  for (const each of all(wb.root, ".image [data-opens]")) {
+    each.classList.toggle("holds", Boolean(selected) && selected.startsWith(`${each.dataset.opens}/`));
   }
   if (moved) markCharts(wb);
   for (const body of all(wb.root, "tbody")) {
@@ -901,7 +906,7 @@ function makeSelectable(wb) {
 
 // workbench/widgets/static/chart_timeline.js
 var MARGIN = 0.25;
-var NEARLY = 1.3;
+var NEARLY = 1.6;
 var STILL = 120;
 var BRIGHT = {
   "#3B5A8C": "#8FB0EA"
@@ -2421,7 +2426,7 @@ function replayOf(wb, first) {
   const label = () => {
     play.textContent = playing ? "Pause" : still() ? "To the end" : "Play";
   };
-  const drawLine2 = (line) => h("p", {
+  const drawLine3 = (line) => h("p", {
     data: {
       subject: line.subject || null
     }
@@ -2453,7 +2458,7 @@ function replayOf(wb, first) {
     requestAnimationFrame(() => showArrived(wb));
     lines.replaceChildren(...now.start ? [
       h("p", {}, ...withCode(now.start))
-    ] : [], ...now.lines.map(drawLine2), now.more ? h("p", {
+    ] : [], ...now.lines.map(drawLine3), now.more ? h("p", {
       class: "muted"
     }, now.more) : "");
   });
@@ -6801,6 +6806,7 @@ function makeWb(root, card, live, box, library) {
     tour: null,
     layout: void 0,
     selected: "",
+    linked: /* @__PURE__ */ new Set(),
     sorts: /* @__PURE__ */ new Map(),
     wholeLayout: false,
     focusTab: false
@@ -7239,6 +7245,60 @@ function drawHead(wb, parent, state) {
   }, tool("undo", "\u21B6", state.undo), tool("redo", "\u21B7", state.redo), ...headTools(wb, state.tools), ...helpTools(wb)), drawHardware(wb, state.hardware, state.refusal));
 }
 
+// workbench/widgets/static/source.js
+function sourceSection(wb) {
+  const name = h("span", {
+    class: "mono"
+  }), code = h("div", {
+    class: "code",
+    tabIndex: 0,
+    role: "group",
+    ariaLabel: "Source lines"
+  });
+  const section = h("section", {
+    class: "source",
+    hidden: true,
+    ariaLabel: "Source"
+  }, h("h2", {}, "Source ", name), code);
+  const paint = painter((state) => {
+    section.hidden = !state;
+    if (!state) return;
+    name.textContent = state.line;
+    code.replaceChildren(...state.lines.length ? state.lines.map((line) => drawLine2(wb, state, line)) : [
+      h("p", {}, "The file is not here.")
+    ]);
+    code.querySelector(".here")?.scrollIntoView({
+      block: "nearest",
+      inline: "nearest"
+    });
+  });
+  return {
+    section,
+    paint
+  };
+}
+function drawLine2(wb, state, line) {
+  const number = line.subject ? h("button", {
+    class: "lineno",
+    type: "button",
+    title: `Select all that ${line.subject} makes`,
+    ariaLabel: `Select all that ${line.subject} makes`,
+    ariaPressed: String(line.subject === wb.selected),
+    data: {
+      focus: `source ${line.number}`
+    },
+    onclick: () => wb.send({
+      verb: "select",
+      path: line.subject
+    })
+  }, `${line.number}`) : h("span", {
+    class: "lineno"
+  }, `${line.number}`);
+  return h("div", {
+    class: line.number === state.number ? "codeline here" : "codeline"
+  }, number, h("code", {}, line.text || " "));
+}
+
 // workbench/widgets/static/mount.js
 function mount(model, el) {
   const root = h("div", {
@@ -7273,13 +7333,13 @@ function mount(model, el) {
     class: "alarms"
   });
   const why = whySection(wb);
-  const compile = compileSection(wb);
+  const compile = compileSection(wb), lines = sourceSection(wb);
   const history = historySection(wb), files = filesSection(wb);
   card.append(head, files.section, history.section, figures, standing, alarms, silent, board.section, h("div", {
     class: "lower"
   }, tables.section, h("div", {
     class: "jobs"
-  }, compile.section, run.section)), run.results, why.section, helpSection(wb));
+  }, lines.section, compile.section, run.section)), run.results, why.section, helpSection(wb));
   const paintHead = painter((state) => keepingFocus(root, head, () => drawHead(wb, head, state)));
   const paintFigures = painter((state) => keepingFocus(root, figures, () => patch(figures, state, (figure) => drawFigure(wb, figure))));
   const paintStanding = painter((state) => keepingFocus(root, standing, () => standing.replaceChildren(...drawStanding(wb, state))));
@@ -7340,16 +7400,21 @@ function mount(model, el) {
       seq: refusal?.zone === "tables" ? seq : 0
     });
     tables.paintTabs(state.tabs);
-    const { seq: charted, why: because, recipes, told: _told, ...table } = model.get("table");
+    const { seq: charted, why: because, recipes, source, told: _told, ...table } = model.get("table");
     if (root.dataset.busy !== "true" && (!state.follows || charted === state.answer.seq)) wb.placed = false;
     tables.paintTable(table);
     why.paint(because);
+    const linked = source?.linked.join("\n") ?? "", relinked = linked !== [
+      ...wb.linked
+    ].join("\n");
+    if (relinked) wb.linked = new Set(source?.linked);
     paintStageRefusal(wb, refusal, seq);
     board.paintRecipes(recipes ?? null);
     root.dataset.charted = `${charted}`;
     run.paint(model.get("live"));
     compile.paint(model.get("live"));
-    markChosen(wb, state.selected ?? "");
+    markChosen(wb, state.selected ?? "", relinked);
+    lines.paint(source ?? null);
     silent.hidden = root.dataset.silent !== "true";
     if (state.said && state.said !== said) wb.say(state.said);
     said = state.said;

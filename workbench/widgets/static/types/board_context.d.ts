@@ -149,6 +149,8 @@ export interface Wb {
   tour: Tour | null;
   layout: string | undefined;
   selected: string;
+  /** What comes from the line that is selected. */
+  linked: Set<string>;
   sorts: Map<string, Sorting>;
   wholeLayout: boolean;
   focusTab: boolean;
