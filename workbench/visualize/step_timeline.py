@@ -34,12 +34,13 @@ class TimelinePart:
     rows: tuple[str, ...]
 
 
-def timeline(report: Report, trace: Trace | None = None) -> Picture:
+def timeline(report: Report, trace: Trace | None = None, parts: tuple[TimelinePart, ...] | None = None) -> Picture:
     """A row for computation and one for each set of mesh axes that something is sent over.
 
     Dots are drawn strongly and other kernels lightly; so is the part of a measured collective that only waits for other devices.
+    `parts` are those of `timeline_parts`, where they are known already.
     """
-    parts = timeline_parts(report, trace)
+    parts = timeline_parts(report, trace) if parts is None else parts
     return Picture(_drawing(_title(report, parts), parts, report.mesh), _text(report, parts))
 
 
@@ -59,6 +60,7 @@ def _text(report: Report, parts: Sequence[TimelinePart]) -> str:
 
 
 def timeline_parts(report: Report, trace: Trace | None) -> tuple[TimelinePart, ...]:
+    """The predicted and the measured half, whichever there are."""
     found = []
     if (predicted := report.timeline) is not None:
         events = predicted.events

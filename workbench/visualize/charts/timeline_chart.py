@@ -20,9 +20,10 @@ _ROW, _AXIS = 26, 52  # pixels of a lane, and of the axis under them
 _HIGH = 0.8  # of a row is its lane
 
 
-def timeline_chart(report: Report, trace: Trace | None = None) -> Chart | None:
-    """The events of a step, of which those that can be seen are drawn at every zoom; `None` where none are known."""
-    parts = timeline_parts(report, trace)
+def timeline_chart(report: Report, trace: Trace | None = None, parts: tuple[TimelinePart, ...] | None = None) -> Chart | None:
+    """The events of a step, of which those that can be seen are drawn at every zoom; `None` where none are known. `parts` are those of
+    `timeline_parts`, where they are known already."""
+    parts = timeline_parts(report, trace) if parts is None else parts
     longest = max((part.seconds for part in parts), default=0.0)
     if not longest:
         return None
@@ -57,6 +58,7 @@ def empty_timeline() -> Any:
     plot.yaxis.ticker = FixedTicker(ticks=[], name="lanes")
     plot.yaxis.axis_line_color = plot.yaxis.major_tick_line_color = None
     plot.ygrid.visible = False
+    plot.yaxis.axis_label = None
     blocks = add_source("blocks", ("left", "right", "bottom", "top", "color", "alpha", "title", "subject"))
     edges = {each: each for each in ("left", "right", "bottom", "top")}
     drawn = plot.quad(source=blocks, fill_color="color", fill_alpha="alpha", line_color=None, **edges)

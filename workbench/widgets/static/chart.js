@@ -3,17 +3,16 @@
 // axis is of the same quantity.
 
 import { loadBokeh, presentBokeh } from "./bokeh.js";
+import { dressChart, fillSources, modelOf, paintKey, propertiesOf } from "./chart_look.js";
 import { zoomTools } from "./chart_zoom.js";
 import { drawSpansSoon, fillSpans } from "./chart_timeline.js";
 import { all, h, the } from "./dom.js";
 import { isChosen } from "./select.js";
-/** @import { BokehDocument, BokehModel, BokehModule, ChartState, ShownChart } from "./types/chart.d.ts" */
+/** @import { BokehModel, BokehModule, ChartState, ShownChart } from "./types/chart.d.ts" */
 /** @import { Picture } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
 export const CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the marks, Enter chooses one.";
-const BRIGHT = /** @type {Record<string, string>} */ ({ "#3B5A8C": "#8FB0EA", "#3B5ED1": "#7391F2" }); // what is too dark on black
-
 /** The chart in an element. @type {WeakMap<Element, ShownChart>} */
 const chartIn = new WeakMap();
 
@@ -46,7 +45,7 @@ export function paintCharts(wb, image, picture, act, again) {
   charts.forEach((state, i) => {
     const shown = /** @type {ShownChart} */ (chartIn.get(image.children[i]));
     the(shown.element, ".plot").ariaLabel = `${picture.about ?? picture.name}. ${CHART_HINT}`;
-    paintKey(shown.element, state);
+    paintKey(wb, shown.element, state);
     fillChart(wb, shown, state);
   });
   return true;
@@ -99,7 +98,7 @@ function beginChart(wb, bokeh, state, act) {
   };
   shown.act = (index) => {
     const columns = marksOf(shown)?.data;
-    if (columns && index >= 0) act(columns.subject?.[index] ?? "", columns.opens?.[index] ?? "");
+    if (columns && index >= 0) act(`${columns.subject?.[index] ?? ""}`, `${columns.opens?.[index] ?? ""}`);
   };
   the(element, ".charttools").append(zoomTools(wb, shown));
   chartIn.set(element, shown);
@@ -159,7 +158,7 @@ function fillChart(wb, shown, state, first = false) {
   const { doc } = shown;
   if (!doc) return;
   shown.marking = true;
-  for (const [name, columns] of Object.entries(state.sources)) modelOf(doc, name).data = columns;
+  fillSources(wb, doc, state);
   for (const [name, values] of Object.entries(state.properties)) modelOf(doc, name).setv(propertiesOf(values));
   const keep = zoomed && before.across === state.across;
   for (const name of /** @type {const} */ (["x", "y"])) {
@@ -173,28 +172,6 @@ function fillChart(wb, shown, state, first = false) {
   dressChart(wb, shown);
   fillSpans(wb, shown);
   markChart(wb, shown);
-}
-
-/**
- * @param {BokehDocument} doc
- * @param {string} name
- * @returns {BokehModel}
- */
-const modelOf = (doc, name) => /** @type {BokehModel} */ (doc.get_model_by_name(name));
-
-/**
- * Properties as Bokeh has them: what is keyed by a number is a map.
- * @param {Record<string, unknown>} values
- */
-function propertiesOf(values) {
-  return Object.fromEntries(
-    Object.entries(values).map(([name, value]) => [
-      name,
-      name === "major_label_overrides"
-        ? new Map(Object.entries(/** @type {object} */ (value)).map(([at, text]) => [Number(at), text]))
-        : value,
-    ]),
-  );
 }
 
 /** @param {ShownChart} shown */
@@ -237,46 +214,14 @@ export function markCharts(wb) {
 export function dressCharts(wb) {
   for (const element of all(wb.root, ".chart")) {
     const shown = chartIn.get(element);
-    if (shown?.doc) {
-      dressChart(wb, shown);
-      drawSpansSoon(wb, shown);
-    }
+    if (!shown?.doc) continue;
+    dressChart(wb, shown);
+    shown.marking = true;
+    fillSources(wb, shown.doc, shown.state);
+    shown.marking = false;
+    paintKey(wb, element, shown.state);
+    markChart(wb, shown);
   }
-}
-
-/**
- * Text and colours that stand out from the ground.
- * @param {Wb} wb
- * @param {ShownChart} shown
- */
-function dressChart(wb, { doc }) {
-  if (!doc) return;
-  const text = getComputedStyle(wb.root).getPropertyValue("--muted").trim(), dark = wb.root.dataset.theme === "dark";
-  for (const name of ["x axis", "y axis"]) modelOf(doc, name).setv({ major_label_text_color: text, axis_label_text_color: text });
-  for (const model of doc._all_models.values()) {
-    for (const property of ["fill_color", "line_color"]) {
-      const colour = property in model.properties ? model[property] : null;
-      const next = typeof colour === "string" ? (dark ? BRIGHT[colour] : darkOf(colour)) : undefined;
-      if (next) model[property] = next;
-    }
-  }
-}
-
-/** @param {string} colour */
-const darkOf = (colour) => Object.keys(BRIGHT).find((each) => BRIGHT[each] === colour);
-
-/**
- * @param {HTMLElement} element
- * @param {ChartState} state
- */
-function paintKey(element, state) {
-  the(element, ".key").replaceChildren(
-    ...state.key.map(([colour, name]) => {
-      const swatch = h("i", { class: "swatch" });
-      swatch.style.background = colour;
-      return h("span", {}, swatch, name);
-    }),
-  );
 }
 
 /**
@@ -289,7 +234,7 @@ export function fitCharts(frame, room) {
   for (const element of elements) {
     const shown = chartIn.get(element);
     if (!shown) continue;
-    shown.room = room && Math.max(room / elements.length - 60, 160);
+    shown.room = room && Math.max(room / elements.length - 34, 160);
     setHeight(shown);
   }
 }

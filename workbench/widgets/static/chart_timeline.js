@@ -1,6 +1,7 @@
 // @ts-check
 // A timeline's blocks and names, drawn anew for each range that is seen: the data source holds what can be seen and no more.
 
+import { colourOf, isDark } from "./chart_look.js";
 import { unpackSpans, visibleBlocks, visibleNames } from "./chart_spans.js";
 import { clock } from "./gantt_text.js";
 import { isChosen } from "./select.js";
@@ -10,7 +11,6 @@ import { isChosen } from "./select.js";
 const MARGIN = 0.25; // of the range, drawn on both sides: what comes into sight while it is dragged
 const NEARLY = 1.6; // by how much the scale may change before it is drawn anew
 const STILL = 120; // milliseconds after which nothing moves
-const BRIGHT = { "#3B5A8C": "#8FB0EA" }; // what is too dark on black
 
 /**
  * @param {Wb} wb
@@ -98,9 +98,6 @@ function drawNames(wb, shown) {
   }
 }
 
-/** @param {Wb} wb */
-const isDark = (wb) => wb.root.dataset.theme === "dark";
-
 /**
  * The looks of what is chosen.
  * @param {Wb} wb
@@ -133,13 +130,6 @@ function columnsOf(spans, blocks, named, dark) {
     subject: blocks.span.map((span) => looks[kinds[span]][2]),
   };
 }
-
-/**
- * @param {string} colour
- * @param {boolean} dark
- * @returns {string}
- */
-const colourOf = (colour, dark) => (dark ? /** @type {Record<string, string>} */ (BRIGHT)[colour] : undefined) ?? colour;
 
 /**
  * `3 in 120 µs, the longest 80.0 µs: dot · mlp/up/dot_general · gpt.py:181`, as Python writes it in its picture.

@@ -49,7 +49,7 @@ function widen(wb, place, button) {
   });
   dialog.showModal();
   say(button, BACK);
-  const fit = () => fitCharts(frame, innerHeight - 190);
+  const fit = () => fitCharts(frame, innerHeight - 110);
   fit();
   addEventListener("resize", function resized() {
     if (dialog.isConnected) fit();

@@ -277,6 +277,77 @@ function runScript(text) {
   });
 }
 
+// workbench/widgets/static/chart_look.js
+var BRIGHT = (
+  /** @type {Record<string, string>} */
+  {
+    "#3B5A8C": "#8FB0EA",
+    "#3B5ED1": "#7391F2"
+  }
+);
+var colourOf = (colour, dark) => (dark ? BRIGHT[colour] : void 0) ?? colour;
+function fillSources(wb, doc, state) {
+  const dark = isDark(wb);
+  for (const [name, columns] of Object.entries(state.sources)) {
+    const colours = (
+      /** @type {string[] | undefined} */
+      columns.color
+    );
+    modelOf(doc, name).data = dark && colours ? {
+      ...columns,
+      color: colours.map((each) => colourOf(each, true))
+    } : columns;
+  }
+}
+var isDark = (wb) => wb.root.dataset.theme === "dark";
+var modelOf = (doc, name) => (
+  /** @type {BokehModel} */
+  doc.get_model_by_name(name)
+);
+function propertiesOf(values) {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [
+    name,
+    name === "major_label_overrides" ? new Map(Object.entries(
+      /** @type {object} */
+      value
+    ).map(([at, text]) => [
+      Number(at),
+      text
+    ])) : value
+  ]));
+}
+function dressChart(wb, { doc }) {
+  if (!doc) return;
+  const text = getComputedStyle(wb.root).getPropertyValue("--muted").trim(), dark = isDark(wb);
+  for (const name of [
+    "x axis",
+    "y axis"
+  ]) modelOf(doc, name).setv({
+    major_label_text_color: text,
+    axis_label_text_color: text
+  });
+  for (const model of doc._all_models.values()) {
+    for (const property of [
+      "fill_color",
+      "line_color"
+    ]) {
+      const colour = property in model.properties ? model[property] : null;
+      const next = typeof colour === "string" ? dark ? BRIGHT[colour] : darkOf(colour) : void 0;
+      if (next) model[property] = next;
+    }
+  }
+}
+var darkOf = (colour) => Object.keys(BRIGHT).find((each) => BRIGHT[each] === colour);
+function paintKey(wb, element, state) {
+  the(element, ".key").replaceChildren(...state.key.map(([colour, name]) => {
+    const swatch = h("i", {
+      class: "swatch"
+    });
+    swatch.style.background = colourOf(colour, isDark(wb));
+    return h("span", {}, swatch, name);
+  }));
+}
+
 // workbench/widgets/static/chart_zoom.js
 var IN = 0.625;
 var OUT = 1.6;
@@ -643,7 +714,7 @@ function widen(wb, place, button) {
   });
   dialog.showModal();
   say(button, BACK);
-  const fit = () => fitCharts(frame, innerHeight - 190);
+  const fit = () => fitCharts(frame, innerHeight - 110);
   fit();
   addEventListener("resize", function resized() {
     if (dialog.isConnected) fit();
@@ -908,9 +979,6 @@ function makeSelectable(wb) {
 var MARGIN = 0.25;
 var NEARLY = 1.6;
 var STILL = 120;
-var BRIGHT = {
-  "#3B5A8C": "#8FB0EA"
-};
 function fillSpans(wb, shown) {
   shown.spans = shown.state.spans && unpackSpans(shown.state.spans);
   shown.drawn = shown.blocks = null;
@@ -980,7 +1048,6 @@ function drawNames(wb, shown) {
     doc.get_model_by_name("names").data = namesOf(spans, blocks, seenOf(shown), isDark(wb));
   }
 }
-var isDark = (wb) => wb.root.dataset.theme === "dark";
 function chosenLooks(wb, spans) {
   const found = /* @__PURE__ */ new Set();
   if (wb.selected) spans.looks.forEach(([, , subject], place) => isChosen(wb, subject) && found.add(place));
@@ -1000,10 +1067,6 @@ function columnsOf(spans, blocks, named, dark) {
     subject: blocks.span.map((span) => looks[kinds[span]][2])
   };
 }
-var colourOf = (colour, dark) => (dark ? (
-  /** @type {Record<string, string>} */
-  BRIGHT[colour]
-) : void 0) ?? colour;
 function titleOf(spans, blocks, i) {
   const span = blocks.span[i], one2 = `${clock(spans.seconds[span])}: ${spans.looks[spans.kinds[span]][1]}`;
   const text = blocks.count[i] === 1 ? one2 : `${blocks.count[i]} in ${clock(blocks.seconds[i])}, the longest ${one2}`;
@@ -1032,13 +1095,6 @@ function inkOn(colour, weight, dark) {
 
 // workbench/widgets/static/chart.js
 var CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the marks, Enter chooses one.";
-var BRIGHT2 = (
-  /** @type {Record<string, string>} */
-  {
-    "#3B5A8C": "#8FB0EA",
-    "#3B5ED1": "#7391F2"
-  }
-);
 var chartIn = /* @__PURE__ */ new WeakMap();
 function paintCharts(wb, image, picture, act, again) {
   const charts = picture.charts ?? [];
@@ -1062,7 +1118,7 @@ function paintCharts(wb, image, picture, act, again) {
       chartIn.get(image.children[i])
     );
     the(shown.element, ".plot").ariaLabel = `${picture.about ?? picture.name}. ${CHART_HINT}`;
-    paintKey(shown.element, state);
+    paintKey(wb, shown.element, state);
     fillChart(wb, shown, state);
   });
   return true;
@@ -1118,7 +1174,7 @@ function beginChart(wb, bokeh, state, act) {
   };
   shown.act = (index) => {
     const columns = marksOf(shown)?.data;
-    if (columns && index >= 0) act(columns.subject?.[index] ?? "", columns.opens?.[index] ?? "");
+    if (columns && index >= 0) act(`${columns.subject?.[index] ?? ""}`, `${columns.opens?.[index] ?? ""}`);
   };
   the(element, ".charttools").append(zoomTools(wb, shown));
   chartIn.set(element, shown);
@@ -1160,7 +1216,7 @@ function fillChart(wb, shown, state, first = false) {
   const { doc } = shown;
   if (!doc) return;
   shown.marking = true;
-  for (const [name, columns] of Object.entries(state.sources)) modelOf(doc, name).data = columns;
+  fillSources(wb, doc, state);
   for (const [name, values] of Object.entries(state.properties)) modelOf(doc, name).setv(propertiesOf(values));
   const keep = zoomed2 && before.across === state.across;
   for (const name of [
@@ -1186,22 +1242,6 @@ function fillChart(wb, shown, state, first = false) {
   dressChart(wb, shown);
   fillSpans(wb, shown);
   markChart(wb, shown);
-}
-var modelOf = (doc, name) => (
-  /** @type {BokehModel} */
-  doc.get_model_by_name(name)
-);
-function propertiesOf(values) {
-  return Object.fromEntries(Object.entries(values).map(([name, value]) => [
-    name,
-    name === "major_label_overrides" ? new Map(Object.entries(
-      /** @type {object} */
-      value
-    ).map(([at, text]) => [
-      Number(at),
-      text
-    ])) : value
-  ]));
 }
 function isZoomed({ doc, state }) {
   if (!doc) return false;
@@ -1240,49 +1280,21 @@ function markCharts(wb) {
 function dressCharts(wb) {
   for (const element of all(wb.root, ".chart")) {
     const shown = chartIn.get(element);
-    if (shown?.doc) {
-      dressChart(wb, shown);
-      drawSpansSoon(wb, shown);
-    }
+    if (!shown?.doc) continue;
+    dressChart(wb, shown);
+    shown.marking = true;
+    fillSources(wb, shown.doc, shown.state);
+    shown.marking = false;
+    paintKey(wb, element, shown.state);
+    markChart(wb, shown);
   }
-}
-function dressChart(wb, { doc }) {
-  if (!doc) return;
-  const text = getComputedStyle(wb.root).getPropertyValue("--muted").trim(), dark = wb.root.dataset.theme === "dark";
-  for (const name of [
-    "x axis",
-    "y axis"
-  ]) modelOf(doc, name).setv({
-    major_label_text_color: text,
-    axis_label_text_color: text
-  });
-  for (const model of doc._all_models.values()) {
-    for (const property of [
-      "fill_color",
-      "line_color"
-    ]) {
-      const colour = property in model.properties ? model[property] : null;
-      const next = typeof colour === "string" ? dark ? BRIGHT2[colour] : darkOf(colour) : void 0;
-      if (next) model[property] = next;
-    }
-  }
-}
-var darkOf = (colour) => Object.keys(BRIGHT2).find((each) => BRIGHT2[each] === colour);
-function paintKey(element, state) {
-  the(element, ".key").replaceChildren(...state.key.map(([colour, name]) => {
-    const swatch = h("i", {
-      class: "swatch"
-    });
-    swatch.style.background = colour;
-    return h("span", {}, swatch, name);
-  }));
 }
 function fitCharts(frame, room) {
   const elements = all(frame, ".chart");
   for (const element of elements) {
     const shown = chartIn.get(element);
     if (!shown) continue;
-    shown.room = room && Math.max(room / elements.length - 60, 160);
+    shown.room = room && Math.max(room / elements.length - 34, 160);
     setHeight(shown);
   }
 }

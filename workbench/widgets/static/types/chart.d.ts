@@ -64,11 +64,28 @@ export interface ChartState {
 interface Signal {
   connect(slot: () => void): boolean;
 }
-/** Any model of Bokeh. */
+/** Any model of Bokeh: of these each has some. */
 export interface BokehModel {
-  [property: string]: any;
+  name: string | null;
   change: Signal;
+  properties: Record<string, unknown>;
   setv(values: object): void;
+  start: number;
+  end: number;
+  data: Record<string, ArrayLike<unknown>>;
+  selected: BokehModel;
+  inspected: BokehModel;
+  indices: number[];
+  inspect: { emit(of: unknown): void };
+  active: boolean;
+  height: number;
+  inner_width: number;
+  dimensions: string;
+  toolbar: { tools: BokehModel[] };
+  x_scale: { type: string };
+  y_scale: { type: string };
+  fill_color?: unknown;
+  line_color?: unknown;
 }
 export interface BokehDocument {
   get_model_by_name(name: string): BokehModel | null;
