@@ -516,6 +516,7 @@ function visibleBlocks(spans, { from, to, width }) {
   for (let lane = 0; lane < spans.lanes.length; lane++) {
     const last = placeAfter(starts, to * unit, firsts[lane], firsts[lane + 1]);
     let i = Math.max(firsts[lane], placeAfter(starts, from * unit, firsts[lane], last) - 1);
+    if (i < last && starts[i] + seconds[i] < from * unit) i++;
     let now = -1, left = 0, right = 0, busy = 0, weighed = 0, longest = 0, count = 0;
     const end = () => {
       if (now < 0) return;
