@@ -122,6 +122,8 @@ async function embed(wb, shown, plot) {
   Object.assign(shown, { view, doc, height: view.model.height });
   const marks = /** @type {BokehModel} */ (marksOf(shown));
   marks.selected.change.connect(() => onTap(wb, shown, marks.selected.indices));
+  plot.addEventListener("pointerdown", () => unmark(shown), true);
+  plot.addEventListener("pointerup", () => setTimeout(() => shown.doc && markChart(wb, shown)));
   /** @type {BokehModel} */ (doc.get_model_by_name("x")).change.connect(() => drawSpansSoon(wb, shown));
   new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
   fillChart(wb, shown, shown.state, true);
@@ -134,6 +136,17 @@ async function embed(wb, shown, plot) {
  * @returns {BokehModel | null}
  */
 export const marksOf = ({ doc }) => doc && (doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
+
+/**
+ * Nothing is marked while the pointer is down: else Bokeh would not tell of a click on what is marked already.
+ * @param {ShownChart} shown
+ */
+function unmark(shown) {
+  const marks = marksOf(shown);
+  shown.marking = true;
+  if (marks?.selected.indices.length) marks.selected.indices = [];
+  shown.marking = false;
+}
 
 /**
  * @param {Wb} wb

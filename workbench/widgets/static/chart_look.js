@@ -63,7 +63,8 @@ export function dressChart(wb, { doc }) {
   for (const name of ["x axis", "y axis"]) modelOf(doc, name).setv({ major_label_text_color: text, axis_label_text_color: text });
   for (const model of doc._all_models.values()) {
     for (const property of /** @type {const} */ (["fill_color", "line_color"])) {
-      const colour = property in model.properties ? model[property] : null;
+      const value = property in model.properties ? /** @type {string | { value?: string } | null} */ (model[property]) : null;
+      const colour = typeof value === "string" ? value : value?.value;
       const next = typeof colour === "string" ? (dark ? BRIGHT[colour] : darkOf(colour)) : undefined;
       if (next) model[property] = next;
     }

@@ -61,7 +61,7 @@ function walk(wb, shown, by) {
   const line = shown.element.querySelector(".tasktold");
   if (line) line.textContent = told;
   marks.inspected.indices = [shown.at];
-  marks.inspect.emit([null, { geometry: null }]);
+  marks.change.emit(); // it is drawn anew, with what is under the keyboard as under a pointer
   wb.say(told);
 }
 

@@ -32,6 +32,7 @@ export function paintPicture(wb, place, picture) {
   pictureIn.set(place, { text, picture });
   const image = one(place, ".image") ?? frameOf(wb, place, picture);
   image.ariaLabel = picture.about ?? null;
+  place.dataset.picture = picture.name;
   the(place, "pre").textContent = picture.text;
   the(place, ".about").textContent = picture.about ?? "";
   const act = (/** @type {string} */ subject, /** @type {string} */ opens) => actOn(wb, place, subject, opens);

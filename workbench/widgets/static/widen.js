@@ -60,6 +60,17 @@ function widen(wb, place, button) {
 }
 
 /**
+ * A picture that is over the whole window stays there when its place is moved.
+ * @param {Element} place
+ */
+export function stayWide(place) {
+  const dialog = place.querySelector("dialog[open]:not(:modal)");
+  if (!(dialog instanceof HTMLDialogElement)) return;
+  dialog.removeAttribute("open");
+  dialog.showModal();
+}
+
+/**
  * @param {HTMLButtonElement} button
  * @param {string} words
  */

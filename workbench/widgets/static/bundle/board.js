@@ -331,7 +331,11 @@ function dressChart(wb, { doc }) {
       "fill_color",
       "line_color"
     ]) {
-      const colour = property in model.properties ? model[property] : null;
+      const value = property in model.properties ? (
+        /** @type {string | { value?: string } | null} */
+        model[property]
+      ) : null;
+      const colour = typeof value === "string" ? value : value?.value;
       const next = typeof colour === "string" ? dark ? BRIGHT[colour] : darkOf(colour) : void 0;
       if (next) model[property] = next;
     }
@@ -411,12 +415,7 @@ function walk(wb, shown, by) {
   marks.inspected.indices = [
     shown.at
   ];
-  marks.inspect.emit([
-    null,
-    {
-      geometry: null
-    }
-  ]);
+  marks.change.emit();
   wb.say(told);
 }
 function zoomTools(wb, shown) {
@@ -726,6 +725,12 @@ function widen(wb, place, button) {
   });
   wb.say("The picture is over the whole window; Escape brings it back.");
 }
+function stayWide(place) {
+  const dialog = place.querySelector("dialog[open]:not(:modal)");
+  if (!(dialog instanceof HTMLDialogElement)) return;
+  dialog.removeAttribute("open");
+  dialog.showModal();
+}
 function say(button, words) {
   button.ariaLabel = button.title = words;
 }
@@ -760,6 +765,7 @@ function paintPicture(wb, place, picture) {
   });
   const image = one(place, ".image") ?? frameOf(wb, place, picture);
   image.ariaLabel = picture.about ?? null;
+  place.dataset.picture = picture.name;
   the(place, "pre").textContent = picture.text;
   the(place, ".about").textContent = picture.about ?? "";
   const act = (subject, opens) => actOn(wb, place, subject, opens);
@@ -1200,12 +1206,20 @@ async function embed(wb, shown, plot) {
     marksOf(shown)
   );
   marks.selected.change.connect(() => onTap(wb, shown, marks.selected.indices));
+  plot.addEventListener("pointerdown", () => unmark(shown), true);
+  plot.addEventListener("pointerup", () => setTimeout(() => shown.doc && markChart(wb, shown)));
   doc.get_model_by_name("x").change.connect(() => drawSpansSoon(wb, shown));
   new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
   fillChart(wb, shown, shown.state, true);
   shown.element.dataset.drawn = "true";
 }
 var marksOf = ({ doc }) => doc && (doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
+function unmark(shown) {
+  const marks = marksOf(shown);
+  shown.marking = true;
+  if (marks?.selected.indices.length) marks.selected.indices = [];
+  shown.marking = false;
+}
 function onTap(wb, shown, indices) {
   if (shown.marking) return;
   markChart(wb, shown);
@@ -4958,6 +4972,17 @@ var partsOf = (block) => [
   block.find,
   block.found
 ].map(Boolean);
+var picturesIn = (parent) => new Map(all(parent, ".picture").map((place) => [
+  place.dataset.picture ?? "",
+  place
+]));
+function takePicture(kept, name) {
+  const place = kept.get(name) ?? h("div", {
+    class: "picture"
+  });
+  kept.delete(name);
+  return place;
+}
 function patchBlocks(wb, parent, blocks) {
   const heads = blocks.map((block) => JSON.stringify([
     block.title,
@@ -4971,14 +4996,12 @@ function patchBlocks(wb, parent, blocks) {
     heads
   });
   if (JSON.stringify(before?.heads) !== JSON.stringify(heads)) {
-    removeCharts(parent);
+    const kept = picturesIn(parent);
     parent.replaceChildren(...blocks.map((block) => h("div", {
       class: "block"
     }, block.title && h("h3", {}, block.title), block.replay ? h("div", {
       class: "replay"
-    }) : null, block.picture ? h("div", {
-      class: "picture"
-    }) : null, block.stages ? h("div", {
+    }) : null, block.picture ? takePicture(kept, block.picture.name) : null, block.stages ? h("div", {
       class: "pipeline"
     }) : null, block.find ? h("div", {
       class: "finder"
@@ -4987,6 +5010,7 @@ function patchBlocks(wb, parent, blocks) {
     }) : null, block.columns.length ? h("table", {}, h("thead", {}, h("tr", {}, ...block.columns.map((c, i) => drawColumn(wb, block, c, i, heads[blocks.indexOf(block)], () => patchBlocks(wb, parent, blocksIn.get(parent)?.blocks ?? []))))), h("tbody")) : null, h("div", {
       class: "note"
     }))));
+    for (const place of kept.values()) removeCharts(place);
   }
   blocks.forEach((block, i) => {
     const place = parent.children[i];
@@ -4997,7 +5021,10 @@ function patchBlocks(wb, parent, blocks) {
     if (block.stages) paintPipeline(wb, the(place, ".pipeline"), block.stages);
     if (block.find) paintFind(wb, the(place, ".finder"), block.find);
     if (block.found) paintFound(wb, the(place, ".found"), block.found);
-    if (block.picture) paintPicture(wb, the(place, ".picture"), block.picture);
+    if (block.picture) {
+      paintPicture(wb, the(place, ".picture"), block.picture);
+      stayWide(place);
+    }
     const note = the(place, ".note");
     note.textContent = block.note;
     note.hidden = !block.note;

@@ -63,6 +63,7 @@ export interface ChartState {
 
 interface Signal {
   connect(slot: () => void): boolean;
+  emit(): void;
 }
 /** Any model of Bokeh: of these each has some. */
 export interface BokehModel {
@@ -76,7 +77,6 @@ export interface BokehModel {
   selected: BokehModel;
   inspected: BokehModel;
   indices: number[];
-  inspect: { emit(of: unknown): void };
   active: boolean;
   height: number;
   inner_width: number;
