@@ -73,7 +73,7 @@ def settle(page: Page) -> None:
 def drop_times(page: Page, drags: int, rest: float = 0.0) -> list[tuple[float, float]]:
     """Milliseconds to the board and to the charts, of each drag."""
     page.get_by_role("tab", name="Memory").click()
-    page.locator(".picture svg").first.wait_for()
+    page.locator(".chart[data-drawn=true]").first.wait_for()
     page.evaluate_handle(WATCH, page.locator(".wb").element_handle())
     found = []
     for i in range(drags + 2):

@@ -27,15 +27,23 @@ Deno.test("a part that is an object is what it is", () => {
 });
 
 Deno.test("a subject is chosen in every view that names it, and in rows that fold its layer", () => {
-  const wb = { selected: "layers/3/ffn" };
+  const linked = new Set(), wb = { selected: "layers/3/ffn", linked };
   equal(isChosen(wb, "layers/3/ffn"), true);
   equal(isChosen(wb, "layers/*/ffn"), true);
   equal(isChosen(wb, "layers/*/attention"), false);
   equal(isChosen(wb, "layers/*"), false);
-  equal(isChosen({ selected: "layers/*/ffn" }, "layers/12/ffn"), true);
-  equal(isChosen({ selected: "layers/*/ffn" }, "layers/x/ffn"), false);
-  equal(isChosen({ selected: "a.b" }, "a*b"), false);
-  equal(isChosen({ selected: "" }, ""), false);
+  equal(isChosen({ selected: "layers/*/ffn", linked }, "layers/12/ffn"), true);
+  equal(isChosen({ selected: "layers/*/ffn", linked }, "layers/x/ffn"), false);
+  equal(isChosen({ selected: "a.b", linked }, "a*b"), false);
+  equal(isChosen({ selected: "", linked }, ""), false);
+});
+
+Deno.test("what a selected scope holds is chosen, and what a selected line makes", () => {
+  const linked = new Set(["grad/head/dot_general"]);
+  equal(isChosen({ selected: "layers/mlp", linked }, "layers/mlp/dot_general"), true);
+  equal(isChosen({ selected: "layers/mlp", linked }, "layers/mlp2/dot_general"), false);
+  equal(isChosen({ selected: "gpt.py:181", linked }, "grad/head/dot_general"), true);
+  equal(isChosen({ selected: "", linked }, "grad/head/dot_general"), false);
 });
 
 /**

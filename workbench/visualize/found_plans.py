@@ -31,7 +31,7 @@ from workbench.visualize.front_chart import (
     write_value,
 )
 
-MOST_DOTS = 300
+MOST_OTHERS = 300
 MOST_ROWS = 16
 _WIDE, _HIGH, _TOP = 640, 250, 34  # pixels
 _NEAR = 2.0  # times the greatest of the front, up to which other plans are shown
@@ -71,8 +71,8 @@ def found_plans(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontSigns
     >>> found_plans([FoundPlan("0", "data:2, replicated", Figures(1.0, 1 << 20, 2), is_front=True)]).about
     'The front: 1 of 1 plan found, step time against memory of the fullest device'
     """
-    title = _title(found, up)
-    front = [each for each in found if each.is_front and _value(each.figures, up)]
+    title = front_title(found, up)
+    front = [each for each in found if each.is_front and figure_value(each.figures, up)]
     if not front:
         return Picture(fit_drawing((Label(0, 12, title, bold=True),)), title)
     return Picture(_draw(found, front, up, signs or FrontSigns()), found_plans_text(found, up))
@@ -81,22 +81,22 @@ def found_plans(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontSigns
 def found_plans_text(found: Sequence[FoundPlan], up: Up = "memory") -> str:
     """The front as a table, the fastest first."""
     front = [each for each in found if each.is_front]
-    rows = [(format_seconds(each.figures.seconds), write_value(_value(each.figures, up), up), each.label) for each in front]
+    rows = [(format_seconds(each.figures.seconds), write_value(figure_value(each.figures, up), up), each.label) for each in front]
     more = f"\n  and {len(rows) - MOST_ROWS} more" if len(rows) > MOST_ROWS else ""
-    return f"{_title(found, up)}\n\n{table_text(['step>', f'{up}>', 'plan~'], rows[:MOST_ROWS])}{more}"
+    return f"{front_title(found, up)}\n\n{table_text(['step>', f'{up}>', 'plan~'], rows[:MOST_ROWS])}{more}"
 
 
-def _title(found: Sequence[FoundPlan], up: Up) -> str:
+def front_title(found: Sequence[FoundPlan], up: Up) -> str:
     count = sum(each.is_front for each in found)
     return f"The front: {count:,} of {len(found):,} plan{'s' * (len(found) != 1)} found, step time against {NAMES[up]}"
 
 
-def _value(figures: Figures, up: Up) -> float:
+def figure_value(figures: Figures, up: Up) -> float:
     return float(getattr(figures, up) or 0.0)
 
 
 def _draw(found: Sequence[FoundPlan], front: Sequence[FoundPlan], up: Up, signs: FrontSigns) -> Drawing:
-    chart = _scale(found, front, up, signs)
+    chart = front_scale(found, front, up, signs)
     inside = [each for each in found if chart.has(each.figures)]
     colours = colour_devices([each.figures for each in front])
     marks: list[Mark] = [*draw_axes(chart)]
@@ -114,13 +114,13 @@ def _draw(found: Sequence[FoundPlan], front: Sequence[FoundPlan], up: Up, signs:
     return fit_drawing(tuple(marks))
 
 
-def _scale(found: Sequence[FoundPlan], front: Sequence[FoundPlan], up: Up, signs: FrontSigns) -> FrontChart:
+def front_scale(found: Sequence[FoundPlan], front: Sequence[FoundPlan], up: Up, signs: FrontSigns) -> FrontChart:
     """Scales over the front, and over what lies near it."""
-    slowest, largest = max(each.figures.seconds for each in front), max(_value(each.figures, up) for each in front)
-    near = [each for each in found if each.figures.seconds <= _NEAR * slowest and 0 < _value(each.figures, up) <= _NEAR * largest]
-    seconds, values = [each.figures.seconds for each in near], [_value(each.figures, up) for each in near]
+    slowest, largest = max(each.figures.seconds for each in front), max(figure_value(each.figures, up) for each in front)
+    near = [each for each in found if each.figures.seconds <= _NEAR * slowest and 0 < figure_value(each.figures, up) <= _NEAR * largest]
+    seconds, values = [each.figures.seconds for each in near], [figure_value(each.figures, up) for each in near]
     if signs.now and is_near(signs.now, up, slowest, largest):
-        seconds, values = [*seconds, signs.now.seconds], [*values, _value(signs.now, up)]
+        seconds, values = [*seconds, signs.now.seconds], [*values, figure_value(signs.now, up)]
     for each in signs.limits:
         if each.figure == up and min(values) <= each.limit <= REACH * largest:
             values = [*values, each.limit]
@@ -142,8 +142,8 @@ def _draw_least(chart: FrontChart, least: float | None) -> Iterator[Mark]:
 def _draw_others(chart: FrontChart, found: Sequence[FoundPlan], chosen: str) -> Iterator[Mark]:
     """Plans that others beat; the nearest ones of many, and the chosen one."""
     yield from (Disc(*chart.place(each.figures), 2 * _RADIUS, NEUTRAL, 0.35) for each in found if each.key == chosen)
-    for each in sorted(found, key=lambda each: each.figures.seconds * chart.value(each.figures))[:MOST_DOTS]:
-        yield Disc(*chart.place(each.figures), _OTHER, NEUTRAL, 0.6, _hover_text(each), opens=each.key)
+    for each in sorted(found, key=lambda each: each.figures.seconds * chart.value(each.figures))[:MOST_OTHERS]:
+        yield Disc(*chart.place(each.figures), _OTHER, NEUTRAL, 0.6, found_hover(each), opens=each.key)
 
 
 def _draw_front(chart: FrontChart, front: Sequence[FoundPlan], chosen: str, colours: dict[int, str]) -> Iterator[Mark]:
@@ -154,10 +154,10 @@ def _draw_front(chart: FrontChart, front: Sequence[FoundPlan], chosen: str, colo
             yield Disc(*chart.place(each.figures), 2 * _RADIUS, colour, 0.3)
         yield Disc(*chart.place(each.figures), _RADIUS, colour)
     for each in front:
-        yield Disc(*chart.place(each.figures), _TARGET, colours[each.figures.devices], 0.001, _hover_text(each), opens=each.key)
+        yield Disc(*chart.place(each.figures), _TARGET, colours[each.figures.devices], 0.001, found_hover(each), opens=each.key)
 
 
-def _hover_text(each: FoundPlan) -> str:
+def found_hover(each: FoundPlan) -> str:
     return "\n".join([figures_text(each.figures), each.label, *([each.more] if each.more else [])])
 
 

@@ -20,11 +20,11 @@ _LENGTH, _HEIGHT, _LINE = 740, 150, 16  # pixels
 _COLUMNS, _MOMENTS, _CHARACTERS = 370, 50, 64  # at most, in the drawing, under the pointer, and in its twin
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _NEAR = 0.4  # share of the device's memory from which on its limit is shown
-_PHASE_PREFIXES = {"grad/": "backward", "optimizer/": "optimizer"}  # how the paths of a phase begin
+PHASE_PREFIXES = {"grad/": "backward", "optimizer/": "optimizer"}  # how the paths of a phase begin
 
 
 @dataclass(frozen=True)
-class _Chart:
+class MemoryTier:
     """One tier: its series by name and colour, a column for each position in the program, and what is alive at the peak: (bytes, what)."""
 
     title: str
@@ -32,7 +32,12 @@ class _Chart:
     values: tuple[Column, ...]
     paths: tuple[str, ...]
     alive: tuple[tuple[int, str], ...]
-    places: tuple[int, ...] = ()  # of each column its position in the curve, where they are not the same
+    places: tuple[int, ...] = ()  # of each column its position in the curve
+    seconds: float = 0.0  # of the step, where columns are equal spans of it and not operations
+
+    def column_of(self, place: int | None) -> int | None:
+        """The first column at a position of the curve; `None` if none is."""
+        return self.places.index(place) if place in self.places else None
 
     @cached_property
     def peak(self) -> int:
@@ -51,16 +56,16 @@ def memory_over_step(report: Report, compiled: Compiled | None = None, listed: i
     The tooltip shows what is held at each moment; `chosen` is an index of the curve to mark.
     """
     report = report.shown
-    charts = _charts(report, compiled)
+    charts = memory_tiers(report, compiled)
     return Picture(_drawing(report, charts, listed, chosen), _text(report, charts, listed))
 
 
 def memory_over_step_text(report: Report, compiled: Compiled | None = None, listed: int = LISTED) -> str:
     """The height of each role in characters, then what is alive at the peak."""
-    return _text(report.shown, _charts(report.shown, compiled), listed)
+    return _text(report.shown, memory_tiers(report.shown, compiled), listed)
 
 
-def _charts(report: Report, compiled: Compiled | None) -> tuple[_Chart, ...]:
+def memory_tiers(report: Report, compiled: Compiled | None) -> tuple[MemoryTier, ...]:
     curve = report.memory_curve
     held = [(role, curve.by_role[role]) for role in Role if any(curve.by_role.get(role, ()))]
     series = tuple((role.value, ROLES[tuple(Role).index(role)]) for role, _ in held)
@@ -68,7 +73,8 @@ def _charts(report: Report, compiled: Compiled | None) -> tuple[_Chart, ...]:
     columns = tuple(zip(*(counts for _, counts in held), strict=True))
     places = _places_by_time(curve.starts, [sum(column) for column in columns], report.seconds or 0.0) or tuple(range(len(columns)))
     values, paths = tuple(columns[place] for place in places), tuple(curve.paths[place] for place in places)
-    charts = [_Chart("predicted", series, values, paths, alive, places)]
+    seconds = (report.seconds or 0.0) if curve.starts else 0.0
+    charts = [MemoryTier("predicted", series, values, paths, alive, places, seconds)]
     if compiled is not None and compiled.alive:
         charts.append(_compiled_chart(compiled))
     return tuple(chart for chart in charts if chart.values)
@@ -90,7 +96,7 @@ def _places_by_time(starts: Sequence[float], heights: Sequence[int], seconds: fl
     return tuple(found)
 
 
-def _compiled_chart(compiled: Compiled) -> _Chart:
+def _compiled_chart(compiled: Compiled) -> MemoryTier:
     """Arguments and results stay; the compiler's temporaries change."""
     stays = compiled.memory.arguments_and_outputs
     values = tuple((stays, count) for _, count in compiled.alive)
@@ -98,7 +104,7 @@ def _compiled_chart(compiled: Compiled) -> _Chart:
     names = tuple(name for name, _ in compiled.alive)
     reserved = "" if compiled.memory.peak <= stays + max(count for _, count in compiled.alive) else ", gaps between buffers included"
     title = f"compiled, {format_bytes(compiled.memory.peak)}{reserved}"
-    return _Chart(title, (("arguments and results", ROLES[0]), ("temporaries", ROLES[3])), values, names, alive)
+    return MemoryTier(title, (("arguments and results", ROLES[0]), ("temporaries", ROLES[3])), values, names, alive)
 
 
 def _title(report: Report) -> str:
@@ -106,13 +112,13 @@ def _title(report: Report) -> str:
     return f"{report.title}: what one device holds over the step, {peak} at the peak"
 
 
-def _shown_capacity(report: Report, charts: Sequence[_Chart]) -> int:
+def shown_capacity(report: Report, charts: Sequence[MemoryTier]) -> int:
     """Bytes of the device's memory, if the peak comes near; else 0."""
     room = report.memory.capacity
     return room if max(chart.most for chart in charts) > _NEAR * room else 0
 
 
-def _text(report: Report, charts: Sequence[_Chart], listed: int) -> str:
+def _text(report: Report, charts: Sequence[MemoryTier], listed: int) -> str:
     sections = [_title(report)]
     for chart in charts:
         shown = reduce_columns(chart.values, _CHARACTERS)
@@ -131,30 +137,30 @@ def _text(report: Report, charts: Sequence[_Chart], listed: int) -> str:
             sections.append(
                 table_text(["alive there>", ""], [(format_bytes(count), what) for count, what in alive]) + _rest_text(chart, listed)
             )
-    if room := _shown_capacity(report, charts):
+    if room := shown_capacity(report, charts):
         sections.append(f"One device has {format_bytes(room)}.")
     return "\n\n".join(sections)
 
 
-def _peak_text(chart: _Chart, number: int) -> str:
+def _peak_text(chart: MemoryTier, number: int) -> str:
     return format_bytes(max(column[number] for column in chart.values))
 
 
-def _headline(chart: _Chart) -> str:
+def _headline(chart: MemoryTier) -> str:
     path = chart.paths[chart.peak] if chart.peak < len(chart.paths) else ""
     return f"{chart.title}: {format_bytes(chart.most)} alive at the peak" + (f", at {path}" if path else "")
 
 
-def _rest_text(chart: _Chart, listed: int) -> str:
+def _rest_text(chart: MemoryTier, listed: int) -> str:
     rest = chart.alive[listed:]
     return f"\n  and {len(rest)} more, {format_bytes(sum(count for count, _ in rest))}" if rest else ""
 
 
-def _drawing(report: Report, charts: Sequence[_Chart], listed: int, chosen: int | None) -> Drawing:
+def _drawing(report: Report, charts: Sequence[MemoryTier], listed: int, chosen: int | None) -> Drawing:
     marks: list[Mark] = [Label(0, 12, _title(report), bold=True)]
     if not charts:
         return fit_drawing(tuple(marks))
-    room = _shown_capacity(report, charts)
+    room = shown_capacity(report, charts)
     top = max(room, *(chart.most for chart in charts)) or 1
     head = text_width("1023 MiB") + 8
     y = 26.0
@@ -167,7 +173,7 @@ def _drawing(report: Report, charts: Sequence[_Chart], listed: int, chosen: int 
     return fit_drawing(tuple(marks))
 
 
-def _chart(chart: _Chart, head: float, top: float, scale: float, room: int) -> Iterator[Mark]:
+def _chart(chart: MemoryTier, head: float, top: float, scale: float, room: int) -> Iterator[Mark]:
     shown = reduce_columns(chart.values, _COLUMNS)
     ground = top + _HEIGHT
     yield Label(head, top - 5, _headline(chart), bold=True)
@@ -185,7 +191,7 @@ def _chart(chart: _Chart, head: float, top: float, scale: float, room: int) -> I
     yield from _legend(chart, head, ground + 2 * _LINE)
 
 
-def _moments(chart: _Chart, head: float, top: float, chosen: int | None, *, opens: bool) -> Iterator[Mark]:
+def _moments(chart: MemoryTier, head: float, top: float, chosen: int | None, *, opens: bool) -> Iterator[Mark]:
     """Over each section of the chart, an invisible mark with its highest moment as tooltip; and a line at the chosen one."""
     shown = reduce_columns(chart.values, _MOMENTS)
     width = _LENGTH / len(shown)
@@ -195,8 +201,8 @@ def _moments(chart: _Chart, head: float, top: float, chosen: int | None, *, open
         title = f"{where}{format_bytes(sum(column))} ({parts})"
         opened = str(chart.places[place]) if opens else ""
         yield Rectangle(head + width * number, top, width, _HEIGHT, fill=NEUTRAL, alpha=0.001, title=title, opens=opened)
-    if chosen is not None and chosen in chart.places and chosen != chart.places[chart.peak]:
-        x = head + _LENGTH * (chart.places.index(chosen) + 0.5) / len(chart.values)
+    if (number := chart.column_of(chosen)) is not None and number != chart.peak:
+        x = head + _LENGTH * (number + 0.5) / len(chart.values)
         yield Rectangle(x, top, 1, _HEIGHT, fill=AXES[3])
         yield Label(x + 4, top + 11, "shown", colour=AXES[3], bold=True)
 
@@ -207,11 +213,11 @@ def _height(count: int, head: float, ground: float, scale: float, colour: str) -
     yield Label(head - 6, ground - count * scale + 4, format_bytes(count), anchor="end", colour=colour)
 
 
-def _phases(chart: _Chart, head: float, ground: float, peak: float) -> Iterator[Mark]:
+def _phases(chart: MemoryTier, head: float, ground: float, peak: float) -> Iterator[Mark]:
     """Where the backward pass and the optimizer begin, where there is room beside the peak's mark."""
     yield Label(head, ground + 15, "start of the step")
     label_spans = [(head, head + text_width("start of the step")), (peak - 18, peak + 18)]
-    for beginning, name in _PHASE_PREFIXES.items():
+    for beginning, name in PHASE_PREFIXES.items():
         place = next((number for number, path in enumerate(chart.paths) if path.startswith(beginning)), None)
         if place is None:
             continue
@@ -222,14 +228,14 @@ def _phases(chart: _Chart, head: float, ground: float, peak: float) -> Iterator[
             label_spans.append((x, x + text_width(name)))
 
 
-def _legend(chart: _Chart, x: float, y: float) -> Iterator[Mark]:
+def _legend(chart: MemoryTier, x: float, y: float) -> Iterator[Mark]:
     for name, colour in chart.series:
         yield Rectangle(x, y - 8, 9, 9, fill=colour)
         yield Label(x + 14, y, name)
         x += text_width(name) + 32
 
 
-def _alive(chart: _Chart, head: float, y: float, listed: int) -> Iterator[Mark]:
+def _alive(chart: MemoryTier, head: float, y: float, listed: int) -> Iterator[Mark]:
     for number, (count, what) in enumerate(chart.alive[:listed]):
         yield Label(head - 6, y + _LINE * number, format_bytes(count), anchor="end")
         yield Label(head, y + _LINE * number, what)

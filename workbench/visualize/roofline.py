@@ -23,8 +23,8 @@ LEAST_INTENSITY = 0.01  # FLOP per byte below which a kernel only moves data
 LEAST_SHARE = 0.0005  # of the time of all kernels
 _WIDE, _HIGH, _HEAD, _TOP = 620, 300, 92, 40  # pixels
 _LARGEST, _SMALLEST = 17.0, 2.5  # radii
-_COLOURS = {"products": STEP[0], "elementwise": STEP[4], "memory": STEP[1], "launch": STEP[2]}
-_WHY = {
+BOUND_COLOURS = {"products": STEP[0], "elementwise": STEP[4], "memory": STEP[1], "launch": STEP[2]}
+WHY = {
     "products": "bound by products",
     "elementwise": "bound by elementwise work",
     "memory": "bound by memory traffic",
@@ -33,7 +33,7 @@ _WHY = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Ceiling:
+class Ceiling:
     """FLOP per second that no kernel of one kind exceeds."""
 
     name: str
@@ -61,7 +61,7 @@ class _Scale:
 def roofline(report: Report) -> Picture:
     """A disc for each kernel, with an area proportional to its time in a step, in the colour of what bounds it; the largest are named."""
     report = report.shown
-    title, shown = _title(report), _longest_kernels(report)
+    title, shown = _title(report), longest_kernels(report)
     chip = report.plan.hardware.chip if report.plan.hardware else None
     if chip is None or not shown:
         return Picture(fit_drawing((Label(0, 12, title, bold=True),)), title)
@@ -71,10 +71,10 @@ def roofline(report: Report) -> Picture:
 def roofline_text(report: Report) -> str:
     """The ceilings, then the longest kernels with the fraction of the ceiling they reach."""
     report = report.shown
-    chip, shown = report.plan.hardware.chip if report.plan.hardware else None, _longest_kernels(report)
+    chip, shown = report.plan.hardware.chip if report.plan.hardware else None, longest_kernels(report)
     if chip is None or not shown:
         return _title(report)
-    ceilings = [(each.name, f"{format_count(each.rate, 'FLOP/s')}") for each in _ceilings(chip, shown)]
+    ceilings = [(each.name, f"{format_count(each.rate, 'FLOP/s')}") for each in roof_ceilings(chip, shown)]
     ceilings.append(("memory", format_count(chip.memory_bandwidth, "B/s")))
     whole = _kernel_seconds(report)
     rows = [
@@ -100,33 +100,33 @@ def _title(report: Report) -> str:
     return f"{report.title}: the kernels of one step under the roof of one {report.plan.hardware.chip.name}"
 
 
-def _longest_kernels(report: Report) -> tuple[Kernel, ...]:
+def longest_kernels(report: Report) -> tuple[Kernel, ...]:
     """The longest kernels, without those of negligible time."""
     least = LEAST_SHARE * _kernel_seconds(report)
     return tuple(each for each in report.kernel_costs if each.bytes and each.total_seconds >= least)[:MOST_SHOWN]
 
 
 def _kernel_seconds(report: Report) -> float:
-    return _sum_seconds(report.kernel_costs)
+    return sum_seconds(report.kernel_costs)
 
 
-def _sum_seconds(kernels: Sequence[Kernel]) -> float:
+def sum_seconds(kernels: Sequence[Kernel]) -> float:
     return sum(each.total_seconds for each in kernels) or 1.0
 
 
-def _ceilings(chip: Chip, shown: Sequence[Kernel]) -> tuple[_Ceiling, ...]:
+def roof_ceilings(chip: Chip, shown: Sequence[Kernel]) -> tuple[Ceiling, ...]:
     """Dots in each type that occurs, with the peak of the data sheet, and elementwise work."""
     rates: dict[float, list[str]] = {}
     for dtype in dict.fromkeys(each.dtype for each in shown if each.flops):
         rates.setdefault(chip.peak(dtype), []).append(dtype)
-    found = [_Ceiling(f"products in {', '.join(names)}", rate) for rate, names in rates.items()]
+    found = [Ceiling(f"products in {', '.join(names)}", rate) for rate, names in rates.items()]
     if math.isfinite(chip.vector_flops):
-        found.append(_Ceiling("elementwise work", chip.vector_flops))
+        found.append(Ceiling("elementwise work", chip.vector_flops))
     return tuple(sorted(found, key=lambda each: -each.rate))
 
 
 def _drawing(title: str, chip: Chip, shown: Sequence[Kernel], kernels: Sequence[Kernel]) -> Drawing:
-    ceilings, whole = _ceilings(chip, shown), _sum_seconds(kernels)
+    ceilings, whole = roof_ceilings(chip, shown), sum_seconds(kernels)
     top = max((each.rate for each in ceilings), default=chip.peak("float32"))
     ridge = top / chip.memory_bandwidth
     worked = [each for each in shown if each.intensity >= LEAST_INTENSITY]
@@ -138,9 +138,9 @@ def _drawing(title: str, chip: Chip, shown: Sequence[Kernel], kernels: Sequence[
     up = _Scale(low, math.log10(top) + 0.35, _TOP + _HIGH, -_HIGH)
     marks: list[Mark] = [Label(0, 12, title, bold=True), *_axes(across, up)]
     marks += _roofs(chip, ceilings, across, up)
-    placed = [(each, across(each.intensity), up(each.rate), _radius(each, whole)) for each in worked]
+    placed = [(each, across(each.intensity), up(each.rate), kernel_radius(each, whole)) for each in worked]
     for each, x, y, radius in sorted(placed, key=lambda entry: -entry[3]):
-        marks.append(Disc(x, y, radius, _COLOURS[each.bound], 0.62, _hover_text(each, whole), each.path))
+        marks.append(Disc(x, y, radius, BOUND_COLOURS[each.bound], 0.62, hover_text(each, whole), each.path))
     marks += _names(placed, whole)
     marks += _legend(kernels, whole)
     if idle := [each for each in shown if each.intensity < LEAST_INTENSITY]:
@@ -150,17 +150,17 @@ def _drawing(title: str, chip: Chip, shown: Sequence[Kernel], kernels: Sequence[
     return fit_drawing(tuple(marks))
 
 
-def _radius(each: Kernel, whole: float) -> float:
+def kernel_radius(each: Kernel, whole: float) -> float:
     """The radius of its disc, whose area is proportional to its time."""
     return max(_LARGEST * math.sqrt(min(each.total_seconds / whole * 5, 1.0)), _SMALLEST)
 
 
-def _hover_text(each: Kernel, whole: float) -> str:
+def hover_text(each: Kernel, whole: float) -> str:
     times = f"×{each.count:,}, " if each.count > 1 else ""
     return (
         f"{each.path}: {times}{format_seconds(each.total_seconds)} a step, {each.total_seconds / whole:.1%} of all kernels · "
         f"{format_count(each.work, 'FLOP')} on {format_bytes(each.bytes)}, {each.intensity:.3g} FLOP a byte · "
-        f"reaches {format_count(each.rate, 'FLOP/s')} · {_WHY[each.bound]} · {each.source}"
+        f"reaches {format_count(each.rate, 'FLOP/s')} · {WHY[each.bound]} · {each.source}"
     )
 
 
@@ -180,7 +180,7 @@ def _axes(across: _Scale, up: _Scale) -> Iterator[Mark]:
     yield Label(_HEAD + _WIDE / 2, ground + 32, "FLOP a byte that is read or written", anchor="middle")
 
 
-def _roofs(chip: Chip, ceilings: Sequence[_Ceiling], across: _Scale, up: _Scale) -> Iterator[Mark]:
+def _roofs(chip: Chip, ceilings: Sequence[Ceiling], across: _Scale, up: _Scale) -> Iterator[Mark]:
     """The slope of the memory's bandwidth, and a level line from where it meets each ceiling."""
     slope = chip.memory_bandwidth
     left = max(10.0**across.low, 10.0**up.low / slope)
@@ -213,7 +213,7 @@ def _names(placed: Sequence[tuple[Kernel, float, float, float]], whole: float) -
         yield Label(*spot, f"{number}", anchor="middle", colour=TEXT, bold=True)
         share = f"{each.total_seconds / whole:.0%}"
         yield Label(_HEAD - 22, y, f"{number}", anchor="end", bold=True)
-        yield Rectangle(_HEAD - 16, y - 9, 9, 9, fill=_COLOURS[each.bound])
+        yield Rectangle(_HEAD - 16, y - 9, 9, 9, fill=BOUND_COLOURS[each.bound])
         text = f"{share:>4}  {format_seconds(each.total_seconds):>7}  {tail_text(each.path, 56)}"
         yield Label(_HEAD, y, text)
         y += 16
@@ -227,7 +227,7 @@ def _legend(kernels: Sequence[Kernel], whole: float) -> Iterator[Mark]:
     for bound, seconds in sorted(sums.items(), key=lambda entry: -entry[1]):
         if seconds < 0.005 * whole:
             continue
-        text = f"{_WHY[bound]} {seconds / whole:.0%}"
-        yield Rectangle(x, _TOP - 17, 9, 9, fill=_COLOURS[bound])
+        text = f"{WHY[bound]} {seconds / whole:.0%}"
+        yield Rectangle(x, _TOP - 17, 9, 9, fill=BOUND_COLOURS[bound])
         yield Label(x + 14, _TOP - 9, text)
         x += text_width(text) + 30

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import base_axis
+from workbench.reports.collective import Collective
 from workbench.reports.device_trace import Trace
+from workbench.reports.kernel import Kernel
 from workbench.reports.report import Report
-from workbench.reports.timeline import COMPUTE
+from workbench.reports.timeline import COMPUTE, Event
 from workbench.text.tables import table_text
 from workbench.units import format_seconds
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
@@ -19,13 +21,13 @@ from workbench.visualize.draw.timeline_spans import DrawnSpan, MergedSpan, merge
 _LENGTH, _CHARACTERS = 760, 64  # of the longer timeline: pixels, and characters
 _HIGH, _GAP, _LINE = 18, 6, 16  # pixels
 _WAITING, _LIGHT = 0.35, 0.55  # opacity of waiting, and of a kernel that is no dot
-_KEY = "strong: matrix products, and data under way · light: other kernels, and waiting for other devices"
+KEY = "strong: matrix products, and data under way · light: other kernels, and waiting for other devices"
 _SHADES = " ░▒▓█"
 _PRODUCTS = {"dot", "stablehlo.dot_general", "stablehlo.convolution"}
 
 
 @dataclass(frozen=True, slots=True)
-class _TimelinePart:
+class TimelinePart:
     """One half of the picture: its title, its duration, and its events."""
 
     title: str
@@ -34,21 +36,22 @@ class _TimelinePart:
     rows: tuple[str, ...]
 
 
-def timeline(report: Report, trace: Trace | None = None) -> Picture:
+def timeline(report: Report, trace: Trace | None = None, parts: tuple[TimelinePart, ...] | None = None) -> Picture:
     """A row for computation and one for each set of mesh axes that something is sent over.
 
     Dots are drawn strongly and other kernels lightly; so is the part of a measured collective that only waits for other devices.
+    `parts` are those of `timeline_parts`, where they are known already.
     """
-    parts = _parts(report, trace)
+    parts = timeline_parts(report, trace) if parts is None else parts
     return Picture(_drawing(_title(report, parts), parts, report.mesh), _text(report, parts))
 
 
 def timeline_text(report: Report, trace: Trace | None = None) -> str:
     """The same rows in characters, darker where more of the time is busy."""
-    return _text(report, _parts(report, trace))
+    return _text(report, timeline_parts(report, trace))
 
 
-def _text(report: Report, parts: Sequence[_TimelinePart]) -> str:
+def _text(report: Report, parts: Sequence[TimelinePart]) -> str:
     longest = max((part.seconds for part in parts), default=0.0)
     sections = [_title(report, parts)]
     for part in parts:
@@ -58,7 +61,8 @@ def _text(report: Report, parts: Sequence[_TimelinePart]) -> str:
     return "\n\n".join(sections)
 
 
-def _parts(report: Report, trace: Trace | None) -> tuple[_TimelinePart, ...]:
+def timeline_parts(report: Report, trace: Trace | None) -> tuple[TimelinePart, ...]:
+    """The predicted and the measured half, whichever there are; of a pipelined plan a part for each stage."""
     of_stages = report.plan.pipeline is not None and report.stage is None
     found = [part for each in (report.stages if of_stages else (report,)) for part in _predicted(each)]
     if trace is not None and trace.events:
@@ -68,11 +72,14 @@ def _parts(report: Report, trace: Trace | None) -> tuple[_TimelinePart, ...]:
     return tuple(found)
 
 
-def _predicted(report: Report) -> Iterator[_TimelinePart]:
+def _predicted(report: Report) -> Iterator[TimelinePart]:
     if (predicted := report.timeline) is not None:
         events = predicted.events
+        sources = _sources(report)
         styles = {
-            (each.kind, each.path, each.stream): (_name(_operation(each.kind), each.path), _weight(each.kind, each.stream))
+            (each.kind, each.path, each.stream): _predicted_style(
+                each, sources.get((each.kind, each.path)) or sources.get(("", each.path), "")
+            )
             for each in events
         }
         spans = tuple(
@@ -82,8 +89,22 @@ def _predicted(report: Report) -> Iterator[_TimelinePart]:
         yield _part(name, predicted.seconds, spans, report.mesh)
 
 
-def _part(title: str, seconds: float, spans: tuple[DrawnSpan, ...], mesh: Mesh) -> _TimelinePart:
-    return _TimelinePart(f"{title}: {format_seconds(seconds)}", seconds, spans, rows_of(spans, mesh.names))
+def _sources(report: Report) -> dict[tuple[str, str], str]:
+    """The user's line of each kernel and collective, by kind and path, and by path alone."""
+    found: dict[tuple[str, str], str] = {}
+    records: tuple[Collective | Kernel, ...] = (*report.collectives, *report.kernel_costs)
+    for each in records:
+        found[each.kind, each.path] = found["", each.path] = each.source
+    return found
+
+
+def _predicted_style(event: Event, source: str) -> tuple[str, float, str]:
+    """The name of a span, how strongly it is shown, and the path that it selects."""
+    return _name(_operation(event.kind), event.path, source), _weight(event.kind, event.stream), event.path
+
+
+def _part(title: str, seconds: float, spans: tuple[DrawnSpan, ...], mesh: Mesh) -> TimelinePart:
+    return TimelinePart(f"{title}: {format_seconds(seconds)}", seconds, spans, rows_of(spans, mesh.names))
 
 
 def _measured_spans(trace: Trace, device: int) -> Iterator[tuple[DrawnSpan, ...]]:
@@ -92,11 +113,11 @@ def _measured_spans(trace: Trace, device: int) -> Iterator[tuple[DrawnSpan, ...]
     for each in trace.of_device(device):
         name = _name(f"{each.name} ({each.kind})" if each.kind not in each.name else each.name, each.path, each.source)
         if not each.communicates:
-            yield (DrawnSpan(each.stream, each.start, each.seconds, name, _weight(each.kind, each.stream)),)
+            yield (DrawnSpan(each.stream, each.start, each.seconds, name, _weight(each.kind, each.stream), each.path),)
             continue
         moving = min(unwaited[each.name], each.seconds)
-        waiting = DrawnSpan(each.stream, each.start, each.seconds - moving, f"{name}, waiting for other devices", _WAITING)
-        yield (*([waiting] if waiting.seconds else []), DrawnSpan(each.stream, each.stop - moving, moving, name))
+        waiting = DrawnSpan(each.stream, each.start, each.seconds - moving, f"{name}, waiting for other devices", _WAITING, each.path)
+        yield (*([waiting] if waiting.seconds else []), DrawnSpan(each.stream, each.stop - moving, moving, name, 1.0, each.path))
 
 
 def _operation(kind: str) -> str:
@@ -114,22 +135,22 @@ def _name(*words: str) -> str:
     return " · ".join(filter(None, words))
 
 
-def _title(report: Report, parts: Sequence[_TimelinePart]) -> str:
+def _title(report: Report, parts: Sequence[TimelinePart]) -> str:
     what = " and ".join(part.title.partition(":")[0] for part in parts) if len(parts) < 3 else f"{len(parts)} stages"
     what = what or "neither measured nor predicted, as the plan names no hardware"
     return f"{report.title}: one step of one device, {what}"
 
 
-def _busy(part: _TimelinePart, row: str) -> float:
+def _busy(part: TimelinePart, row: str) -> float:
     return sum(span.seconds for span in part.spans if span.row == row)
 
 
-def _bar(part: _TimelinePart, row: str, cells: int) -> str:
+def _bar(part: TimelinePart, row: str, cells: int) -> str:
     found = shares([span for span in part.spans if span.row == row], part.seconds, cells)
     return "".join(_SHADES[min(round(share * 4 + 0.3), 4)] for share in found).rstrip() or "·"
 
 
-def _drawing(title: str, parts: Sequence[_TimelinePart], mesh: Mesh) -> Drawing:
+def _drawing(title: str, parts: Sequence[TimelinePart], mesh: Mesh) -> Drawing:
     head = max((text_width(row) for part in parts for row in part.rows), default=0) + 12
     longest = max((part.seconds for part in parts), default=0.0)
     marks: list[Mark] = [Label(0, 12, title, bold=True)]
@@ -142,13 +163,18 @@ def _drawing(title: str, parts: Sequence[_TimelinePart], mesh: Mesh) -> Drawing:
             y += _HIGH + _GAP
         y += _LINE + _GAP
     if parts:
-        marks += [*_scale(longest, head, y - _LINE), Label(head, y + _LINE + _GAP, _KEY)]
+        marks += [*_scale(longest, head, y - _LINE), Label(head, y + _LINE + _GAP, KEY)]
     return fit_drawing(tuple(marks))
 
 
-def _row(part: _TimelinePart, row: str, head: float, y: float, longest: float, mesh: Mesh) -> Iterator[Mark]:
+def row_colour(row: str, mesh: Mesh) -> str:
+    """The colour of its mesh axis; neutral for computation, and for several axes."""
     axes = tuple(row.split("+"))
-    colour = axes_colour(axes, mesh) if {*map(base_axis, axes)} <= {*mesh.names} else NEUTRAL
+    return axes_colour(axes, mesh) if {*map(base_axis, axes)} <= {*mesh.names} else NEUTRAL
+
+
+def _row(part: TimelinePart, row: str, head: float, y: float, longest: float, mesh: Mesh) -> Iterator[Mark]:
+    colour = row_colour(row, mesh)
     yield Label(0, y + 13, row, colour=colour, bold=True)
     yield Rectangle(head, y + _HIGH, _LENGTH * part.seconds / (longest or 1), 1, fill=NEUTRAL, alpha=_WAITING)
     for block in merge_spans((span for span in part.spans if span.row == row), longest, _LENGTH):

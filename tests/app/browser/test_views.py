@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, expect
 
+from tests.support import charts
 from tests.support.tabs import open_tab
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
@@ -44,7 +45,7 @@ def column(table: Locator, place: int) -> list[str]:
 def test_each_view_opens_with_a_picture_its_text_and_three_ways_to_take_it_away(views):
     for tab, shows in PICTURES.items():
         tables = open_tab(views, tab)
-        expect(tables.locator(".image svg").first, tab).to_have_attribute("aria-label", re.compile(re.escape(shows)))
+        expect(tables.locator(".image").first, tab).to_have_attribute("aria-label", re.compile(re.escape(shows)))
         tables.locator("summary").first.click()
         expect(tables.locator("pre").first, tab).to_contain_text(shows)
         assert tables.locator(".picture").first.locator("[data-save]").all_inner_texts() == ["SVG", "PNG", "text"], tab
@@ -89,10 +90,10 @@ def test_the_graph_is_walked_and_opened_by_keyboard(views, closed):
 
 def test_a_moment_of_the_step_shows_what_is_alive_there(views):
     tables = open_tab(views, "memory")
-    moments = tables.locator(".image").first.locator("[data-opens]")
-    moments.nth(3).click()
+    chart = charts.drawn(tables)
+    charts.click(chart, 3)
     expect(tables.locator("th", has_text="alive at this moment")).to_be_visible()
-    tables.locator(".image").first.locator("[data-opens]").nth(3).click()
+    charts.click(chart, 3)
     expect(tables.locator("th", has_text="alive at the peak")).to_be_visible()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from workbench.visualize.charts.chart import bokeh_script
 from workbench.widgets.board.publishing import Part
 from workbench.widgets.front_end import PARTS, cell_module_text, module_text
 
@@ -38,8 +39,11 @@ class BoardCell(anywidget.AnyWidget):  # type: ignore[misc]
             self.send({"parts": {part: state}})
 
     def _answer_request(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
-        """A cell that shows the board requests its parts, and the first on a page the module, which notebooks do not save."""
-        if (want := content.get("want")) in ("module", "parts"):
+        """A cell that shows the board requests its parts, the first on a page the module, and the first with a chart the script of Bokeh:
+        notebooks save neither."""
+        if (want := content.get("want")) == "library":
+            self.send({"library": bokeh_script()})
+        elif want in ("module", "parts"):
             self._watched = True
             module = {"module": module_text()} if want == "module" else {}
             self.send({**module, "parts": {part: getattr(self, part) for part in PARTS}})

@@ -21,6 +21,8 @@ PRELOADED = (
     "workbench.widgets.board.board",
     "workbench.app.page.requested_visit",
     "workbench.engine",
+    "workbench.visualize.charts.empty_figure",  # Bokeh, which takes longer to import than a board to be made
+    "bokeh.embed",
     "workbench.app.processes.board_process",
 )
 

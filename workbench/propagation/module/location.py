@@ -86,7 +86,13 @@ def _unwrap_transforms(word: str) -> tuple[str, tuple[str, ...]]:
 
 def source_of(location: ir.Location) -> str:
     """The innermost line in the user's code, `gpt.py:42`; empty if there is none."""
-    return next((short_line(name, line) for name, line in _frames(location) if not is_library(name)), "")
+    frame = user_frame(location)
+    return short_line(*frame) if frame else ""
+
+
+def user_frame(location: ir.Location) -> tuple[str, int] | None:
+    """The file and the innermost line in the user's code, if there is one."""
+    return next(((name, line) for name, line in _frames(location) if not is_library(name)), None)
 
 
 def short_line(filename: str, line: int) -> str:

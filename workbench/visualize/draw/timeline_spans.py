@@ -11,13 +11,14 @@ MOST_EVENTS = 20_000  # of a step whose loops are drawn iteration by iteration
 
 @dataclass(frozen=True, slots=True)
 class DrawnSpan:
-    """One execution, in seconds from the beginning of the step. `weight` is from 0 to 1, how strongly it is shown."""
+    """One execution, in seconds from the beginning of the step. `weight` is from 0 to 1, how strongly it is shown; `path` selects it."""
 
     row: str
     start: float
     seconds: float
     name: str
     weight: float = 1.0
+    path: str = ""
 
     @property
     def stop(self) -> float:

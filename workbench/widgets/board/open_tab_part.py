@@ -11,6 +11,8 @@ from workbench.widgets.board.view_state import Sight
 from workbench.widgets.run.run_progress import RunProgress
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.question_answers import why
+from workbench.widgets.tabs.shown_stage import shown_stage
+from workbench.widgets.tabs.source_context import source_state
 from workbench.widgets.tabs.tabs import Facts, FindBlocks, failed_state, table_state
 
 _log = logging.getLogger(__name__)
@@ -38,7 +40,16 @@ def table_part(
     except Exception as error:  # noqa: BLE001 - a view that fails becomes an error message
         _log.exception("The view %r failed", sight.tab)
         shown = failed_state(sight.tab, error)
-    return {**shown, "why": _answer(report, sight, live, Paint(colours), background)}
+    source = _source(report, sight)
+    return {**shown, "source": source, "why": _answer(report, sight, live, Paint(colours), background)}
+
+
+def _source(report: Report, sight: Sight) -> dict[str, Any] | None:
+    try:
+        return source_state(shown_stage(report.prediction, sight.views.stage), sight.selected)
+    except Exception:  # noqa: BLE001 - a file that cannot be read is no reason to lose the tables
+        _log.exception("No source of %r", sight.selected)
+        return None
 
 
 def _answer(report: Report, sight: Sight, live: RunProgress, paint: Paint, background: BackgroundQueries) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from workbench.search.present_plan import on_searched_hardware
 from workbench.search.requirements import AtMost
 from workbench.text.search import against_best_text
 from workbench.visualize import found_plans
+from workbench.visualize.charts.front_chart import front_chart
 from workbench.visualize.found_plans import FoundPlan, FrontSigns
 from workbench.visualize.front_chart import Up
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
@@ -36,8 +37,9 @@ def front_pictures(finder: Finder, report: Report, now: Figures | None, backgrou
     opens = Opens(TakeFoundGesture, "plan")
     pictures: list[Block] = []
     for up in _sides(progress):
-        picture = found_plans(found, up, _signs(progress, now))
-        pictures.append(picture_block(picture, "" if pictures else _HINT, f"front by {up}", opens))
+        signs = _signs(progress, now)
+        picture, chart = found_plans(found, up, signs), front_chart(found, up, signs)
+        pictures.append(picture_block(picture, "" if pictures else _HINT, f"front by {up}", opens, [chart] if chart else []))
     return pictures
 
 

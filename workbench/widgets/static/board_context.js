@@ -8,15 +8,17 @@
  * @param {HTMLElement} card
  * @param {HTMLElement} live
  * @param {Outbox} box
+ * @param {(() => Promise<string>) | undefined} [library]
  * @returns {Wb}
  */
-export function makeWb(root, card, live, box) {
+export function makeWb(root, card, live, box, library) {
   return {
     root,
     card,
     view: box.view,
     send: box.send,
     expect: box.expect,
+    library,
     say: (words) => {
       live.textContent = words;
     },
@@ -41,6 +43,7 @@ export function makeWb(root, card, live, box) {
     tour: null,
     layout: undefined,
     selected: "",
+    linked: new Set(),
     sorts: new Map(),
     wholeLayout: false,
     focusTab: false,

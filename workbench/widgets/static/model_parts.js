@@ -23,5 +23,6 @@ export function withParts(model) {
     save_changes: () => model.save_changes(),
     on: (event, listener) => model.on(event, listener),
     off: (event, listener) => model.off(event, listener),
+    library: model.library,
   };
 }

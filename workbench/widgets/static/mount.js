@@ -2,6 +2,7 @@
 // A plan's board put together: one card, painted part by part as Python publishes.
 
 import { boardSection } from "./board.js";
+import { removeCharts } from "./chart.js";
 import { h, keepingFocus, painter, patch } from "./dom.js";
 import { release } from "./drag.js";
 import { drawAlarm, drawFigure, drawStanding, keepTall } from "./figures.js";
@@ -15,6 +16,7 @@ import { outbox } from "./outbox.js";
 import { makePicturesOpen } from "./picture.js";
 import { compileSection, runSection } from "./run.js";
 import { makeSelectable, markChosen } from "./select.js";
+import { sourceSection } from "./source.js";
 import { onShortcut } from "./shortcuts.js";
 import { paintStageRefusal } from "./stages.js";
 import { tablesSection } from "./tables.js";
@@ -38,13 +40,13 @@ export function mount(model, el) {
   const card = h("div", { class: "card" });
   root.append(card, live);
   const box = outbox(model, root);
-  const wb = makeWb(root, card, live, box);
+  const wb = makeWb(root, card, live, box, model.library);
   const head = h("header", { class: "head" });
   const figures = h("div", { class: "figures" }), standing = h("div", { class: "standing" });
   const board = boardSection(wb), tables = tablesSection(wb), run = runSection(wb);
   const alarms = h("div", { class: "alarms" });
   const why = whySection(wb);
-  const compile = compileSection(wb);
+  const compile = compileSection(wb), lines = sourceSection(wb);
   const history = historySection(wb), files = filesSection(wb);
   card.append(
     head,
@@ -55,7 +57,7 @@ export function mount(model, el) {
     alarms,
     silent,
     board.section,
-    h("div", { class: "lower" }, tables.section, h("div", { class: "jobs" }, compile.section, run.section)),
+    h("div", { class: "lower" }, tables.section, h("div", { class: "jobs" }, lines.section, compile.section, run.section)),
     run.results,
     why.section,
     helpSection(wb),
@@ -109,17 +111,20 @@ export function mount(model, el) {
       seq: refusal?.zone === "tables" ? seq : 0,
     });
     tables.paintTabs(state.tabs);
-    const { seq: charted, why: because, recipes, stages, told: _told, ...table } = model.get("table");
+    const { seq: charted, why: because, recipes, source, stages, told: _told, ...table } = model.get("table");
     if (root.dataset.busy !== "true" && (!state.follows || charted === state.answer.seq)) wb.placed = false;
     tables.paintStages(stages ?? null);
     tables.paintTable(table);
     why.paint(because);
+    const linked = source?.linked.join("\n") ?? "", relinked = linked !== [...wb.linked].join("\n");
+    if (relinked) wb.linked = new Set(source?.linked);
     paintStageRefusal(wb, refusal, seq);
     board.paintRecipes(recipes ?? null);
     root.dataset.charted = `${charted}`;
     run.paint(model.get("live"), table.tab);
     compile.paint(model.get("live"));
-    markChosen(wb, state.selected ?? "");
+    markChosen(wb, state.selected ?? "", relinked);
+    lines.paint(source ?? null);
     silent.hidden = root.dataset.silent !== "true";
     if (state.said && state.said !== said) wb.say(state.said);
     said = state.said;
@@ -173,6 +178,7 @@ export function mount(model, el) {
   box.begin();
   return () => {
     stop.abort();
+    removeCharts(root);
     box.close();
     clearInterval(watching);
     for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);

@@ -7,7 +7,7 @@
 
 /** @typedef {{ default: { render(given: { model: Model; el: HTMLElement }): () => void } }} BoardModule */
 /** @typedef {Record<string, object>} Parts */
-/** @typedef {{ module?: string; parts?: Parts; failure?: string }} Answer */
+/** @typedef {{ module?: string; parts?: Parts; failure?: string; library?: string }} Answer */
 
 const page = /** @type {Record<symbol, Map<string, Promise<BoardModule>>>} */ (/** @type {unknown} */ (globalThis));
 const modules = (page[Symbol.for("sharding-workbench")] ??= new Map()); // by version
@@ -29,7 +29,7 @@ function importing(version, text) {
 /**
  * The model as the board's module knows it: its parts live here, everything else in the notebook's own model.
  * @param {CellModel} model
- * @returns {Model & { parts: Parts; take(found: Parts): void }}
+ * @returns {Model & { parts: Parts; take(found: Parts): void; bring(text: string): void }}
  */
 function withParts(model) {
   /** @type {Parts} */
@@ -40,6 +40,8 @@ function withParts(model) {
   const own = (event) => PARTS.includes(event.replace("change:", ""));
   /** @param {string} event */
   const listeners = (event) => (heard[event] ??= new Set());
+  /** @type {((text: string) => void)[]} */
+  const waiting = [];
   return {
     parts,
     take(found) {
@@ -51,6 +53,12 @@ function withParts(model) {
     save_changes: () => model.save_changes(),
     on: (event, listener) => (own(event) ? listeners(event).add(listener) : model.on(event, listener)),
     off: (event, listener) => (own(event) ? listeners(event).delete(listener) : model.off(event, listener)),
+    library: () =>
+      new Promise((done) => {
+        waiting.push(done);
+        model.send({ want: "library" });
+      }),
+    bring: (text) => waiting.splice(0).forEach((done) => done(text)),
   };
 }
 
@@ -65,7 +73,8 @@ function render({ model, el }) {
   const shown = withParts(model);
   let closed = false, drawn = false, close = () => {};
   /** @param {Answer} answer */
-  const hear = async ({ module, parts, failure }) => {
+  const hear = async ({ module, parts, failure, library }) => {
+    if (library) return shown.bring(library);
     if (failure) return place.replaceChildren(`The board could not be drawn: ${failure}`);
     if (parts) shown.take(parts);
     if (drawn || closed || !PARTS.every((name) => shown.parts[name]) || !(module || modules.has(VERSION))) return;

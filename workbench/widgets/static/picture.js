@@ -1,7 +1,9 @@
 // @ts-check
 // Pictures: Python draws them. Here what they open is asked for, and they are taken away as files.
 
+import { paintCharts, removeCharts } from "./chart.js";
 import { around, h, one, targetOf, the } from "./dom.js";
+import { widenTool } from "./widen.js";
 /** @import { Picture } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
@@ -18,7 +20,8 @@ const ENDINGS = { SVG: "svg", PNG: "png", text: "txt" };
 const pictureIn = new WeakMap();
 
 /**
- * A picture keeps its size and scrolls where the page is narrow; its text twin can be opened under it.
+ * Charts where Bokeh can draw them; else, and of what is no chart, the picture, which scrolls where the page is narrow. Its text twin can be
+ * opened under it.
  * @param {Wb} wb
  * @param {HTMLElement} place
  * @param {Picture} picture
@@ -28,12 +31,34 @@ export function paintPicture(wb, place, picture) {
   if (pictureIn.get(place)?.text === text) return;
   pictureIn.set(place, { text, picture });
   const image = one(place, ".image") ?? frameOf(wb, place, picture);
-  const at = one(image, ".at")?.dataset;
   image.ariaLabel = picture.about ?? null;
-  image.innerHTML = picture.svg; // drawn and escaped by `visualize`
+  place.dataset.picture = picture.name;
   the(place, "pre").textContent = picture.text;
+  the(place, ".about").textContent = picture.about ?? "";
+  const act = (/** @type {string} */ subject, /** @type {string} */ opens) => actOn(wb, place, subject, opens);
+  const charted = paintCharts(wb, image, picture, act, () => {
+    const now = pictureIn.get(place)?.picture;
+    pictureIn.delete(place);
+    if (now && place.isConnected) paintPicture(wb, place, now);
+  });
+  image.tabIndex = charted ? -1 : 0;
+  place.classList.toggle("charted", charted);
+  if (charted) return;
+  removeCharts(image);
+  const at = one(image, ".at")?.dataset;
+  image.innerHTML = picture.svg; // drawn and escaped by `visualize`
+  growPicture(image);
   const mark = at?.opens ? `[data-opens="${CSS.escape(at.opens)}"]` : at?.subject ? `[data-subject="${CSS.escape(at.subject)}"]` : "";
   if (mark) image.querySelector(mark)?.classList.add("at");
+}
+
+/**
+ * As wide as its place, within reason; where the page is narrower than it can be read, it scrolls.
+ * @param {HTMLElement} image
+ */
+function growPicture(image) {
+  const svg = one(image, "svg"), wide = Number(svg?.getAttribute("width"));
+  if (svg && wide) svg.style.setProperty("--wide", `${wide}px`);
 }
 
 /**
@@ -45,7 +70,10 @@ export function paintPicture(wb, place, picture) {
  */
 function frameOf(wb, place, picture) {
   const image = h("div", { class: "image", tabIndex: 0, role: "group", data: { focus: `picture ${picture.name}` } });
-  place.replaceChildren(
+  const frame = h(
+    "div",
+    { class: "frame" },
+    h("div", { class: "over" }, h("span", { class: "about" }), widenTool(wb, place)),
     image,
     h(
       "div",
@@ -67,7 +95,21 @@ function frameOf(wb, place, picture) {
       ),
     ),
   );
+  place.replaceChildren(frame);
   return image;
+}
+
+/**
+ * A click on a mark of a chart: it opens what it opens, or selects what it is of.
+ * @param {Wb} wb
+ * @param {HTMLElement} place
+ * @param {string} subject
+ * @param {string} opened
+ */
+function actOn(wb, place, subject, opened) {
+  const opens = pictureIn.get(place)?.picture.opens;
+  if (opened && opens) wb.send({ verb: opens.verb, [opens.field]: opened });
+  else if (subject) wb.send({ verb: "select", path: subject });
 }
 
 /**

@@ -3,6 +3,7 @@
 // A subject is the path of an argument, value or collective; `*` in it stands for the layer numbers of rows folded together.
 
 import { all, around, targetOf } from "./dom.js";
+import { markCharts } from "./chart.js";
 import { isBox, pickBox } from "./picking.js";
 import { openMark } from "./picture.js";
 import { walkRow } from "./chip_menu.js";
@@ -36,21 +37,25 @@ function patternOf(subject) {
 }
 
 /**
- * @param {Pick<Wb, "selected">} wb
+ * A path that is selected, one of a selected scope, or one that a selected line makes.
+ * @param {Pick<Wb, "selected" | "linked">} wb
  * @param {string | undefined} subject
  * @returns {boolean}
  */
 export function isChosen(wb, subject) {
-  return Boolean(wb.selected && subject && (namesPath(subject, wb.selected) || namesPath(wb.selected, subject)));
+  if (!wb.selected || !subject) return false;
+  const selected = wb.selected;
+  return namesPath(subject, selected) || namesPath(selected, subject) || subject.startsWith(`${selected}/`) || wb.linked.has(subject);
 }
 
 /**
  * After every paint: what is chosen carries the class, and each table has one row where the tab key stops.
  * @param {Wb} wb
  * @param {string} selected
+ * @param {boolean} [relinked] whether other paths come from it than before
  */
-export function markChosen(wb, selected) {
-  const moved = wb.selected !== selected;
+export function markChosen(wb, selected, relinked = false) {
+  const moved = wb.selected !== selected || relinked;
   wb.selected = selected;
   for (const each of all(wb.root, "[data-subject]")) {
     const chosen = isChosen(wb, each.dataset.subject);
@@ -59,6 +64,10 @@ export function markChosen(wb, selected) {
     if (chosen) each.setAttribute("aria-current", "true");
     else each.removeAttribute("aria-current");
   }
+  for (const each of all(wb.root, ".image [data-opens]")) {
+    each.classList.toggle("holds", Boolean(selected) && selected.startsWith(`${each.dataset.opens}/`));
+  }
+  if (moved) markCharts(wb);
   for (const body of all(wb.root, "tbody")) {
     const rows = all(body, ":scope > [data-subject]");
     if (!rows.length || (!moved && rows.some((row) => row.tabIndex === 0))) continue;

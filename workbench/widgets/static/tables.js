@@ -2,7 +2,8 @@
 // The tables under the board, their tabs and the search.
 
 import { drawRow } from "./table_cells.js";
-import { h, keepingFocus, one, painter, patch, the } from "./dom.js";
+import { removeCharts } from "./chart.js";
+import { all, h, keepingFocus, one, painter, patch, the } from "./dom.js";
 import { paintFind, paintFound } from "./find.js";
 import { paintPicture } from "./picture.js";
 import { paintReplay } from "./replay.js";
@@ -10,6 +11,7 @@ import { canSort, drawColumn, markSorted, sortedRows } from "./sort.js";
 import { paintPipeline } from "./stages.js";
 import { tensorBar } from "./tensor_bar.js";
 import { SEARCHES } from "./tensors.js";
+import { stayWide } from "./widen.js";
 /** @import { Block } from "./types/table_cells.d.ts" */
 /** @import { StagesState, Tab, TableState } from "./types/states.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
@@ -24,6 +26,24 @@ const blocksIn = new WeakMap();
 const partsOf = (block) => [block.picture, block.replay, block.stages, block.find, block.found].map(Boolean);
 
 /**
+ * The places of pictures, by name: a chart stays, with what was zoomed to, whatever stands around it anew.
+ * @param {Element} parent
+ * @returns {Map<string, HTMLElement>}
+ */
+const picturesIn = (parent) => new Map(all(parent, ".picture").map((place) => [place.dataset.picture ?? "", place]));
+
+/**
+ * @param {Map<string, HTMLElement>} kept
+ * @param {string} name
+ * @returns {HTMLElement}
+ */
+function takePicture(kept, name) {
+  const place = kept.get(name) ?? h("div", { class: "picture" });
+  kept.delete(name);
+  return place;
+}
+
+/**
  * The tables of `blocks`; a table that is already there under the same title and columns keeps its unchanged rows.
  * @param {Wb} wb
  * @param {HTMLElement} parent
@@ -34,6 +54,7 @@ export function patchBlocks(wb, parent, blocks) {
   const before = blocksIn.get(parent);
   blocksIn.set(parent, { blocks, heads });
   if (JSON.stringify(before?.heads) !== JSON.stringify(heads)) {
+    const kept = picturesIn(parent);
     parent.replaceChildren(
       ...blocks.map((block) =>
         h(
@@ -41,7 +62,7 @@ export function patchBlocks(wb, parent, blocks) {
           { class: "block" },
           block.title && h("h3", {}, block.title),
           block.replay ? h("div", { class: "replay" }) : null,
-          block.picture ? h("div", { class: "picture" }) : null,
+          block.picture ? takePicture(kept, block.picture.name) : null,
           block.stages ? h("div", { class: "pipeline" }) : null,
           block.find ? h("div", { class: "finder" }) : null,
           block.found ? h("div", { class: "found" }) : null,
@@ -68,6 +89,7 @@ export function patchBlocks(wb, parent, blocks) {
         )
       ),
     );
+    for (const place of kept.values()) removeCharts(place);
   }
   blocks.forEach((block, i) => {
     const place = parent.children[i];
@@ -78,7 +100,10 @@ export function patchBlocks(wb, parent, blocks) {
     if (block.stages) paintPipeline(wb, the(place, ".pipeline"), block.stages);
     if (block.find) paintFind(wb, the(place, ".finder"), block.find);
     if (block.found) paintFound(wb, the(place, ".found"), block.found);
-    if (block.picture) paintPicture(wb, the(place, ".picture"), block.picture);
+    if (block.picture) {
+      paintPicture(wb, the(place, ".picture"), block.picture);
+      stayWide(place);
+    }
     const note = the(place, ".note");
     note.textContent = block.note;
     note.hidden = !block.note;

@@ -1,6 +1,7 @@
 // @ts-check
 // Light, dark, or as the surroundings are. What a person chose on this page is remembered where the browser allows it.
 
+import { dressCharts } from "./chart.js";
 import { one } from "./dom.js";
 import { helpTools } from "./help.js";
 /** @import { AnyModel, Wb } from "./types/board_context.d.ts" */
@@ -59,6 +60,7 @@ export function makeTheme(wb, model, signal) {
     const theme = themeOf(wb.theme, dark);
     wb.root.dataset.theme = theme;
     if (ownPage() && window.parent === window) document.documentElement.dataset.theme = theme;
+    dressCharts(wb);
     const button = one(wb.root, "[data-focus=theme]");
     if (button) {
       const [fresh] = helpTools(wb);

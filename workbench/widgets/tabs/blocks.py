@@ -7,11 +7,13 @@ said before one, and `beside` after it).
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from workbench.core.sharding import Sharding, base_axis
 from workbench.units import format_bytes, format_seconds
+from workbench.visualize.charts.chart import Chart
 from workbench.visualize.draw.picture import Picture
 from workbench.widgets.gestures.gesture import Gesture
 
@@ -48,11 +50,14 @@ class Opens:
     field: str
 
 
-def picture_block(picture: Picture, note: str = "", name: str = "picture", opens: Opens | None = None) -> Block:
-    """A picture, and its text alternative; `name` is that of the file it is saved as."""
+def picture_block(
+    picture: Picture, note: str = "", name: str = "picture", opens: Opens | None = None, charts: Sequence[Chart] = ()
+) -> Block:
+    """A picture, and its text alternative; `name` is that of the file it is saved as. `charts` show the same, to be explored: where the
+    front end can draw them it does, in the picture's place."""
     shown = {"svg": picture.svg, "text": picture.text, "name": name, "about": picture.about}
     gesture = {"verb": opens.kind.verb, "field": opens.field} if opens else None
-    return {**note_block(note), "picture": {**shown, "opens": gesture}}
+    return {**note_block(note), "picture": {**shown, "opens": gesture, "charts": [each.state for each in charts]}}
 
 
 def row(key: str, *cells: Cell, subject: str = "", tone: str = "") -> Row:

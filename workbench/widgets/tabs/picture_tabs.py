@@ -13,6 +13,8 @@ from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize import communication, device_grid, graph, memory_map, memory_over_step, roofline, step_time
+from workbench.visualize.charts.memory_chart import memory_charts
+from workbench.visualize.charts.roofline_chart import roofline_chart
 from workbench.visualize.draw.collapse_scopes import choose_open_scopes, scopes_of
 from workbench.visualize.stage_graph import shown_graph
 from workbench.widgets.board.comparison_state import ComparisonState
@@ -114,10 +116,12 @@ def memory_blocks(report: Report, comparison_state: ComparisonState | None, view
     if not report.memory_curve.paths:
         return [_roles(report), *beside]
     place = views.place_in(report)
-    over = memory_over_step(report, comparison.compiled if comparison else None, listed=0, chosen=place)
+    compiled = comparison.compiled if comparison else None
+    over = memory_over_step(report, compiled, listed=0, chosen=place)
+    charts = memory_charts(report, compiled, place)
     hint = "Click a moment of the step to see what is alive there." if place is None else "Click the same moment again for the peak."
     return [
-        picture_block(over, hint, name="memory over the step", opens=Opens(MomentGesture, "place")),
+        picture_block(over, hint, name="memory over the step", opens=Opens(MomentGesture, "place"), charts=charts),
         picture_block(memory_map(report, place), name="memory map"),
         *beside,
         _alive(report, place),
@@ -178,7 +182,8 @@ def step_blocks(report: Report, comparison_state: ComparisonState | None, whole:
     blocks = [picture_block(step_time(whole or report, current), name="step time"), *_figure_blocks(comparison, ("seconds", "FLOP"))]
     if report.step_time is None:
         return [*blocks, note_block(NO_HARDWARE)]
-    return [*blocks, picture_block(roofline(report), name="roofline"), _kernels(report, comparison)]
+    chart = roofline_chart(report)
+    return [*blocks, picture_block(roofline(report), name="roofline", charts=[chart] if chart else []), _kernels(report, comparison)]
 
 
 def _kernels(report: Report, comparison: Comparison | None) -> Block:

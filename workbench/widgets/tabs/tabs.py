@@ -11,6 +11,8 @@ from workbench.reports.measurement import TaskTime
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.visualize import timeline
+from workbench.visualize.charts.timeline_chart import timeline_chart
+from workbench.visualize.step_timeline import timeline_parts
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.pipeline.stage_board import pipeline_blocks
@@ -120,7 +122,9 @@ def _timeline(facts: Facts) -> list[Block]:
     report = picture_of_stages(facts.report.prediction, facts.views.stage)
     if report.step_time is None and facts.trace is None:
         return [note_block("Choose hardware to see when each kernel and collective of a step would run, or run the plan here.")]
-    return [picture_block(timeline(report, facts.trace), name="timeline")]
+    parts = timeline_parts(report, facts.trace)
+    chart = timeline_chart(report, facts.trace, parts)
+    return [picture_block(timeline(report, facts.trace, parts), name="timeline", charts=[chart] if chart else [])]
 
 
 def _notes(report: Report) -> list[Block]:

@@ -160,7 +160,7 @@ function dragAxis(wb, axis, handle, start) {
   let order = null;
   handle.setPointerCapture(start.pointerId);
   const clear = () => zones.forEach((zone) => zone.classList.remove("lifted", "before", "behind"));
-  const move = (event) => {
+  const move2 = (event) => {
     if (!wb.dragging && Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY) < 5) return;
     wb.dragging = true;
     clear();
@@ -189,7 +189,7 @@ function dragAxis(wb, axis, handle, start) {
     });
     wb.paint();
   };
-  handle.addEventListener("pointermove", move, {
+  handle.addEventListener("pointermove", move2, {
     signal: stop.signal
   });
   handle.addEventListener("pointerup", end, {
@@ -235,6 +235,1088 @@ function sendStepped(size) {
 // workbench/widgets/static/python_constants.js
 var { style: STYLE, glossary: GLOSSARY } = GIVEN;
 
+// workbench/widgets/static/bokeh.js
+var page = (
+  /** @type {Record<symbol, Map<string, Promise<BokehModule | null>>>} */
+  /** @type {unknown} */
+  globalThis
+);
+var loading = page[Symbol.for("sharding-workbench.bokeh")] ??= /* @__PURE__ */ new Map();
+function presentBokeh(version) {
+  const found = (
+    /** @type {any} */
+    globalThis.Bokeh
+  );
+  return found?.[version] ?? (found?.version === version ? found : null);
+}
+function loadBokeh(wb, version) {
+  const present = presentBokeh(version);
+  if (present) return Promise.resolve(present);
+  const ask = wb.library;
+  if (!ask) return Promise.resolve(null);
+  const known = loading.get(version) ?? ask().then(runScript).then(() => presentBokeh(version)).catch(() => null);
+  loading.set(version, known);
+  return known;
+}
+function runScript(text) {
+  const address = URL.createObjectURL(new Blob([
+    text
+  ], {
+    type: "text/javascript"
+  }));
+  const script = Object.assign(document.createElement("script"), {
+    src: address
+  });
+  return new Promise((done, failed) => {
+    script.onload = () => done();
+    script.onerror = () => failed(new Error("The script of Bokeh could not be run."));
+    document.head.append(script);
+  }).then(() => {
+    URL.revokeObjectURL(address);
+    script.remove();
+  });
+}
+
+// workbench/widgets/static/chart_look.js
+var BRIGHT = (
+  /** @type {Record<string, string>} */
+  {
+    "#3B5A8C": "#8FB0EA",
+    "#3B5ED1": "#7391F2"
+  }
+);
+var colourOf = (colour, dark) => (dark ? BRIGHT[colour] : void 0) ?? colour;
+function fillSources(wb, doc, state) {
+  const dark = isDark(wb);
+  for (const [name, columns] of Object.entries(state.sources)) {
+    const colours = (
+      /** @type {string[] | undefined} */
+      columns.color
+    );
+    modelOf(doc, name).data = dark && colours ? {
+      ...columns,
+      color: colours.map((each) => colourOf(each, true))
+    } : columns;
+  }
+}
+var isDark = (wb) => wb.root.dataset.theme === "dark";
+var modelOf = (doc, name) => (
+  /** @type {BokehModel} */
+  doc.get_model_by_name(name)
+);
+function propertiesOf(values) {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [
+    name,
+    name === "major_label_overrides" ? new Map(Object.entries(
+      /** @type {object} */
+      value
+    ).map(([at, text]) => [
+      Number(at),
+      text
+    ])) : value
+  ]));
+}
+function dressChart(wb, { doc }) {
+  if (!doc) return;
+  const text = getComputedStyle(wb.root).getPropertyValue("--muted").trim(), dark = isDark(wb);
+  for (const name of [
+    "x axis",
+    "y axis"
+  ]) modelOf(doc, name).setv({
+    major_label_text_color: text,
+    axis_label_text_color: text
+  });
+  for (const model of doc._all_models.values()) {
+    for (const property of [
+      "fill_color",
+      "line_color"
+    ]) {
+      const value = property in model.properties ? (
+        /** @type {string | { value?: string } | null} */
+        model[property]
+      ) : null;
+      const colour = typeof value === "string" ? value : value?.value;
+      const next = typeof colour === "string" ? dark ? BRIGHT[colour] : darkOf(colour) : void 0;
+      if (next) model[property] = next;
+    }
+  }
+}
+var darkOf = (colour) => Object.keys(BRIGHT).find((each) => BRIGHT[each] === colour);
+function paintKey(wb, element, state) {
+  the(element, ".key").replaceChildren(...state.key.map(([colour, name]) => {
+    const swatch = h("i", {
+      class: "swatch"
+    });
+    swatch.style.background = colourOf(colour, isDark(wb));
+    return h("span", {}, swatch, name);
+  }));
+}
+
+// workbench/widgets/static/chart_zoom.js
+var IN = 0.625;
+var OUT = 1.6;
+var BY = 0.2;
+function movedRange(range, whole, { factor = 1, by = 0, log = false }) {
+  const to = log ? Math.log : (each) => each, from = log ? Math.exp : (each) => each;
+  const [start, end] = range.map(to), [low, high] = whole.map(to), wide = Math.min((end - start) * factor, high - low);
+  const begin = Math.min(Math.max((start + end) / 2 - wide / 2 + by * wide, low), high - wide);
+  return [
+    from(begin),
+    from(begin + wide)
+  ];
+}
+function move(shown, how) {
+  const { doc, state, view } = shown;
+  if (!doc || !view) return;
+  const both = view.model.toolbar.tools.some((tool) => tool.name === "pan" && tool.dimensions === "both");
+  for (const name of both && how.factor ? [
+    "x",
+    "y"
+  ] : [
+    "x"
+  ]) {
+    const range = (
+      /** @type {BokehModel} */
+      doc.get_model_by_name(name)
+    );
+    const log = /log/i.test(view.model[`${name}_scale`]?.type ?? "");
+    const [start, end] = movedRange([
+      range.start,
+      range.end
+    ], state.ranges[name], {
+      ...how,
+      log
+    });
+    range.setv({
+      start,
+      end
+    });
+  }
+}
+function showAll({ doc, state }) {
+  for (const name of [
+    "x",
+    "y"
+  ]) {
+    const [start, end] = state.ranges[name];
+    doc?.get_model_by_name(name)?.setv({
+      start,
+      end
+    });
+  }
+}
+function walk(wb, shown, by) {
+  const marks = marksOf(shown), titles = marks?.data.title ?? [];
+  if (!marks || !titles.length) return;
+  shown.at = shown.at < 0 ? by > 0 ? 0 : titles.length - 1 : (shown.at + by + titles.length) % titles.length;
+  const told = `${titles[shown.at]}`.replaceAll("\n", " \xB7 ");
+  const line = shown.element.querySelector(".tasktold");
+  if (line) line.textContent = told;
+  marks.inspected.indices = [
+    shown.at
+  ];
+  marks.change.emit();
+  wb.say(told);
+}
+function zoomTools(wb, shown) {
+  const zoom = (sign, name, act) => h("button", {
+    class: "btn icon",
+    type: "button",
+    ariaLabel: name,
+    title: name,
+    data: {
+      focus: `chart${sign}`
+    },
+    onclick: act
+  }, sign);
+  const zoomIn = () => move(shown, {
+    factor: IN
+  }), zoomOut = () => move(shown, {
+    factor: OUT
+  });
+  const acts = {
+    "+": zoomIn,
+    "=": zoomIn,
+    w: zoomIn,
+    "-": zoomOut,
+    s: zoomOut,
+    0: () => showAll(shown),
+    a: () => move(shown, {
+      by: -BY
+    }),
+    d: () => move(shown, {
+      by: BY
+    }),
+    ArrowRight: () => walk(wb, shown, 1),
+    ArrowDown: () => walk(wb, shown, 1),
+    ArrowLeft: () => walk(wb, shown, -1),
+    ArrowUp: () => walk(wb, shown, -1),
+    Enter: () => shown.act(shown.at)
+  };
+  shown.element.addEventListener("keydown", (event) => {
+    const act = acts[event.key.length > 1 ? event.key : event.key.toLowerCase()];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey || !(event.target instanceof Element && event.target.matches(".plot"))) {
+      return;
+    }
+    event.preventDefault();
+    act();
+  });
+  shown.element.addEventListener("pointerdown", (event) => {
+    shown.doc?.get_model_by_name("box")?.setv({
+      active: event.shiftKey
+    });
+    shown.doc?.get_model_by_name("pan")?.setv({
+      active: !event.shiftKey
+    });
+  }, true);
+  return h("span", {
+    class: "zooms"
+  }, zoom("\u2212", "Zoom out", zoomOut), zoom("+", "Zoom in", zoomIn), zoom("\u2194", "Show all of it", () => showAll(shown)));
+}
+
+// workbench/widgets/static/chart_spans.js
+var NARROW = 2;
+var COLUMN = 3;
+var NAMED = 38;
+var CHARACTER = 6.65;
+var PADDING = 8;
+function bytesOf(text) {
+  return Uint8Array.from(atob(text), (each) => each.charCodeAt(0)).buffer;
+}
+function unpackSpans(sent) {
+  const starts = new Float64Array(bytesOf(sent.starts)), seconds = new Float32Array(bytesOf(sent.seconds));
+  return {
+    ...sent,
+    starts,
+    seconds,
+    kinds: new Uint32Array(bytesOf(sent.kinds))
+  };
+}
+function placeAfter(values, value, low, high) {
+  while (low < high) {
+    const middle = low + high >> 1;
+    if (values[middle] > value) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+function visibleBlocks(spans, { from, to, width }) {
+  const { starts, seconds, kinds, looks, firsts, unit } = spans;
+  const pixel = (to - from) / Math.max(width, 1) * unit, narrow = NARROW * pixel, column = COLUMN * pixel;
+  const blocks = {
+    left: [],
+    right: [],
+    lane: [],
+    span: [],
+    count: [],
+    seconds: [],
+    weight: []
+  };
+  for (let lane = 0; lane < spans.lanes.length; lane++) {
+    const last = placeAfter(starts, to * unit, firsts[lane], firsts[lane + 1]);
+    let i = Math.max(firsts[lane], placeAfter(starts, from * unit, firsts[lane], last) - 1);
+    if (i < last && starts[i] + seconds[i] < from * unit) i++;
+    let now = -1, left = 0, right = 0, busy = 0, weighed = 0, longest = 0, count = 0;
+    const end = () => {
+      if (now < 0) return;
+      blocks.left.push(left / unit);
+      blocks.right.push(Math.max(right, left + pixel) / unit);
+      blocks.lane.push(lane);
+      blocks.span.push(longest);
+      blocks.count.push(count);
+      blocks.seconds.push(busy);
+      blocks.weight.push(busy ? weighed / busy : 1);
+    };
+    for (; i < last; i++) {
+      const start = starts[i], length = seconds[i], stop = start + length;
+      const joins = now >= 0 && start - right < narrow && Math.min(length, right - left) < narrow && right - left < column && length < column;
+      if (!joins) {
+        end();
+        now = longest = i;
+        left = start;
+        right = stop;
+        busy = weighed = count = 0;
+      } else {
+        right = Math.max(right, stop);
+        if (length > seconds[longest]) longest = i;
+      }
+      busy += length;
+      weighed += length * looks[kinds[i]][3];
+      count++;
+    }
+    end();
+  }
+  return blocks;
+}
+function visibleNames(spans, blocks, { from, to, width }) {
+  const pixels = width / (to - from), found = [];
+  for (let i = 0; i < blocks.left.length; i++) {
+    const left = Math.max(blocks.left[i], from), wide = (Math.min(blocks.right[i], to) - left) * pixels;
+    if (wide < NAMED || blocks.count[i] > 1) continue;
+    const label = spans.looks[spans.kinds[blocks.span[i]]][0], room = Math.floor((wide - PADDING) / CHARACTER);
+    found.push({
+      block: i,
+      x: left,
+      text: label.length > room ? `${label.slice(0, room - 1)}\u2026` : label
+    });
+  }
+  return found;
+}
+
+// workbench/widgets/static/gantt_text.js
+function drawKey(state) {
+  const swatch = (fill, name, more = "") => h("span", {}, svgSwatch(fill, more), name);
+  const shown = state.kinds.filter((kind) => kind.shown).map((kind) => swatch(kind.fill, kind.name));
+  if (state.recomputes) shown.push(swatch("url(#again)", "computed again", state.kinds[1].fill));
+  shown.push(swatch("url(#idle)", "bubble"));
+  return state.lasted ? [
+    ...shown,
+    h("span", {}, "thin: measured")
+  ] : shown;
+}
+function svgSwatch(fill, ground) {
+  const box = (colour) => svg("rect", {
+    width: 10,
+    height: 10,
+    rx: 2,
+    fill: colour
+  });
+  return svg("svg", {
+    width: 10,
+    height: 10,
+    "aria-hidden": "true"
+  }, ...ground ? [
+    box(ground)
+  ] : [], box(fill));
+}
+function clock(seconds) {
+  for (const [unit, scale] of [
+    [
+      "s",
+      1
+    ],
+    [
+      "ms",
+      1e3
+    ],
+    [
+      "\xB5s",
+      1e6
+    ]
+  ]) {
+    const value = seconds * scale;
+    if (value >= 1 || unit === "\xB5s") return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${unit}`;
+  }
+  return "";
+}
+function tellTask(state, task) {
+  const [device, start, end, kind, stage, micro] = task;
+  const same = (each) => each[3] === kind && each[4] === stage && each[5] === micro;
+  const real = state.measured.includes(task), other = (real ? state.tasks : state.measured).find((each) => kind === 4 ? each[0] === device && each[3] === 4 : same(each));
+  const turn = Math.floor(stage / state.devices);
+  const name = `${state.kinds[kind].name}${micro < 0 ? "" : ` of micro-batch ${micro}`} \xB7 stage ${device}${state.chunks > 1 && micro >= 0 ? ` chunk ${turn}` : ""}`;
+  const words = (each, label) => `${label} ${clock(each[1])} to ${clock(each[2])}, ${clock(each[2] - each[1])}`;
+  const again = !real && task[6] ? `, ${clock((end - start) * task[6])} of it computed again` : "";
+  const ratio = other && other[2] > other[1] ? ` \xB7 measured is ${(real ? (end - start) / (other[2] - other[1]) : (other[2] - other[1]) / (end - start)).toFixed(2)}\xD7 of it` : "";
+  return `${name} \xB7 ${words(task, real ? "measured" : "predicted")}${again}${other ? ` \xB7 ${words(other, real ? "predicted" : "measured")}` : ""}${ratio}`;
+}
+
+// workbench/widgets/static/picking.js
+var PICKED = ":is([data-tab=graph],[data-tab=propagation]) .image [data-subject]";
+function askWhole(wb, of, path, anchor, rank = null) {
+  if (wb.menu?.anchor === anchor) {
+    closeMenu(wb);
+    return;
+  }
+  wb.asked = {
+    key: `${of} ${path}`,
+    anchor,
+    find: () => of === "box" ? boxOf(wb, path) : one(wb.root, `[data-focus="${CSS.escape(anchor.dataset.focus ?? "")}"]`)
+  };
+  wb.send({
+    verb: "take",
+    menu: true,
+    key: wb.asked.key,
+    of,
+    path,
+    rank,
+    source: "*"
+  });
+}
+var boxOf = (wb, path) => (
+  /** @type {Marked[]} */
+  all(wb.root, PICKED).find((mark) => mark.dataset.subject === path)
+);
+function pickBox(wb, mark) {
+  const path = mark.dataset.subject ?? "";
+  if (!isChosen(wb, path)) wb.send({
+    verb: "select",
+    path
+  });
+  wb.say(`${path} selected.`);
+  askWhole(wb, "box", path, mark);
+}
+var isBox = (mark) => mark.matches(PICKED);
+function drawLine(wb, cell) {
+  const pick = h("button", {
+    class: "ask number linepick",
+    type: "button",
+    tabIndex: -1,
+    title: `Annotate what ${cell.line} makes`,
+    ariaLabel: `${cell.line}. Annotate what this line makes`,
+    ariaHasPopup: "menu",
+    data: {
+      focus: `line ${cell.line} ${cell.rank}`
+    },
+    onclick: () => askWhole(wb, "line", cell.line, pick, cell.rank)
+  }, cell.text);
+  return pick;
+}
+
+// workbench/widgets/static/widen.js
+var WIDE = "Show over the whole window";
+var BACK = "Back into the page";
+function widenTool(wb, place) {
+  const button = h("button", {
+    class: "btn icon widen",
+    type: "button",
+    ariaLabel: WIDE,
+    title: WIDE,
+    data: {
+      focus: "widen"
+    },
+    onclick: () => place.querySelector("dialog") ? the(place, "dialog").dispatchEvent(new Event("cancel")) : widen(wb, place, button)
+  }, "\u2922");
+  return button;
+}
+function widen(wb, place, button) {
+  const frame = the(place, ".frame");
+  const dialog = h("dialog", {
+    class: "wide",
+    ariaLabel: the(frame, ".about").textContent
+  });
+  const back = () => {
+    if (!dialog.isConnected) return;
+    dialog.close();
+    place.prepend(frame);
+    dialog.remove();
+    say(button, WIDE);
+    fitCharts(frame, 0);
+    button.focus({
+      preventScroll: true
+    });
+  };
+  place.append(dialog);
+  dialog.append(frame);
+  dialog.addEventListener("cancel", (event) => {
+    event.preventDefault();
+    back();
+  });
+  dialog.showModal();
+  say(button, BACK);
+  const fit = () => fitCharts(frame, innerHeight - 110);
+  fit();
+  addEventListener("resize", function resized() {
+    if (dialog.isConnected) fit();
+    else removeEventListener("resize", resized);
+  });
+  button.focus({
+    preventScroll: true
+  });
+  wb.say("The picture is over the whole window; Escape brings it back.");
+}
+function stayWide(place) {
+  const dialog = place.querySelector("dialog[open]:not(:modal)");
+  if (!(dialog instanceof HTMLDialogElement)) return;
+  dialog.removeAttribute("open");
+  dialog.showModal();
+}
+function say(button, words) {
+  button.ariaLabel = button.title = words;
+}
+
+// workbench/widgets/static/picture.js
+var SAVES = {
+  SVG: (picture) => new Blob([
+    picture.svg
+  ], {
+    type: "image/svg+xml"
+  }),
+  PNG: pngOf,
+  text: (picture) => new Blob([
+    `${picture.text}
+`
+  ], {
+    type: "text/plain"
+  })
+};
+var ENDINGS = {
+  SVG: "svg",
+  PNG: "png",
+  text: "txt"
+};
+var pictureIn = /* @__PURE__ */ new WeakMap();
+function paintPicture(wb, place, picture) {
+  const text = JSON.stringify(picture);
+  if (pictureIn.get(place)?.text === text) return;
+  pictureIn.set(place, {
+    text,
+    picture
+  });
+  const image = one(place, ".image") ?? frameOf(wb, place, picture);
+  image.ariaLabel = picture.about ?? null;
+  place.dataset.picture = picture.name;
+  the(place, "pre").textContent = picture.text;
+  the(place, ".about").textContent = picture.about ?? "";
+  const act = (subject, opens) => actOn(wb, place, subject, opens);
+  const charted = paintCharts(wb, image, picture, act, () => {
+    const now = pictureIn.get(place)?.picture;
+    pictureIn.delete(place);
+    if (now && place.isConnected) paintPicture(wb, place, now);
+  });
+  image.tabIndex = charted ? -1 : 0;
+  place.classList.toggle("charted", charted);
+  if (charted) return;
+  removeCharts(image);
+  const at = one(image, ".at")?.dataset;
+  image.innerHTML = picture.svg;
+  growPicture(image);
+  const mark = at?.opens ? `[data-opens="${CSS.escape(at.opens)}"]` : at?.subject ? `[data-subject="${CSS.escape(at.subject)}"]` : "";
+  if (mark) image.querySelector(mark)?.classList.add("at");
+}
+function growPicture(image) {
+  const svg2 = one(image, "svg"), wide = Number(svg2?.getAttribute("width"));
+  if (svg2 && wide) svg2.style.setProperty("--wide", `${wide}px`);
+}
+function frameOf(wb, place, picture) {
+  const image = h("div", {
+    class: "image",
+    tabIndex: 0,
+    role: "group",
+    data: {
+      focus: `picture ${picture.name}`
+    }
+  });
+  const frame = h("div", {
+    class: "frame"
+  }, h("div", {
+    class: "over"
+  }, h("span", {
+    class: "about"
+  }), widenTool(wb, place)), image, h("div", {
+    class: "under"
+  }, h("details", {}, h("summary", {}, "As text"), h("pre", {
+    tabIndex: 0
+  })), h("span", {
+    class: "saves"
+  }, "Save as ", ...Object.keys(SAVES).map((kind) => h("button", {
+    class: "btn small",
+    type: "button",
+    ariaLabel: `Save the picture as ${kind}`,
+    data: {
+      save: kind
+    },
+    onclick: () => savePicture(wb, pictureIn.get(place)?.picture ?? picture, kind)
+  }, kind)))));
+  place.replaceChildren(frame);
+  return image;
+}
+function actOn(wb, place, subject, opened) {
+  const opens = pictureIn.get(place)?.picture.opens;
+  if (opened && opens) wb.send({
+    verb: opens.verb,
+    [opens.field]: opened
+  });
+  else if (subject) wb.send({
+    verb: "select",
+    path: subject
+  });
+}
+function openMark(wb, mark) {
+  const place = around(mark, ".picture"), opens = place && pictureIn.get(place)?.picture.opens;
+  if (opens) wb.send({
+    verb: opens.verb,
+    [opens.field]: mark.dataset.opens
+  });
+}
+function makePicturesOpen(wb) {
+  wb.root.addEventListener("click", (event) => {
+    const mark = around(targetOf(event), ".image [data-opens]");
+    if (mark) openMark(wb, mark);
+  });
+}
+async function savePicture(wb, picture, kind) {
+  const file = await SAVES[kind](picture, getComputedStyle(wb.card).backgroundColor);
+  const url = URL.createObjectURL(file);
+  const link = h("a", {
+    href: url,
+    download: `${picture.name.replace(/[^\w.-]+/g, "-")}.${ENDINGS[kind]}`,
+    hidden: true
+  });
+  wb.root.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 1e4);
+  wb.say(`Saved as ${link.download}.`);
+}
+async function pngOf(picture, ground) {
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture.svg)}`;
+  await image.decode();
+  const canvas = h("canvas", {
+    width: image.width * 2,
+    height: image.height * 2
+  });
+  const pen = (
+    /** @type {CanvasRenderingContext2D} */
+    canvas.getContext("2d")
+  );
+  pen.fillStyle = ground;
+  pen.fillRect(0, 0, canvas.width, canvas.height);
+  pen.drawImage(image, 0, 0, canvas.width, canvas.height);
+  return new Promise((done) => canvas.toBlob((blob) => done(
+    /** @type {Blob} */
+    blob
+  ), "image/png"));
+}
+
+// workbench/widgets/static/select.js
+var subjectPatterns = /* @__PURE__ */ new Map();
+function namesPath(subject, path) {
+  if (subject === path) return true;
+  if (!subject.includes("*")) return false;
+  const pattern = subjectPatterns.get(subject) ?? patternOf(subject);
+  subjectPatterns.set(subject, pattern);
+  return pattern.test(path);
+}
+function patternOf(subject) {
+  const parts = subject.split("*").map((part2) => part2.replace(/[.+?^${}()|[\]\\]/g, "\\$&"));
+  return new RegExp(`^${parts.join("\\d+")}$`);
+}
+function isChosen(wb, subject) {
+  if (!wb.selected || !subject) return false;
+  const selected = wb.selected;
+  return namesPath(subject, selected) || namesPath(selected, subject) || subject.startsWith(`${selected}/`) || wb.linked.has(subject);
+}
+function markChosen(wb, selected, relinked = false) {
+  const moved = wb.selected !== selected || relinked;
+  wb.selected = selected;
+  for (const each of all(wb.root, "[data-subject]")) {
+    const chosen = isChosen(wb, each.dataset.subject);
+    if (chosen === each.classList.contains("chosen")) continue;
+    each.classList.toggle("chosen", chosen);
+    if (chosen) each.setAttribute("aria-current", "true");
+    else each.removeAttribute("aria-current");
+  }
+  for (const each of all(wb.root, ".image [data-opens]")) {
+    each.classList.toggle("holds", Boolean(selected) && selected.startsWith(`${each.dataset.opens}/`));
+  }
+  if (moved) markCharts(wb);
+  for (const body of all(wb.root, "tbody")) {
+    const rows = all(body, ":scope > [data-subject]");
+    if (!rows.length || !moved && rows.some((row) => row.tabIndex === 0)) continue;
+    const stop = rows.find((row) => row.classList.contains("chosen")) ?? rows[0];
+    for (const row of rows) row.tabIndex = row === stop ? 0 : -1;
+  }
+}
+function selectSubject(wb, element) {
+  const subject = element.dataset.subject;
+  wb.say(isChosen(wb, subject) ? "Nothing selected." : `${subject} selected.`);
+  wb.send({
+    verb: "select",
+    path: isChosen(wb, subject) ? wb.selected : subject
+  });
+}
+function walkMarks(wb, image, event) {
+  const marks = all(image, "[data-subject], [data-opens]");
+  if (!marks.length) return;
+  const now = marks.findIndex((mark) => mark.classList.contains("at"));
+  const step = {
+    ArrowRight: 1,
+    ArrowDown: 1,
+    ArrowLeft: -1,
+    ArrowUp: -1
+  }[event.key];
+  if (event.key === "Enter" && now >= 0) {
+    (marks[now].dataset.opens ? openMark : isBox(marks[now]) ? pickBox : selectSubject)(wb, marks[now]);
+  } else if (step) {
+    const next = marks[(now + step + (now < 0 && step < 0 ? 1 : 0) + marks.length) % marks.length];
+    marks[now]?.classList.remove("at");
+    next.classList.add("at");
+    next.scrollIntoView({
+      block: "nearest",
+      inline: "nearest"
+    });
+    wb.say(next.querySelector("title")?.textContent || next.dataset.subject || next.dataset.opens || "");
+  } else return;
+  event.preventDefault();
+}
+function walkRows(wb, row, event) {
+  const step = {
+    ArrowDown: 1,
+    ArrowUp: -1
+  }[event.key];
+  if (event.key === "Enter") selectSubject(wb, row);
+  else if (step) {
+    const rows = row.parentElement ? all(row.parentElement, ":scope > [data-subject]") : [];
+    const next = rows[rows.indexOf(row) + step];
+    if (!next) return;
+    row.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  } else return;
+  event.preventDefault();
+}
+function makeSelectable(wb) {
+  wb.root.addEventListener("click", (event) => {
+    const at = targetOf(event);
+    if (at.closest("button, input, select, a, summary, label, [data-no-select]")) return;
+    const found = around(at, "[data-subject]");
+    if (found && String(getSelection?.() ?? "") === "") (isBox(found) ? pickBox : selectSubject)(wb, found);
+  });
+  wb.root.addEventListener("keydown", (event) => {
+    const at = targetOf(event);
+    if (at.closest("tbody") && walkRow(wb, event)) event.preventDefault();
+    else if (at.matches("[data-subject]")) walkRows(wb, at, event);
+    else if (at.matches(".image")) walkMarks(wb, at, event);
+  });
+}
+
+// workbench/widgets/static/chart_timeline.js
+var MARGIN = 0.25;
+var NEARLY = 1.6;
+var STILL = 120;
+function fillSpans(wb, shown) {
+  shown.spans = shown.state.spans && unpackSpans(shown.state.spans);
+  shown.drawn = shown.blocks = null;
+  if (!shown.spans || !shown.doc) return;
+  drawBlocks(wb, shown, true);
+  drawNames(wb, shown);
+}
+function drawSpansSoon(wb, shown) {
+  if (!shown.spans) return;
+  const { doc } = shown, hover = doc?.get_model_by_name("hover");
+  shown.frame ||= requestAnimationFrame(() => {
+    shown.frame = 0;
+    if (!shown.doc) return;
+    if (!isDrawn(shown)) drawBlocks(wb, shown, false);
+    drawNames(wb, shown);
+  });
+  if (hover?.active) hover.active = false;
+  clearTimeout(shown.timer);
+  shown.timer = setTimeout(() => {
+    if (!shown.doc) return;
+    drawBlocks(wb, shown, true);
+    drawNames(wb, shown);
+    if (hover) hover.active = true;
+  }, STILL);
+}
+function isDrawn(shown) {
+  const drawn = shown.drawn, seen = seenOf(shown);
+  if (!drawn || seen.from < drawn.from || seen.to > drawn.to) return false;
+  const finer = (seen.to - seen.from) / seen.width * drawn.width / (drawn.to - drawn.from);
+  return finer > 1 / NEARLY && finer < NEARLY;
+}
+function seenOf({ doc, view, element }) {
+  const range = (
+    /** @type {BokehModel} */
+    doc?.get_model_by_name("x")
+  );
+  return {
+    from: range.start,
+    to: range.end,
+    width: view?.model.inner_width || element.clientWidth || 800
+  };
+}
+function drawBlocks(wb, shown, named) {
+  const { doc, spans } = shown;
+  if (!doc || !spans) return;
+  const { from, to, width } = seenOf(shown), more = MARGIN * (to - from);
+  shown.drawn = {
+    from: from - more,
+    to: to + more,
+    width: width * (1 + 2 * MARGIN)
+  };
+  const blocks = shown.blocks = visibleBlocks(spans, shown.drawn);
+  const source = (
+    /** @type {BokehModel} */
+    doc.get_model_by_name("blocks")
+  ), chosen = chosenLooks(wb, spans);
+  shown.marking = true;
+  source.data = columnsOf(spans, blocks, named, isDark(wb));
+  source.selected.indices = chosen.size ? blocks.span.flatMap((span, i) => chosen.has(spans.kinds[span]) ? [
+    i
+  ] : []) : [];
+  shown.marking = false;
+}
+function drawNames(wb, shown) {
+  const { doc, spans, blocks } = shown;
+  if (doc && spans && blocks) {
+    doc.get_model_by_name("names").data = namesOf(spans, blocks, seenOf(shown), isDark(wb));
+  }
+}
+function chosenLooks(wb, spans) {
+  const found = /* @__PURE__ */ new Set();
+  if (wb.selected) spans.looks.forEach(([, , subject], place) => isChosen(wb, subject) && found.add(place));
+  return found;
+}
+function columnsOf(spans, blocks, named, dark) {
+  const { lanes, looks, kinds } = spans;
+  const colours = lanes.map((lane) => colourOf(lane.colour, dark));
+  return {
+    left: Float64Array.from(blocks.left),
+    right: Float64Array.from(blocks.right),
+    bottom: Float64Array.from(blocks.lane, (lane) => lanes[lane].bottom),
+    top: Float64Array.from(blocks.lane, (lane) => lanes[lane].top),
+    color: blocks.lane.map((lane) => colours[lane]),
+    alpha: Float32Array.from(blocks.weight),
+    title: named ? blocks.span.map((_, i) => titleOf(spans, blocks, i)) : new Array(blocks.span.length).fill(""),
+    subject: blocks.span.map((span) => looks[kinds[span]][2])
+  };
+}
+function titleOf(spans, blocks, i) {
+  const span = blocks.span[i], one2 = `${clock(spans.seconds[span])}: ${spans.looks[spans.kinds[span]][1]}`;
+  const text = blocks.count[i] === 1 ? one2 : `${blocks.count[i]} in ${clock(blocks.seconds[i])}, the longest ${one2}`;
+  return `${spans.lanes[blocks.lane[i]].name} \xB7 ${text}
+from ${clock(spans.starts[span])}`;
+}
+function namesOf(spans, blocks, seen, dark) {
+  const names = visibleNames(spans, blocks, seen);
+  return {
+    x: names.map(({ x }) => x),
+    y: names.map(({ block }) => (spans.lanes[blocks.lane[block]].bottom + spans.lanes[blocks.lane[block]].top) / 2),
+    text: names.map(({ text }) => text),
+    color: names.map(({ block }) => inkOn(colourOf(spans.lanes[blocks.lane[block]].colour, dark), blocks.weight[block], dark))
+  };
+}
+function inkOn(colour, weight, dark) {
+  const ground = dark ? 0.06 : 1;
+  const mixed = [
+    1,
+    3,
+    5
+  ].map((at) => weight * Number.parseInt(colour.slice(at, at + 2), 16) / 255 + (1 - weight) * ground);
+  const [red, green, blue] = mixed.map((each) => each ** 2.2);
+  return 0.21 * red + 0.72 * green + 0.07 * blue > 0.2 ? "#1B1F24" : "#FFFFFF";
+}
+
+// workbench/widgets/static/chart.js
+var CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the marks, Enter chooses one.";
+var chartIn = /* @__PURE__ */ new WeakMap();
+function paintCharts(wb, image, picture, act, again) {
+  const charts = picture.charts ?? [];
+  if (!charts.length) return false;
+  const bokeh = presentBokeh(charts[0].version);
+  if (!bokeh) {
+    loadBokeh(wb, charts[0].version).then((found) => found && again());
+    return false;
+  }
+  const before = [
+    ...image.children
+  ];
+  const same = before.length === charts.length && before.every((each, i) => chartIn.get(each)?.state.id === charts[i].id);
+  if (!same) {
+    removeCharts(image);
+    image.replaceChildren(...charts.map((state) => beginChart(wb, bokeh, state, act)));
+  }
+  charts.forEach((state, i) => {
+    const shown = (
+      /** @type {ShownChart} */
+      chartIn.get(image.children[i])
+    );
+    the(shown.element, ".plot").ariaLabel = `${picture.about ?? picture.name}. ${CHART_HINT}`;
+    paintKey(wb, shown.element, state);
+    fillChart(wb, shown, state);
+  });
+  return true;
+}
+function removeCharts(image) {
+  for (const element of all(image, ".chart")) {
+    const shown = chartIn.get(element);
+    if (!shown) continue;
+    chartIn.delete(element);
+    shown.view?.remove();
+    const place = shown.doc ? shown.bokeh.documents.indexOf(shown.doc) : -1;
+    if (place >= 0) shown.bokeh.documents.splice(place, 1);
+    shown.doc = null;
+  }
+}
+function beginChart(wb, bokeh, state, act) {
+  const plot = h("div", {
+    class: "plot",
+    tabIndex: 0,
+    role: "application",
+    data: {
+      focus: `chart ${state.across}`
+    }
+  });
+  const told = h("div", {
+    class: "tasktold",
+    role: "status"
+  });
+  const element = h("div", {
+    class: "chart"
+  }, h("div", {
+    class: "charttools"
+  }, h("div", {
+    class: "key"
+  })), plot, told);
+  const shown = {
+    element,
+    state,
+    bokeh,
+    view: null,
+    doc: null,
+    spans: null,
+    drawn: null,
+    blocks: null,
+    at: -1,
+    marking: false,
+    room: 0,
+    height: 0,
+    frame: 0,
+    timer: 0,
+    act: () => {
+    }
+  };
+  shown.act = (index) => {
+    const columns = marksOf(shown)?.data;
+    if (columns && index >= 0) act(`${columns.subject?.[index] ?? ""}`, `${columns.opens?.[index] ?? ""}`);
+  };
+  the(element, ".charttools").append(zoomTools(wb, shown));
+  chartIn.set(element, shown);
+  embed(wb, shown, plot);
+  return element;
+}
+async function embed(wb, shown, plot) {
+  const { roots } = await shown.bokeh.embed.embed_item(shown.state.item, plot);
+  const [view] = roots;
+  const doc = view.model.document;
+  if (!chartIn.has(shown.element)) {
+    view.remove();
+    return;
+  }
+  Object.assign(shown, {
+    view,
+    doc,
+    height: view.model.height
+  });
+  const marks = (
+    /** @type {BokehModel} */
+    marksOf(shown)
+  );
+  marks.selected.change.connect(() => onTap(wb, shown, marks.selected.indices));
+  plot.addEventListener("pointerdown", () => unmark(shown), true);
+  plot.addEventListener("pointerup", () => setTimeout(() => shown.doc && markChart(wb, shown)));
+  doc.get_model_by_name("x").change.connect(() => drawSpansSoon(wb, shown));
+  new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
+  fillChart(wb, shown, shown.state, true);
+  shown.element.dataset.drawn = "true";
+}
+var marksOf = ({ doc }) => doc && (doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
+function unmark(shown) {
+  const marks = marksOf(shown);
+  shown.marking = true;
+  if (marks?.selected.indices.length) marks.selected.indices = [];
+  shown.marking = false;
+}
+function onTap(wb, shown, indices) {
+  if (shown.marking) return;
+  markChart(wb, shown);
+  if (indices.length) shown.act(indices[0]);
+}
+function fillChart(wb, shown, state, first = false) {
+  const zoomed2 = !first && isZoomed(shown), before = shown.state;
+  shown.state = state;
+  const { doc } = shown;
+  if (!doc) return;
+  shown.marking = true;
+  fillSources(wb, doc, state);
+  for (const [name, values] of Object.entries(state.properties)) modelOf(doc, name).setv(propertiesOf(values));
+  const keep = zoomed2 && before.across === state.across;
+  for (const name of [
+    "x",
+    "y"
+  ]) {
+    const [start, end] = state.ranges[name], range = modelOf(doc, name), bounds = [
+      Math.min(start, end),
+      Math.max(start, end)
+    ];
+    const kept = keep && range.start >= bounds[0] && range.end <= bounds[1];
+    range.setv(kept ? {
+      bounds
+    } : {
+      start,
+      end,
+      bounds
+    });
+  }
+  shown.marking = false;
+  if (typeof state.properties.figure?.height === "number") shown.height = state.properties.figure.height;
+  setHeight(shown);
+  dressChart(wb, shown);
+  fillSpans(wb, shown);
+  markChart(wb, shown);
+}
+function isZoomed({ doc, state }) {
+  if (!doc) return false;
+  return (
+    /** @type {const} */
+    [
+      "x",
+      "y"
+    ].some((name) => {
+      const range = modelOf(doc, name);
+      return range.start !== state.ranges[name][0] || range.end !== state.ranges[name][1];
+    })
+  );
+}
+function markChart(wb, shown) {
+  if (shown.spans) return drawSpansSoon(wb, shown);
+  const marks = marksOf(shown);
+  if (!marks) return;
+  const subjects = (
+    /** @type {string[]} */
+    marks.data.subject ?? []
+  );
+  const indices = wb.selected ? subjects.flatMap((subject, i) => isChosen(wb, subject) ? [
+    i
+  ] : []) : [];
+  shown.marking = true;
+  if (`${marks.selected.indices}` !== `${indices}`) marks.selected.indices = indices;
+  shown.marking = false;
+}
+function markCharts(wb) {
+  for (const element of all(wb.root, ".chart")) {
+    const shown = chartIn.get(element);
+    if (shown?.doc) markChart(wb, shown);
+  }
+}
+function dressCharts(wb) {
+  for (const element of all(wb.root, ".chart")) {
+    const shown = chartIn.get(element);
+    if (!shown?.doc) continue;
+    dressChart(wb, shown);
+    shown.marking = true;
+    fillSources(wb, shown.doc, shown.state);
+    shown.marking = false;
+    paintKey(wb, element, shown.state);
+    markChart(wb, shown);
+  }
+}
+function fitCharts(frame, room) {
+  const elements = all(frame, ".chart");
+  for (const element of elements) {
+    const shown = chartIn.get(element);
+    if (!shown) continue;
+    shown.room = room && Math.max(room / elements.length - 34, 160);
+    setHeight(shown);
+  }
+}
+function setHeight({ view, room, height }) {
+  if (view) view.model.height = room || height;
+}
+
 // workbench/widgets/static/theme.js
 var THEMES = [
   "auto",
@@ -271,6 +1353,7 @@ function makeTheme(wb, model, signal) {
     const theme = themeOf(wb.theme, dark);
     wb.root.dataset.theme = theme;
     if (ownPage() && window.parent === window) document.documentElement.dataset.theme = theme;
+    dressCharts(wb);
     const button = one(wb.root, "[data-focus=theme]");
     if (button) {
       const [fresh] = helpTools(wb);
@@ -1257,264 +2340,6 @@ function historySection(wb) {
   };
 }
 
-// workbench/widgets/static/picture.js
-var SAVES = {
-  SVG: (picture) => new Blob([
-    picture.svg
-  ], {
-    type: "image/svg+xml"
-  }),
-  PNG: pngOf,
-  text: (picture) => new Blob([
-    `${picture.text}
-`
-  ], {
-    type: "text/plain"
-  })
-};
-var ENDINGS = {
-  SVG: "svg",
-  PNG: "png",
-  text: "txt"
-};
-var pictureIn = /* @__PURE__ */ new WeakMap();
-function paintPicture(wb, place, picture) {
-  const text = JSON.stringify(picture);
-  if (pictureIn.get(place)?.text === text) return;
-  pictureIn.set(place, {
-    text,
-    picture
-  });
-  const image = one(place, ".image") ?? frameOf(wb, place, picture);
-  const at = one(image, ".at")?.dataset;
-  image.ariaLabel = picture.about ?? null;
-  image.innerHTML = picture.svg;
-  the(place, "pre").textContent = picture.text;
-  const mark = at?.opens ? `[data-opens="${CSS.escape(at.opens)}"]` : at?.subject ? `[data-subject="${CSS.escape(at.subject)}"]` : "";
-  if (mark) image.querySelector(mark)?.classList.add("at");
-}
-function frameOf(wb, place, picture) {
-  const image = h("div", {
-    class: "image",
-    tabIndex: 0,
-    role: "group",
-    data: {
-      focus: `picture ${picture.name}`
-    }
-  });
-  place.replaceChildren(image, h("div", {
-    class: "under"
-  }, h("details", {}, h("summary", {}, "As text"), h("pre", {
-    tabIndex: 0
-  })), h("span", {
-    class: "saves"
-  }, "Save as ", ...Object.keys(SAVES).map((kind) => h("button", {
-    class: "btn small",
-    type: "button",
-    ariaLabel: `Save the picture as ${kind}`,
-    data: {
-      save: kind
-    },
-    onclick: () => savePicture(wb, pictureIn.get(place)?.picture ?? picture, kind)
-  }, kind)))));
-  return image;
-}
-function openMark(wb, mark) {
-  const place = around(mark, ".picture"), opens = place && pictureIn.get(place)?.picture.opens;
-  if (opens) wb.send({
-    verb: opens.verb,
-    [opens.field]: mark.dataset.opens
-  });
-}
-function makePicturesOpen(wb) {
-  wb.root.addEventListener("click", (event) => {
-    const mark = around(targetOf(event), ".image [data-opens]");
-    if (mark) openMark(wb, mark);
-  });
-}
-async function savePicture(wb, picture, kind) {
-  const file = await SAVES[kind](picture, getComputedStyle(wb.card).backgroundColor);
-  const url = URL.createObjectURL(file);
-  const link = h("a", {
-    href: url,
-    download: `${picture.name.replace(/[^\w.-]+/g, "-")}.${ENDINGS[kind]}`,
-    hidden: true
-  });
-  wb.root.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(url), 1e4);
-  wb.say(`Saved as ${link.download}.`);
-}
-async function pngOf(picture, ground) {
-  const image = new Image();
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture.svg)}`;
-  await image.decode();
-  const canvas = h("canvas", {
-    width: image.width * 2,
-    height: image.height * 2
-  });
-  const pen = (
-    /** @type {CanvasRenderingContext2D} */
-    canvas.getContext("2d")
-  );
-  pen.fillStyle = ground;
-  pen.fillRect(0, 0, canvas.width, canvas.height);
-  pen.drawImage(image, 0, 0, canvas.width, canvas.height);
-  return new Promise((done) => canvas.toBlob((blob) => done(
-    /** @type {Blob} */
-    blob
-  ), "image/png"));
-}
-
-// workbench/widgets/static/select.js
-var subjectPatterns = /* @__PURE__ */ new Map();
-function namesPath(subject, path) {
-  if (subject === path) return true;
-  if (!subject.includes("*")) return false;
-  const pattern = subjectPatterns.get(subject) ?? patternOf(subject);
-  subjectPatterns.set(subject, pattern);
-  return pattern.test(path);
-}
-function patternOf(subject) {
-  const parts = subject.split("*").map((part2) => part2.replace(/[.+?^${}()|[\]\\]/g, "\\$&"));
-  return new RegExp(`^${parts.join("\\d+")}$`);
-}
-function isChosen(wb, subject) {
-  return Boolean(wb.selected && subject && (namesPath(subject, wb.selected) || namesPath(wb.selected, subject)));
-}
-function markChosen(wb, selected) {
-  const moved = wb.selected !== selected;
-  wb.selected = selected;
-  for (const each of all(wb.root, "[data-subject]")) {
-    const chosen = isChosen(wb, each.dataset.subject);
-    if (chosen === each.classList.contains("chosen")) continue;
-    each.classList.toggle("chosen", chosen);
-    if (chosen) each.setAttribute("aria-current", "true");
-    else each.removeAttribute("aria-current");
-  }
-  for (const body of all(wb.root, "tbody")) {
-    const rows = all(body, ":scope > [data-subject]");
-    if (!rows.length || !moved && rows.some((row) => row.tabIndex === 0)) continue;
-    const stop = rows.find((row) => row.classList.contains("chosen")) ?? rows[0];
-    for (const row of rows) row.tabIndex = row === stop ? 0 : -1;
-  }
-}
-function selectSubject(wb, element) {
-  const subject = element.dataset.subject;
-  wb.say(isChosen(wb, subject) ? "Nothing selected." : `${subject} selected.`);
-  wb.send({
-    verb: "select",
-    path: isChosen(wb, subject) ? wb.selected : subject
-  });
-}
-function walkMarks(wb, image, event) {
-  const marks = all(image, "[data-subject], [data-opens]");
-  if (!marks.length) return;
-  const now = marks.findIndex((mark) => mark.classList.contains("at"));
-  const step = {
-    ArrowRight: 1,
-    ArrowDown: 1,
-    ArrowLeft: -1,
-    ArrowUp: -1
-  }[event.key];
-  if (event.key === "Enter" && now >= 0) {
-    (marks[now].dataset.opens ? openMark : isBox(marks[now]) ? pickBox : selectSubject)(wb, marks[now]);
-  } else if (step) {
-    const next = marks[(now + step + (now < 0 && step < 0 ? 1 : 0) + marks.length) % marks.length];
-    marks[now]?.classList.remove("at");
-    next.classList.add("at");
-    next.scrollIntoView({
-      block: "nearest",
-      inline: "nearest"
-    });
-    wb.say(next.querySelector("title")?.textContent || next.dataset.subject || next.dataset.opens || "");
-  } else return;
-  event.preventDefault();
-}
-function walkRows(wb, row, event) {
-  const step = {
-    ArrowDown: 1,
-    ArrowUp: -1
-  }[event.key];
-  if (event.key === "Enter") selectSubject(wb, row);
-  else if (step) {
-    const rows = row.parentElement ? all(row.parentElement, ":scope > [data-subject]") : [];
-    const next = rows[rows.indexOf(row) + step];
-    if (!next) return;
-    row.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
-  } else return;
-  event.preventDefault();
-}
-function makeSelectable(wb) {
-  wb.root.addEventListener("click", (event) => {
-    const at = targetOf(event);
-    if (at.closest("button, input, select, a, summary, label, [data-no-select]")) return;
-    const found = around(at, "[data-subject]");
-    if (found && String(getSelection?.() ?? "") === "") (isBox(found) ? pickBox : selectSubject)(wb, found);
-  });
-  wb.root.addEventListener("keydown", (event) => {
-    const at = targetOf(event);
-    if (at.closest("tbody") && walkRow(wb, event)) event.preventDefault();
-    else if (at.matches("[data-subject]")) walkRows(wb, at, event);
-    else if (at.matches(".image")) walkMarks(wb, at, event);
-  });
-}
-
-// workbench/widgets/static/picking.js
-var PICKED = ":is([data-tab=graph],[data-tab=propagation]) .image [data-subject]";
-function askWhole(wb, of, path, anchor, rank = null) {
-  if (wb.menu?.anchor === anchor) {
-    closeMenu(wb);
-    return;
-  }
-  wb.asked = {
-    key: `${of} ${path}`,
-    anchor,
-    find: () => of === "box" ? boxOf(wb, path) : one(wb.root, `[data-focus="${CSS.escape(anchor.dataset.focus ?? "")}"]`)
-  };
-  wb.send({
-    verb: "take",
-    menu: true,
-    key: wb.asked.key,
-    of,
-    path,
-    rank,
-    source: "*"
-  });
-}
-var boxOf = (wb, path) => (
-  /** @type {Marked[]} */
-  all(wb.root, PICKED).find((mark) => mark.dataset.subject === path)
-);
-function pickBox(wb, mark) {
-  const path = mark.dataset.subject ?? "";
-  if (!isChosen(wb, path)) wb.send({
-    verb: "select",
-    path
-  });
-  wb.say(`${path} selected.`);
-  askWhole(wb, "box", path, mark);
-}
-var isBox = (mark) => mark.matches(PICKED);
-function drawLine(wb, cell) {
-  const pick = h("button", {
-    class: "ask number linepick",
-    type: "button",
-    tabIndex: -1,
-    title: `Annotate what ${cell.line} makes`,
-    ariaLabel: `${cell.line}. Annotate what this line makes`,
-    ariaHasPopup: "menu",
-    data: {
-      focus: `line ${cell.line} ${cell.rank}`
-    },
-    onclick: () => askWhole(wb, "line", cell.line, pick, cell.rank)
-  }, cell.text);
-  return pick;
-}
-
 // workbench/widgets/static/replay.js
 var DIRECTIONS = {
   forward: "\u2193",
@@ -1587,11 +2412,11 @@ function replayOf(wb, first) {
     },
     onclick: does
   }, text);
-  const move = (by) => {
+  const move2 = (by) => {
     pause();
     go(at() + by);
   };
-  const back = button("back", "\u2039", () => move(-1)), on = button("on", "\u203A", () => move(1));
+  const back = button("back", "\u2039", () => move2(-1)), on = button("on", "\u203A", () => move2(1));
   const play = button("play", "Play", () => {
     if (playing) pause();
     else if (still()) go(state.last);
@@ -1655,7 +2480,7 @@ function replayOf(wb, first) {
   const label = () => {
     play.textContent = playing ? "Pause" : still() ? "To the end" : "Play";
   };
-  const drawLine2 = (line) => h("p", {
+  const drawLine3 = (line) => h("p", {
     data: {
       subject: line.subject || null
     }
@@ -1687,7 +2512,7 @@ function replayOf(wb, first) {
     requestAnimationFrame(() => showArrived(wb));
     lines.replaceChildren(...now.start ? [
       h("p", {}, ...withCode(now.start))
-    ] : [], ...now.lines.map(drawLine2), now.more ? h("p", {
+    ] : [], ...now.lines.map(drawLine3), now.more ? h("p", {
       class: "muted"
     }, now.more) : "");
   });
@@ -1816,7 +2641,7 @@ function startDrag(wb, element, grip, chip, start) {
   const at = targetOf(start);
   wb.dragging = true;
   grip.setPointerCapture(start.pointerId);
-  const move = (event) => {
+  const move2 = (event) => {
     if (!ghost && Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY) < 5) return;
     if (!ghost) {
       closeMenu(wb, false);
@@ -1854,7 +2679,7 @@ function startDrag(wb, element, grip, chip, start) {
   const escape = (event) => {
     if (event.key === "Escape" && ghost) end(event);
   };
-  grip.addEventListener("pointermove", move, {
+  grip.addEventListener("pointermove", move2, {
     signal: stop.signal
   });
   grip.addEventListener("pointerup", end, {
@@ -1907,7 +2732,7 @@ function onKey(wb, grip, more, chip, event) {
   } else if (step) {
     event.preventDefault();
     if (mine) choose(wb, mine, step);
-    else if (!chip.lazy) walk(wb, grip, step);
+    else if (!chip.lazy) walk2(wb, grip, step);
   } else if (event.key.toLowerCase() === "o" && mine && chip.lazy) {
     mine.only = !mine.only;
     aim(wb);
@@ -1925,7 +2750,7 @@ function choose(wb, held, step) {
   const reason = reasonAt(held, held.target);
   wb.say(`${held.target || "unsharded"}, ${wb.axes.indexOf(held.target) + 1} of ${wb.axes.length}${reason ? `. Not possible: ${reason}` : ""}`);
 }
-function walk(wb, grip, step) {
+function walk2(wb, grip, step) {
   const grips = all(wb.board, ".zone .grip");
   grips[(grips.indexOf(grip) + step + grips.length) % grips.length]?.focus();
 }
@@ -3099,64 +3924,6 @@ function markSorted(wb, table, head) {
   });
 }
 
-// workbench/widgets/static/gantt_text.js
-function drawKey(state) {
-  const swatch = (fill, name, more = "") => h("span", {}, svgSwatch(fill, more), name);
-  const shown = state.kinds.filter((kind) => kind.shown).map((kind) => swatch(kind.fill, kind.name));
-  if (state.recomputes) shown.push(swatch("url(#again)", "computed again", state.kinds[1].fill));
-  shown.push(swatch("url(#idle)", "bubble"));
-  return state.lasted ? [
-    ...shown,
-    h("span", {}, "thin: measured")
-  ] : shown;
-}
-function svgSwatch(fill, ground) {
-  const box = (colour) => svg("rect", {
-    width: 10,
-    height: 10,
-    rx: 2,
-    fill: colour
-  });
-  return svg("svg", {
-    width: 10,
-    height: 10,
-    "aria-hidden": "true"
-  }, ...ground ? [
-    box(ground)
-  ] : [], box(fill));
-}
-function clock(seconds) {
-  for (const [unit, scale] of [
-    [
-      "s",
-      1
-    ],
-    [
-      "ms",
-      1e3
-    ],
-    [
-      "\xB5s",
-      1e6
-    ]
-  ]) {
-    const value = seconds * scale;
-    if (value >= 1 || unit === "\xB5s") return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${unit}`;
-  }
-  return "";
-}
-function tellTask(state, task) {
-  const [device, start, end, kind, stage, micro] = task;
-  const same = (each) => each[3] === kind && each[4] === stage && each[5] === micro;
-  const real = state.measured.includes(task), other = (real ? state.tasks : state.measured).find((each) => kind === 4 ? each[0] === device && each[3] === 4 : same(each));
-  const turn = Math.floor(stage / state.devices);
-  const name = `${state.kinds[kind].name}${micro < 0 ? "" : ` of micro-batch ${micro}`} \xB7 stage ${device}${state.chunks > 1 && micro >= 0 ? ` chunk ${turn}` : ""}`;
-  const words = (each, label) => `${label} ${clock(each[1])} to ${clock(each[2])}, ${clock(each[2] - each[1])}`;
-  const again = !real && task[6] ? `, ${clock((end - start) * task[6])} of it computed again` : "";
-  const ratio = other && other[2] > other[1] ? ` \xB7 measured is ${(real ? (end - start) / (other[2] - other[1]) : (other[2] - other[1]) / (end - start)).toFixed(2)}\xD7 of it` : "";
-  return `${name} \xB7 ${words(task, real ? "measured" : "predicted")}${again}${other ? ` \xB7 ${words(other, real ? "predicted" : "measured")}` : ""}${ratio}`;
-}
-
 // workbench/widgets/static/gantt_draw.js
 var GUTTER = 84;
 var NARROW_TEXT = 6.2;
@@ -3332,8 +4099,8 @@ var WHOLE = [
   0,
   1
 ];
-var IN = 0.625;
-var OUT = 1.6;
+var IN2 = 0.625;
+var OUT2 = 1.6;
 var PIPELINE_CHART = {
   title: "The step over time",
   name: "pipeline timeline",
@@ -3469,14 +4236,14 @@ function ganttChart(wb, chart) {
     event.preventDefault();
     act();
   });
-  const walk2 = (by, down) => {
+  const walk3 = (by, down) => {
     const near = state && taskBeside(state, chosen, by, down);
     if (!near) return;
     choose2(near);
     const there = follow(seen, near, length());
     if (there !== seen) show(there);
   };
-  const zoomIn = () => show(zoomed(seen, IN)), zoomOut = () => show(zoomed(seen, OUT));
+  const zoomIn = () => show(zoomed(seen, IN2)), zoomOut = () => show(zoomed(seen, OUT2));
   const acts = {
     "+": zoomIn,
     "=": zoomIn,
@@ -3487,10 +4254,10 @@ function ganttChart(wb, chart) {
     a: () => show(panned(seen, -1 / 5)),
     d: () => show(panned(seen, 1 / 5)),
     Escape: () => choose2(null),
-    ArrowRight: () => walk2(1, 0),
-    ArrowLeft: () => walk2(-1, 0),
-    ArrowDown: () => walk2(0, 1),
-    ArrowUp: () => walk2(0, -1)
+    ArrowRight: () => walk3(1, 0),
+    ArrowLeft: () => walk3(-1, 0),
+    ArrowDown: () => walk3(0, 1),
+    ArrowUp: () => walk3(0, -1)
   };
   scaled.addEventListener("change", soon);
   new ResizeObserver(soon).observe(image);
@@ -3678,7 +4445,7 @@ function stageSlider(wb, control, id) {
   const shown = h("output", {
     class: "mono"
   }, control.value);
-  const say = () => {
+  const say2 = () => {
     const value = values[Number(range.value)];
     shown.textContent = value;
     range.setAttribute("aria-valuetext", value);
@@ -3692,11 +4459,11 @@ function stageSlider(wb, control, id) {
     data: {
       focus: id
     },
-    oninput: say,
+    oninput: say2,
     onchange: () => sendStage(wb, control.key, values[Number(range.value)])
   });
   range.value = String(at);
-  say();
+  say2();
   return [
     h("span", {
       class: "slide"
@@ -3912,7 +4679,7 @@ function stageColumns(wb, preview) {
     ];
     draw();
   };
-  const move = (piece, to) => {
+  const move2 = (piece, to) => {
     const moved = movedStarts(starts, state.blocks.length, piece, to);
     if (moved === starts) return false;
     starts = moved;
@@ -3920,7 +4687,7 @@ function stageColumns(wb, preview) {
     return true;
   };
   const pathOf = (piece) => state.blocks[starts[piece - 1]].path;
-  const say = (piece) => wb.say(`${state.pieces[piece].name} begins at ${pathOf(piece)}`);
+  const say2 = (piece) => wb.say(`${state.pieces[piece].name} begins at ${pathOf(piece)}`);
   const send = (piece) => {
     wb.placed = true;
     sendStage(wb, "boundary", `${piece} ${pathOf(piece)}`);
@@ -3938,7 +4705,7 @@ function stageColumns(wb, preview) {
       state,
       start: () => starts[piece - 1],
       bounds: () => boundsOf(starts, state.blocks.length, piece),
-      move: (to) => move(piece, to),
+      move: (to) => move2(piece, to),
       send: () => send(piece),
       restore: () => restore(true),
       preview
@@ -3950,8 +4717,8 @@ function stageColumns(wb, preview) {
     if (!edge || !step) return;
     event.preventDefault();
     const piece = Number(edge.dataset.piece);
-    if (move(piece, starts[piece - 1] + step)) {
-      say(piece);
+    if (move2(piece, starts[piece - 1] + step)) {
+      say2(piece);
       send(piece);
     } else wb.say("It can go no farther: each stage keeps one block.");
   });
@@ -3966,7 +4733,7 @@ function stageColumns(wb, preview) {
     restore
   };
 }
-function dragBoundary(wb, columns, event, { piece, state, start, bounds, move, send, restore, preview }) {
+function dragBoundary(wb, columns, event, { piece, state, start, bounds, move: move2, send, restore, preview }) {
   const first = start(), heights2 = state.blocks.map((block) => blockHeight(block)), from = event.clientY;
   let asked = null;
   const tries = () => {
@@ -4003,7 +4770,7 @@ function dragBoundary(wb, columns, event, { piece, state, start, bounds, move, s
     wb.paint();
   };
   columns.addEventListener("pointermove", (now) => {
-    if (move(nearestEdge(heights2, first, bounds(), now.clientY - from))) tries();
+    if (move2(nearestEdge(heights2, first, bounds(), now.clientY - from))) tries();
   }, {
     signal: stop.signal
   });
@@ -4243,6 +5010,17 @@ var partsOf = (block) => [
   block.find,
   block.found
 ].map(Boolean);
+var picturesIn = (parent) => new Map(all(parent, ".picture").map((place) => [
+  place.dataset.picture ?? "",
+  place
+]));
+function takePicture(kept, name) {
+  const place = kept.get(name) ?? h("div", {
+    class: "picture"
+  });
+  kept.delete(name);
+  return place;
+}
 function patchBlocks(wb, parent, blocks) {
   const heads = blocks.map((block) => JSON.stringify([
     block.title,
@@ -4256,13 +5034,12 @@ function patchBlocks(wb, parent, blocks) {
     heads
   });
   if (JSON.stringify(before?.heads) !== JSON.stringify(heads)) {
+    const kept = picturesIn(parent);
     parent.replaceChildren(...blocks.map((block) => h("div", {
       class: "block"
     }, block.title && h("h3", {}, block.title), block.replay ? h("div", {
       class: "replay"
-    }) : null, block.picture ? h("div", {
-      class: "picture"
-    }) : null, block.stages ? h("div", {
+    }) : null, block.picture ? takePicture(kept, block.picture.name) : null, block.stages ? h("div", {
       class: "pipeline"
     }) : null, block.find ? h("div", {
       class: "finder"
@@ -4271,6 +5048,7 @@ function patchBlocks(wb, parent, blocks) {
     }) : null, block.columns.length ? h("table", {}, h("thead", {}, h("tr", {}, ...block.columns.map((c, i) => drawColumn(wb, block, c, i, heads[blocks.indexOf(block)], () => patchBlocks(wb, parent, blocksIn.get(parent)?.blocks ?? []))))), h("tbody")) : null, h("div", {
       class: "note"
     }))));
+    for (const place of kept.values()) removeCharts(place);
   }
   blocks.forEach((block, i) => {
     const place = parent.children[i];
@@ -4281,7 +5059,10 @@ function patchBlocks(wb, parent, blocks) {
     if (block.stages) paintPipeline(wb, the(place, ".pipeline"), block.stages);
     if (block.find) paintFind(wb, the(place, ".finder"), block.find);
     if (block.found) paintFound(wb, the(place, ".found"), block.found);
-    if (block.picture) paintPicture(wb, the(place, ".picture"), block.picture);
+    if (block.picture) {
+      paintPicture(wb, the(place, ".picture"), block.picture);
+      stayWide(place);
+    }
     const note = the(place, ".note");
     note.textContent = block.note;
     note.hidden = !block.note;
@@ -6097,13 +6878,14 @@ function onShortcut(wb, event) {
 }
 
 // workbench/widgets/static/board_context.js
-function makeWb(root, card, live, box) {
+function makeWb(root, card, live, box, library) {
   return {
     root,
     card,
     view: box.view,
     send: box.send,
     expect: box.expect,
+    library,
     say: (words) => {
       live.textContent = words;
     },
@@ -6131,6 +6913,7 @@ function makeWb(root, card, live, box) {
     tour: null,
     layout: void 0,
     selected: "",
+    linked: /* @__PURE__ */ new Set(),
     sorts: /* @__PURE__ */ new Map(),
     wholeLayout: false,
     focusTab: false
@@ -6595,6 +7378,60 @@ function drawHead(wb, parent, state) {
   }, tool("undo", "\u21B6", state.undo), tool("redo", "\u21B7", state.redo), ...headTools(wb, state.tools), ...helpTools(wb)), drawHardware(wb, state.hardware, state.refusal));
 }
 
+// workbench/widgets/static/source.js
+function sourceSection(wb) {
+  const name = h("span", {
+    class: "mono"
+  }), code = h("div", {
+    class: "code",
+    tabIndex: 0,
+    role: "group",
+    ariaLabel: "Source lines"
+  });
+  const section = h("section", {
+    class: "source",
+    hidden: true,
+    ariaLabel: "Source"
+  }, h("h2", {}, "Source ", name), code);
+  const paint = painter((state) => {
+    section.hidden = !state;
+    if (!state) return;
+    name.textContent = state.line;
+    code.replaceChildren(...state.lines.length ? state.lines.map((line) => drawLine2(wb, state, line)) : [
+      h("p", {}, "The file is not here.")
+    ]);
+    code.querySelector(".here")?.scrollIntoView({
+      block: "nearest",
+      inline: "nearest"
+    });
+  });
+  return {
+    section,
+    paint
+  };
+}
+function drawLine2(wb, state, line) {
+  const number = line.subject ? h("button", {
+    class: "lineno",
+    type: "button",
+    title: `Select all that ${line.subject} makes`,
+    ariaLabel: `Select all that ${line.subject} makes`,
+    ariaPressed: String(line.subject === wb.selected),
+    data: {
+      focus: `source ${line.number}`
+    },
+    onclick: () => wb.send({
+      verb: "select",
+      path: line.subject
+    })
+  }, `${line.number}`) : h("span", {
+    class: "lineno"
+  }, `${line.number}`);
+  return h("div", {
+    class: line.number === state.number ? "codeline here" : "codeline"
+  }, number, h("code", {}, line.text || " "));
+}
+
 // workbench/widgets/static/mount.js
 function mount(model, el) {
   const root = h("div", {
@@ -6615,7 +7452,7 @@ function mount(model, el) {
   });
   root.append(card, live);
   const box = outbox(model, root);
-  const wb = makeWb(root, card, live, box);
+  const wb = makeWb(root, card, live, box, model.library);
   const head = h("header", {
     class: "head"
   });
@@ -6629,13 +7466,13 @@ function mount(model, el) {
     class: "alarms"
   });
   const why = whySection(wb);
-  const compile = compileSection(wb);
+  const compile = compileSection(wb), lines = sourceSection(wb);
   const history = historySection(wb), files = filesSection(wb);
   card.append(head, files.section, history.section, figures, standing, alarms, silent, board.section, h("div", {
     class: "lower"
   }, tables.section, h("div", {
     class: "jobs"
-  }, compile.section, run.section)), run.results, why.section, helpSection(wb));
+  }, lines.section, compile.section, run.section)), run.results, why.section, helpSection(wb));
   const paintHead = painter((state) => keepingFocus(root, head, () => drawHead(wb, head, state)));
   const paintFigures = painter((state) => keepingFocus(root, figures, () => patch(figures, state, (figure) => drawFigure(wb, figure))));
   const paintStanding = painter((state) => keepingFocus(root, standing, () => standing.replaceChildren(...drawStanding(wb, state))));
@@ -6696,17 +7533,22 @@ function mount(model, el) {
       seq: refusal?.zone === "tables" ? seq : 0
     });
     tables.paintTabs(state.tabs);
-    const { seq: charted, why: because, recipes, stages, told: _told, ...table } = model.get("table");
+    const { seq: charted, why: because, recipes, source, stages, told: _told, ...table } = model.get("table");
     if (root.dataset.busy !== "true" && (!state.follows || charted === state.answer.seq)) wb.placed = false;
     tables.paintStages(stages ?? null);
     tables.paintTable(table);
     why.paint(because);
+    const linked = source?.linked.join("\n") ?? "", relinked = linked !== [
+      ...wb.linked
+    ].join("\n");
+    if (relinked) wb.linked = new Set(source?.linked);
     paintStageRefusal(wb, refusal, seq);
     board.paintRecipes(recipes ?? null);
     root.dataset.charted = `${charted}`;
     run.paint(model.get("live"), table.tab);
     compile.paint(model.get("live"));
-    markChosen(wb, state.selected ?? "");
+    markChosen(wb, state.selected ?? "", relinked);
+    lines.paint(source ?? null);
     silent.hidden = root.dataset.silent !== "true";
     if (state.said && state.said !== said) wb.say(state.said);
     said = state.said;
@@ -6765,6 +7607,7 @@ function mount(model, el) {
   box.begin();
   return () => {
     stop.abort();
+    removeCharts(root);
     box.close();
     clearInterval(watching);
     for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
@@ -6792,7 +7635,8 @@ function withParts(model) {
     set: (name, value) => model.set(name, value),
     save_changes: () => model.save_changes(),
     on: (event, listener) => model.on(event, listener),
-    off: (event, listener) => model.off(event, listener)
+    off: (event, listener) => model.off(event, listener),
+    library: model.library
   };
 }
 

@@ -18,6 +18,7 @@ function withParts(model) {
   const heard = {};
   const own = (event) => PARTS.includes(event.replace("change:", ""));
   const listeners = (event) => heard[event] ??= /* @__PURE__ */ new Set();
+  const waiting = [];
   return {
     parts,
     take(found) {
@@ -28,7 +29,12 @@ function withParts(model) {
     set: (name, value) => model.set(name, value),
     save_changes: () => model.save_changes(),
     on: (event, listener) => own(event) ? listeners(event).add(listener) : model.on(event, listener),
-    off: (event, listener) => own(event) ? listeners(event).delete(listener) : model.off(event, listener)
+    off: (event, listener) => own(event) ? listeners(event).delete(listener) : model.off(event, listener),
+    library: () => new Promise((done) => {
+      waiting.push(done);
+      model.send({ want: "library" });
+    }),
+    bring: (text) => waiting.splice(0).forEach((done) => done(text))
   };
 }
 function render({ model, el }) {
@@ -38,7 +44,8 @@ function render({ model, el }) {
   const shown = withParts(model);
   let closed = false, drawn = false, close = () => {
   };
-  const hear = async ({ module, parts, failure }) => {
+  const hear = async ({ module, parts, failure, library }) => {
+    if (library) return shown.bring(library);
     if (failure) return place.replaceChildren(`The board could not be drawn: ${failure}`);
     if (parts) shown.take(parts);
     if (drawn || closed || !PARTS.every((name) => shown.parts[name]) || !(module || modules.has(VERSION))) return;

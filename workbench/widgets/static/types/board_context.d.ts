@@ -19,6 +19,8 @@ export interface Model {
   save_changes(): void;
   on(event: string, listener: Listener): void;
   off(event: string, listener: Listener): void;
+  /** Of a notebook: the script of BokehJS, which a served page has already. */
+  library?(): Promise<string>;
 }
 /** A notebook's model, which also sends messages. */
 export interface CellModel extends Model {
@@ -113,6 +115,8 @@ export interface Wb {
   send(gesture: Gesture): void;
   /** Tells Python what may be sent next; nothing answers. */
   expect(gesture: Gesture): void;
+  /** Asks a notebook's kernel for the script of BokehJS. */
+  library: (() => Promise<string>) | undefined;
   /** For a screen reader. */
   say(words: string): void;
   paint(): void;
@@ -145,6 +149,8 @@ export interface Wb {
   tour: Tour | null;
   layout: string | undefined;
   selected: string;
+  /** What comes from the line that is selected. */
+  linked: Set<string>;
   sorts: Map<string, Sorting>;
   wholeLayout: boolean;
   focusTab: boolean;

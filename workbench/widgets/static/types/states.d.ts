@@ -239,12 +239,21 @@ export interface StagesState {
   options: { value: string; label: string; title: string }[];
   chosen: string;
 }
+/** The user's lines around the one that is selected, or that what is selected comes from. */
+export interface SourceState {
+  line: string;
+  number: number;
+  lines: { number: number; text: string; subject: string }[];
+  /** The paths that come from a selected line. */
+  linked: string[];
+}
 export interface TableState {
   tab: string;
   search: string | null;
   stages: StagesState | null;
   blocks: Block[];
   why: Because | null;
+  source?: SourceState | null;
   recipes: Recipes | null;
   seq: number;
   told: unknown;

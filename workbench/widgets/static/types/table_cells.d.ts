@@ -1,5 +1,6 @@
 /** Tables as Python tells them: `blocks.py` and what is made with it. */
 
+import type { ChartState } from "./chart.d.ts";
 import type { Gesture } from "./board_context.d.ts";
 import type { FindState, FoundCard } from "./find.d.ts";
 import type { PipelineTab } from "./pipeline.d.ts";
@@ -148,6 +149,7 @@ export interface Picture {
   name: string;
   about?: string;
   opens?: { verb: string; field: string } | null;
+  charts?: ChartState[];
 }
 export interface ReplayLine {
   direction: "forward" | "backward" | "across";

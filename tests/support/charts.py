@@ -1,0 +1,48 @@
+"""Charts that Bokeh draws on the board, as a test reads and points at them."""
+
+from typing import Any
+
+from playwright.sync_api import Locator
+
+VIEW = """const element = chart.querySelector(".plot"), view = [...Bokeh.index.roots].find((each) => element.contains(each.el)),
+  doc = view.model.document, named = (name) => doc.get_model_by_name(name), marks = named("marks") ?? named("blocks");"""
+
+
+def drawn(within: Locator) -> Locator:
+    """The first chart in a place, once Bokeh has drawn it."""
+    chart = within.locator(".chart[data-drawn=true]").first
+    chart.wait_for()
+    chart.page.wait_for_timeout(300)  # what moved is drawn again, and named
+    return chart
+
+
+def column(chart: Locator, name: str) -> list[Any]:
+    """A column of what can be pointed at."""
+    return chart.evaluate(f"(chart, name) => {{ {VIEW} return [...(marks.data[name] ?? [])]; }}", name)
+
+
+def selected(chart: Locator, name: str = "subject") -> set[Any]:
+    """That column of what is marked."""
+    return set(chart.evaluate(f"(chart, name) => {{ {VIEW} return marks.selected.indices.map((i) => marks.data[name][i]); }}", name))
+
+
+def seen(chart: Locator) -> list[float]:
+    """The part of the x axis that is seen."""
+    return chart.evaluate(f"(chart) => {{ {VIEW} const {{ start, end }} = named('x'); return [start, end]; }}")
+
+
+def place(chart: Locator, index: int) -> tuple[float, float]:
+    """The middle of a mark on the page, in pixels."""
+    script = f"""(chart, i) => {{ {VIEW}
+      const {{ data }} = marks, x = data.x ? data.x[i] : (data.left[i] + data.right[i]) / 2;
+      const y = data.y ? data.y[i] : (data.top[i] + (data.bottom?.[i] ?? 0)) / 2, box = element.getBoundingClientRect();
+      return [box.left + view.frame.x_scale.compute(x), box.top + view.frame.y_scale.compute(y)];
+    }}"""
+    x, y = chart.evaluate(script, index)
+    return x, y
+
+
+def click(chart: Locator, index: int) -> None:
+    """With the mouse, as a person does."""
+    chart.scroll_into_view_if_needed()
+    chart.page.mouse.click(*place(chart, index))

@@ -1,0 +1,123 @@
+"""Charts to explore: of the same records as the pictures, filled into a figure that is made once."""
+
+import base64
+import json
+from array import array
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.steps import CURVE, KERNELS, step_report
+from tests.support.traces import measured_trace, timed_report
+from tests.visualize.test_found_plans import FOUND, MIB
+from workbench.core.tensor import Role
+from workbench.search.figures import Figures
+from workbench.search.requirements import AtMost
+from workbench.visualize.charts.axis_units import bytes_unit, count_unit, seconds_unit
+from workbench.visualize.charts.chart import bokeh_script
+from workbench.visualize.charts.front_chart import front_chart
+from workbench.visualize.charts.memory_chart import memory_charts
+from workbench.visualize.charts.packed_spans import Lane, SpanLook, pack_spans
+from workbench.visualize.charts.roofline_chart import roofline_chart
+from workbench.visualize.charts.timeline_chart import timeline_chart
+from workbench.visualize.found_plans import FrontSigns
+from workbench.visualize.step_timeline import timeline_parts
+
+SIGNS = FrontSigns("1", Figures(1.2, 5 * MIB, 8), "20% slower", (AtMost("memory", 7 * MIB),), least=0.9)
+
+
+def charts():
+    return {
+        "timeline": timeline_chart(timed_report(), measured_trace()),
+        "memory": memory_charts(step_report(), chosen=0)[0],
+        "roofline": roofline_chart(step_report()),
+        "front": front_chart(FOUND, "memory", SIGNS),
+    }
+
+
+@pytest.mark.parametrize("kind", ["timeline", "memory", "roofline", "front"])
+def test_a_chart_is_json_and_fills_its_figure(kind):
+    chart = charts()[kind]
+    state = json.loads(json.dumps(chart.state, allow_nan=False))
+    assert set(state["item"]) >= {"doc", "root_id"}
+    figure = chart.figure
+    names = {model.name for model in figure.references() if model.name}
+    assert {*chart.sources, *chart.properties} <= names
+    for name, columns in chart.sources.items():
+        assert len({len(each) for each in columns.values()}) <= 1, name
+    sources = [model for model in figure.references() if model.name in ("marks", "blocks")]
+    assert all(sources[0].data["title"])
+    assert len(sources[0].data["title"]) > 1
+
+
+def test_the_empty_figure_is_the_same_for_every_plan_and_made_once():
+    first, second = memory_charts(step_report())[0], memory_charts(step_report(), chosen=1)[0]
+    assert first.state["id"] == second.state["id"]
+    assert first.state["item"] is second.state["item"]
+    assert first.state["id"] != roofline_chart(step_report()).state["id"]
+
+
+def test_the_script_is_that_of_the_installed_bokeh():
+    import bokeh
+
+    assert f'"{bokeh.__version__}"' in bokeh_script()
+    assert "cdn.bokeh.org" not in json.dumps(roofline_chart(step_report()).state)
+
+
+def test_every_event_of_the_step_is_in_the_timeline_with_its_line_predicted_above_measured():
+    report, trace = timed_report(), measured_trace()
+    chart, parts = timeline_chart(report, trace), timeline_parts(report, trace)
+    assert chart.spans.count == sum(len(part.spans) for part in parts)
+    assert [lane.name for lane in chart.spans.lanes] == [row for part in parts for row in part.rows]
+    tops = [lane.top for lane in chart.spans.lanes]
+    assert tops == sorted(tops)
+    assert all(a.bottom <= b.top for a, b in pairwise(chart.spans.lanes))
+    assert {look.subject for look in chart.spans.looks} >= {"mlp/dot_general"}
+    assert any("toy.py:9" in look.title for look in chart.spans.looks)
+    assert sum(chart.spans.seconds) == pytest.approx(sum(each.seconds for part in parts for each in part.spans))
+    assert timeline_chart(step_report()) is None or step_report().timeline
+
+
+def test_the_areas_of_memory_add_up_to_what_is_held():
+    chart = memory_charts(step_report())[0]
+    unit = bytes_unit(step_report().memory_curve and max(map(sum, zip(*CURVE.by_role.values(), strict=True)))).size
+    held = [sum(counts) for counts in zip(*CURVE.by_role.values(), strict=True)]
+    top = max(name for name in chart.sources["areas"] if name.startswith("h"))
+    assert [round(each * unit) for each in chart.sources["areas"][top]][:-1] == held
+    assert len(chart.key) == sum(any(CURVE.by_role.get(role, ())) for role in Role)
+    assert chart.sources["marks"]["opens"] == [str(place) for place in range(len(held))]
+
+
+def test_each_kernel_that_computes_has_a_disc_that_selects_it():
+    chart = roofline_chart(step_report())
+    assert chart.sources["marks"]["subject"] == [each.path for each in KERNELS if each.bytes and each.intensity >= 0.01]
+    assert all(low < x < high for x in chart.sources["marks"]["x"] for low, high in [chart.ranges["x"]])
+    assert all(low < y < high for y in chart.sources["marks"]["y"] for low, high in [chart.ranges["y"]])
+
+
+def test_the_front_is_clicked_for_its_plans_and_what_lies_outside_is_left_out():
+    chart = front_chart(FOUND, "memory", SIGNS)
+    assert set(chart.sources["marks"]["opens"]) == {"0", "1", "2", "3"}
+    assert len(chart.sources["chosen"]["x"]) == 1
+    assert chart.sources["words"]["text"] == ["at most 7.00 MiB a device", "no plan is faster", "present plan"]
+    assert front_chart(()) is None
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1e-3), st.integers(0, 1)), max_size=40))
+def test_packed_spans_are_read_back(spans):
+    lanes, looks = (Lane("a", "#000000", 1, 0),), (SpanLook("f", "f"), SpanLook("g", "g"))
+    state = pack_spans([spans], lanes, looks, 1e-3).state
+    starts, seconds = array("d", base64.b64decode(state["starts"])), array("f", base64.b64decode(state["seconds"]))
+    kinds = array("I", base64.b64decode(state["kinds"]))
+    found = list(zip(starts, kinds, strict=True))
+    assert found == [(start, kind) for start, _, kind in sorted(spans)]
+    assert list(seconds) == pytest.approx([each for _, each, _ in sorted(spans)], rel=1e-6, abs=1e-12)
+    assert state["firsts"] == (0, len(spans))
+
+
+def test_an_axis_is_in_the_unit_that_its_greatest_value_is_written_in():
+    assert [seconds_unit(each).name for each in (12.0, 0.2, 1e-5, 1e-9)] == ["s", "ms", "µs", "µs"]
+    assert [bytes_unit(each).name for each in (0, 1023, 1024, 80 << 30)] == ["bytes", "bytes", "KiB", "GiB"]
+    assert count_unit(999e12, "FLOP/s").name == "TFLOP/s"

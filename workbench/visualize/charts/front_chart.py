@@ -1,0 +1,152 @@
+"""The plans that a search found, to explore: step time across, and memory, devices or dollars upwards; both are to be small."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from workbench.search.figures import Figures
+from workbench.text.search import figures_text
+from workbench.visualize.charts.axis_units import AxisUnit, bytes_unit, seconds_unit
+from workbench.visualize.charts.chart import Chart
+from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
+from workbench.visualize.found_plans import MOST_OTHERS, FoundPlan, FrontSigns, figure_value, found_hover, front_scale
+from workbench.visualize.front_chart import NAMES, FrontChart, Up, colour_devices
+
+_HEIGHT = 320  # pixels
+_FRONT, _OTHER, _CHOSEN = 11, 6, 20  # diameters
+
+Point = tuple[float, float]
+
+
+def front_chart(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontSigns | None = None) -> Chart | None:
+    """A disc for each plan, which a click takes; `None` where none is on the front."""
+    front = [each for each in found if each.is_front and figure_value(each.figures, up)]
+    if not front:
+        return None
+    signs = signs or FrontSigns()
+    scale = front_scale(found, front, up, signs)
+    units = seconds_unit(scale.across.high), bytes_unit(scale.up.high) if up == "memory" else AxisUnit(1.0, "")
+    colours = colour_devices([each.figures for each in front])
+    return Chart(
+        empty_front,
+        (scale.across.is_log, scale.up.is_log),
+        {
+            "marks": _marks(found, scale, units, colours),
+            "chosen": _columns([_place(each.figures, scale, units) for each in found if each.key == signs.chosen], ("x", "y")),
+            "stairs": _columns(list(_stairs(front, scale, units, colours)), ("xs", "ys", "color")),
+            **_signs(scale, units, signs),
+        },
+        {"x": _range(scale.across, units[0]), "y": _range(scale.up, units[1])},
+        {
+            "x axis": {"axis_label": f"time of a step, {units[0].name}"},
+            "y axis": {"axis_label": f"{NAMES[up]}{f', {units[1].name}' * bool(units[1].name)}"},
+        },
+        key=tuple((colour, f"{count:,} device{'s' * (count != 1)}") for count, colour in colours.items()),
+        across=f"step {units[0].name}",
+    )
+
+
+def empty_front(x_is_log: bool, y_is_log: bool) -> Any:
+    """The figure: staircases, discs, a ring around the chosen plan, a square for the present one, and dashed limits."""
+    from workbench.visualize.charts.empty_figure import MARKED, add_source, add_text, empty_chart, react
+
+    plot = empty_chart(_HEIGHT, "both", logs=(x_is_log, y_is_log))
+    plot.multi_line("xs", "ys", line_color="color", line_width=1.5, source=add_source("stairs", ("xs", "ys", "color")))
+    limits = add_source("limits", ("xs", "ys", "color"))
+    plot.multi_line("xs", "ys", line_color="color", line_dash="dashed", source=limits)
+    plot.scatter("x", "y", size=_CHOSEN, fill_color=MARKED, fill_alpha=0.3, line_color=None, source=add_source("chosen", ("x", "y")))
+    present = add_source("present", ("x", "y", "title"))
+    square = plot.scatter("x", "y", size=14, marker="square", fill_alpha=0, line_color=TEXT, line_width=1.5, source=present)
+    marks = add_source("marks", ("x", "y", "size", "color", "alpha", "title", "opens"))
+    drawn = plot.scatter("x", "y", size="size", fill_color="color", fill_alpha="alpha", line_color=None, source=marks)
+    drawn.hover_glyph = drawn.glyph.clone(line_color=MARKED, line_width=2)
+    drawn.selection_glyph = drawn.nonselection_glyph = drawn.glyph
+    square.selection_glyph = square.nonselection_glyph = square.glyph
+    look = {"text_color": "color", "text_align": "align", "y_offset": -9, "x_offset": "dx"}
+    add_text(plot, add_source("words", ("x", "y", "text", "color", "align", "dx")), **look)
+    react(plot, drawn, square)
+    return plot
+
+
+def _range(scale: Any, unit: AxisUnit) -> Point:
+    return scale.low / unit.size, scale.high / unit.size
+
+
+def _place(figures: Figures, scale: FrontChart, units: tuple[AxisUnit, AxisUnit]) -> Point:
+    """Where a plan is; on the edge what lies outside."""
+    across, up = scale.across, scale.up
+    x, y = min(max(figures.seconds, across.low), across.high), min(max(scale.value(figures), up.low), up.high)
+    return x / units[0].size, y / units[1].size
+
+
+def _marks(
+    found: Sequence[FoundPlan], scale: FrontChart, units: tuple[AxisUnit, AxisUnit], colours: dict[int, str]
+) -> dict[str, list[Any]]:
+    """The front upon the nearest of the plans that others beat."""
+    inside = [each for each in found if scale.has(each.figures)]
+    others = sorted((each for each in inside if not each.is_front), key=lambda each: each.figures.seconds * scale.value(each.figures))
+    shown = [*reversed(others[:MOST_OTHERS]), *(each for each in inside if each.is_front)]
+    rows = [
+        (
+            *_place(each.figures, scale, units),
+            _FRONT if each.is_front else _OTHER,
+            colours[each.figures.devices] if each.is_front else NEUTRAL,
+            1.0 if each.is_front else 0.6,
+            found_hover(each),
+            each.key,
+        )
+        for each in shown
+    ]
+    return _columns(rows, ("x", "y", "size", "color", "alpha", "title", "opens"))
+
+
+def _stairs(
+    front: Sequence[FoundPlan], scale: FrontChart, units: tuple[AxisUnit, AxisUnit], colours: dict[int, str]
+) -> Iterator[tuple[list[float], list[float], str]]:
+    """The border of what the plans of each number of devices beat."""
+    (_, right), (_, top) = _range(scale.across, units[0]), _range(scale.up, units[1])
+    for devices, colour in colours.items():
+        border: list[Point] = []
+        lowest = top
+        for x, y in sorted(_place(each.figures, scale, units) for each in front if each.figures.devices == devices):
+            if not border or y < lowest:
+                border += [(x, lowest), (x, y)]
+                lowest = y
+        border.append((right, lowest))
+        yield [x for x, _ in border], [y for _, y in border], colour
+
+
+def _signs(scale: FrontChart, units: tuple[AxisUnit, AxisUnit], signs: FrontSigns) -> dict[str, dict[str, list[Any]]]:
+    """Limits, what no plan beats, and the present plan."""
+    (left, right), (low, high) = _range(scale.across, units[0]), _range(scale.up, units[1])
+    lines: list[tuple[list[float], list[float], str]] = []
+    words: list[tuple[float, float, str, str, str, int]] = []
+    for each in signs.limits:
+        if each.figure == scale.figure and scale.up.low < each.limit < scale.up.high:
+            y = each.limit / units[1].size
+            lines.append(([left, right], [y, y], WARNING))
+            words.append((right, y, str(each), WARNING, "right", -4))
+        if each.figure == "seconds" and scale.across.low < each.limit < scale.across.high:
+            x = each.limit / units[0].size
+            lines.append(([x, x], [low, high], WARNING))
+            words.append((x, low, str(each), WARNING, "left", 4))
+    if signs.least and scale.across.low <= signs.least <= scale.across.high:
+        x = signs.least / units[0].size
+        lines.append(([x, x], [low, high], TEXT))
+        words.append((x, low, "no plan is faster", TEXT, "left", 4))
+    present: list[tuple[float, float, str]] = []
+    if signs.now is not None and scale.value(signs.now):
+        x, y = _place(signs.now, scale, units)
+        about = f"The present plan: {figures_text(signs.now)}{f': {signs.against_best}' * bool(signs.against_best)}"
+        present.append((x, y, about))
+        is_right = scale.across(signs.now.seconds) > scale.across.start + scale.across.length / 2
+        outside = " (outside)" * (scale.side(signs.now) != (0, 0))
+        words.append((x, y, f"present plan{outside}", TEXT, "right" if is_right else "left", -10 if is_right else 10))
+    return {
+        "limits": _columns(lines, ("xs", "ys", "color")),
+        "words": _columns(words, ("x", "y", "text", "color", "align", "dx")),
+        "present": _columns(present, ("x", "y", "title")),
+    }
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, list[Any]]:
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}

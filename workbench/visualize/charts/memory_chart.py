@@ -1,0 +1,159 @@
+"""The memory of one device over the step, stacked by role, to explore; predicted, and as compiled a chart of its own."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from workbench.reports.compiled import Compiled
+from workbench.reports.report import Report
+from workbench.units import format_bytes
+from workbench.visualize.charts.axis_units import AxisUnit, bytes_unit, seconds_unit
+from workbench.visualize.charts.chart import Chart
+from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
+from workbench.visualize.draw.stacked_area import Column, reduce_columns
+from workbench.visualize.memory_over_step import PHASE_PREFIXES, MemoryTier, memory_tiers, shown_capacity
+
+MOST_MOMENTS = 400  # that can be pointed at
+_HEIGHT = 240  # pixels
+_ALONG = ("x", "x0", "x1", "left", "right")  # columns of sources
+_ROOM, _HEAD = 1.2, 1.1  # of the highest: the axis, and where the names of phases are
+
+
+def memory_charts(report: Report, compiled: Compiled | None = None, chosen: int | None = None) -> tuple[Chart, ...]:
+    """A chart of each tier, on one scale; a click on a moment of the predicted one opens it, `chosen` is the one that is open."""
+    tiers = memory_tiers(report, compiled)
+    if not tiers:
+        return ()
+    room = shown_capacity(report, tiers)
+    top = max(room, *(tier.most for tier in tiers)) or 1
+    return tuple(_chart(tier, top, room, None if place else chosen, opens=not place) for place, tier in enumerate(tiers))
+
+
+def _chart(tier: MemoryTier, top: int, room: int, chosen: int | None, *, opens: bool) -> Chart:
+    unit, count, chosen = bytes_unit(top), len(tier.values), tier.column_of(chosen)
+    time = seconds_unit(tier.seconds)
+    scale, across = (tier.seconds / (count * time.size), f"{time.name} of the step") if tier.seconds else (1.0, "operations of the step")
+    moments = reduce_columns(tier.values, MOST_MOMENTS)
+    return Chart(
+        empty_memory,
+        tuple(colour for _, colour in tier.series),
+        {
+            name: _stretched(columns, scale)
+            for name, columns in {
+                "marks": _marks(tier, moments, unit, top, opens=opens),
+                "areas": _areas(moments, count, unit),
+                "lines": _lines(tier, unit, room, count),
+                "words": _words(tier, unit, room, top, chosen),
+                "places": _places(tier, top / unit.size, chosen),
+            }.items()
+        },
+        {"x": (0.0, count * scale), "y": (0.0, top * _ROOM / unit.size)},
+        {"y axis": {"axis_label": unit.name}, "x axis": {"axis_label": f"{across}, {tier.title}"}},
+        key=tuple((colour, name) for name, colour in tier.series),
+        across=across if tier.seconds else f"operations of {count}",
+    )
+
+
+def _stretched(columns: dict[str, list[Any]], scale: float) -> dict[str, list[Any]]:
+    """The positions along the x axis, which are numbers of columns, in its unit."""
+    return {name: [each * scale for each in values] if name in _ALONG else values for name, values in columns.items()}
+
+
+def empty_memory(*colours: str) -> Any:
+    """The figure: an area for each colour, level lines, the marks that are pointed at, and the lines at moments."""
+    from workbench.visualize.charts.empty_figure import MARKED, add_source, add_text, empty_chart, react
+
+    plot = empty_chart(_HEIGHT, "width")
+    areas = add_source("areas", ("x", *(f"h{place}" for place in range(len(colours) + 1))), rows=2)  # BokehJS hangs in an empty step area
+    for place, colour in enumerate(colours):
+        plot.varea_step(x="x", y1=f"h{place}", y2=f"h{place + 1}", step_mode="after", fill_color=colour, source=areas)
+    plot.segment(x0="x0", y0="y", x1="x1", y1="y", line_color="color", source=add_source("lines", ("x0", "x1", "y", "color")))
+    plot.segment(x0="x", y0=0, x1="x", y1="top", line_color="color", line_width=1.5, source=add_source("places", ("x", "top", "color")))
+    marks = add_source("marks", ("left", "right", "top", "title", "subject", "opens"))
+    drawn = plot.quad(left="left", right="right", bottom=0, top="top", fill_alpha=0, line_color=None, source=marks)
+    drawn.hover_glyph = drawn.glyph.clone(fill_color=MARKED, fill_alpha=0.25)
+    drawn.selection_glyph, drawn.nonselection_glyph = drawn.hover_glyph, drawn.glyph
+    look = {"text_align": "align", "text_color": "color", "y_offset": -3, "x_offset": "dx"}
+    add_text(plot, add_source("words", ("x", "y", "text", "color", "align", "dx")), **look)
+    react(plot, drawn)
+    return plot
+
+
+def _marks(tier: MemoryTier, moments: Sequence[tuple[int, Column]], unit: AxisUnit, top: int, *, opens: bool) -> dict[str, list[Any]]:
+    edges = _edges(moments, len(tier.values))
+    names = list(_titles(tier, moments))
+    return {
+        "left": edges[:-1],
+        "right": edges[1:],
+        "top": [top / unit.size] * len(moments),
+        "title": [title for _, title in names],
+        "subject": [path for path, _ in names],
+        "opens": [str(tier.places[place]) if opens else "" for place, _ in moments],
+    }
+
+
+def _edges(moments: Sequence[tuple[int, Column]], count: int) -> list[float]:
+    """Where each of the moments begins, and the last ends."""
+    width = max(-(-count // MOST_MOMENTS), 1)
+    return [float(width * number) for number in range(len(moments))] + [float(count)]
+
+
+def _titles(tier: MemoryTier, moments: Sequence[tuple[int, Column]]) -> Iterator[tuple[str, str]]:
+    """The operation of each moment, or the one before it, and what is held there."""
+    path, done = "", 0
+    for place, column in moments:
+        path = next((each for each in reversed(tier.paths[done : place + 1]) if each), path)
+        done = place + 1
+        parts = "\n".join(f"{format_bytes(count):>9} {name}" for (name, _), count in zip(tier.series, column, strict=True) if count)
+        yield path, f"{path or 'the start of the step'}\n{format_bytes(sum(column))} in all\n{parts}"
+
+
+def _areas(moments: Sequence[tuple[int, Column]], count: int, unit: AxisUnit) -> dict[str, list[float]]:
+    heights = [[0, *itertools.accumulate(column)] for _, column in moments]
+    heights.append(heights[-1])
+    sums = {f"h{place}": [round(each[place] / unit.size, 6) for each in heights] for place in range(len(heights[0]))}
+    return {"x": _edges(moments, count), **sums}
+
+
+def _lines(tier: MemoryTier, unit: AxisUnit, room: int, count: int) -> dict[str, list[Any]]:
+    levels = [(tier.most, TEXT), *([(room, WARNING)] if room else [])]
+    return {
+        "x0": [0.0] * len(levels),
+        "x1": [float(count)] * len(levels),
+        "y": [level / unit.size for level, _ in levels],
+        "color": [colour for _, colour in levels],
+    }
+
+
+def _words(tier: MemoryTier, unit: AxisUnit, room: int, top: int, chosen: int | None) -> dict[str, list[Any]]:
+    """The peak and where it is, the device's memory, the phases, and the moment that is shown."""
+    count = len(tier.values)
+    rows: list[tuple[float, float, str, str]] = [(tier.peak + 0.5, tier.most, f"peak {format_bytes(tier.most)}", TEXT)]
+    if room:
+        rows.append((count, room, f"one device has {format_bytes(room)}", WARNING))
+    rows += [(place, top * _HEAD, name, TEXT) for name, place in _phases(tier)]
+    if chosen is not None and chosen != tier.peak:
+        rows.append((chosen + 0.5, top * _HEAD, "shown", WARNING))
+    right = [x > 0.75 * count for x, *_ in rows]
+    return {
+        "x": [x for x, *_ in rows],
+        "y": [y / unit.size for _, y, *_ in rows],
+        "text": [text for *_, text, _ in rows],
+        "color": [colour for *_, colour in rows],
+        "align": ["right" if each else "left" for each in right],
+        "dx": [-4 if each else 4 for each in right],
+    }
+
+
+def _phases(tier: MemoryTier) -> Iterator[tuple[str, int]]:
+    for beginning, name in PHASE_PREFIXES.items():
+        place = next((number for number, path in enumerate(tier.paths) if path.startswith(beginning)), None)
+        if place is not None:
+            yield name, place
+
+
+def _places(tier: MemoryTier, top: float, chosen: int | None) -> dict[str, list[Any]]:
+    """Lines at the peak, where the phases begin, and at the moment that is shown."""
+    rows = [(tier.peak + 0.5, top, TEXT), *((float(place), top * _ROOM, NEUTRAL) for _, place in _phases(tier))]
+    rows += [(chosen + 0.5, top, WARNING)] if chosen is not None and chosen != tier.peak else []
+    return {"x": [x for x, *_ in rows], "top": [y for _, y, _ in rows], "color": [colour for *_, colour in rows]}

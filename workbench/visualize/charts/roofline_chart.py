@@ -1,0 +1,135 @@
+"""The kernels of a step under the roofline of their chip, to explore: all of them, however many, each of which can be zoomed to."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from workbench.hardware.hardware import Chip
+from workbench.reports.kernel import Kernel
+from workbench.reports.report import Report
+from workbench.text.tables import tail_text
+from workbench.units import format_count, format_seconds
+from workbench.visualize.charts.axis_units import AxisUnit, count_unit
+from workbench.visualize.charts.chart import Chart
+from workbench.visualize.draw.palette import STEP, TEXT
+from workbench.visualize.roofline import BOUND_COLOURS, LEAST_INTENSITY, WHY, hover_text, kernel_radius, roof_ceilings, sum_seconds
+
+MOST_KERNELS = 2_000  # the longest
+MOST_NAMED = 6
+_HEIGHT = 380  # pixels
+
+Line = tuple[list[float], list[float], str, str]
+"""Its x and y values, its colour, `solid` or `dashed`."""
+Word = tuple[float, float, str, str, str]
+"""Where a text is, the text, its colour, and which side of it is there."""
+
+
+def roofline_chart(report: Report) -> Chart | None:
+    """A disc for each kernel that computes; `None` where the plan names no hardware."""
+    hardware = report.plan.hardware
+    kernels = [each for each in report.kernel_costs[:MOST_KERNELS] if each.bytes and each.intensity >= LEAST_INTENSITY and each.seconds]
+    if hardware is None or not kernels:
+        return None
+    chip, whole = hardware.chip, sum_seconds(report.kernel_costs)
+    roofs = roof_ceilings(chip, kernels)
+    top = max((each.rate for each in roofs), default=chip.peak("float32"))
+    unit = count_unit(top, "FLOP/s")
+    across, up = _ranges(chip, kernels, top)
+    lines, words = _roofs(chip, kernels, unit, across, up)
+    return Chart(
+        empty_roofline,
+        (),
+        {"marks": _marks(kernels, whole, unit), "roofs": _columns(lines, ("xs", "ys", "color", "dash")), "words": _words(words)},
+        {"x": across, "y": (up[0] / unit.size, up[1] / unit.size)},
+        {"y axis": {"axis_label": unit.name}},
+        key=_key(report.kernel_costs, whole),
+        across="FLOP/byte",
+    )
+
+
+def empty_roofline() -> Any:
+    """The figure: discs, the lines of the roof over them, and words."""
+    from workbench.visualize.charts.empty_figure import MARKED, add_source, add_text, empty_chart, react
+
+    plot = empty_chart(_HEIGHT, "both", logs=(True, True))
+    plot.xaxis.axis_label = "FLOP a byte that is read or written"
+    marks = add_source("marks", ("x", "y", "size", "color", "title", "subject"))
+    drawn = plot.scatter("x", "y", size="size", fill_color="color", fill_alpha=0.62, line_color=None, source=marks)
+    drawn.selection_glyph = drawn.hover_glyph = drawn.glyph.clone(line_color=MARKED, line_width=2)
+    drawn.nonselection_glyph = drawn.glyph
+    roofs = add_source("roofs", ("xs", "ys", "color", "dash"))
+    plot.multi_line("xs", "ys", line_color="color", line_dash="dash", line_width=2, source=roofs)
+    look = {"text_align": "align", "text_color": "color", "text_baseline": "bottom", "y_offset": -2}
+    add_text(plot, add_source("words", ("x", "y", "text", "color", "align")), **look)
+    react(plot, drawn)
+    return plot
+
+
+def _ranges(chip: Chip, kernels: Sequence[Kernel], top: float) -> tuple[tuple[float, float], tuple[float, float]]:
+    ridge = top / chip.memory_bandwidth
+    lowest, highest = min(each.intensity for each in kernels), max(ridge * 10, *(each.intensity for each in kernels))
+    slowest = min(each.rate for each in kernels)
+    low = min(max(slowest, top / 1e6), top / 300)
+    return (lowest / 2, highest * 2), (low / 2, top * 3)
+
+
+def _marks(kernels: Sequence[Kernel], whole: float, unit: AxisUnit) -> dict[str, list[Any]]:
+    """The longest first, so that the small discs lie upon them."""
+    return {
+        "x": [each.intensity for each in kernels],
+        "y": [each.rate / unit.size for each in kernels],
+        "size": [round(2 * kernel_radius(each, whole), 2) for each in kernels],
+        "color": [BOUND_COLOURS[each.bound] for each in kernels],
+        "title": [hover_text(each, whole).replace(" · ", "\n") for each in kernels],
+        "subject": [each.path for each in kernels],
+    }
+
+
+def _roofs(
+    chip: Chip, kernels: Sequence[Kernel], unit: AxisUnit, across: tuple[float, float], up: tuple[float, float]
+) -> tuple[list[Line], list[Word]]:
+    """The slope of the memory, a level line for each ceiling, what they are called, and the names of the longest kernels."""
+    slope, roofs = chip.memory_bandwidth / unit.size, roof_ceilings(chip, kernels)
+    top = max((each.rate for each in roofs), default=chip.peak("float32")) / unit.size
+    left = max(across[0], up[0] / chip.memory_bandwidth)
+    middle = math.sqrt(left * top / slope)
+    lines: list[Line] = [([left, top / slope], [slope * left, top], STEP[1], "solid")]
+    if (ahead := chip.efficiency_of("operands")) > 1.02:  # operands of products are read ahead
+        lines.append(([left, top / slope / ahead], [slope * ahead * left, top], STEP[1], "dashed"))
+    words: list[Word] = [(middle, slope * middle, f"memory {format_count(chip.memory_bandwidth, 'B/s')} ", STEP[1], "right")]
+    for place, each in enumerate(roofs):
+        colour, rate = STEP[4] if each.name.startswith("elementwise") else STEP[0], each.rate / unit.size
+        lines.append(([rate / slope, across[1]], [rate, rate], colour, "dashed" if place else "solid"))
+        words.append((across[1], rate, f"{each.name} {format_count(each.rate, 'FLOP/s')} ", colour, "right"))
+    longest = sorted(kernels, key=lambda each: -each.total_seconds)[:MOST_NAMED]
+    words += [(each.intensity, each.rate / unit.size, f"  {tail_text(each.path, 24)}", TEXT, "left") for each in _apart(longest)]
+    return lines, words
+
+
+def _apart(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Those whose names would not lie upon each other: nearer than a tenth of a decade upwards and a decade across."""
+    found: list[Kernel] = []
+    for each in kernels:
+        near = (
+            abs(math.log10(each.rate / other.rate)) < 0.1 and abs(math.log10(each.intensity / other.intensity)) < 1.2 for other in found
+        )
+        if not any(near):
+            found.append(each)
+    return found
+
+
+def _words(words: Sequence[Word]) -> dict[str, list[Any]]:
+    return _columns(words, ("x", "y", "text", "color", "align"))
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, list[Any]]:
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def _key(kernels: Sequence[Kernel], whole: float) -> tuple[tuple[str, str], ...]:
+    """What bounds the time of the step, the most first."""
+    sums: dict[str, float] = {}
+    for each in kernels:
+        sums[each.bound] = sums.get(each.bound, 0.0) + each.total_seconds
+    shown = sorted(((seconds, bound) for bound, seconds in sums.items() if seconds >= 0.005 * whole), reverse=True)
+    return tuple((BOUND_COLOURS[bound], f"{WHY[bound]}: {format_seconds(seconds)}, {seconds / whole:.0%}") for seconds, bound in shown)

@@ -1,0 +1,117 @@
+"""One step of one device over time, to explore: a lane for computation and one for each set of mesh axes, predicted above measured."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from workbench.core.mesh import Mesh
+from workbench.reports.device_trace import Trace
+from workbench.reports.report import Report
+from workbench.reports.timeline import COMPUTE
+from workbench.units import format_seconds
+from workbench.visualize.charts.axis_units import seconds_unit
+from workbench.visualize.charts.chart import Chart
+from workbench.visualize.charts.packed_spans import Lane, PackedSpans, SpanLook, pack_spans
+from workbench.visualize.draw.palette import NEUTRAL, STEP
+from workbench.visualize.draw.timeline_spans import DrawnSpan, merge_spans
+from workbench.visualize.step_timeline import TimelinePart, row_colour, timeline_parts
+
+_STILL = 1200.0  # pixels that a figure without a front end is drawn for
+_ROW, _AXIS = 26, 52  # pixels of a lane, and of the axis under them
+_HIGH = 0.8  # of a row is its lane
+
+
+def timeline_chart(report: Report, trace: Trace | None = None, parts: tuple[TimelinePart, ...] | None = None) -> Chart | None:
+    """The events of a step, of which those that can be seen are drawn at every zoom; `None` where none are known. `parts` are those of
+    `timeline_parts`, where they are known already."""
+    parts = timeline_parts(report, trace) if parts is None else parts
+    longest = max((part.seconds for part in parts), default=0.0)
+    if not longest:
+        return None
+    unit, (lanes, spans, ticks) = seconds_unit(longest), _rows(parts, report.mesh)
+    packed = pack_spans([[(each.start, each.seconds, kind) for each, kind in lane] for lane in spans], lanes, _looks(parts), unit.size)
+    rows = len(lanes) + len(parts)
+    return Chart(
+        empty_timeline,
+        (),
+        {},
+        {"x": (0.0, longest / unit.size), "y": (float(rows), 0.0)},
+        {
+            "figure": {"height": rows * _ROW + _AXIS},
+            "x axis": {"axis_label": f"{unit.name} of the step"},
+            "lanes": {"ticks": list(ticks)},
+            "y axis": {"major_label_overrides": ticks},
+        },
+        key=((STEP[0], "strong: matrix products, data under way"), (STEP[1], "light: other kernels, waiting for other devices")),
+        across=f"timeline {unit.name}",
+        spans=packed,
+        still=lambda: {"blocks": _still_blocks(packed, longest)},
+    )
+
+
+def empty_timeline() -> Any:
+    """The figure: blocks of time, and the names of those that are wide enough for one."""
+    from bokeh.models import FixedTicker
+
+    from workbench.visualize.charts.empty_figure import MARKED, add_source, add_text, empty_chart, react
+
+    plot = empty_chart(200, "width")
+    plot.yaxis.ticker = FixedTicker(ticks=[], name="lanes")
+    plot.yaxis.axis_line_color = plot.yaxis.major_tick_line_color = None
+    plot.ygrid.visible = False
+    plot.yaxis.axis_label = None
+    blocks = add_source("blocks", ("left", "right", "bottom", "top", "color", "alpha", "title", "subject"))
+    edges = {each: each for each in ("left", "right", "bottom", "top")}
+    drawn = plot.quad(source=blocks, fill_color="color", fill_alpha="alpha", line_color=None, **edges)
+    drawn.selection_glyph = drawn.glyph.clone(line_color=MARKED, line_width=2)
+    drawn.nonselection_glyph = drawn.glyph
+    add_text(plot, add_source("names", ("x", "y", "text", "color")), text_color="color", text_baseline="middle", x_offset=4)
+    react(plot, drawn)
+    return plot
+
+
+def _rows(parts: Sequence[TimelinePart], mesh: Mesh) -> tuple[tuple[Lane, ...], list[list[tuple[DrawnSpan, int]]], dict[float, str]]:
+    """The lanes, the spans of each with their looks, and what is written before each row: a part's head, and the names of its lanes."""
+    lanes, spans, ticks = [], [], {}
+    places = {look: place for place, look in enumerate(_names(parts))}
+    row = 0
+    for part in parts:
+        ticks[row + 0.5] = part.title
+        for name in part.rows:
+            row += 1
+            colour = STEP[0] if name == COMPUTE else row_colour(name, mesh)
+            lanes.append(Lane(name, colour, row + 0.5 + _HIGH / 2, row + 0.5 - _HIGH / 2))
+            spans.append([(each, places[each.name, each.path, each.weight]) for each in part.spans if each.row == name])
+            ticks[row + 0.5] = name
+        row += 1
+    return tuple(lanes), spans, ticks
+
+
+def _names(parts: Sequence[TimelinePart]) -> dict[tuple[str, str, float], None]:
+    return dict.fromkeys((each.name, each.path, each.weight) for part in parts for each in part.spans)
+
+
+def _looks(parts: Sequence[TimelinePart]) -> tuple[SpanLook, ...]:
+    return tuple(SpanLook(_label(name, path), name, path, weight) for name, path, weight in _names(parts))
+
+
+def _label(name: str, path: str) -> str:
+    """The last two words of a path say most: `mlp/dot_general`."""
+    return "/".join(path.split("/")[-2:]) or name
+
+
+def _still_blocks(packed: PackedSpans, longest: float) -> dict[str, list[Any]]:
+    """The blocks of a figure that no front end redraws."""
+    rows = list(_merged(packed, longest))
+    columns = ("left", "right", "bottom", "top", "color", "alpha", "title", "subject")
+    return {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+
+
+def _merged(packed: PackedSpans, longest: float) -> Iterator[tuple[Any, ...]]:
+    for lane, first, last in zip(packed.lanes, packed.firsts, packed.firsts[1:], strict=False):
+        places = range(first, last)
+        drawn = [DrawnSpan("", packed.starts[each], packed.seconds[each], str(packed.kinds[each])) for each in places]
+        for block in merge_spans(drawn, longest, _STILL):
+            look = packed.looks[int(block.longest.name)]
+            left, right = (edge / _STILL * longest / packed.unit for edge in (block.left, block.right))
+            title = f"{format_seconds(block.longest.seconds)}: {look.title}"
+            yield left, right, lane.bottom, lane.top, lane.colour or NEUTRAL, look.weight, title, look.subject

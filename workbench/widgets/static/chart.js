@@ -1,0 +1,258 @@
+// @ts-check
+// Charts that Bokeh draws: put into their place once, then filled anew with what Python tells. A range that a person zoomed to stays while the
+// axis is of the same quantity.
+
+import { loadBokeh, presentBokeh } from "./bokeh.js";
+import { dressChart, fillSources, modelOf, paintKey, propertiesOf } from "./chart_look.js";
+import { zoomTools } from "./chart_zoom.js";
+import { drawSpansSoon, fillSpans } from "./chart_timeline.js";
+import { all, h, the } from "./dom.js";
+import { isChosen } from "./select.js";
+/** @import { BokehModel, BokehModule, ChartState, ShownChart } from "./types/chart.d.ts" */
+/** @import { Picture } from "./types/table_cells.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
+
+export const CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the marks, Enter chooses one.";
+/** The chart in an element. @type {WeakMap<Element, ShownChart>} */
+const chartIn = new WeakMap();
+
+/** @param {Element} element */
+export const chartOf = (element) => chartIn.get(element);
+
+/**
+ * Draws the charts of a picture where Bokeh is there, and says whether it is; else it is fetched, and `again` called once it has come.
+ * @param {Wb} wb
+ * @param {HTMLElement} image
+ * @param {Picture} picture
+ * @param {(subject: string, opens: string) => void} act what a click on a mark does
+ * @param {() => void} again
+ * @returns {boolean}
+ */
+export function paintCharts(wb, image, picture, act, again) {
+  const charts = picture.charts ?? [];
+  if (!charts.length) return false;
+  const bokeh = presentBokeh(charts[0].version);
+  if (!bokeh) {
+    loadBokeh(wb, charts[0].version).then((found) => found && again());
+    return false;
+  }
+  const before = [...image.children];
+  const same = before.length === charts.length && before.every((each, i) => chartIn.get(each)?.state.id === charts[i].id);
+  if (!same) {
+    removeCharts(image);
+    image.replaceChildren(...charts.map((state) => beginChart(wb, bokeh, state, act)));
+  }
+  charts.forEach((state, i) => {
+    const shown = /** @type {ShownChart} */ (chartIn.get(image.children[i]));
+    the(shown.element, ".plot").ariaLabel = `${picture.about ?? picture.name}. ${CHART_HINT}`;
+    paintKey(wb, shown.element, state);
+    fillChart(wb, shown, state);
+  });
+  return true;
+}
+
+/**
+ * The charts of a place, taken away from Bokeh as well.
+ * @param {Element} image
+ */
+export function removeCharts(image) {
+  for (const element of all(image, ".chart")) {
+    const shown = chartIn.get(element);
+    if (!shown) continue;
+    chartIn.delete(element);
+    shown.view?.remove();
+    const place = shown.doc ? shown.bokeh.documents.indexOf(shown.doc) : -1;
+    if (place >= 0) shown.bokeh.documents.splice(place, 1);
+    shown.doc = null;
+  }
+}
+
+/**
+ * @param {Wb} wb
+ * @param {BokehModule} bokeh
+ * @param {ChartState} state
+ * @param {(subject: string, opens: string) => void} act
+ * @returns {HTMLElement}
+ */
+function beginChart(wb, bokeh, state, act) {
+  const plot = h("div", { class: "plot", tabIndex: 0, role: "application", data: { focus: `chart ${state.across}` } });
+  const told = h("div", { class: "tasktold", role: "status" });
+  const element = h("div", { class: "chart" }, h("div", { class: "charttools" }, h("div", { class: "key" })), plot, told);
+  /** @type {ShownChart} */
+  const shown = {
+    element,
+    state,
+    bokeh,
+    view: null,
+    doc: null,
+    spans: null,
+    drawn: null,
+    blocks: null,
+    at: -1,
+    marking: false,
+    room: 0,
+    height: 0,
+    frame: 0,
+    timer: 0,
+    act: () => {},
+  };
+  shown.act = (index) => {
+    const columns = marksOf(shown)?.data;
+    if (columns && index >= 0) act(`${columns.subject?.[index] ?? ""}`, `${columns.opens?.[index] ?? ""}`);
+  };
+  the(element, ".charttools").append(zoomTools(wb, shown));
+  chartIn.set(element, shown);
+  embed(wb, shown, plot);
+  return element;
+}
+
+/**
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ * @param {HTMLElement} plot
+ */
+async function embed(wb, shown, plot) {
+  const { roots } = await shown.bokeh.embed.embed_item(shown.state.item, plot);
+  const [view] = roots;
+  const doc = view.model.document;
+  if (!chartIn.has(shown.element)) { // taken away meanwhile
+    view.remove();
+    return;
+  }
+  Object.assign(shown, { view, doc, height: view.model.height });
+  const marks = /** @type {BokehModel} */ (marksOf(shown));
+  marks.selected.change.connect(() => onTap(wb, shown, marks.selected.indices));
+  plot.addEventListener("pointerdown", () => unmark(shown), true);
+  plot.addEventListener("pointerup", () => setTimeout(() => shown.doc && markChart(wb, shown)));
+  /** @type {BokehModel} */ (doc.get_model_by_name("x")).change.connect(() => drawSpansSoon(wb, shown));
+  new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
+  fillChart(wb, shown, shown.state, true);
+  shown.element.dataset.drawn = "true";
+}
+
+/**
+ * What can be pointed at.
+ * @param {ShownChart} shown
+ * @returns {BokehModel | null}
+ */
+export const marksOf = ({ doc }) => doc && (doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
+
+/**
+ * Nothing is marked while the pointer is down: else Bokeh would not tell of a click on what is marked already.
+ * @param {ShownChart} shown
+ */
+function unmark(shown) {
+  const marks = marksOf(shown);
+  shown.marking = true;
+  if (marks?.selected.indices.length) marks.selected.indices = [];
+  shown.marking = false;
+}
+
+/**
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ * @param {number[]} indices
+ */
+function onTap(wb, shown, indices) {
+  if (shown.marking) return;
+  markChart(wb, shown); // what is marked is what Python says
+  if (indices.length) shown.act(indices[0]);
+}
+
+/**
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ * @param {ChartState} state
+ * @param {boolean} [first]
+ */
+function fillChart(wb, shown, state, first = false) {
+  const zoomed = !first && isZoomed(shown), before = shown.state;
+  shown.state = state;
+  const { doc } = shown;
+  if (!doc) return;
+  shown.marking = true;
+  fillSources(wb, doc, state);
+  for (const [name, values] of Object.entries(state.properties)) modelOf(doc, name).setv(propertiesOf(values));
+  const keep = zoomed && before.across === state.across;
+  for (const name of /** @type {const} */ (["x", "y"])) {
+    const [start, end] = state.ranges[name], range = modelOf(doc, name), bounds = [Math.min(start, end), Math.max(start, end)];
+    const kept = keep && range.start >= bounds[0] && range.end <= bounds[1];
+    range.setv(kept ? { bounds } : { start, end, bounds });
+  }
+  shown.marking = false;
+  if (typeof state.properties.figure?.height === "number") shown.height = state.properties.figure.height;
+  setHeight(shown);
+  dressChart(wb, shown);
+  fillSpans(wb, shown);
+  markChart(wb, shown);
+}
+
+/** @param {ShownChart} shown */
+function isZoomed({ doc, state }) {
+  if (!doc) return false;
+  return /** @type {const} */ (["x", "y"]).some((name) => {
+    const range = modelOf(doc, name);
+    return range.start !== state.ranges[name][0] || range.end !== state.ranges[name][1];
+  });
+}
+
+/**
+ * What is chosen on the board is chosen in the chart.
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ */
+function markChart(wb, shown) {
+  if (shown.spans) return drawSpansSoon(wb, shown);
+  const marks = marksOf(shown);
+  if (!marks) return;
+  const subjects = /** @type {string[]} */ (marks.data.subject ?? []);
+  const indices = wb.selected ? subjects.flatMap((subject, i) => (isChosen(wb, subject) ? [i] : [])) : [];
+  shown.marking = true;
+  if (`${marks.selected.indices}` !== `${indices}`) marks.selected.indices = indices;
+  shown.marking = false;
+}
+
+/**
+ * All charts of a board, after something else was chosen or the theme has changed.
+ * @param {Wb} wb
+ */
+export function markCharts(wb) {
+  for (const element of all(wb.root, ".chart")) {
+    const shown = chartIn.get(element);
+    if (shown?.doc) markChart(wb, shown);
+  }
+}
+
+/** @param {Wb} wb */
+export function dressCharts(wb) {
+  for (const element of all(wb.root, ".chart")) {
+    const shown = chartIn.get(element);
+    if (!shown?.doc) continue;
+    dressChart(wb, shown);
+    shown.marking = true;
+    fillSources(wb, shown.doc, shown.state);
+    shown.marking = false;
+    paintKey(wb, element, shown.state);
+    markChart(wb, shown);
+  }
+}
+
+/**
+ * The charts of a picture as high as its place: `room` pixels for all of them, or 0 for their own height.
+ * @param {Element} frame
+ * @param {number} room
+ */
+export function fitCharts(frame, room) {
+  const elements = all(frame, ".chart");
+  for (const element of elements) {
+    const shown = chartIn.get(element);
+    if (!shown) continue;
+    shown.room = room && Math.max(room / elements.length - 34, 160);
+    setHeight(shown);
+  }
+}
+
+/** @param {ShownChart} shown */
+function setHeight({ view, room, height }) {
+  if (view) view.model.height = room || height;
+}

@@ -1,0 +1,90 @@
+// @ts-check
+// What fills a chart, and its colours: those that would be too dark on black are brighter there.
+
+import { h, the } from "./dom.js";
+/** @import { BokehDocument, BokehModel, ChartState, ShownChart } from "./types/chart.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
+
+const BRIGHT = /** @type {Record<string, string>} */ ({ "#3B5A8C": "#8FB0EA", "#3B5ED1": "#7391F2" });
+
+/**
+ * @param {string} colour
+ * @param {boolean} dark
+ * @returns {string}
+ */
+export const colourOf = (colour, dark) => (dark ? BRIGHT[colour] : undefined) ?? colour;
+
+/**
+ * @param {Wb} wb
+ * @param {BokehDocument} doc
+ * @param {ChartState} state
+ */
+export function fillSources(wb, doc, state) {
+  const dark = isDark(wb);
+  for (const [name, columns] of Object.entries(state.sources)) {
+    const colours = /** @type {string[] | undefined} */ (columns.color);
+    modelOf(doc, name).data = dark && colours ? { ...columns, color: colours.map((each) => colourOf(each, true)) } : columns;
+  }
+}
+
+/** @param {Wb} wb */
+export const isDark = (wb) => wb.root.dataset.theme === "dark";
+
+/**
+ * @param {BokehDocument} doc
+ * @param {string} name
+ * @returns {BokehModel}
+ */
+export const modelOf = (doc, name) => /** @type {BokehModel} */ (doc.get_model_by_name(name));
+
+/**
+ * Properties as Bokeh has them: what is keyed by a number is a map.
+ * @param {Record<string, unknown>} values
+ */
+export function propertiesOf(values) {
+  return Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [
+      name,
+      name === "major_label_overrides"
+        ? new Map(Object.entries(/** @type {object} */ (value)).map(([at, text]) => [Number(at), text]))
+        : value,
+    ]),
+  );
+}
+
+/**
+ * Text and colours that stand out from the ground.
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ */
+export function dressChart(wb, { doc }) {
+  if (!doc) return;
+  const text = getComputedStyle(wb.root).getPropertyValue("--muted").trim(), dark = isDark(wb);
+  for (const name of ["x axis", "y axis"]) modelOf(doc, name).setv({ major_label_text_color: text, axis_label_text_color: text });
+  for (const model of doc._all_models.values()) {
+    for (const property of /** @type {const} */ (["fill_color", "line_color"])) {
+      const value = property in model.properties ? /** @type {string | { value?: string } | null} */ (model[property]) : null;
+      const colour = typeof value === "string" ? value : value?.value;
+      const next = typeof colour === "string" ? (dark ? BRIGHT[colour] : darkOf(colour)) : undefined;
+      if (next) model[property] = next;
+    }
+  }
+}
+
+/** @param {string} colour */
+const darkOf = (colour) => Object.keys(BRIGHT).find((each) => BRIGHT[each] === colour);
+
+/**
+ * @param {Wb} wb
+ * @param {HTMLElement} element
+ * @param {ChartState} state
+ */
+export function paintKey(wb, element, state) {
+  the(element, ".key").replaceChildren(
+    ...state.key.map(([colour, name]) => {
+      const swatch = h("i", { class: "swatch" });
+      swatch.style.background = colourOf(colour, isDark(wb));
+      return h("span", {}, swatch, name);
+    }),
+  );
+}

@@ -1,0 +1,111 @@
+// @ts-check
+// Many spans of time at any zoom: which blocks are seen, and which of them are wide enough for a name. Arithmetic alone.
+
+/** @import { Blocks, SentSpans, Spans, Window } from "./types/chart.d.ts" */
+
+export const NARROW = 2; // pixels: narrower spans are drawn with their neighbours
+const COLUMN = 3; // pixels that spans are gathered over, at most
+const NAMED = 38; // pixels that a name needs
+const CHARACTER = 6.65, PADDING = 8; // pixels
+
+/**
+ * @param {string} text
+ * @returns {ArrayBuffer}
+ */
+function bytesOf(text) {
+  return Uint8Array.from(atob(text), (each) => each.charCodeAt(0)).buffer;
+}
+
+/**
+ * @param {SentSpans} sent
+ * @returns {Spans}
+ */
+export function unpackSpans(sent) {
+  const starts = new Float64Array(bytesOf(sent.starts)), seconds = new Float32Array(bytesOf(sent.seconds));
+  return { ...sent, starts, seconds, kinds: new Uint32Array(bytesOf(sent.kinds)) };
+}
+
+/**
+ * The first place from `low` on, before `high`, where a sorted array is greater than `value`.
+ * @param {Float64Array} values
+ * @param {number} value
+ * @param {number} low
+ * @param {number} high
+ * @returns {number}
+ */
+export function placeAfter(values, value, low, high) {
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] > value) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/**
+ * What is seen of each lane. Spans narrower than `NARROW` are gathered with their neighbours, a few pixels at most, so that the number of blocks
+ * depends on the pixels alone; their weight is the mean over their time.
+ * @param {Spans} spans
+ * @param {Window} seen
+ * @returns {Blocks}
+ */
+export function visibleBlocks(spans, { from, to, width }) {
+  const { starts, seconds, kinds, looks, firsts, unit } = spans;
+  const pixel = (to - from) / Math.max(width, 1) * unit, narrow = NARROW * pixel, column = COLUMN * pixel;
+  /** @type {Blocks} */
+  const blocks = { left: [], right: [], lane: [], span: [], count: [], seconds: [], weight: [] };
+  for (let lane = 0; lane < spans.lanes.length; lane++) {
+    const last = placeAfter(starts, to * unit, firsts[lane], firsts[lane + 1]);
+    let i = Math.max(firsts[lane], placeAfter(starts, from * unit, firsts[lane], last) - 1);
+    if (i < last && starts[i] + seconds[i] < from * unit) i++; // it has ended before
+    let now = -1, left = 0, right = 0, busy = 0, weighed = 0, longest = 0, count = 0;
+    const end = () => {
+      if (now < 0) return;
+      blocks.left.push(left / unit);
+      blocks.right.push(Math.max(right, left + pixel) / unit);
+      blocks.lane.push(lane);
+      blocks.span.push(longest);
+      blocks.count.push(count);
+      blocks.seconds.push(busy);
+      blocks.weight.push(busy ? weighed / busy : 1);
+    };
+    for (; i < last; i++) {
+      const start = starts[i], length = seconds[i], stop = start + length;
+      const joins = now >= 0 && start - right < narrow && Math.min(length, right - left) < narrow && right - left < column &&
+        length < column;
+      if (!joins) {
+        end();
+        now = longest = i;
+        left = start;
+        right = stop;
+        busy = weighed = count = 0;
+      } else {
+        right = Math.max(right, stop);
+        if (length > seconds[longest]) longest = i;
+      }
+      busy += length;
+      weighed += length * looks[kinds[i]][3];
+      count++;
+    }
+    end();
+  }
+  return blocks;
+}
+
+/**
+ * The names of blocks that are wide enough for one, cut to what has room: where it begins in what is seen, and the text; by the block's place.
+ * @param {Spans} spans
+ * @param {Blocks} blocks
+ * @param {Window} seen
+ * @returns {{ block: number; x: number; text: string }[]}
+ */
+export function visibleNames(spans, blocks, { from, to, width }) {
+  const pixels = width / (to - from), found = [];
+  for (let i = 0; i < blocks.left.length; i++) {
+    const left = Math.max(blocks.left[i], from), wide = (Math.min(blocks.right[i], to) - left) * pixels;
+    if (wide < NAMED || blocks.count[i] > 1) continue;
+    const label = spans.looks[spans.kinds[blocks.span[i]]][0], room = Math.floor((wide - PADDING) / CHARACTER);
+    found.push({ block: i, x: left, text: label.length > room ? `${label.slice(0, room - 1)}…` : label });
+  }
+  return found;
+}

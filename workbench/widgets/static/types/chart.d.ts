@@ -1,0 +1,126 @@
+/** Charts as Python tells them (`visualize/charts`), and the little of BokehJS that is used of them. */
+
+/** Columns of a data source. */
+export type Columns = Record<string, unknown[]>;
+
+export interface Lane {
+  name: string;
+  colour: string;
+  bottom: number;
+  top: number;
+}
+/** What spans of one kind have in common. */
+export type SpanLook = [label: string, title: string, subject: string, weight: number];
+/** Spans as they are sent: arrays in base64. */
+export interface SentSpans {
+  lanes: Lane[];
+  looks: SpanLook[];
+  firsts: number[];
+  starts: string;
+  seconds: string;
+  kinds: string;
+  unit: number;
+}
+/** Spans of lane `i` are at `firsts[i]` to `firsts[i + 1]`, by their start. */
+export interface Spans {
+  lanes: Lane[];
+  looks: SpanLook[];
+  firsts: number[];
+  starts: Float64Array;
+  seconds: Float32Array;
+  kinds: Uint32Array;
+  unit: number;
+}
+/** What of spans is seen: a part of the x axis on so many pixels. */
+export interface Window {
+  from: number;
+  to: number;
+  width: number;
+}
+/** Blocks that are drawn: of one span, or of neighbours too narrow to be seen alone, of which `spans` is the longest. */
+export interface Blocks {
+  left: number[];
+  right: number[];
+  lane: number[];
+  span: number[];
+  count: number[];
+  seconds: number[];
+  weight: number[];
+}
+
+export interface ChartState {
+  item: unknown;
+  version: string;
+  /** The same for all charts that the same empty figure is of. */
+  id: string;
+  sources: Record<string, Columns>;
+  ranges: Record<"x" | "y", [number, number]>;
+  properties: Record<string, Record<string, unknown>>;
+  key: [colour: string, name: string][];
+  across: string;
+  spans: SentSpans | null;
+}
+
+interface Signal {
+  connect(slot: () => void): boolean;
+  emit(): void;
+}
+/** Any model of Bokeh: of these each has some. */
+export interface BokehModel {
+  name: string | null;
+  change: Signal;
+  properties: Record<string, unknown>;
+  setv(values: object): void;
+  start: number;
+  end: number;
+  data: Record<string, ArrayLike<unknown>>;
+  selected: BokehModel;
+  inspected: BokehModel;
+  indices: number[];
+  active: boolean;
+  height: number;
+  inner_width: number;
+  dimensions: string;
+  toolbar: { tools: BokehModel[] };
+  x_scale: { type: string };
+  y_scale: { type: string };
+  fill_color?: unknown;
+  line_color?: unknown;
+}
+export interface BokehDocument {
+  get_model_by_name(name: string): BokehModel | null;
+  clear(): void;
+  _all_models: Map<string, BokehModel>;
+}
+export interface BokehView {
+  model: BokehModel & { document: BokehDocument };
+  remove(): void;
+}
+export interface BokehModule {
+  version: string;
+  documents: BokehDocument[];
+  embed: { embed_item(item: unknown, target: HTMLElement): Promise<{ roots: Iterable<BokehView> }> };
+}
+
+/** A chart in its place. */
+export interface ShownChart {
+  element: HTMLElement;
+  state: ChartState;
+  bokeh: BokehModule;
+  view: BokehView | null;
+  doc: BokehDocument | null;
+  spans: Spans | null;
+  /** What of them is drawn: the part of the axis, and its blocks. */
+  drawn: Window | null;
+  blocks: Blocks | null;
+  /** The mark that the keyboard is at. */
+  at: number;
+  /** While it marks what is chosen itself, nothing was tapped. */
+  marking: boolean;
+  /** Its own height, and that of the place it has over the whole window, else 0. */
+  height: number;
+  room: number;
+  frame: number;
+  timer: number;
+  act(index: number): void;
+}
