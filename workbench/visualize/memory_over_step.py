@@ -201,8 +201,8 @@ def _moments(chart: MemoryTier, head: float, top: float, chosen: int | None, *, 
         title = f"{where}{format_bytes(sum(column))} ({parts})"
         opened = str(chart.places[place]) if opens else ""
         yield Rectangle(head + width * number, top, width, _HEIGHT, fill=NEUTRAL, alpha=0.001, title=title, opens=opened)
-    if (number := chart.column_of(chosen)) is not None and number != chart.peak:
-        x = head + _LENGTH * (number + 0.5) / len(chart.values)
+    if (shown_column := chart.column_of(chosen)) is not None and shown_column != chart.peak:
+        x = head + _LENGTH * (shown_column + 0.5) / len(chart.values)
         yield Rectangle(x, top, 1, _HEIGHT, fill=AXES[3])
         yield Label(x + 4, top + 11, "shown", colour=AXES[3], bold=True)
 

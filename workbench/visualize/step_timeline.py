@@ -8,6 +8,7 @@ from workbench.core.sharding import base_axis
 from workbench.reports.collective import Collective
 from workbench.reports.device_trace import Trace
 from workbench.reports.kernel import Kernel
+from workbench.reports.measurement import TaskTime
 from workbench.reports.report import Report
 from workbench.reports.timeline import COMPUTE, Event
 from workbench.text.tables import table_text
@@ -36,13 +37,15 @@ class TimelinePart:
     rows: tuple[str, ...]
 
 
-def timeline(report: Report, trace: Trace | None = None, parts: tuple[TimelinePart, ...] | None = None) -> Picture:
+def timeline(
+    report: Report, trace: Trace | None = None, parts: tuple[TimelinePart, ...] | None = None, *, tasks: Sequence[TaskTime] = ()
+) -> Picture:
     """A row for computation and one for each set of mesh axes that something is sent over.
 
     Dots are drawn strongly and other kernels lightly; so is the part of a measured collective that only waits for other devices.
-    `parts` are those of `timeline_parts`, where they are known already.
+    `tasks` are those that a run of this pipeline measured; `parts` are those of `timeline_parts`, where they are known already.
     """
-    parts = timeline_parts(report, trace) if parts is None else parts
+    parts = timeline_parts(report, trace, tasks) if parts is None else parts
     return Picture(_drawing(_title(report, parts), parts, report.mesh), _text(report, parts))
 
 
@@ -61,10 +64,11 @@ def _text(report: Report, parts: Sequence[TimelinePart]) -> str:
     return "\n\n".join(sections)
 
 
-def timeline_parts(report: Report, trace: Trace | None) -> tuple[TimelinePart, ...]:
-    """The predicted and the measured half, whichever there are; of a pipelined plan a part for each stage."""
-    of_stages = report.plan.pipeline is not None and report.stage is None
-    found = [part for each in (report.stages if of_stages else (report,)) for part in _predicted(each)]
+def timeline_parts(report: Report, trace: Trace | None, tasks: Sequence[TaskTime] = ()) -> tuple[TimelinePart, ...]:
+    """The predicted and the measured half, whichever there are; of a pipelined plan both for each stage, with its measured tasks."""
+    found = []
+    for each in (report,) if report.is_of_devices else report.stages:
+        found += [*_predicted(each), *_measured_tasks(each, tasks)]
     if trace is not None and trace.events:
         device = trace.events[0].device
         measured = [each for part in _measured_spans(trace, device) for each in part]
@@ -87,6 +91,20 @@ def _predicted(report: Report) -> Iterator[TimelinePart]:
         )
         name = "predicted" if report.stage is None else f"stage {report.stage}, predicted"
         yield _part(name, predicted.seconds, spans, report.mesh)
+
+
+def _measured_tasks(report: Report, tasks: Sequence[TaskTime]) -> Iterator[TimelinePart]:
+    """The tasks of one stage as a run measured them, from the start of the first of all."""
+    mine = [each for each in tasks if each.device == report.stage]
+    if mine:
+        begin, end = min(each.start for each in tasks), max(each.end for each in tasks)
+        spans = tuple(DrawnSpan(COMPUTE, each.start - begin, each.seconds, _task_name(each)) for each in mine)
+        yield _part(f"stage {report.stage}, measured", end - begin, spans, report.mesh)
+
+
+def _task_name(task: TaskTime) -> str:
+    kind = task.kind.replace("_", ", ")
+    return kind if task.kind == "update" else f"{kind} of micro-batch {task.micro_batch}, virtual stage {task.stage}"
 
 
 def _sources(report: Report) -> dict[tuple[str, str], str]:
@@ -136,7 +154,9 @@ def _name(*words: str) -> str:
 
 
 def _title(report: Report, parts: Sequence[TimelinePart]) -> str:
-    what = " and ".join(part.title.partition(":")[0] for part in parts) if len(parts) < 3 else f"{len(parts)} stages"
+    what = (
+        " and ".join(part.title.partition(":")[0] for part in parts) if report.is_of_devices else f"of each of {len(report.stages)} stages"
+    )
     what = what or "neither measured nor predicted, as the plan names no hardware"
     return f"{report.title}: one step of one device, {what}"
 

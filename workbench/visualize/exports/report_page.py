@@ -78,7 +78,7 @@ def _pictures(report: Report, measurement: Measurement | None) -> Iterator[tuple
         yield "The pipeline over time", _drawn(lambda: pipeline(planned.simulated, tasks, memory=True))
     if report.step_time is not None:
         yield "The time of a step", _drawn(lambda: step_time(report, comparison))
-        yield "The step over time", _drawn(lambda: timeline(report, trace))
+        yield "The step over time", _drawn(lambda: timeline(report, trace, tasks=tasks))
     if planned is not None and report.stage is None:
         yield "Memory of the stages", _drawn(lambda: stage_memory(report))
         yield "Sent between the stages", _drawn(lambda: stage_traffic(report))

@@ -120,9 +120,9 @@ def failed_state(tab: str, error: Exception) -> dict[str, Any]:
 
 def _timeline(facts: Facts) -> list[Block]:
     report = picture_of_stages(facts.report.prediction, facts.views.stage)
-    if report.step_time is None and facts.trace is None:
+    if report.step_time is None and facts.trace is None and not facts.tasks:
         return [note_block("Choose hardware to see when each kernel and collective of a step would run, or run the plan here.")]
-    parts = timeline_parts(report, facts.trace)
+    parts = timeline_parts(report, facts.trace, facts.tasks)
     chart = timeline_chart(report, facts.trace, parts)
     return [picture_block(timeline(report, facts.trace, parts), name="timeline", charts=[chart] if chart else [])]
 
