@@ -178,8 +178,9 @@ def test_a_disk_that_is_read_only_is_said_wherever_something_is_written(tmp_path
             write()
         assert str(caught.value) == message
     arguments = ["--model", "two_layer", "--mesh", "data:4 model:2"]
-    assert main(["export", *arguments, "-o", str(path)]) == 1
-    assert capsys.readouterr().err == f"workbench: {message}\n"
+    script = path.with_suffix(".py")
+    assert main(["export", *arguments, "-o", str(script)]) == 1
+    assert capsys.readouterr().err == f"workbench: {message}\n".replace(str(path), str(script))
 
 
 HOLDING = """

@@ -177,10 +177,14 @@ def _compare_entries(kind: str, before: Mapping[str, PlanSetting], after: Mappin
 def _compare_figures(before: Report, after: Report) -> Iterator[FigureChange]:
     """Of plans with a pipeline the figures of the stage that has the most of each, as at the top of the board."""
     yield FigureChange("peak memory", "bytes", before.peak, after.peak)
-    yield from _compare_devices(before.most(_peak), after.most(_peak))
+    fullest = before.most(_peak), after.most(_peak)
+    yield from _compare_memory(*fullest)
     yield FigureChange("sent", "bytes", *(each.most(_sent).sent for each in (before, after)))
     yield FigureChange("products", "FLOP", *(each.most(_local_flops).flops.per_device for each in (before, after)))
+    yield FigureChange("memory traffic", "bytes", *(each.traffic for each in fullest))
     yield FigureChange("step", "seconds", before.seconds, after.seconds)
+    for name, label in _TIMES.items():
+        yield FigureChange(label, "seconds", *(getattr(each.step_time, name) if each.step_time else None for each in fullest))
 
 
 def _peak(report: Report) -> int:
@@ -195,16 +199,11 @@ def _local_flops(report: Report) -> int:
     return report.flops.per_device
 
 
-def _compare_devices(before: Report, after: Report) -> Iterator[FigureChange]:
+def _compare_memory(before: Report, after: Report) -> Iterator[FigureChange]:
     for role in dict.fromkeys((*before.memory.by_role, *after.memory.by_role)):
         yield FigureChange(f"{role} at the peak", "bytes", before.memory.by_role.get(role, 0), after.memory.by_role.get(role, 0))
     if before.memory.host or after.memory.host:
         yield FigureChange("host memory", "bytes", before.memory.host, after.memory.host)
-    yield FigureChange("memory traffic", "bytes", before.traffic, after.traffic)
-    was, now = before.step_time, after.step_time
-    for name, label in _TIMES.items():
-        seconds = (getattr(each, name) if each else None for each in (was, now))
-        yield FigureChange(label, "seconds", *seconds)
 
 
 _TIMES = {"estimate": "kernels", "exposed": "waiting for communication"}
