@@ -6466,9 +6466,11 @@ function drawFacts(wb, { facts, attached }) {
   const use = () => wb.send({
     verb: "calibrate"
   });
+  const title = "This machine is measured once, in seconds, in a process of its own; times are then predicted for it.";
   const look = {
     class: "btn small",
     type: "button",
+    title,
     data: {
       focus: "hw-attached"
     },
