@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 
+from tests.support.part_changes import made
 from workbench import layer, trace_training
 from workbench.app.page.requested_visit import ServeOptions
 from workbench.app.page.serve import live_plan
@@ -40,7 +41,10 @@ class Page:
     def show(self, target, parameters):
         with self._news:
             if target == "board":
-                self.board.update({name: json.loads(part) if isinstance(part, str) else part for name, part in parameters.items()})
+                parts = {name: json.loads(part) if isinstance(part, str) else part for name, part in parameters.items()}
+                if change := parts.pop("changes", None):
+                    parts[change["part"]] = made(self.board[change["part"]], change["by"])
+                self.board.update(parts)
             else:
                 self.bridge.update(parameters)
             self._news.notify_all()

@@ -3,7 +3,7 @@
 
 import "./page.js";
 import { deepEqual, equal } from "./assert.js";
-import { withParts } from "../../workbench/widgets/static/model_parts.js";
+import { withChange, withParts } from "../../workbench/widgets/static/model_parts.js";
 import { isChosen } from "../../workbench/widgets/static/select.js";
 import { onShortcut } from "../../workbench/widgets/static/shortcuts.js";
 /** @import { Gesture, Model, Wb } from "../../workbench/widgets/static/types/board_context.d.ts" */
@@ -24,6 +24,47 @@ Deno.test("a part that is told as text is read once for each text", () => {
 Deno.test("a part that is an object is what it is", () => {
   const board = {};
   equal(/** @type {unknown} */ (withParts(modelOf({ board })).get("board")), board);
+});
+
+Deno.test("a change is made where it is, and all else stays what it was", () => {
+  const before = { a: 1, b: [{ c: 1 }, { c: 2 }], d: [1, 2], e: null };
+  const after = withChange(before, { b: { 1: { c: [3] } }, d: [[1, 2, 3]], e: [{ f: 1 }] });
+  deepEqual(after, { a: 1, b: [{ c: 1 }, { c: 3 }], d: [1, 2, 3], e: { f: 1 } });
+  deepEqual(before, { a: 1, b: [{ c: 1 }, { c: 2 }], d: [1, 2], e: null });
+  equal(after.b[0], before.b[0]);
+});
+
+Deno.test("changes are made in turn, and one that was missed is asked for", () => {
+  /** @type {Record<string, unknown>} */
+  const traits = { board: '{"edition":1,"said":"a"}', changes: "" };
+  /** @type {Record<string, () => void>} */
+  const hear = {};
+  const model = withParts({
+    ...modelOf(traits),
+    set: (name, value) => {
+      traits[name] = value;
+    },
+    on: (event, listener) => {
+      hear[event] = /** @type {() => void} */ (listener);
+    },
+  });
+  let painted = 0;
+  model.on("change:board", () => painted++);
+  /** @param {number} of @param {object} by */
+  const change = (of, by) => {
+    traits.changes = JSON.stringify({ part: "board", of, by });
+    hear["change:changes"]();
+  };
+  change(1, { edition: [2], said: ["b"] });
+  deepEqual(model.get("board"), { edition: 2, said: "b" });
+  equal(painted, 1);
+  change(1, { edition: [2], said: ["b"] }); // a page that connects hears the last one again
+  equal(traits.gesture, undefined);
+  change(4, { edition: [5], said: ["e"] });
+  deepEqual(model.get("board"), { edition: 2, said: "b" });
+  deepEqual(traits.gesture, { verb: "refresh" });
+  traits.board = '{"edition":6,"said":"f"}';
+  deepEqual(model.get("board"), { edition: 6, said: "f" });
 });
 
 Deno.test("a subject is chosen in every view that names it, and in rows that fold its layer", () => {

@@ -75,7 +75,9 @@ def report(options: argparse.Namespace) -> None:
     if why_planned:
         print(f"\nThe figures are the planned ones. {why_planned}")
     if report.hardware is None:
-        print(f"\nNo time is predicted without hardware: add --hardware {ATTACHED} for this machine, which is measured once.")
+        print(
+            f"\nNo time is predicted without hardware: add --hardware {ATTACHED} for this machine, which is measured once.", file=sys.stderr
+        )
 
 
 def _on_kept_hardware(plan: Plan) -> Plan:
@@ -228,11 +230,10 @@ def _stage_printer() -> RunListener:
 
 def export(options: argparse.Namespace) -> None:
     from workbench.engine import run_plan
-    from workbench.visualize.exports.file_exports import export_bytes, export_file, find_export
+    from workbench.visualize.exports.file_exports import export_bytes, export_file, find_export, form_of
 
-    form = options.form or ("" if options.output else "script")
-    if form:
-        find_export(form)  # refused before anything is traced
+    form = options.form or form_of(Path(options.output or "")) or "script"
+    find_export(form)  # refused before anything is traced
     plan = plan_on_the_cpu(options)
     measured = run_plan(plan, steps=options.steps, on_progress=_print_progress) if options.run else None
     report = plan.report() if options.planned else settled_report(plan)[0]

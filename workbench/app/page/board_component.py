@@ -21,6 +21,7 @@ class BoardComponent(AnyWidgetComponent):  # type: ignore[misc]
     board = param.String(default="{}")
     table = param.String(default="{}")
     live = param.String(default="{}")
+    changes = param.String(default="")  # of a part since it was last sent (`part_changes`)
     gesture = param.Dict(default={})
     theme = param.String(default="auto")
     tour = param.Boolean(default=False)

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from workbench.app.page.offer_earlier_boards import offer_boards, parse_board_ids
+from workbench.app.page.part_changes import SentParts
 from workbench.app.page.served_board_history import BoardHistory
 from workbench.app.page.watched_plan_file import PlanFile
-from workbench.app.page.window_channel import VisitorWindow, part_text
+from workbench.app.page.window_channel import VisitorWindow
 from workbench.core.public_error_text import describe_error, strip_folders
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
@@ -55,6 +56,7 @@ class Visit:
         self.window, self._runner, self._defer, self._keeping, self._settling = context
         self.board: Board | None = None
         self._journal: Journal | None = None
+        self._sent = SentParts()
         self._first: dict[str, Any] | None = None  # the parts of a board under construction: they are shown together
 
     def show(self, make: Callable[[], Plan], host: Host, *, tour: bool = False) -> None:
@@ -121,9 +123,9 @@ class Visit:
 
     def _publish(self, part: str, state: dict[str, Any]) -> None:
         if self._first is not None:
-            self._first[part] = part_text(state)
+            self._first[part] = self._sent.begin(part, state)
         else:
-            self.window.show_board(**{part: part_text(state)})
+            self.window.show_board(**self._sent.next(part, state))
 
     def _hear(self, message: Message) -> None:
         if message.get("kind") == "save" and self.board:

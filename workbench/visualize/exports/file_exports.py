@@ -67,7 +67,11 @@ _FORMS: tuple[FileExport | Export, ...] = (*ALL_EXPORTS, *FILE_EXPORTS)
 def export_file(report: Report, path: str | Path, form: str = "", measurement: Measurement | None = None) -> Path:
     """Write a report, or its plan as code, in a form by its key or by the end of the name. Raises `WorkbenchError`."""
     target = Path(path)
-    content = export_bytes(report, form or _form_of(target), measurement)
+    form = form or form_of(target)
+    if not form:
+        endings = ", ".join(each.ending for each in FILE_EXPORTS)
+        raise DocumentError(f"Nothing is exported as `{target.name}`.", [f"end its name in {endings} or .py", "name the form"])
+    content = export_bytes(report, form, measurement)
     with explain_write_errors(target, DocumentError):
         replace_file(target, content)
     return target
@@ -87,11 +91,7 @@ def find_export(form: str) -> FileExport | Export:
     return known[form]
 
 
-def _form_of(path: Path) -> str:
-    """The form whose files have names that end so, the longest ending first: `gpt_specs.py` is no script."""
+def form_of(path: Path) -> str:
+    """The form whose files have names that end so, the longest ending first: `gpt_specs.py` is no script. Empty if there is none."""
     forms = sorted(_FORMS, key=lambda each: -len(each.ending))
-    found = next((each.key for each in forms if path.name.lower().endswith(each.ending)), None)
-    if found is None:
-        endings = ", ".join(each.ending for each in FILE_EXPORTS)
-        raise DocumentError(f"Nothing is exported as `{path.name}`.", [f"end its name in {endings} or .py", "name the form"])
-    return found
+    return next((each.key for each in forms if path.name.lower().endswith(each.ending)), "")

@@ -12,7 +12,7 @@ from workbench.widgets.run.runner import RunHandle, Runner
 
 Defer = Callable[[Callable[[], None]], None]
 LABEL = "Use the attached devices"
-OFFER = "Choose what it will run on, to see times and whether it fits; or this machine, which is measured once, in seconds."
+OFFER = "Choose what it will run on, to see times and whether it fits."
 
 
 class Calibration:

@@ -74,7 +74,8 @@ function drawFacts(wb, { facts, attached }) {
   if (!attached) return [h("span", { class: "muted" }, facts)];
   const text = h("span", { class: "muted", role: attached.busy ? "status" : null }, ...withCode(attached.text));
   const use = () => wb.send({ verb: "calibrate" });
-  const look = { class: "btn small", type: "button", data: { focus: "hw-attached" }, onclick: use };
+  const title = "This machine is measured once, in seconds, in a process of its own; times are then predicted for it.";
+  const look = { class: "btn small", type: "button", title, data: { focus: "hw-attached" }, onclick: use };
   return attached.button ? [text, h("button", look, attached.button)] : [text];
 }
 

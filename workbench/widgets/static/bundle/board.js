@@ -7278,9 +7278,11 @@ function drawFacts(wb, { facts, attached }) {
   const use = () => wb.send({
     verb: "calibrate"
   });
+  const title = "This machine is measured once, in seconds, in a process of its own; times are then predicted for it.";
   const look = {
     class: "btn small",
     type: "button",
+    title,
     data: {
       focus: "hw-attached"
     },
@@ -7615,8 +7617,24 @@ function mount(model, el) {
 }
 
 // workbench/widgets/static/model_parts.js
+var PARTS = [
+  "board",
+  "table",
+  "live"
+];
+function withChange(before, change) {
+  if (Array.isArray(change)) return change[0];
+  const after = Array.isArray(before) ? [
+    ...before
+  ] : {
+    ...before
+  };
+  for (const [key, each] of Object.entries(change)) after[key] = withChange(before[key], each);
+  return after;
+}
 function withParts(model) {
   const known = {};
+  const heard = {};
   const part2 = (name) => {
     const text = model.get(name);
     if (typeof text !== "string") return text;
@@ -7626,16 +7644,38 @@ function withParts(model) {
     };
     return known[name].state;
   };
+  const take = () => {
+    const text = model.get("changes");
+    if (typeof text !== "string" || !text) return;
+    const { part: name, of, by } = JSON.parse(text);
+    const before = part2(name);
+    if (before.edition === of) {
+      known[name].state = withChange(before, by);
+      for (const listener of [
+        ...heard[name] ?? []
+      ]) listener();
+    } else if (before.edition < of) {
+      model.set("gesture", {
+        verb: "refresh"
+      });
+      model.save_changes();
+    }
+  };
+  model.on("change:changes", take);
+  take();
+  const listeners = (event) => heard[event.replace("change:", "")] ??= /* @__PURE__ */ new Set();
   return {
-    get: (name) => [
-      "board",
-      "table",
-      "live"
-    ].includes(name) ? part2(name) : model.get(name),
+    get: (name) => PARTS.includes(name) ? part2(name) : model.get(name),
     set: (name, value) => model.set(name, value),
     save_changes: () => model.save_changes(),
-    on: (event, listener) => model.on(event, listener),
-    off: (event, listener) => model.off(event, listener),
+    on: (event, listener) => {
+      model.on(event, listener);
+      listeners(event).add(listener);
+    },
+    off: (event, listener) => {
+      model.off(event, listener);
+      listeners(event).delete(listener);
+    },
     library: model.library
   };
 }

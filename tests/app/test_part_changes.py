@@ -1,0 +1,56 @@
+"""What is sent of a part is what changed, and makes the new state of the old one."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.part_changes import made
+from workbench.app.page.part_changes import SentParts, find_changes
+from workbench.models import build
+from workbench.plan.plan import Plan
+from workbench.session.plan_history import Session
+from workbench.widgets.board.board import Board
+
+scalars = st.none() | st.booleans() | st.integers(-2, 2) | st.text("ab", max_size=2)
+values = st.recursive(
+    scalars, lambda each: st.lists(each, max_size=3) | st.dictionaries(st.sampled_from("abc"), each, max_size=3), max_leaves=9
+)
+
+
+@given(before=values, after=values)
+def test_a_change_makes_the_new_value_of_the_old_one(before, after):
+    change = find_changes(before, after)
+    found = before if change is None else made(before, json.loads(json.dumps(change)))
+    assert json.dumps(found, sort_keys=True) == json.dumps(after, sort_keys=True)
+    assert find_changes(after, after) is None
+
+
+class Window:
+    """What a page has after each message, and how many characters came."""
+
+    def __init__(self):
+        self.sent, self.parts, self.characters, self.begins = SentParts(), {}, 0, True
+
+    def publish(self, part, state):
+        messages = {part: self.sent.begin(part, state)} if self.begins else self.sent.next(part, state)
+        ((name, text),) = messages.items()
+        self.characters += len(text)
+        content = json.loads(text)
+        if name == "changes":
+            assert content["of"] == self.parts[part]["edition"]
+            content = made(self.parts[part], content["by"])
+        self.parts[part] = content
+        assert {**content, "edition": 0} == {**json.loads(json.dumps(state)), "edition": 0}
+
+
+def test_the_first_drop_sends_what_it_changed_and_a_page_that_asks_gets_all():
+    window = Window()
+    board = Board(Session(Plan(build("gpt"), "data:4 model:2", "batch:data; d_ff:model; heads:model")), window.publish)
+    first, window.characters, window.begins = window.characters, 0, False
+    board.answer({"verb": "drop", "dim": "vocab", "source": "", "target": "model", "view": "a", "seq": 1})
+    assert first > 25_000
+    assert window.characters < first / 3
+    window.characters = 0
+    board.answer({"verb": "refresh", "view": "a", "seq": 2})
+    assert window.characters > 25_000
