@@ -6,9 +6,9 @@ import optax
 import pytest
 
 import workbench as wb
-from tests.support.adapter_models import BATCH, DIMS, S, linen, nnx_by_loss, nnx_net, plain_loss
+from tests.support.adapter_models import BATCH, DIMS, S, linen, nnx_by_loss, nnx_by_step, nnx_net, plain_loss
 from workbench.core.tensor import Role
-from workbench.errors import PipelineError, TraceError
+from workbench.errors import OffloadError, PipelineError, PrecisionError, RematError, TraceError
 from workbench.plan.plan import Plan
 from workbench.tracing.trace_step import role_of
 
@@ -134,8 +134,21 @@ def test_a_step_that_carries_nothing_is_refused_with_the_leaf_that_differs():
 
 def test_what_a_step_of_its_own_keeps_and_casts_is_written_in_it():
     program = wb.trace_step(lambda params, x: params - x, S((4,), "float32"), S((4,), "float32"), name="train")
-    with pytest.raises(TraceError, match="`train` is a step of its own: what it keeps, in which types and where, is written in it"):
-        program.variant(precision=wb.Precision.parse("bfloat16"))
+    changes = {
+        "remat": (wb.Remat.parse("full"), RematError, "what its backward pass keeps is written in it"),
+        "precision": (wb.Precision.parse("bfloat16"), PrecisionError, "the types it computes in are written in it"),
+        "offload": (wb.Offload.parse("optimizer_state"), OffloadError, "where its state is kept is written in it"),
+    }
+    for name, (change, kind, said) in changes.items():
+        with pytest.raises(kind) as caught:
+            program.variant(**{name: change})
+        assert caught.value.message == f"`train` is a step of its own: {said}."
+
+
+@pytest.mark.worker
+def test_a_search_lays_out_a_step_of_its_own():
+    found = Plan(nnx_by_step(), "data:2 model:2", "batch:data", hardware="TPU v5e 2x2").search(within=20)
+    assert found.best is not None
 
 
 def test_a_model_with_statistics_is_traced_under_remat_and_precision_and_keeps_them_whole():

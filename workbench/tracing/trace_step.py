@@ -12,7 +12,7 @@ from workbench.core.precision import AS_WRITTEN, Precision
 from workbench.core.program import Program, Reference, Step
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role
-from workbench.errors import TraceError
+from workbench.errors import OffloadError, PrecisionError, RematError, TraceError
 from workbench.tracing.leaves import Leaves, named_leaves
 from workbench.tracing.model_state import first_difference
 from workbench.tracing.retraced_variants import Variants
@@ -50,7 +50,8 @@ def trace_step(
     tuple) where only shapes were given, and `data(step)` the other arguments. The loss is the first result called so, or else the first
     floating-point number.
 
-    Raises `TraceError` if the step cannot be traced or carries nothing, `DimensionError` if names do not fit.
+    Raises `TraceError` if the step cannot be traced or carries nothing, `DimensionError` if names do not fit. A plan does not change its
+    remat, precision or offload.
 
     >>> spec = jax.ShapeDtypeStruct((4,), "float32")
     >>> program = trace_step(lambda params, batch: (params - batch, (params * batch).sum()), spec, spec, name="step")
@@ -112,11 +113,7 @@ class _StepTracer:
     reference: Reference | None
 
     def program(self, remat: Remat, precision: Precision, offload: Offload) -> Program:
-        if (remat, precision, offload) != (AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE):
-            raise TraceError(
-                f"`{self.title}` is a step of its own: what it keeps, in which types and where, is written in it.",
-                ["use `jax.checkpoint` and casts in it", "trace its loss instead, `wb.trace_training(loss, params, batch, optimizer=...)`"],
-            )
+        _verify_as_written(self.title, remat, precision, offload)
         result = guard_tracing(lambda: jax.eval_shape(partial(self.step), *(each.tree() for each in self.trees)), self.title)
         parts = list(result) if type(result) is tuple else [result]
         count = _count_carried(self.trees, parts, self.title)
@@ -154,6 +151,19 @@ class _StepTracer:
             paths = [path for each in others for path in each.paths]
             sources["feed"] = lambda number: tuple(host_array(leaf) for leaf in fed_leaves(data, number, paths))
         return Step(call, **sources, loss=loss)
+
+
+def _verify_as_written(name: str, remat: Remat, precision: Precision, offload: Offload) -> None:
+    """Raises the error of what a plan would change in a step that says it itself."""
+    instead = "trace its loss, `wb.trace_training(loss, params, batch, optimizer=...)`"
+    if remat != AS_TRACED:
+        raise RematError(
+            f"`{name}` is a step of its own: what its backward pass keeps is written in it.", ["use `jax.checkpoint` in it", instead]
+        )
+    if precision != AS_WRITTEN:
+        raise PrecisionError(f"`{name}` is a step of its own: the types it computes in are written in it.", ["cast in it", instead])
+    if offload != ALL_ON_DEVICE:
+        raise OffloadError(f"`{name}` is a step of its own: where its state is kept is written in it.", ["leave `offload` out", instead])
 
 
 def _count_carried(trees: Sequence[_Argument], parts: Sequence[Any], name: str) -> int:
