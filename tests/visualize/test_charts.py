@@ -41,6 +41,7 @@ def charts():
 def test_a_chart_is_json_and_fills_its_figure(kind):
     chart = charts()[kind]
     state = json.loads(json.dumps(chart.state, allow_nan=False))
+    assert state == chart.state
     assert set(state["item"]) >= {"doc", "root_id"}
     figure = chart.figure
     names = {model.name for model in figure.references() if model.name}
@@ -114,7 +115,7 @@ def test_packed_spans_are_read_back(spans):
     found = list(zip(starts, kinds, strict=True))
     assert found == [(start, kind) for start, _, kind in sorted(spans)]
     assert list(seconds) == pytest.approx([each for _, each, _ in sorted(spans)], rel=1e-6, abs=1e-12)
-    assert state["firsts"] == (0, len(spans))
+    assert state["firsts"] == [0, len(spans)]
 
 
 def test_an_axis_is_in_the_unit_that_its_greatest_value_is_written_in():

@@ -85,8 +85,8 @@ def timeline_parts(report: Report, trace: Trace | None) -> tuple[TimelinePart, .
 def _sources(report: Report) -> dict[tuple[str, str], str]:
     """The user's line of each kernel and collective, by kind and path, and by path alone."""
     found: dict[tuple[str, str], str] = {}
-    for each in (*report.collectives, *report.kernel_costs):
-        found[each.kind, each.path] = found["", each.path] = each.source
+    found |= {key: each.source for each in report.collectives for key in ((each.kind, each.path), ("", each.path))}
+    found |= {key: each.source for each in report.kernel_costs for key in ((each.kind, each.path), ("", each.path))}
     return found
 
 

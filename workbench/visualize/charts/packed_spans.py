@@ -31,7 +31,8 @@ class Lane:
 class PackedSpans:
     """Spans by lane and start: spans `firsts[i]` to `firsts[i + 1]` are in lane `i`. `unit` seconds are 1 on the x axis.
 
-    >>> spans = pack_spans([[(0.0, 1.0, 0)], [(0.5, 0.25, 0), (1.0, 1.0, 0)]], (Lane("a", "#000000", 0, 1),) * 2, (SpanLook("f", "f"),), 1.0)
+    >>> lanes, looks = (Lane("a", "#000000", 0, 1), Lane("b", "#000000", 1, 2)), (SpanLook("f", "f"),)
+    >>> spans = pack_spans([[(0.0, 1.0, 0)], [(0.5, 0.25, 0), (1.0, 1.0, 0)]], lanes, looks, 1.0)
     >>> spans.firsts, spans.count
     ((0, 1, 3), 3)
     """
@@ -54,7 +55,7 @@ class PackedSpans:
         return {
             "lanes": [{"name": each.name, "colour": each.colour, "bottom": each.bottom, "top": each.top} for each in self.lanes],
             "looks": [[each.label, each.title, each.subject, each.weight] for each in self.looks],
-            "firsts": self.firsts,
+            "firsts": list(self.firsts),
             "starts": _base64(self.starts),
             "seconds": _base64(self.seconds),
             "kinds": _base64(self.kinds),

@@ -1,7 +1,7 @@
 """The user's lines around the one that what is selected comes from, and what else comes from it.
 
-Which file is read says the program: its own module, made by tracing in this installation, names it. A gesture selects a record of the report
-or a line that one has, a document names neither, and no text of either becomes a path.
+Which file is read says the program: its own module, made by tracing in this installation, names it. A gesture selects a record of the
+report or a line that one has, a document names neither, and no text of either becomes a path.
 """
 
 import linecache
@@ -43,8 +43,9 @@ def source_state(report: Report, selected: str) -> dict[str, Any] | None:
 
 def _records(report: Report) -> Iterator[tuple[str, str]]:
     """The path and the line of each kernel, collective and operation."""
-    for each in (*report.kernel_costs, *report.collectives, *report.plan.program.operations):
-        yield each.path, each.source
+    yield from ((each.path, each.source) for each in report.kernel_costs)
+    yield from ((each.path, each.source) for each in report.collectives)
+    yield from ((each.path, each.source) for each in report.plan.program.operations)
 
 
 def _lines(report: Report) -> Iterator[str]:
