@@ -20,7 +20,7 @@ function spans() {
   const seconds = [0.004, ...new Array(100).fill(8e-6), 0.002];
   return unpackSpans({
     lanes: ["compute", "data"].map((name, i) => ({ name, colour: "#3B5A8C", bottom: i + 1, top: i })),
-    looks: [["mlp/dot_general", "dot · mlp/dot_general · gpt.py:181", "mlp/dot_general", 1], ["add", "add", "add", 0.5]],
+    styles: [["mlp/dot_general", "dot · mlp/dot_general · gpt.py:181", "mlp/dot_general", 1], ["add", "add", "add", 0.5]],
     firsts: [0, 101, 102],
     starts: packed(new Float64Array(starts)),
     seconds: packed(new Float32Array(seconds)),

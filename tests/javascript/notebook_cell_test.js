@@ -9,6 +9,7 @@ Object.assign(globalThis, { VERSION: "v1", PARTS: ["board", "table"] });
 const { default: cell } = await import("../../workbench/widgets/static/notebook_cell.js");
 
 const MODULE = `export default { render({ model, el }) {
+  globalThis.shownModel = model;
   el.dataset.drawn = model.get("board").name;
   model.on("change:board", () => { el.dataset.drawn = model.get("board").name; });
   return () => { el.dataset.drawn = "closed"; };
@@ -53,6 +54,17 @@ Deno.test("the second board of a page takes the module that is there", async () 
   deepEqual(asked, [{ want: "parts" }]);
   await answer({ parts: { board: { name: "three" }, table: {} } });
   equal(place.dataset.drawn, "three");
+  close();
+});
+
+Deno.test("what draws charts is asked for when a chart is there, and comes as a text", async () => {
+  const { asked, answer, close } = shown();
+  await answer({ parts: { board: { name: "five" }, table: {} } });
+  const { shownModel } = /** @type {{ shownModel: CellModel }} */ (/** @type {unknown} */ (globalThis));
+  const library = shownModel.library?.();
+  deepEqual(asked.at(-1), { want: "library" });
+  await answer({ library: "the script" });
+  equal(await library, "the script");
   close();
 });
 

@@ -19,7 +19,7 @@ from workbench.visualize.charts.axis_units import bytes_unit, count_unit, second
 from workbench.visualize.charts.chart import bokeh_script
 from workbench.visualize.charts.front_chart import front_chart
 from workbench.visualize.charts.memory_chart import memory_charts
-from workbench.visualize.charts.packed_spans import Lane, SpanLook, pack_spans
+from workbench.visualize.charts.packed_spans import Lane, SpanStyle, pack_spans
 from workbench.visualize.charts.roofline_chart import roofline_chart
 from workbench.visualize.charts.timeline_chart import timeline_chart
 from workbench.visualize.found_plans import FrontSigns
@@ -41,6 +41,7 @@ def charts():
 def test_a_chart_is_json_and_fills_its_figure(kind):
     chart = charts()[kind]
     state = json.loads(json.dumps(chart.state, allow_nan=False))
+    assert state == chart.state
     assert set(state["item"]) >= {"doc", "root_id"}
     figure = chart.figure
     names = {model.name for model in figure.references() if model.name}
@@ -74,8 +75,8 @@ def test_every_event_of_the_step_is_in_the_timeline_with_its_line_predicted_abov
     tops = [lane.top for lane in chart.spans.lanes]
     assert tops == sorted(tops)
     assert all(a.bottom <= b.top for a, b in pairwise(chart.spans.lanes))
-    assert {look.subject for look in chart.spans.looks} >= {"mlp/dot_general"}
-    assert any("toy.py:9" in look.title for look in chart.spans.looks)
+    assert {style.subject for style in chart.spans.styles} >= {"mlp/dot_general"}
+    assert any("toy.py:9" in style.title for style in chart.spans.styles)
     assert sum(chart.spans.seconds) == pytest.approx(sum(each.seconds for part in parts for each in part.spans))
     assert timeline_chart(step_report()) is None or step_report().timeline
 
@@ -107,14 +108,14 @@ def test_the_front_is_clicked_for_its_plans_and_what_lies_outside_is_left_out():
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1e-3), st.integers(0, 1)), max_size=40))
 def test_packed_spans_are_read_back(spans):
-    lanes, looks = (Lane("a", "#000000", 1, 0),), (SpanLook("f", "f"), SpanLook("g", "g"))
-    state = pack_spans([spans], lanes, looks, 1e-3).state
+    lanes, styles = (Lane("a", "#000000", 1, 0),), (SpanStyle("f", "f"), SpanStyle("g", "g"))
+    state = pack_spans([spans], lanes, styles, 1e-3).state
     starts, seconds = array("d", base64.b64decode(state["starts"])), array("f", base64.b64decode(state["seconds"]))
     kinds = array("I", base64.b64decode(state["kinds"]))
     found = list(zip(starts, kinds, strict=True))
     assert found == [(start, kind) for start, _, kind in sorted(spans)]
     assert list(seconds) == pytest.approx([each for _, each, _ in sorted(spans)], rel=1e-6, abs=1e-12)
-    assert state["firsts"] == (0, len(spans))
+    assert state["firsts"] == [0, len(spans)]
 
 
 def test_an_axis_is_in_the_unit_that_its_greatest_value_is_written_in():

@@ -11,6 +11,7 @@ from tests.support.scripted import HeldRunner
 from workbench.app.notebook.board_cell import Workbench
 from workbench.models import build
 from workbench.plan.plan import Plan
+from workbench.visualize.charts.chart import bokeh_script
 from workbench.widgets.board.board_state import TABS
 from workbench.widgets.front_end import module_text
 from workbench.widgets.glossary.glossary import glossary_state
@@ -55,6 +56,8 @@ def test_a_cell_that_shows_the_board_gets_the_module_once_and_then_each_part_tha
     assert set(sent[0]["parts"]) == {"board", "table", "live"}
     bench._handle_custom_msg({"want": "parts"}, [])
     assert "module" not in sent[1]
+    bench._handle_custom_msg({"want": "library"}, [])
+    assert sent.pop() == {"library": bokeh_script()}
     bench.gesture = {"verb": "drop", "dim": "hidden", "source": "", "target": "model", "view": "v", "seq": 1}
     assert [each["parts"]["board"]["answer"] for each in sent if "board" in each["parts"]][-1] == {"view": "v", "seq": 1}
 

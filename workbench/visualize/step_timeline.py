@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import base_axis
-from workbench.reports.collective import Collective
 from workbench.reports.device_trace import Trace
-from workbench.reports.kernel import Kernel
 from workbench.reports.measurement import TaskTime
 from workbench.reports.report import Report
 from workbench.reports.timeline import COMPUTE, Event
@@ -110,9 +108,8 @@ def _task_name(task: TaskTime) -> str:
 def _sources(report: Report) -> dict[tuple[str, str], str]:
     """The user's line of each kernel and collective, by kind and path, and by path alone."""
     found: dict[tuple[str, str], str] = {}
-    records: tuple[Collective | Kernel, ...] = (*report.collectives, *report.kernel_costs)
-    for each in records:
-        found[each.kind, each.path] = found["", each.path] = each.source
+    found |= {key: each.source for each in report.collectives for key in ((each.kind, each.path), ("", each.path))}
+    found |= {key: each.source for each in report.kernel_costs for key in ((each.kind, each.path), ("", each.path))}
     return found
 
 

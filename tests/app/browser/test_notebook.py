@@ -3,7 +3,9 @@
 from playwright.sync_api import expect
 
 from tests.app.browser.test_page import drag, grip
+from tests.support import charts
 from tests.support.jupyterlab import READY, open_lab, run_cell, write_notebook
+from tests.support.tabs import open_tab
 
 SETUP = """
 import workbench as wb
@@ -22,6 +24,7 @@ def test_a_drop_in_the_cell_moves_the_plan_in_the_kernel(lab, guarded):
     guarded.locator(".wb .chip").first.wait_for(timeout=60_000)
     drag(guarded, "hidden", "model")
     expect(grip(guarded, "hidden", "model")).to_contain_text("30 → 15")
+    charts.drawn(open_tab(guarded, "memory"))  # the kernel has sent BokehJS
     grip(guarded, "hidden", "model").focus()
     guarded.keyboard.press("b")  # JupyterLab would insert a cell
     run_cell(guarded, 1)

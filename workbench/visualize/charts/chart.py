@@ -23,8 +23,8 @@ class Chart:
     """What fills a figure, each part by the name of the model that it belongs to.
 
     - `make(*settings)`: a new, empty figure;
-    - `sources`: the columns of each data source. In one named `marks`, each row may be pointed at: `title` says what it is, `subject` is the
-      path that it selects, `opens` what a click opens;
+    - `sources`: the columns of each data source. In one named `marks`, each row may be pointed at: `title` says what it is, `subject` is
+      the path that it selects, `opens` what a click opens;
     - `ranges`: the whole extent of `x` and `y`;
     - `properties`: other properties of models;
     - `key`: colours and what they stand for;
@@ -60,9 +60,9 @@ class Chart:
         return {
             **empty_figure(self.make, self.settings),
             "sources": self.sources,
-            "ranges": self.ranges,
-            "properties": self.properties,
-            "key": self.key,
+            "ranges": {name: list(ends) for name, ends in self.ranges.items()},
+            "properties": json.loads(json.dumps(self.properties)),  # a number that is a key becomes a text
+            "key": [list(each) for each in self.key],
             "across": self.across,
             "spans": self.spans and self.spans.state,
         }
@@ -74,14 +74,13 @@ def empty_figure(make: Maker, settings: tuple[Any, ...]) -> dict[str, Any]:
     from bokeh import __version__
     from bokeh.embed import json_item
 
-    item = json_item(make(*settings))
+    item = json.loads(json.dumps(json_item(make(*settings))))
     name = json.dumps([make.__module__, make.__name__, __version__, settings], default=str)
     return {"item": item, "version": __version__, "id": hashlib.sha256(name.encode()).hexdigest()[:16]}
 
 
 def bokeh_script() -> str:
     """BokehJS as the installed Bokeh has it, for a page that has none: no other server is asked."""
-    from bokeh.resources import Resources
+    import bokeh
 
-    [script] = Resources(mode="absolute", components=["bokeh"], minified=True).js_files
-    return Path(script).read_text(encoding="utf-8")
+    return (Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js").read_text(encoding="utf-8")

@@ -67,8 +67,8 @@ def empty_memory(*colours: str) -> Any:
     areas = add_source("areas", ("x", *(f"h{place}" for place in range(len(colours) + 1))), rows=2)  # BokehJS hangs in an empty step area
     for place, colour in enumerate(colours):
         plot.varea_step(x="x", y1=f"h{place}", y2=f"h{place + 1}", step_mode="after", fill_color=colour, source=areas)
-    plot.segment(x0="x0", y0="y", x1="x1", y1="y", line_color="color", source=add_source("lines", ("x0", "x1", "y", "color")))
-    plot.segment(x0="x", y0=0, x1="x", y1="top", line_color="color", line_width=1.5, source=add_source("places", ("x", "top", "color")))
+    plot.multi_line("xs", "ys", line_color="color", source=add_source("lines", ("xs", "ys", "color")))
+    plot.multi_line("xs", "ys", line_color="color", line_width=1.5, source=add_source("places", ("xs", "ys", "color")))
     marks = add_source("marks", ("left", "right", "top", "title", "subject", "opens"))
     drawn = plot.quad(left="left", right="right", bottom=0, top="top", fill_alpha=0, line_color=None, source=marks)
     drawn.hover_glyph = drawn.glyph.clone(fill_color=MARKED, fill_alpha=0.25)
@@ -118,9 +118,8 @@ def _areas(moments: Sequence[tuple[int, Column]], count: int, unit: AxisUnit) ->
 def _lines(tier: MemoryTier, unit: AxisUnit, room: int, count: int) -> dict[str, list[Any]]:
     levels = [(tier.most, TEXT), *([(room, WARNING)] if room else [])]
     return {
-        "x0": [0.0] * len(levels),
-        "x1": [float(count)] * len(levels),
-        "y": [level / unit.size for level, _ in levels],
+        "xs": [[0.0, float(count)]] * len(levels),
+        "ys": [[level / unit.size] * 2 for level, _ in levels],
         "color": [colour for _, colour in levels],
     }
 
@@ -156,4 +155,4 @@ def _places(tier: MemoryTier, top: float, chosen: int | None) -> dict[str, list[
     """Lines at the peak, where the phases begin, and at the moment that is shown."""
     rows = [(tier.peak + 0.5, top, TEXT), *((float(place), top * _ROOM, NEUTRAL) for _, place in _phases(tier))]
     rows += [(chosen + 0.5, top, WARNING)] if chosen is not None and chosen != tier.peak else []
-    return {"x": [x for x, *_ in rows], "top": [y for _, y, _ in rows], "color": [colour for *_, colour in rows]}
+    return {"xs": [[x, x] for x, *_ in rows], "ys": [[0.0, y] for _, y, _ in rows], "color": [colour for *_, colour in rows]}

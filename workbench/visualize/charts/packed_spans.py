@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class SpanLook:
+class SpanStyle:
     """What spans of one kind have in common: a `label` upon them, a `title` under the pointer, the path that they select, the opacity."""
 
     label: str
@@ -31,17 +31,18 @@ class Lane:
 class PackedSpans:
     """Spans by lane and start: spans `firsts[i]` to `firsts[i + 1]` are in lane `i`. `unit` seconds are 1 on the x axis.
 
-    >>> spans = pack_spans([[(0.0, 1.0, 0)], [(0.5, 0.25, 0), (1.0, 1.0, 0)]], (Lane("a", "#000000", 0, 1),) * 2, (SpanLook("f", "f"),), 1.0)
+    >>> lanes, styles = (Lane("a", "#000000", 0, 1), Lane("b", "#000000", 1, 2)), (SpanStyle("f", "f"),)
+    >>> spans = pack_spans([[(0.0, 1.0, 0)], [(0.5, 0.25, 0), (1.0, 1.0, 0)]], lanes, styles, 1.0)
     >>> spans.firsts, spans.count
     ((0, 1, 3), 3)
     """
 
     lanes: tuple[Lane, ...]
-    looks: tuple[SpanLook, ...]
+    styles: tuple[SpanStyle, ...]
     firsts: tuple[int, ...]
     starts: array  # type: ignore[type-arg]  # of seconds, double
     seconds: array  # type: ignore[type-arg]  # single
-    kinds: array  # type: ignore[type-arg]  # places in `looks`, 4 bytes each
+    kinds: array  # type: ignore[type-arg]  # places in `styles`, 4 bytes each
     unit: float
 
     @property
@@ -53,8 +54,8 @@ class PackedSpans:
         """As JSON: the arrays in base64, little-endian."""
         return {
             "lanes": [{"name": each.name, "colour": each.colour, "bottom": each.bottom, "top": each.top} for each in self.lanes],
-            "looks": [[each.label, each.title, each.subject, each.weight] for each in self.looks],
-            "firsts": self.firsts,
+            "styles": [[each.label, each.title, each.subject, each.weight] for each in self.styles],
+            "firsts": list(self.firsts),
             "starts": _base64(self.starts),
             "seconds": _base64(self.seconds),
             "kinds": _base64(self.kinds),
@@ -63,9 +64,9 @@ class PackedSpans:
 
 
 def pack_spans(
-    by_lane: Sequence[Sequence[tuple[float, float, int]]], lanes: tuple[Lane, ...], looks: tuple[SpanLook, ...], unit: float
+    by_lane: Sequence[Sequence[tuple[float, float, int]]], lanes: tuple[Lane, ...], styles: tuple[SpanStyle, ...], unit: float
 ) -> PackedSpans:
-    """Of each lane (start, seconds, place in `looks`); they are sorted here."""
+    """Of each lane (start, seconds, place in `styles`); they are sorted here."""
     firsts, starts, seconds, kinds = [0], array("d"), array("f"), array("I")
     for spans in by_lane:
         for start, length, kind in sorted(spans):
@@ -73,7 +74,7 @@ def pack_spans(
             seconds.append(length)
             kinds.append(kind)
         firsts.append(len(starts))
-    return PackedSpans(lanes, looks, tuple(firsts), starts, seconds, kinds, unit)
+    return PackedSpans(lanes, styles, tuple(firsts), starts, seconds, kinds, unit)
 
 
 def _base64(values: Any) -> str:

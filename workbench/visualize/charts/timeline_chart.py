@@ -10,7 +10,7 @@ from workbench.reports.timeline import COMPUTE
 from workbench.units import format_seconds
 from workbench.visualize.charts.axis_units import seconds_unit
 from workbench.visualize.charts.chart import Chart
-from workbench.visualize.charts.packed_spans import Lane, PackedSpans, SpanLook, pack_spans
+from workbench.visualize.charts.packed_spans import Lane, PackedSpans, SpanStyle, pack_spans
 from workbench.visualize.draw.palette import NEUTRAL, STEP
 from workbench.visualize.draw.timeline_spans import DrawnSpan, merge_spans
 from workbench.visualize.step_timeline import TimelinePart, row_colour, timeline_parts
@@ -28,7 +28,7 @@ def timeline_chart(report: Report, trace: Trace | None = None, parts: tuple[Time
     if not longest:
         return None
     unit, (lanes, spans, ticks) = seconds_unit(longest), _rows(parts, report.mesh)
-    packed = pack_spans([[(each.start, each.seconds, kind) for each, kind in lane] for lane in spans], lanes, _looks(parts), unit.size)
+    packed = pack_spans([[(each.start, each.seconds, kind) for each, kind in lane] for lane in spans], lanes, _styles(parts), unit.size)
     rows = len(lanes) + len(parts)
     return Chart(
         empty_timeline,
@@ -70,9 +70,9 @@ def empty_timeline() -> Any:
 
 
 def _rows(parts: Sequence[TimelinePart], mesh: Mesh) -> tuple[tuple[Lane, ...], list[list[tuple[DrawnSpan, int]]], dict[float, str]]:
-    """The lanes, the spans of each with their looks, and what is written before each row: a part's head, and the names of its lanes."""
+    """The lanes, the spans of each with their styles, and what is written before each row: a part's head, and the names of its lanes."""
     lanes, spans, ticks = [], [], {}
-    places = {look: place for place, look in enumerate(_names(parts))}
+    places = {style: place for place, style in enumerate(_names(parts))}
     row = 0
     for part in parts:
         ticks[row + 0.5] = part.title
@@ -90,8 +90,8 @@ def _names(parts: Sequence[TimelinePart]) -> dict[tuple[str, str, float], None]:
     return dict.fromkeys((each.name, each.path, each.weight) for part in parts for each in part.spans)
 
 
-def _looks(parts: Sequence[TimelinePart]) -> tuple[SpanLook, ...]:
-    return tuple(SpanLook(_label(name, path), name, path, weight) for name, path, weight in _names(parts))
+def _styles(parts: Sequence[TimelinePart]) -> tuple[SpanStyle, ...]:
+    return tuple(SpanStyle(_label(name, path), name, path, weight) for name, path, weight in _names(parts))
 
 
 def _label(name: str, path: str) -> str:
@@ -111,7 +111,7 @@ def _merged(packed: PackedSpans, longest: float) -> Iterator[tuple[Any, ...]]:
         places = range(first, last)
         drawn = [DrawnSpan("", packed.starts[each], packed.seconds[each], str(packed.kinds[each])) for each in places]
         for block in merge_spans(drawn, longest, _STILL):
-            look = packed.looks[int(block.longest.name)]
+            style = packed.styles[int(block.longest.name)]
             left, right = (edge / _STILL * longest / packed.unit for edge in (block.left, block.right))
-            title = f"{format_seconds(block.longest.seconds)}: {look.title}"
-            yield left, right, lane.bottom, lane.top, lane.colour or NEUTRAL, look.weight, title, look.subject
+            title = f"{format_seconds(block.longest.seconds)}: {style.title}"
+            yield left, right, lane.bottom, lane.top, lane.colour or NEUTRAL, style.weight, title, style.subject

@@ -293,6 +293,7 @@ KEYS: tuple[tuple[str, str], ...] = (
     ("Ctrl + Z", "undo; with Shift, redo"),
     ("Arrows in a table or picture", "from row to row, from mark to mark; Enter selects in every view"),
     ("Arrows on a curve", "read it step by step"),
+    ("+ and − on a chart", "zoom; A and D pan, 0 shows all of it; with the pointer drag, Ctrl + wheel, and Shift + drag for a box"),
     ("Arrows on the replay's slider", "step by step through the propagation; Home and End, its first and last"),
     ("?", "this help"),
 )

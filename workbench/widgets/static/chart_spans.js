@@ -50,7 +50,7 @@ export function placeAfter(values, value, low, high) {
  * @returns {Blocks}
  */
 export function visibleBlocks(spans, { from, to, width }) {
-  const { starts, seconds, kinds, looks, firsts, unit } = spans;
+  const { starts, seconds, kinds, styles, firsts, unit } = spans;
   const pixel = (to - from) / Math.max(width, 1) * unit, narrow = NARROW * pixel, column = COLUMN * pixel;
   /** @type {Blocks} */
   const blocks = { left: [], right: [], lane: [], span: [], count: [], seconds: [], weight: [] };
@@ -84,7 +84,7 @@ export function visibleBlocks(spans, { from, to, width }) {
         if (length > seconds[longest]) longest = i;
       }
       busy += length;
-      weighed += length * looks[kinds[i]][3];
+      weighed += length * styles[kinds[i]][3];
       count++;
     }
     end();
@@ -104,7 +104,7 @@ export function visibleNames(spans, blocks, { from, to, width }) {
   for (let i = 0; i < blocks.left.length; i++) {
     const left = Math.max(blocks.left[i], from), wide = (Math.min(blocks.right[i], to) - left) * pixels;
     if (wide < NAMED || blocks.count[i] > 1) continue;
-    const label = spans.looks[spans.kinds[blocks.span[i]]][0], room = Math.floor((wide - PADDING) / CHARACTER);
+    const label = spans.styles[spans.kinds[blocks.span[i]]][0], room = Math.floor((wide - PADDING) / CHARACTER);
     found.push({ block: i, x: left, text: label.length > room ? `${label.slice(0, room - 1)}…` : label });
   }
   return found;

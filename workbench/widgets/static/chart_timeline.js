@@ -80,7 +80,7 @@ function drawBlocks(wb, shown, named) {
   const { from, to, width } = seenOf(shown), more = MARGIN * (to - from);
   shown.drawn = { from: from - more, to: to + more, width: width * (1 + 2 * MARGIN) };
   const blocks = shown.blocks = visibleBlocks(spans, shown.drawn);
-  const source = /** @type {BokehModel} */ (doc.get_model_by_name("blocks")), chosen = chosenLooks(wb, spans);
+  const source = /** @type {BokehModel} */ (doc.get_model_by_name("blocks")), chosen = chosenStyles(wb, spans);
   shown.marking = true;
   source.data = columnsOf(spans, blocks, named, isDark(wb));
   source.selected.indices = chosen.size ? blocks.span.flatMap((span, i) => (chosen.has(spans.kinds[span]) ? [i] : [])) : [];
@@ -99,14 +99,14 @@ function drawNames(wb, shown) {
 }
 
 /**
- * The looks of what is chosen.
+ * The styles of what is chosen.
  * @param {Wb} wb
  * @param {Spans} spans
  * @returns {Set<number>}
  */
-function chosenLooks(wb, spans) {
+function chosenStyles(wb, spans) {
   const found = new Set();
-  if (wb.selected) spans.looks.forEach(([, , subject], place) => isChosen(wb, subject) && found.add(place));
+  if (wb.selected) spans.styles.forEach(([, , subject], place) => isChosen(wb, subject) && found.add(place));
   return found;
 }
 
@@ -117,7 +117,7 @@ function chosenLooks(wb, spans) {
  * @param {boolean} dark
  */
 function columnsOf(spans, blocks, named, dark) {
-  const { lanes, looks, kinds } = spans;
+  const { lanes, styles, kinds } = spans;
   const colours = lanes.map((lane) => colourOf(lane.colour, dark));
   return {
     left: Float64Array.from(blocks.left),
@@ -127,7 +127,7 @@ function columnsOf(spans, blocks, named, dark) {
     color: blocks.lane.map((lane) => colours[lane]),
     alpha: Float32Array.from(blocks.weight),
     title: named ? blocks.span.map((_, i) => titleOf(spans, blocks, i)) : new Array(blocks.span.length).fill(""),
-    subject: blocks.span.map((span) => looks[kinds[span]][2]),
+    subject: blocks.span.map((span) => styles[kinds[span]][2]),
   };
 }
 
@@ -139,7 +139,7 @@ function columnsOf(spans, blocks, named, dark) {
  * @returns {string}
  */
 export function titleOf(spans, blocks, i) {
-  const span = blocks.span[i], one = `${clock(spans.seconds[span])}: ${spans.looks[spans.kinds[span]][1]}`;
+  const span = blocks.span[i], one = `${clock(spans.seconds[span])}: ${spans.styles[spans.kinds[span]][1]}`;
   const text = blocks.count[i] === 1 ? one : `${blocks.count[i]} in ${clock(blocks.seconds[i])}, the longest ${one}`;
   return `${spans.lanes[blocks.lane[i]].name} · ${text}\nfrom ${clock(spans.starts[span])}`;
 }

@@ -1,7 +1,7 @@
 """The user's lines around the one that what is selected comes from, and what else comes from it.
 
-Which file is read says the program: its own module, made by tracing in this installation, names it. A gesture selects a record of the report
-or a line that one has, a document names neither, and no text of either becomes a path.
+Which file is read says the program: its own module, made by tracing in this installation, names it. A gesture selects a record of the
+report or a line that one has, a document names neither, and no text of either becomes a path.
 """
 
 import linecache

@@ -501,7 +501,7 @@ function placeAfter(values, value, low, high) {
   return low;
 }
 function visibleBlocks(spans, { from, to, width }) {
-  const { starts, seconds, kinds, looks, firsts, unit } = spans;
+  const { starts, seconds, kinds, styles, firsts, unit } = spans;
   const pixel = (to - from) / Math.max(width, 1) * unit, narrow = NARROW * pixel, column = COLUMN * pixel;
   const blocks = {
     left: [],
@@ -541,7 +541,7 @@ function visibleBlocks(spans, { from, to, width }) {
         if (length > seconds[longest]) longest = i;
       }
       busy += length;
-      weighed += length * looks[kinds[i]][3];
+      weighed += length * styles[kinds[i]][3];
       count++;
     }
     end();
@@ -553,7 +553,7 @@ function visibleNames(spans, blocks, { from, to, width }) {
   for (let i = 0; i < blocks.left.length; i++) {
     const left = Math.max(blocks.left[i], from), wide = (Math.min(blocks.right[i], to) - left) * pixels;
     if (wide < NAMED || blocks.count[i] > 1) continue;
-    const label = spans.looks[spans.kinds[blocks.span[i]]][0], room = Math.floor((wide - PADDING) / CHARACTER);
+    const label = spans.styles[spans.kinds[blocks.span[i]]][0], room = Math.floor((wide - PADDING) / CHARACTER);
     found.push({
       block: i,
       x: left,
@@ -1041,7 +1041,7 @@ function drawBlocks(wb, shown, named) {
   const source = (
     /** @type {BokehModel} */
     doc.get_model_by_name("blocks")
-  ), chosen = chosenLooks(wb, spans);
+  ), chosen = chosenStyles(wb, spans);
   shown.marking = true;
   source.data = columnsOf(spans, blocks, named, isDark(wb));
   source.selected.indices = chosen.size ? blocks.span.flatMap((span, i) => chosen.has(spans.kinds[span]) ? [
@@ -1055,13 +1055,13 @@ function drawNames(wb, shown) {
     doc.get_model_by_name("names").data = namesOf(spans, blocks, seenOf(shown), isDark(wb));
   }
 }
-function chosenLooks(wb, spans) {
+function chosenStyles(wb, spans) {
   const found = /* @__PURE__ */ new Set();
-  if (wb.selected) spans.looks.forEach(([, , subject], place) => isChosen(wb, subject) && found.add(place));
+  if (wb.selected) spans.styles.forEach(([, , subject], place) => isChosen(wb, subject) && found.add(place));
   return found;
 }
 function columnsOf(spans, blocks, named, dark) {
-  const { lanes, looks, kinds } = spans;
+  const { lanes, styles, kinds } = spans;
   const colours = lanes.map((lane) => colourOf(lane.colour, dark));
   return {
     left: Float64Array.from(blocks.left),
@@ -1071,11 +1071,11 @@ function columnsOf(spans, blocks, named, dark) {
     color: blocks.lane.map((lane) => colours[lane]),
     alpha: Float32Array.from(blocks.weight),
     title: named ? blocks.span.map((_, i) => titleOf(spans, blocks, i)) : new Array(blocks.span.length).fill(""),
-    subject: blocks.span.map((span) => looks[kinds[span]][2])
+    subject: blocks.span.map((span) => styles[kinds[span]][2])
   };
 }
 function titleOf(spans, blocks, i) {
-  const span = blocks.span[i], one2 = `${clock(spans.seconds[span])}: ${spans.looks[spans.kinds[span]][1]}`;
+  const span = blocks.span[i], one2 = `${clock(spans.seconds[span])}: ${spans.styles[spans.kinds[span]][1]}`;
   const text = blocks.count[i] === 1 ? one2 : `${blocks.count[i]} in ${clock(blocks.seconds[i])}, the longest ${one2}`;
   return `${spans.lanes[blocks.lane[i]].name} \xB7 ${text}
 from ${clock(spans.starts[span])}`;

@@ -10,11 +10,11 @@ export interface Lane {
   top: number;
 }
 /** What spans of one kind have in common. */
-export type SpanLook = [label: string, title: string, subject: string, weight: number];
+export type SpanStyle = [label: string, title: string, subject: string, weight: number];
 /** Spans as they are sent: arrays in base64. */
 export interface SentSpans {
   lanes: Lane[];
-  looks: SpanLook[];
+  styles: SpanStyle[];
   firsts: number[];
   starts: string;
   seconds: string;
@@ -24,7 +24,7 @@ export interface SentSpans {
 /** Spans of lane `i` are at `firsts[i]` to `firsts[i + 1]`, by their start. */
 export interface Spans {
   lanes: Lane[];
-  looks: SpanLook[];
+  styles: SpanStyle[];
   firsts: number[];
   starts: Float64Array;
   seconds: Float32Array;
