@@ -60,7 +60,7 @@ class ResidentSlices:
             for each, count in counts.items():
                 size = {Role.PARAMETER: weights[each].param, Role.GRADIENT: weights[each].sums}.get(role, weights[each].state)
                 path = network.parameter_paths[network.flat.param_slices[each][0].leaf]
-                entry = found.setdefault((_path_of(path, role), role), [0, 0])
+                entry = found.setdefault((path, role), [0, 0])
                 entry[0] += size * count
                 entry[1] += count
         return tuple(Alive(path, role, size, count) for (path, role), (size, count) in found.items())
@@ -106,7 +106,3 @@ class ResidentSlices:
         number = {path: place for place, path in enumerate(network.paths)}
         leaves = {leaf for block in self.work.blocks for leaf in tasks[number[block.path]].stage.virtual_stage.batch}
         return frozenset(network.batch_paths[leaf] for leaf in leaves)
-
-
-def _path_of(parameter: str, role: Role) -> str:
-    return parameter if role is Role.PARAMETER else f"{parameter} ({'gradients' if role is Role.GRADIENT else 'optimizer state'})"
