@@ -8,7 +8,7 @@ import { isChosen } from "./select.js";
 /** @import { Blocks, BokehModel, ShownChart, Spans, Window } from "./types/chart.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
-const MARGIN = 0.25; // of the range, drawn on both sides: what comes into sight while it is dragged
+const MARGIN = 0.4; // of the range, drawn on both sides: what comes into sight while it is dragged
 const NEARLY = 1.6; // by how much the scale may change before it is drawn anew
 const STILL = 120; // milliseconds after which nothing moves
 

@@ -983,7 +983,7 @@ function makeSelectable(wb) {
 }
 
 // workbench/widgets/static/chart_timeline.js
-var MARGIN = 0.25;
+var MARGIN = 0.4;
 var NEARLY = 1.6;
 var STILL = 120;
 function fillSpans(wb, shown) {
