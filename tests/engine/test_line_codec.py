@@ -15,6 +15,8 @@ from workbench import Plan
 from workbench.engine.worker.line_codec import COMMANDS, EVENTS, LineCodec
 from workbench.engine.worker.worker_main import DONE, WORK
 from workbench.errors import EngineError, WorkbenchError
+from workbench.hardware.catalogue import parse_hardware
+from workbench.hardware.hardware import Hardware
 from workbench.models.registry import build
 from workbench.multimodel import FleetSchedule, Job, Pass, Unit
 from workbench.multimodel.fleet_forecast import forecast
@@ -44,6 +46,7 @@ units = st.builds(Unit, st.integers(0, 9), st.sampled_from(Pass), *[seconds] * 6
 jobs = st.builds(Job, st.text(max_size=5), st.lists(units, min_size=1, max_size=3).map(tuple), st.integers(1, 9), st.integers(1, 9))
 st.register_type_strategy(float, finite)
 st.register_type_strategy(Job, jobs)
+st.register_type_strategy(Hardware, st.sampled_from(["TPU v5e 2x4", "8 H100", "A100"]).map(parse_hardware))
 
 
 def codec_of(message: object) -> LineCodec:

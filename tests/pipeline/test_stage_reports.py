@@ -1,5 +1,7 @@
 """The report of each stage: its figures are those of the simulated pipeline, to the byte, and of the programs that its blocks are."""
 
+import gc
+import weakref
 from functools import cache
 
 import pytest
@@ -113,3 +115,16 @@ def test_a_program_that_cannot_be_cut_has_no_stages():
     report = analyze(_plan("stages:2 micro_batches:4 boundaries:nowhere"))
     with pytest.raises(PipelineError, match="nowhere"):
         _ = report.stages
+
+
+def test_a_report_with_its_stages_is_freed_with_its_last_reference():
+    report = analyze(_plan("stages:2 micro_batches:4"))
+    gc.collect()
+    gc.disable()
+    try:
+        assert report.stages[0].timeline is not None
+        gone = weakref.ref(report)
+        del report
+        assert gone() is None
+    finally:
+        gc.enable()

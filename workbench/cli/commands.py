@@ -75,9 +75,7 @@ def report(options: argparse.Namespace) -> None:
     if why_planned:
         print(f"\nThe figures are the planned ones. {why_planned}")
     if report.hardware is None:
-        print(
-            f"\nNo time is predicted without hardware: add --hardware {ATTACHED} for this machine, which is measured once.", file=sys.stderr
-        )
+        print(f"\nNo time is predicted without hardware: add --hardware {ATTACHED} for this machine, which is measured once.")
 
 
 def _on_kept_hardware(plan: Plan) -> Plan:

@@ -236,13 +236,17 @@ class Report:
         """
         return self.details.pipeline()
 
-    @cached_property
+    @property
     def stages(self) -> "tuple[Report, ...]":
         """What the devices of each stage do in a step: this report alone, or for a plan with a pipeline one for each stage. Made when first
         asked for.
 
         Raises `PipelineError` where the program cannot be partitioned as the pipeline says.
         """
+        return (self,) if self.is_of_devices else self._stages  # itself is not kept: it would wait for a collection to be freed
+
+    @cached_property
+    def _stages(self) -> "tuple[Report, ...]":
         return self.details.stages(self)
 
     @property

@@ -44,7 +44,9 @@ FindRemedies = Callable[[Report, Reshard], tuple[Remedy, ...]]
 def stage_reports(whole: Report, planned: PipelineReport, find_remedies: FindRemedies) -> tuple[Report, ...]:
     """One report for each stage. `whole` is the report of the plan, whose propagation and hardware they share."""
     plan = whole.plan.updated(hardware=whole.hardware)
-    return tuple(_stage_report(whole, StageDetails(whole, work, find_remedies)) for work in stage_work(staged_program(plan), planned))
+    return tuple(
+        _stage_report(whole, StageDetails(whole.details, work, find_remedies)) for work in stage_work(staged_program(plan), planned)
+    )
 
 
 def _stage_report(whole: Report, details: "StageDetails") -> Report:
@@ -68,9 +70,9 @@ def _stage_report(whole: Report, details: "StageDetails") -> Report:
 
 @dataclass(frozen=True, eq=False)
 class StageDetails(Details):
-    """The longer lists of one stage, from the estimates of its blocks; how shardings propagate is the whole program's."""
+    """The longer lists of one stage, from the estimates of its blocks; how shardings propagate is the whole program's, `of_plan`."""
 
-    whole: Report
+    of_plan: Details
     work: StageWork
     find_remedies: FindRemedies
 
@@ -114,7 +116,7 @@ class StageDetails(Details):
         return self.work.planned
 
     def source_annotations(self) -> SourceAnnotations:
-        return self.whole.source_annotations
+        return self.of_plan.source_annotations()
 
     def padding(self) -> tuple[Padding, ...]:
         counts = Counter[Padding]()
@@ -125,7 +127,7 @@ class StageDetails(Details):
         return tuple(sorted(found, key=lambda each: (-each.wasted_bytes * each.count, each.path, each.dim)))
 
     def propagation(self) -> Propagation:
-        return self.whole.propagation
+        return self.of_plan.propagation()
 
     def reshards(self, report: Report) -> tuple[Reshard, ...]:
         counts = Counter[Reshard]()

@@ -106,6 +106,7 @@ function replayOf(wb, first) {
   back.ariaLabel = "Step back";
   on.ariaLabel = "Step on";
 
+  let placed = false; // whether the slider has been where the replay is: until then its value is the browser's
   const at = () => wanted ?? Number(slider.value);
   /** @param {number} step */
   const go = (step) => {
@@ -167,7 +168,8 @@ function replayOf(wb, first) {
     slider.max = String(now.last);
     slider.disabled = play.disabled = !now.last;
     slider.setAttribute("aria-valuetext", now.said);
-    if (wanted === null && wb.root.dataset.busy !== "true") slider.value = String(now.step);
+    if (wanted === null && (!placed || wb.root.dataset.busy !== "true")) slider.value = String(now.step);
+    placed = true;
     mark(at());
     label();
     met.hidden = !now.conflicts;

@@ -2438,6 +2438,7 @@ function replayOf(wb, first) {
   }, back, slider, on, play, count, met), lines);
   back.ariaLabel = "Step back";
   on.ariaLabel = "Step on";
+  let placed = false;
   const at = () => wanted ?? Number(slider.value);
   const go = (step) => {
     wanted = Math.max(0, Math.min(state.last, step));
@@ -2503,7 +2504,8 @@ function replayOf(wb, first) {
     slider.max = String(now.last);
     slider.disabled = play.disabled = !now.last;
     slider.setAttribute("aria-valuetext", now.said);
-    if (wanted === null && wb.root.dataset.busy !== "true") slider.value = String(now.step);
+    if (wanted === null && (!placed || wb.root.dataset.busy !== "true")) slider.value = String(now.step);
+    placed = true;
     mark(at());
     label();
     met.hidden = !now.conflicts;
