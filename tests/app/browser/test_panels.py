@@ -221,10 +221,17 @@ def test_only_this_machine_is_listened_to(server):
     assert {row[1] for row in rows if row[1].endswith(f":{port}") and row[3] == "0A"} == {f"0100007F:{port}"}
 
 
-def test_a_report_opens_offline_light_and_dark_without_a_request(context, tmp_path):
-    plan = Plan(build("two_layer"), "data:4 model:2", "batch:data", hardware="TPU v5e 2x4")
-    page, asked = context.new_page(), []
+@pytest.fixture
+def offline(context):
+    """A page of its own, without a network."""
     context.set_offline(True)
+    yield context.new_page()
+    context.set_offline(False)
+
+
+def test_a_report_opens_offline_light_and_dark_without_a_request(offline, tmp_path):
+    plan = Plan(build("two_layer"), "data:4 model:2", "batch:data", hardware="TPU v5e 2x4")
+    page, asked = offline, []
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: asked.append(message.text))
     address = plan.export_file(tmp_path / "report.html").as_uri()
