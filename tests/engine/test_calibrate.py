@@ -105,7 +105,7 @@ def test_a_report_without_hardware_is_of_the_attached_devices_once_they_are_meas
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     command = ["report", "--model", "two_layer", "--mesh", "data:1", "--planned"]
     assert main(command) == 0
-    assert "No time is predicted without hardware: add --hardware attached" in capsys.readouterr().out
+    assert "No time is predicted without hardware: add --hardware attached" in capsys.readouterr().err
     keep_calibration(1, calibrate(tuple(jax.devices()[:1])))
     texts = []
     for options in ([], ["--hardware", "attached"]):

@@ -75,7 +75,8 @@ def report(options: argparse.Namespace) -> None:
     if why_planned:
         print(f"\nThe figures are the planned ones. {why_planned}")
     if report.hardware is None:
-        print(f"\nNo time is predicted without hardware: add --hardware {ATTACHED} for this machine, which is measured once.")
+        hint = f"No time is predicted without hardware: add --hardware {ATTACHED} for this machine, which is measured once."
+        print(f"\n{hint}", file=sys.stderr)  # a script that reads the report gets nothing else
 
 
 def _on_kept_hardware(plan: Plan) -> Plan:
