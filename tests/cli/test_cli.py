@@ -326,7 +326,7 @@ def test_functions_are_found_in_the_folder_the_command_is_used_in(tmp_path):
 
 
 def test_a_reader_that_stops_reading_is_no_error(tmp_path):
-    command = f"{sys.executable} -m workbench.cli report --model two_layer | head -n 1"
+    command = f"{sys.executable} -m workbench.cli report --model two_layer --hardware 'TPU v5e 2x4' | head -n 1"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], env=environment, capture_output=True, text=True, timeout=120, check=False
