@@ -49,17 +49,17 @@ def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
 def stage_block_costs(stage: StageContext, network: Network) -> tuple[BlockCost, ...]:
     """The cost of every block of a network on the devices of one stage."""
     blocks = tasks_of(network)
-    costs = _estimate_each(estimate_block, stage, blocks)
+    costs = estimate_each(estimate_block, stage, blocks)
     return tuple(cost._replace(path=block.stage.virtual_stage.blocks[0]) for cost, block in zip(costs, blocks, strict=True))
 
 
 @cache_with_program(5)
 def blocks_together(stage: StageContext, network: Network) -> tuple[TogetherBytes, ...]:
     """What the two passes of every block have as one program, which stages that recompute need to be known."""
-    return tuple(_estimate_each(estimate_together, stage, tasks_of(network)))
+    return tuple(estimate_each(estimate_together, stage, tasks_of(network)))
 
 
-def _estimate_each(
+def estimate_each(
     estimated: Callable[[BlockTasks, StageContext], Estimated], stage: StageContext, blocks: Sequence[BlockTasks]
 ) -> list[Estimated]:
     """One estimate for each block, made once of those that are alike and laid out alike."""

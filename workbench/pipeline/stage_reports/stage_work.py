@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.cost.estimate import Estimate
-from workbench.pipeline.block_layouts import LaidBlock, laid_blocks
 from workbench.pipeline.estimate_block_cost import StageContext, estimate_tasks, make_stage_context
-from workbench.pipeline.estimate_stage_costs import tasks_of
+from workbench.pipeline.estimate_stage_costs import estimate_each, tasks_of
 from workbench.pipeline.staged_program import StagedProgram
-from workbench.propagation import gc_paused
 from workbench.reports.pipeline import PipelineReport
+from workbench.tracing.stage_partition.block_programs import BlockTasks
 from workbench.tracing.stage_partition.network_blocks import Network
 
 _GRAD = "grad/"  # before the path of an operation of the backward pass
@@ -78,19 +77,13 @@ class _BlockEstimates(NamedTuple):
 
 @cache_with_program(12_000)
 def _block_estimates(context: StageContext, network: Network) -> dict[str, _BlockEstimates]:
-    """By the path of each block; those that are alike and laid out alike are estimated once."""
-    known: dict[int, _BlockEstimates] = {}
-    laid = laid_blocks(context, tasks_of(network))
-    with gc_paused():
-        for each in laid:
-            if id(each) not in known:
-                known[id(each)] = _BlockEstimates(_path_of(each), *estimate_tasks(each.block, each.stage))
-    return {path: known[id(each)] for path, each in zip(network.paths, laid, strict=True)}
+    """By the path of each block."""
+    return dict(zip(network.paths, estimate_each(_named_tasks, context, tasks_of(network)), strict=True))
 
 
-def _path_of(laid: LaidBlock) -> str:
-    """The path of the block whose trace is estimated."""
-    return laid.block.exemplar.stage.virtual_stage.blocks[0]
+def _named_tasks(block: BlockTasks, stage: StageContext) -> _BlockEstimates:
+    """The estimates of a block, with the path of the block whose trace is estimated."""
+    return _BlockEstimates(block.exemplar.stage.virtual_stage.blocks[0], *estimate_tasks(block, stage))
 
 
 def _blocks_of(planned: PipelineReport, device: int, estimates: dict[str, _BlockEstimates]) -> Iterator[StageBlock]:

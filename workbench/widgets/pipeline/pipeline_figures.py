@@ -23,15 +23,6 @@ def pipeline_figures(report: Report, found: Sequence[Figure]) -> list[Figure]:
     return list(found) if planned is None else list(_list_figures(report, planned, {figure.key: figure for figure in found}))
 
 
-def predicted_peak(report: Report) -> int:
-    """Peak bytes of the fullest device, with a pipeline or without."""
-    try:
-        planned = report.pipeline
-    except WorkbenchError:
-        planned = None
-    return report.memory.peak if planned is None else max(planned.simulated.peaks)
-
-
 def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figure]) -> Iterator[Figure]:
     spec, step = planned.spec, planned.simulated
     if report.step_time is not None:

@@ -9,7 +9,6 @@ from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.tier_marks import mark_of
-from workbench.widgets.pipeline.pipeline_figures import predicted_peak
 from workbench.widgets.run.curves import curve
 from workbench.widgets.run.job_log import log_state, stage_text
 from workbench.widgets.run.run_progress import RunProgress, same_step
@@ -98,9 +97,7 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]
             )
         )
     if report:
-        facts.append(
-            _fact("peak memory", format_bytes(measured.compiled_peak), f"by XLA; predicted {format_bytes(predicted_peak(report))}")
-        )
+        facts.append(_fact("peak memory", format_bytes(measured.compiled_peak), f"by XLA; predicted {format_bytes(report.peak)}"))
     processes = f", {measured.processes} processes" if measured.processes > 1 else ""
     took = f"compiled in {format_seconds(measured.compile_seconds)}{processes}"
     return [*facts, _fact("ran on", f"{measured.devices} × {measured.device_kind}", took)]
