@@ -42,7 +42,8 @@ class Page:
         with self._news:
             if target == "board":
                 parts = {name: json.loads(part) if isinstance(part, str) else part for name, part in parameters.items()}
-                if change := parts.pop("changes", None):
+                change = parts.pop("changes", None)
+                if change and self.board.get(change["part"], {}).get("edition") == change["of"]:  # else the whole is under way
                     parts[change["part"]] = made(self.board[change["part"]], change["by"])
                 self.board.update(parts)
             else:

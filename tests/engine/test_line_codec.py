@@ -46,7 +46,7 @@ units = st.builds(Unit, st.integers(0, 9), st.sampled_from(Pass), *[seconds] * 6
 jobs = st.builds(Job, st.text(max_size=5), st.lists(units, min_size=1, max_size=3).map(tuple), st.integers(1, 9), st.integers(1, 9))
 st.register_type_strategy(float, finite)
 st.register_type_strategy(Job, jobs)
-st.register_type_strategy(Hardware, st.sampled_from(["TPU v5e 2x4", "8 H100", "A100"]).map(parse_hardware))
+st.register_type_strategy(Hardware, st.sampled_from(["TPU v5e 2x4", "8 H100", "2 nodes of 8 A100"]).map(parse_hardware))
 
 
 def codec_of(message: object) -> LineCodec:
