@@ -72,8 +72,8 @@ def judge(program: ThirdPartyProgram, layout: str, answers: Answers | None) -> I
 def compare_answer(plan: Plan, answer: Answer, half: Half, tier: str = "planned") -> Judged:
     """The prediction for a plan beside the answer for it. Raises what `Plan.report` raises."""
     report = plan.report(tier)
-    is_exact = all(row.is_close for row in compare_collectives(report.as_run, answer.volumes))
-    memory = report.as_run.memory.peak / answer.peak - 1 if answer.peak else None
+    is_exact = all(row.is_close for row in compare_collectives(report, answer.volumes))
+    memory = report.memory.peak / answer.peak - 1 if answer.peak else None
     seconds = report.step_time.estimate if report.step_time else None
     time = seconds / answer.kernel_seconds - 1 if seconds and answer.kernel_seconds else None
     return Judged(plan.name, half, tier, is_exact, memory, time, _inside(report, answer))

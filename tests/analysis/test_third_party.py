@@ -100,7 +100,7 @@ def answered(plan, **changes):
     for (axes, kind), size in report.by_axis_and_kind.items():
         key = f"{'+'.join(axes)}/{collective_class(kind)}"
         payload[key] = payload.get(key, 0) + size
-    figures = {"payload": payload, "peak": report.as_run.memory.peak, "kernel_seconds": report.step_time.estimate}
+    figures = {"payload": payload, "peak": report.memory.peak, "kernel_seconds": report.step_time.estimate}
     return Answer(str(plan.mesh), digest_of(plan), **{**figures, **changes})
 
 
@@ -116,7 +116,7 @@ def test_a_prediction_is_judged_by_the_answer():
         time=0.0,
         inside=dict.fromkeys(("sent", "memory", "kernels"), True),
     )
-    peak = analyze(plan).as_run.memory.peak
+    peak = analyze(plan).memory.peak
     other = compare_answer(plan, answered(plan, peak=2 * peak, payload={"data/all-gather": 8}, kernel_seconds=0.0), "fitted")
     assert other.inside["sent"] is False
     assert other == Judged(

@@ -5,6 +5,7 @@ import functools
 import pytest
 
 from tests.support.choosing import parametrize_drawn
+from workbench.analysis.compiled_report import with_compiled
 from workbench.analysis.tier_comparison import Comparison
 from workbench.engine.compile.compile_in_process import compile_here
 from workbench.models.gpt import gpt
@@ -45,8 +46,7 @@ def test_collectives_are_predicted_by_class_and_axis(comparison):
 
 def test_permutes_are_as_many_as_the_buffer_shifts(comparison):
     """The stream, the buffer and their gradients, once in each turn of the loop."""
-    ran = comparison.report.as_run
-    permutes = [each for each in ran.collectives if each.kind == "collective-permute" and each.axes == ("stage",)]
+    permutes = [each for each in comparison.report.collectives if each.kind == "collective-permute" and each.axes == ("stage",)]
     compiled = [each for each in comparison.compiled.collectives if each.kind == "collective-permute" and each.axes == ("stage",)]
     assert sum(each.count for each in permutes) == sum(each.count for each in compiled)
 
@@ -56,9 +56,28 @@ def test_memory_and_products_are_those_of_the_shifting_buffer(comparison):
     assert figures["peak memory"].predicted == pytest.approx(figures["peak memory"].compiled, rel=0.1)
     assert figures["arguments"].predicted == figures["arguments"].compiled
     assert figures["products"].predicted == figures["products"].compiled
-    assert comparison.report.as_run.memory.peak != comparison.report.memory.peak
+    assert figures["peak memory"].predicted == comparison.report.peak
 
 
-def test_a_plan_of_one_program_runs_as_it_is():
-    report = Plan(gpt.build(layers=4, seq=32, batch=8), "data:8", "batch:data").report()
-    assert report.as_run is report
+def test_what_is_shown_is_of_the_one_program(comparison):
+    """Not of stages that are programs of their own: no device runs these."""
+    report = comparison.report
+    assert report.is_one_program
+    assert report.stages == (report,)
+    assert report.pipeline.simulated.peaks != (report.peak,) * report.plan.pipeline.stages
+    assert sum(alive.bytes for alive in report.alive) == report.peak
+    assert not [note for note in report.notes if note.kind == "not in step"]
+
+
+def test_the_compiled_figures_take_the_place_of_the_planned_ones(comparison):
+    settled = with_compiled(comparison.report, comparison.compiled)
+    assert settled.tier == "compiled"
+    assert settled.peak == comparison.compiled.memory.peak
+
+
+def test_a_remedy_is_an_edit_of_the_plan_itself(comparison):
+    report = comparison.report
+    edits = [edit for note in report.notes for edit in note.edits]
+    edits += [remedy.edit for reshard in report.reshards[:3] for remedy in reshard.remedies]
+    for edit in edits:
+        report.plan.apply(edit)

@@ -31,11 +31,11 @@ def shown_figures(plan: Plan) -> Shown:
     """Every figure that two views of the plan have: of the board with all its tabs and answers, of the pictures' texts, of the report."""
     found: Shown = defaultdict(dict)
     report = analyze(plan)
-    _of_board(plan, found)
+    _of_board(report, found)
     _of_text(report, found)
     for each in report.stages:
         _of_stage(each, found)
-    if report.plan.pipeline is not None:
+    if not report.is_of_devices:
         _of_all_stages(report, found)
     return found
 
@@ -45,14 +45,14 @@ def disagreements(found: Shown) -> list[str]:
     return [f"{what}: {views}" for what, views in found.items() if len(set(views.values())) > 1]
 
 
-def _of_board(plan: Plan, found: Shown) -> None:
+def _of_board(report: Report, found: Shown) -> None:
     states: dict[str, Any] = {}
-    board = Board(Session(plan), states.__setitem__)
+    board = Board(Session(report.plan), states.__setitem__)
     try:
         _of_head(states["board"]["figures"], found)
         figures = {each["key"]: each for each in states["board"]["figures"]}
         fullest = _stage_in(figures["memory"]["title"])
-        for stage in ("",) if plan.pipeline is None else ("", f"{plan.pipeline.stages - 1}"):
+        for stage in ("",) if report.is_of_devices else ("", f"{len(report.stages) - 1}"):
             board.answer({"verb": "show_stage", "stage": stage, "seq": 1})
             for tab in TABS:
                 board.answer({"verb": "open", "tab": tab, "seq": 2})
@@ -91,8 +91,9 @@ def _of_tab(tab: str, stage: str, fullest: str, table: dict[str, Any], found: Sh
                 if what:
                     found[_of(what, _stage_in(each["note"]))]["pipeline, figures"] = each["text"]
             for number, head in enumerate(block["stages"]["board"]["heads"]):
-                fact = next(each for each in head["facts"] if each["label"] == "memory")
-                found[_of("peak", number)]["pipeline, stages"] = fact["text"]
+                for fact in head["facts"]:
+                    if fact["label"] == "memory":
+                        found[_of("peak", number)]["pipeline, stages"] = fact["text"]
 
 
 def _of_answers(board: Board, states: dict[str, Any], found: Shown) -> None:

@@ -23,6 +23,7 @@ PIPELINES = (
     "schedule:interleaved chunks:2",
     "schedule:zero_bubble",
     "schedule:zb_v chunks:2 remat:never",
+    "schedule:gpipe engine:spmd",
 )
 CASES = [(model.name, recipe, pipeline) for model in ALL_MODELS for recipe in RECIPES for pipeline in PIPELINES]
 
@@ -56,7 +57,7 @@ def test_no_two_figures_for_one_thing(case):
     plan = _plan(*case)
     if plan.pipeline is not None:
         try:
-            _ = plan.report().pipeline
+            _ = plan.report().stages
         except PipelineError as error:
             pytest.skip(error.message)
     found = shown_figures(plan)

@@ -18,7 +18,7 @@ from workbench.reports.step_time import StepTime
 
 def with_compiled(report: Report, compiled: Compiled | Scheduled) -> Report:
     """The report with memory and step time from `compiled`; unchanged where that is of a pipeline's stages, each a program of its own."""
-    if report.plan.pipeline is not None or compiled.stages:
+    if not report.is_of_devices or compiled.stages:
         return report
     prediction = report.prediction
     memory = compiled_memory(prediction.memory, compiled)

@@ -9,6 +9,7 @@ from workbench.errors import WorkbenchError
 from workbench.pipeline.choose_boundaries import program_blocks, verify_partition
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.pipeline.simulate_pipeline import simulate
+from workbench.pipeline.spmd_pipeline_plan import as_spmd_program
 from workbench.pipeline.stage_transfer import transfer_of
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.edits import Edit, SetPipeline
@@ -17,7 +18,6 @@ from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-from workbench.tracing.spmd_pipeline.spmd_loss import find_layers
 from workbench.units import format_bytes, format_seconds
 
 MIN_BALANCE = 0.9  # balance below which stages count as uneven
@@ -25,7 +25,7 @@ MAX_BUBBLE, TARGET_BUBBLE = 0.2, 0.1  # a bubble to report, and one to reduce it
 
 
 def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
-    """The report with the diagnostics of its pipeline, whose stages must fit the memory each; or why it cannot be partitioned."""
+    """The diagnostics of the report and of its pipeline, whose stages must fit the memory each; or why it cannot be partitioned."""
     try:
         planned = report.pipeline
     except WorkbenchError as error:
@@ -33,10 +33,10 @@ def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
     if planned is None:
         return report.diagnostics
     plan = report.plan
-    others = tuple(each for each in report.diagnostics if each.kind != DOES_NOT_FIT)
+    others = tuple(each for each in report.diagnostics if report.is_of_devices or each.kind != DOES_NOT_FIT)
     found = (
         *_diagnose_unequal_layers(plan, planned.spec),
-        *_diagnose_memory(plan, planned),
+        *(() if report.is_of_devices else _diagnose_memory(plan, planned)),
         *_diagnose_one_chunk(plan, planned.spec),
         *_diagnose_uneven_stages(plan, planned),
         *_diagnose_bubble(plan, planned),
@@ -60,7 +60,7 @@ def _diagnose_unequal_layers(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnos
     """Why the plan cannot be run as one SPMD program, reported before it is run."""
     try:
         if spec.engine == "spmd":
-            find_layers(plan.program, spec)
+            as_spmd_program(plan)
     except WorkbenchError as error:
         yield Diagnostic("not in step", "pipeline", error.message, (SetPipeline(replace(spec, engine="mpmd"), "a program for each stage"),))
 

@@ -1,6 +1,5 @@
 """The longer lists of a report, made from its estimate when they are first requested."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,8 +12,8 @@ from workbench.cost.kernel_graph import graph_of
 from workbench.cost.kernel_report import kernel_list
 from workbench.cost.step_flops import list_dots
 from workbench.cost.timeline_events import timeline
-from workbench.hardware.hardware import Hardware
 from workbench.pipeline.pipeline_report import pipeline_report
+from workbench.pipeline.spmd_pipeline_plan import as_spmd_program
 from workbench.pipeline.stage_reports.make_stage_reports import stage_reports
 from workbench.plan.edits import SetHardware
 from workbench.plan.plan import Plan
@@ -35,10 +34,9 @@ from workbench.reports.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class PlannedDetails(Details):
-    """Details of a plan's estimate; `run_as` plans the program that runs in place of a pipeline's, if there is one."""
+    """Details of a plan's estimate."""
 
     estimate: Estimate
-    run_as: Callable[[Plan, Hardware | None], Report | None]
 
     @property
     def _plan(self) -> Plan:
@@ -82,11 +80,11 @@ class PlannedDetails(Details):
         return pipeline_report(plan if plan.hardware == hardware else SetHardware(hardware).apply(plan))
 
     def stages(self, report: Report) -> tuple[Report, ...]:
+        """Raises `PipelineError` also where the pipeline is to be one program and cannot: no device runs its stages otherwise."""
         planned = report.pipeline
+        if planned is not None and planned.spec.engine == "spmd":
+            as_spmd_program(self._plan)
         return (report,) if planned is None else stage_reports(report, planned, find_remedies)
-
-    def as_run(self) -> Report | None:
-        return self.run_as(self._plan, self.estimate.hardware)
 
     def source_annotations(self) -> SourceAnnotations:
         return source_annotations(self._plan.program)

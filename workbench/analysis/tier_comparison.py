@@ -122,11 +122,6 @@ class Comparison:
         is_staged = spec is not None and spec.engine == "mpmd" and self.report.stage is None
         return self.report.pipeline if is_staged else None
 
-    @property
-    def _report_as_run(self) -> Report:
-        """The report of the program that is compiled and run, where that is one for all devices."""
-        return self.report if self._pipeline_report is not None else self.report.as_run
-
     @cached_property
     def _fullest(self) -> int:
         """The stage that all but `stages` is about: the compiled one with the highest peak, else the planned one."""
@@ -139,41 +134,35 @@ class Comparison:
         if self._pipeline_report is not None:
             predicted = dict(self._pipeline_report.payload(self._fullest))
             found = self.compiled.by_axis_and_kind if self.compiled else self.measurement.compiled if self.measurement else {}
-            return _make_rows(predicted, found, self._report_as_run)
+            return _make_rows(predicted, found, self.report)
         if self.compiled is not None:
-            return compare_collectives(self._report_as_run, self.compiled.by_axis_and_kind)
-        return compare_collectives(self._report_as_run, self.measurement.compiled) if self.measurement else ()
+            return compare_collectives(self.report, self.compiled.by_axis_and_kind)
+        return compare_collectives(self.report, self.measurement.compiled) if self.measurement else ()
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
         """Each collective that one side has and the other has not, or has more often, with its cause; largest first."""
-        return (
-            explain_collectives(self._report_as_run, self.compiled) if self.compiled is not None and self._pipeline_report is None else ()
-        )
+        return explain_collectives(self.report, self.compiled) if self.compiled is not None and self._pipeline_report is None else ()
 
     @cached_property
     def memory_differences(self) -> tuple[MemoryDifference, ...]:
         """What each side holds at its peak and the other does not, by named scope; empty where the peaks are the same."""
-        if (
-            self.compiled is None
-            or self._pipeline_report is not None
-            or is_same(self._report_as_run.memory.peak, self.compiled.memory.peak)
-        ):
+        if self.compiled is None or self._pipeline_report is not None or is_same(self.report.memory.peak, self.compiled.memory.peak):
             return ()
-        return explain_memory(self._report_as_run, self.compiled)
+        return explain_memory(self.report, self.compiled)
 
     @cached_property
     def kernel_differences(self) -> tuple[KernelDifference, ...]:
         """Kernels that take longer on one side, by named scope; empty where the sums are the same or the compiler estimates no times."""
-        time, compiled = self._report_as_run.step_time if self._pipeline_report is None else None, self.compiled
+        time, compiled = self.report.step_time if self._pipeline_report is None else None, self.compiled
         if time is None or compiled is None or compiled.compute_seconds is None or is_same(time.estimate, compiled.compute_seconds):
             return ()
-        return explain_kernels(self._report_as_run, compiled)
+        return explain_kernels(self.report, compiled)
 
     @cached_property
     def time_causes(self) -> tuple[TimeCause, ...]:
         """What the predicted step rests on, where a step was measured."""
-        return explain_time(self._report_as_run) if self.measurement is not None and self._pipeline_report is None else ()
+        return explain_time(self.report) if self.measurement is not None and self._pipeline_report is None else ()
 
     @cached_property
     def figures(self) -> tuple[ComparedFigure, ...]:
@@ -196,22 +185,22 @@ class Comparison:
                 "held throughout", "bytes", self._pipeline_report.resident(device), compiled.memory.arguments if compiled else None, None
             )
             return
-        yield ComparedFigure("peak memory", "bytes", self._report_as_run.memory.peak, peak, measured.device_peak if measured else None)
+        yield ComparedFigure("peak memory", "bytes", self.report.memory.peak, peak, measured.device_peak if measured else None)
         arguments = compiled.memory.arguments if compiled else None
         if self.report.stage is not None and self.report.pipeline is not None:
             yield ComparedFigure("held throughout", "bytes", self.report.pipeline.resident(self.report.stage), arguments, None)
         else:
-            yield ComparedFigure("arguments", "bytes", self._report_as_run.memory.argument_bytes, arguments, None)
+            yield ComparedFigure("arguments", "bytes", self.report.memory.argument_bytes, arguments, None)
 
     def _work_figures(self) -> Iterator[ComparedFigure]:
         if self._pipeline_report is not None:
             return
         compiled = self.compiled.flops if self.compiled and self.compiled.kernels else None
-        yield ComparedFigure("products", "FLOP", self._report_as_run.flops.per_device, compiled, None)
+        yield ComparedFigure("products", "FLOP", self.report.flops.per_device, compiled, None)
 
     def _time_figures(self) -> Iterator[ComparedFigure]:
         """The times. A measured step is compared with the prediction for the devices it ran on, which need not be those of the plan."""
-        time, measured = self._report_as_run.step_time, self.measurement
+        time, measured = self.report.step_time, self.measurement
         compiled = self.compiled.compute_seconds if self.compiled else None
         if self._pipeline_report is None:
             yield ComparedFigure("kernels", "seconds", time.estimate if time else None, compiled, None)

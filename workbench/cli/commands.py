@@ -89,6 +89,9 @@ def _on_kept_hardware(plan: Plan) -> Plan:
 
 def stage_of(report: Report, stage: int) -> Report:
     """The report of one stage. Raises `PipelineError` for one that the plan does not have."""
+    if report.is_one_program:
+        ways_out = ["leave --stage out: it is of every device", "take engine:mpmd"]
+        raise PipelineError(f"All stages of {report.plan.name} run one program; there is no report of stage {stage}.", ways_out)
     if report.is_of_devices:
         raise PipelineError(f"{report.plan.name} has no pipeline, and so no stage {stage}.", ["leave --stage out", "give it a --pipeline"])
     if not 0 <= stage < len(report.stages):

@@ -13,7 +13,7 @@ from workbench.core.path_patterns import find_parameter
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
-from workbench.errors import PipelineError
+from workbench.errors import LayoutError, PipelineError
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.plan import Plan
 from workbench.tracing.spmd_pipeline.spmd_loss import find_layers, find_stacked_leaves
@@ -24,14 +24,19 @@ def as_spmd_program(plan: Plan, mesh: Any = None) -> Plan:
     """The plan whose step runs the pipeline as one program; it has no pipeline any more. With a `mesh` of devices it is to be run, and its
     program is planned as it was; without one it is traced anew, to be planned.
 
-    Raises `PipelineError` where its layers cannot be pipelined so, or are laid out apart: they are stacked, and have one layout.
+    Raises `PipelineError` where its layers cannot be pipelined so, or are laid out apart: they are stacked, and have one layout; and where
+    the layout constrains a value that the shifting buffer does not have, or has with more dimensions.
     """
     spec = spec_of(plan)
     if plan.program.step.training is None:
         raise PipelineError(f"`{plan.program.name}` is no training step with a loss.", ["make it with `wb.trace_training`"])
     _verify_alike(plan, spec)
     program = trace_spmd_step(plan.program, spec, plan.mesh) if mesh is None else with_spmd_step(plan.program, spec, mesh)
-    return plan.updated(program=program, layout=_place_stacked_weights(plan, spec), pipeline=None)
+    try:
+        return plan.updated(program=program, layout=_place_stacked_weights(plan, spec), pipeline=None)
+    except LayoutError as error:
+        message = f"Engine `spmd` runs another program, the shifting buffer, which the layout does not fit. {error.message}"
+        raise PipelineError(message, ["take engine:mpmd", "take back the constraints of values"]) from error
 
 
 def _verify_alike(plan: Plan, spec: PipelineSpec) -> None:

@@ -15,6 +15,10 @@ from workbench.reports.collective import sent_bytes
 from workbench.reports.simulated_pipeline import SimulatedPipeline
 
 NOMINAL_NOTE = "Without hardware a second stands for 10¹² operations: stages compare, and no more than that."
+IN_STEP_NOTE = (
+    "All devices run one program, whose time and memory the other views have. Here is the schedule that it follows, with each stage "
+    "planned as a program of its own."
+)
 
 
 class PlannedBlock(NamedTuple):
@@ -74,6 +78,16 @@ class PipelineReport:
     def nominal(self) -> str:
         """What its seconds stand for where they are not a device's: without hardware. Else empty."""
         return "" if self.capacity else NOMINAL_NOTE
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether all devices run one program, in step: its time and memory are in the report of the plan, and not here."""
+        return self.spec.engine == "spmd"
+
+    @property
+    def remark(self) -> str:
+        """What a reader of its figures must know; else empty."""
+        return " ".join(filter(None, (IN_STEP_NOTE if self.is_in_step else "", self.nominal)))
 
     @property
     def seconds(self) -> float:

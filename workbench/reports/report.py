@@ -73,10 +73,6 @@ class Details:
         """The report of each stage of a pipeline; of a plan without one the report itself. Raises `PipelineError` as `pipeline` does."""
         return (report,)
 
-    def as_run(self) -> "Report | None":
-        """The report of the one program that all devices run in place of this one, if there is such; may raise `PipelineError`."""
-        return None
-
     def source_annotations(self) -> SourceAnnotations:
         """What the traced function says of shardings by itself."""
         return SourceAnnotations()
@@ -105,7 +101,8 @@ class Report:
 
     What one device holds, sends and computes is in its `stages`: for a plan without a pipeline this report alone, for one with a pipeline a
     report for each stage, over the whole pipelined step (`stage` is its number). A pipelined plan's own figures are of its program as one
-    on the devices of one stage, which no device runs: views show `stages`.
+    on the devices of one stage, which no device runs: views show `stages`. A pipeline of `engine:spmd` is one program for all devices, the
+    shifting buffer: its report is of that program (`is_one_program`), where its layers can be pipelined so.
     """
 
     plan: Plan
@@ -124,6 +121,7 @@ class Report:
     compiled: Compiled | Scheduled | None = None  # for the hardware, where memory and step time are taken from it
     predicted: "Report | None" = field(default=None, compare=False, repr=False)  # the report before it was compiled, see `prediction`
     stage: int | None = None  # the stage of a pipeline that this is the report of
+    is_one_program: bool = False  # all devices run the pipeline as one program, which this is the report of
     details: Details = field(default=Details(), compare=False, repr=False)
 
     @property
@@ -274,30 +272,22 @@ class Report:
 
     @property
     def is_of_devices(self) -> bool:
-        """Whether devices run what it tells of: all but the report of a pipelined plan as a whole."""
-        return self.plan.pipeline is None or self.stage is not None
-
-    @cached_property
-    def as_run(self) -> "Report":
-        """The report of the one program that all devices run: for a pipeline of `engine:spmd` that of the shifting buffer, else this one.
-        Made when first asked for.
-
-        Raises `PipelineError` where the layers cannot be pipelined as one program.
-        """
-        return self.details.as_run() or self
+        """Whether devices run what it tells of: all but the report of a pipelined plan as a whole, unless it is one program."""
+        return self.plan.pipeline is None or self.stage is not None or self.is_one_program
 
     @cached_property
     def _legal_pipeline(self) -> PipelineReport | None:
         try:
-            return self.pipeline
+            planned = self.pipeline
         except WorkbenchError:
             return None
+        return None if planned is not None and planned.is_in_step else planned  # not one program, and so none at all
 
     @property
     def peak(self) -> int:
         """Bytes of the fullest device at its worst moment: for a pipeline one of its fullest stage, else `memory.peak`, that of every
         device."""
-        if self.stage is not None or not self._legal_pipeline:
+        if self.is_of_devices or not self._legal_pipeline:
             return self.memory.peak
         return max(self._legal_pipeline.simulated.peaks)
 
@@ -306,7 +296,7 @@ class Report:
         """Seconds of a step, of the pipelined one if there is a pipeline; `None` without hardware."""
         if self.step_time is None:
             return None
-        return self._legal_pipeline.seconds if self._legal_pipeline else self.step_time.total
+        return self.step_time.total if self.is_of_devices or not self._legal_pipeline else self._legal_pipeline.seconds
 
     @cached_property
     def notes(self) -> tuple[Diagnostic, ...]:

@@ -12,7 +12,8 @@ class GraphNode:
     - `path`, `kind`, `source`: of the largest dot in it, or of the last operation fused into it, as in `Operation`; `count`: executions
       a step;
     - `shape`, `dtype`, `dims`, `sharding`: of its first result, over all devices;
-    - `seconds`, `flops`: of all its executions on one device; `seconds` is 0 without hardware.
+    - `seconds`, `flops`: of all its executions on one device; `seconds` is 0 without hardware;
+    - `known_as`: its path in other views, where a graph of several stages has another for it (`stage0/layers/1/dot_general`).
     """
 
     path: str
@@ -26,6 +27,12 @@ class GraphNode:
     seconds: float = 0.0
     flops: int = 0
     is_input: bool = False
+    known_as: str = ""
+
+    @property
+    def subject(self) -> str:
+        """Its path in every view."""
+        return self.known_as or self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,12 @@ class GraphSend:
     sent: int
     seconds: float = 0.0
     exposed: float = 0.0
+    known_as: str = ""  # as of a node
+
+    @property
+    def subject(self) -> str:
+        """Its path in every view."""
+        return self.known_as or self.path
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ _RECOMPUTED, _UPDATE, _IDLE = "+", "u", "."
 
 def pipeline_text(report: PipelineReport) -> str:
     """The whole: figures, stages, chart."""
-    sections = (f"Pipeline {report.spec}", report.nominal, pairs_text(_figures(report)), _stages(report), gantt_text(report.simulated))
+    sections = (f"Pipeline {report.spec}", report.remark, pairs_text(_figures(report)), _stages(report), gantt_text(report.simulated))
     return "\n\n".join(section for section in sections if section)
 
 
@@ -39,11 +39,13 @@ def _figures(report: PipelineReport) -> Iterator[tuple[str, str, str]]:
     spec, step = report.spec, report.simulated
     update = step.seconds - step.makespan
     parts = f"tasks {format_seconds(step.makespan)}" + (f" · update {format_seconds(update)}" if update > 0 else "")
-    yield "step", format_seconds(step.seconds), parts
+    if not report.is_in_step:
+        yield "step", format_seconds(step.seconds), parts
     least = "" if report.least_bubble is None else f"{report.least_bubble:.1%} with equal stages and free transfers"
     yield "bubble", f"{step.bubble:.1%}", least
     yield "balance of the stages", f"{report.balance:.1%}", "mean over most working time"
-    yield "fullest device", format_bytes(max(step.peaks)), _capacity_text(report)
+    if not report.is_in_step:
+        yield "fullest device", format_bytes(max(step.peaks)), _capacity_text(report)
     sent = sum(report.traffic.values())
     pairs = len(report.traffic)
     yield "sent between stages", format_bytes(sent), f"a step, over {pairs} link{'s' * (pairs != 1)}" if pairs else "a step"

@@ -54,10 +54,10 @@ def _of_stage(report: Report, shown: Report) -> str:
 
 def _pipeline(report: Report) -> str:
     """The pipeline's own report, or why there is none."""
-    if report.is_of_devices:
+    if report.is_of_devices and not report.is_one_program:
         return ""
     try:
-        return str(report.pipeline)
+        return str(report.pipeline) if report.stages else ""
     except PipelineError as error:
         remark = "(The figures above are of the program whole, on the devices of one stage.)"
         return f"{remark}\n\nPipeline {report.plan.pipeline}\n\n  {error}"
@@ -68,7 +68,7 @@ def _find_pipeline(report: Report) -> PipelineReport | None:
     if report.is_of_devices:
         return None
     try:
-        return report.pipeline
+        return report.pipeline if report.stages else None
     except PipelineError:
         return None
 
@@ -76,7 +76,7 @@ def _find_pipeline(report: Report) -> PipelineReport | None:
 def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     memory, flops, time = report.memory, report.flops, report.step_time
     planned = _find_pipeline(report)
-    duplication = flops.duplication / (report.plan.pipeline.stages if report.plan.pipeline and report.stage is None else 1)
+    duplication = flops.duplication / (1 if report.is_of_devices or report.plan.pipeline is None else report.plan.pipeline.stages)
     ranges = ranges_of(report)
     if planned:
         fullest = report.fullest

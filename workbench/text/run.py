@@ -111,10 +111,8 @@ def _planned_payload(report: Report) -> Mapping[tuple[tuple[str, ...], str], int
     """The payload of the program as it is run; for a pipeline whose stages are programs of their own, of the stage that sends most, as
     measured."""
     spec, planned = report.plan.pipeline, report.pipeline
-    if spec is None or planned is None:
+    if report.is_of_devices or spec is None or planned is None:
         return report.by_axis_and_kind
-    if spec.engine == "spmd":
-        return report.as_run.by_axis_and_kind
     return max((dict(planned.payload(device)) for device in range(spec.stages)), key=lambda each: sum(each.values()))
 
 

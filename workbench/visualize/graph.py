@@ -196,7 +196,7 @@ def _node(mesh: Mesh, collapsed: Collapsed, number: int, frame: PixelRect) -> It
     box = collapsed.boxes[number]
     is_input = collapsed.graph.nodes[box.members[0]].is_input
     colour = NEUTRAL if is_input else heat_colour(collapsed.costs[number] / collapsed.total_cost)
-    subject = "" if box.can_open or box.rest else collapsed.costliest(box).path
+    subject = "" if box.can_open or box.rest else collapsed.costliest(box).subject
     opens, title = box.key if box.can_open else "", _hover_text(collapsed, number)
     yield Rectangle(
         frame.x, frame.y, frame.width, frame.height, colour, 0.16, line=colour, title=title, subject=subject, opens=opens, round=4
@@ -253,7 +253,7 @@ def _pill(mesh: Mesh, pill: Pill, frame: PixelRect) -> Iterator[Mark]:
     colour = axes_colour(send.axes, mesh)
     title = f"{send.kind} over {axes_text(send.axes)}, ×{send.count}, {_send_cost(send)} · {send.path} · {send.source}"
     yield Rectangle(
-        frame.x, frame.y, frame.width, frame.height, fill=colour, alpha=0.14, line=colour, round=9, title=title, subject=send.path
+        frame.x, frame.y, frame.width, frame.height, fill=colour, alpha=0.14, line=colour, round=9, title=title, subject=send.subject
     )
     yield Label(frame.x + frame.width / 2, frame.y + 13, send_text(send), anchor="middle", colour=colour, bold=True)
 

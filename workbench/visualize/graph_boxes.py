@@ -1,7 +1,7 @@
 """The texts in the boxes of a graph, and the sizes of the boxes. Texts and numbers only."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workbench.core.sharding import Sharding
 from workbench.reports.step_graph import GraphNode, GraphSend
@@ -54,21 +54,19 @@ def totals(sends: Sequence[GraphSend]) -> list[GraphSend]:
     sums: dict[tuple[str, tuple[str, ...]], list[GraphSend]] = {}
     for each in sends:
         sums.setdefault((each.kind, each.axes), []).append(each)
-    found = [
-        GraphSend(
-            *key,
-            -1,
-            -1,
-            group[0].path,
-            group[0].source,
-            sum(each.count for each in group),
-            sum(each.sent for each in group),
-            sum(each.seconds for each in group),
-            sum(each.exposed for each in group),
-        )
-        for key, group in sums.items()
-    ]
-    return sorted(found, key=lambda each: -each.sent)
+    return sorted(map(_total, sums.values()), key=lambda each: -each.sent)
+
+
+def _total(alike: Sequence[GraphSend]) -> GraphSend:
+    return replace(
+        alike[0],
+        maker=-1,
+        reader=-1,
+        count=sum(each.count for each in alike),
+        sent=sum(each.sent for each in alike),
+        seconds=sum(each.seconds for each in alike),
+        exposed=sum(each.exposed for each in alike),
+    )
 
 
 def pills_of(collapsed: Collapsed) -> tuple[Pill, ...]:

@@ -21,7 +21,7 @@ def shown_graph(report: Report) -> Graph:
     sends: list[GraphSend] = []
     for each in report.stages:
         first = len(nodes)
-        nodes += [replace(node, path=_in_stage(node.path, each.stage)) for node in each.graph.nodes]
+        nodes += [replace(node, path=_in_stage(node.path, each.stage), known_as=node.path) for node in each.graph.nodes]
         edges += [(a + first, b + first) for a, b in each.graph.edges]
         sends += [_moved(send, first, each.stage) for send in each.graph.sends]
     between = tuple(_between_stages(report.pipeline, _ends(nodes)))
@@ -34,7 +34,7 @@ def _in_stage(path: str, stage: int | None) -> str:
 
 def _moved(send: GraphSend, first: int, stage: int | None) -> GraphSend:
     maker, reader = (each + first if each >= 0 else -1 for each in (send.maker, send.reader))
-    return replace(send, maker=maker, reader=reader, path=_in_stage(send.path, stage))
+    return replace(send, maker=maker, reader=reader, path=_in_stage(send.path, stage), known_as=send.path)
 
 
 def _ends(nodes: list[GraphNode]) -> Mapping[tuple[str, bool], tuple[int, int]]:

@@ -55,8 +55,7 @@ def step_time_text(report: Report, comparison: Comparison | None = None) -> str:
 
 
 def _bars(report: Report, comparison: Comparison | None) -> tuple[_Bar, ...]:
-    shown = report.stages if report.plan.pipeline is not None and report.stage is None else (report,)
-    bars = [_predicted_bar(each.step_time, each.stage) for each in shown if each.step_time]
+    bars = [_predicted_bar(each.step_time, each.stage) for each in report.stages if each.step_time]
     if comparison is not None and comparison.compiled is not None and (seconds := comparison.compiled.compute_seconds):
         compiled = comparison.compiled
         bars.append(_Bar("compiled", (_BarPart("kernels", seconds, STEP[0], f"by the compiler's own estimate for {compiled.target}"),)))
@@ -85,7 +84,7 @@ def _predicted_bar(step: StepTime, stage: int | None) -> _Bar:
 def _title(report: Report, bars: Sequence[_Bar]) -> str:
     if not bars:
         return f"{report.title}: its time is not known, as the plan names no hardware"
-    if len(bars) > 1 and report.plan.pipeline is not None and report.stage is None:
+    if len(bars) > 1 and not report.is_of_devices:
         place = next(each.step_time.place for each in report.stages if each.step_time)
         return f"{report.title}: one step, {format_seconds(bars[0].seconds)} predicted {place}, as each stage spends it"
     listed = ", ".join(f"{format_seconds(bar.seconds)} {bar.name}" for bar in bars)

@@ -53,7 +53,7 @@ def chrome_trace(report: Report, measurement: Measurement | None = None) -> str:
 
 
 def _predicted(report: Report) -> Iterator[Json]:
-    if report.pipeline is not None:
+    if report.pipeline is not None and not report.is_one_program:
         for each in report.stages:
             yield from _pipeline_device(report.pipeline, each)
     elif report.timeline is not None:

@@ -97,11 +97,11 @@ def _pipeline_step_record(report: Report) -> dict[str, Any] | None:
         return None
     step = planned.simulated
     return {
-        "seconds": planned.seconds,
+        "seconds": report.seconds if report.is_one_program else planned.seconds,
         "bubble": step.bubble,
         "balance": planned.balance,
-        "peaks": list(step.peaks),
-        "fits": planned.fits,
+        "peaks": [report.peak] * planned.spec.stages if report.is_one_program else list(step.peaks),
+        "fits": report.memory.fits if report.is_one_program else planned.fits,
         "sent": sum(planned.traffic.values()),
         "stages": [{"stage": each.device, "blocks": list(each.blocks)} for each in planned.virtual_stages],
     }

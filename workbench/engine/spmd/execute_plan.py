@@ -64,7 +64,7 @@ def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, 
     """Run all stages. The check and the calibration, which take memory besides the step, come after the device's peak was read: it cannot
     be reset."""
     stage.enter("planning", 0.0)
-    report = analyze(plan).as_run
+    report = analyze(plan)
     given, plan = plan, plan if plan.pipeline is None else spmd_plan(plan)
     stage.enter("compiling", 0.05)
     step = compile_step(plan)
@@ -103,7 +103,7 @@ def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, 
 
 
 def _predict_seconds(plan: Plan, hardware: Hardware) -> float | None:
-    time = analyze(plan.updated(hardware=hardware, axis_assignment=None)).as_run.step_time
+    time = analyze(plan.updated(hardware=hardware, axis_assignment=None)).step_time
     return None if time is None else time.total
 
 

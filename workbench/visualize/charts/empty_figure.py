@@ -18,7 +18,11 @@ FONTS = value("ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, 
 MARKED = WARNING
 """The outline of what is selected."""
 
-_TIP = '<div style="font:12px/1.4 ui-monospace,monospace;max-width:440px;white-space:pre-wrap;overflow-wrap:anywhere">@title</div>'
+_TIP = (
+    '<div style="font:12px/1.4 ui-monospace,monospace;max-width:440px;white-space:pre-wrap;overflow-wrap:anywhere;'
+    'margin:-5px;padding:5px 8px;border-radius:4px;background:var(--bg,#fff);color:var(--fg,#111)">@title</div>'
+)
+"""What is under the pointer, in the colours of the board around it; alone it is dark on white."""
 
 
 def empty_chart(height: int, zoom: Zoom, *, logs: tuple[bool, bool] = (False, False)) -> Any:

@@ -79,7 +79,7 @@ def _pictures(report: Report, measurement: Measurement | None) -> Iterator[tuple
     if report.step_time is not None:
         yield "The time of a step", _drawn(lambda: step_time(report, comparison))
         yield "The step over time", _drawn(lambda: timeline(report, trace, tasks=tasks))
-    if planned is not None and report.stage is None:
+    if not report.is_of_devices and planned is not None:
         yield "Memory of the stages", _drawn(lambda: stage_memory(report))
         yield "Sent between the stages", _drawn(lambda: stage_traffic(report))
     yield "Memory over the step", _drawn(lambda: memory_over_step(report))

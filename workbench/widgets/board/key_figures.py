@@ -35,7 +35,7 @@ def figures(
         _flops(report),
         _duplication(report),
     ]
-    if report.plan.pipeline is not None:
+    if not report.is_of_devices:
         found = pipeline_figures(report, found)
         comparison_state = None  # it is of the whole program, not of its stages
     if measurement is not None:

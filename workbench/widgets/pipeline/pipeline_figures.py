@@ -17,10 +17,12 @@ _WORK, _AGAIN, _BUBBLE, _UPDATE = 0, 1, 2, 4  # shades of the step's bar
 def pipeline_figures(report: Report, found: Sequence[Figure]) -> list[Figure]:
     """`found` are the figures of the program as a whole; they are used where it cannot be partitioned."""
     try:
-        planned = report.pipeline
+        planned = report.pipeline if report.stages else None
     except WorkbenchError:
         planned = None
-    return list(found) if planned is None else list(_list_figures(report, planned, {figure.key: figure for figure in found}))
+    if planned is None:
+        return [replace(figure, note="without the pipeline", tone="bad") for figure in found]
+    return list(_list_figures(report, planned, {figure.key: figure for figure in found}))
 
 
 def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figure]) -> Iterator[Figure]:

@@ -120,7 +120,8 @@ def _kind_difference(kind: Kind, planned: PipelineReport, tasks: Sequence[TaskTi
 def _about(planned: PipelineReport, end: float) -> str:
     step = planned.simulated
     measured = f" Measured below each: {format_seconds(end)}." if end else ""
+    what = "The schedule, each stage a program of its own: the step" if planned.is_in_step else "The step"
     return (
-        f"The step as {planned.spec.schedule} runs it: {len(step.spans)} tasks on {planned.spec.stages} stages "
+        f"{what} as {planned.spec.schedule} runs it: {len(step.spans)} tasks on {planned.spec.stages} stages "
         f"in {format_seconds(step.seconds)}, bubble {step.bubble:.1%}.{measured} Memory of each stage beneath."
     )

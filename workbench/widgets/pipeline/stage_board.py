@@ -81,7 +81,7 @@ def _state(report: Report, tasks: tuple[TaskTime, ...], trial: PipelineReport | 
     return {
         "kind": "pipeline",
         "controls": list(_controls(plan, planned)),
-        "nominal": planned.nominal,
+        "nominal": planned.remark,
         "figures": list(_figures(planned)),
         "balances": list(_balances(planned)),
         "board": _board(planned),
@@ -146,19 +146,25 @@ def _counts(plan: Plan) -> tuple[int, ...]:
 
 
 def _figures(planned: PipelineReport) -> Iterator[State]:
-    step, spec = planned.simulated, planned.spec
+    step = planned.simulated
     update = step.seconds - step.makespan
-    yield _figure("step", "Step", format_seconds(step.seconds), f"update {format_seconds(update)}" if update > 0 else "predicted")
+    if not planned.is_in_step:
+        yield _figure("step", "Step", format_seconds(step.seconds), f"update {format_seconds(update)}" if update > 0 else "predicted")
     least = planned.least_bubble
     yield _figure("bubble", "Bubble", f"{step.bubble:.1%}", "" if least is None else f"{least:.1%} with equal stages")
     yield _figure("balance", "Balance of the stages", f"{planned.balance:.1%}", "mean over busiest stage")
-    fullest = max(range(spec.stages), key=lambda device: step.peaks[device])
-    share = step.peaks[fullest] / planned.capacity if planned.capacity else 0.0
-    of = f"stage {fullest}" + (f", {share:.0%} of {format_bytes(planned.capacity)}" if share >= 0.005 else "")
-    yield _figure("peak", "Fullest stage, per device", format_bytes(step.peaks[fullest]), of, "bad" if share > 1 else "")
+    if not planned.is_in_step:
+        yield _fullest(planned)
     sent = sum(planned.traffic.values())
     links = len(planned.traffic)
     yield _figure("sent", "Sent between stages", format_bytes(sent), f"a step, over {links} link{'s' * (links != 1)}")
+
+
+def _fullest(planned: PipelineReport) -> State:
+    stage, peak = planned.fullest, planned.simulated.peaks[planned.fullest]
+    share = peak / planned.capacity if planned.capacity else 0.0
+    of = f"stage {stage}" + (f", {share:.0%} of {format_bytes(planned.capacity)}" if share >= 0.005 else "")
+    return _figure("peak", "Fullest stage, per device", format_bytes(peak), of, "bad" if share > 1 else "")
 
 
 def _figure(key: str, label: str, text: str, note: str, tone: str = "") -> State:
@@ -270,23 +276,22 @@ def _head(device: int, planned: PipelineReport) -> State:
     work = sum(piece.cost.work for piece in stage.pieces)
     sent = [(later, count) for piece in stage.pieces for later, count in piece.cost.sends]
     where = " · ".join(f"{format_bytes(count)} to {stage_text(later, planned.spec)}" for later, count in sent)
-    share = step.peaks[device] / planned.capacity if planned.capacity else 0.0
-    flying = step.in_flight(device)
     return {
         "name": f"Stage {device}",
         "facts": [
             _fact("time", format_seconds(work), f"of one micro-batch, forward and backward; idle {step.idle(device):.1%} of the step"),
             _fact("idle", f"{step.idle(device):.0%}", "of the step this stage waits"),
-            _fact(
-                "memory",
-                format_bytes(step.peaks[device]),
-                f"of one device at its worst moment, with {flying} micro-batches in flight",
-                "bad" if share > 1 else "",
-            ),
+            *([] if planned.is_in_step else [_memory_fact(device, planned)]),
             _fact("weights", format_bytes(stage.parameters), "parameters of its blocks, as a whole"),
             _fact("sends", format_bytes(sum(count for _, count in sent)) if sent else "–", where or "nothing"),
         ],
     }
+
+
+def _memory_fact(device: int, planned: PipelineReport) -> State:
+    peak, flying = planned.simulated.peaks[device], planned.simulated.in_flight(device)
+    what = f"of one device at its worst moment, with {flying} micro-batches in flight"
+    return _fact("memory", format_bytes(peak), what, "bad" if planned.capacity and peak > planned.capacity else "")
 
 
 def _fact(label: str, text: str, title: str, tone: str = "") -> State:
