@@ -1,6 +1,7 @@
 """The graph of a step: collapsed by scope, opened level by level, drawn where Graphviz is and told where it is not."""
 
 import itertools
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +18,7 @@ from workbench.visualize.draw import graphviz_layout, palette
 from workbench.visualize.draw.collapse_scopes import MOST_BOXES, choose_open_scopes, collapse, scopes_of
 from workbench.visualize.draw.drawing_marks import text_width
 from workbench.visualize.graph import heat_colour
+from workbench.visualize.stage_graph import shown_graph
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +151,18 @@ def test_names_with_colons_and_marks_of_html_come_through():
     assert "a:b" in made.text
     assert "<x>" not in made.svg
     assert len(made.drawing.lines) == 1
+
+
+def test_what_is_selected_in_the_graph_of_all_stages_has_its_name_in_every_view():
+    report = Plan(build("gpt", scan=True), "stage:2 data:2", "batch:data", pipeline="stages:2 micro_batches:4").report()
+    known = {each.path for stage in report.stages for each in (*stage.graph.nodes, *stage.graph.sends)}
+    between = {"activations between stages", "gradients between stages"}
+    nodes = shown_graph(report).nodes
+    assert {each.path.split("/")[0] for each in nodes} == {"stage0", "stage1"}
+    assert {each.subject for each in (*nodes, *shown_graph(report).sends)} <= known | between
+    subjects = set(re.findall(r'data-subject="([^"]*)"', graph(report, opened=scopes_of(shown_graph(report))).svg))
+    assert subjects
+    assert subjects <= known | between
 
 
 def test_text_stays_inside_its_box(gpt):

@@ -10,7 +10,7 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import CalibrationDone, Cancelled, Failed, Progress, Waiting
 from workbench.session.plan_history import Session
-from workbench.widgets.run.calibration import LABEL, OFFER
+from workbench.widgets.run.calibration import CANCEL, LABEL, OFFER
 
 HERE = parse_hardware("8 H100").renamed("cpu x 8, calibrated")
 
@@ -51,7 +51,7 @@ def test_they_are_measured_while_the_board_goes_on_and_then_there_are_times(scre
     runner, tell = screen.runner, screen.runner.tell
     assert attached(screen)["text"] == "Measuring the attached devices: starting …"
     tell(Waiting(1))
-    assert attached(screen) == {"text": "Measuring the attached devices: behind 1 other …", "button": None, "busy": True}
+    assert attached(screen) == {"text": "Measuring the attached devices: behind 1 other …", "button": CANCEL, "busy": True}
     tell(Progress("calibrating", 0.5))
     assert screen.send("drop", dim="hidden", source="", target="model")["layout"] == "batch:data; hidden:model"
     screen.send("calibrate")
@@ -61,6 +61,18 @@ def test_they_are_measured_while_the_board_goes_on_and_then_there_are_times(scre
     assert attached(screen)["text"] == "Predicted for the attached devices, cpu x 8, calibrated. Choose what else it will run on."
     assert screen.board.session.plan.hardware is None  # the plan is nobody's machine's
     assert screen.send("hardware", chip="H100", shape="8")["hardware"]["attached"] is None
+
+
+def test_measuring_is_cancelled_and_may_be_begun_again(screen):
+    screen.send("cancel_calibration")  # of nothing
+    screen.send("calibrate")
+    screen.send("cancel_calibration")
+    assert screen.runner.cancels == 1
+    screen.runner.tell(Cancelled())
+    assert attached(screen) == {"text": OFFER, "button": LABEL, "busy": False}
+    screen.send("calibrate")
+    screen.runner.tell(CalibrationDone(HERE))
+    assert labels(screen)[0] == "Step, predicted"
 
 
 FAILURE = Failed("It broke", ("mend it",)), "They could not be measured: It broke"

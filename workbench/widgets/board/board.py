@@ -35,7 +35,13 @@ from workbench.widgets.gestures.gesture import Gesture, Message
 from workbench.widgets.gestures.gesture_handlers import Handler, Handlers, on
 from workbench.widgets.gestures.history_gestures import RedoGesture, UndoGesture
 from workbench.widgets.gestures.one_tensor import TakeGesture
-from workbench.widgets.gestures.running import CalibrateGesture, CompileAtRestGesture, DismissGesture, RefreshGesture
+from workbench.widgets.gestures.running import (
+    CalibrateGesture,
+    CancelCalibrationGesture,
+    CompileAtRestGesture,
+    DismissGesture,
+    RefreshGesture,
+)
 from workbench.widgets.gestures.suggestions import DecideGesture, TryEditsGesture
 from workbench.widgets.run.background_compile import RestingCompiler
 from workbench.widgets.run.board_jobs import Defer, Ended, Jobs
@@ -174,7 +180,7 @@ class Board:
         self._jobs.cancel_run()
         self._jobs.cancel_compilation()
         self._find.close()
-        self._calibration.close()
+        self._calibration.cancel()
 
     def state(self) -> dict[str, Any]:
         """The present `board` state."""
@@ -223,6 +229,7 @@ class Board:
                     on(TakeGesture, self._take),
                     on(CompileAtRestGesture, self._compile_at_rest),
                     on(CalibrateGesture, lambda _: self._calibration.start(self.session.plan)),
+                    on(CancelCalibrationGesture, lambda _: self._calibration.cancel()),
                     on(DismissGesture, lambda _: None),  # only an answer is wanted
                     on(RefreshGesture, lambda _: None),
                 ]

@@ -83,6 +83,7 @@ BOARD_GESTURES: tuple[type[Gesture], ...] = (
         running.CompileGesture,
         running.CancelCompilationGesture,
         running.CalibrateGesture,
+        running.CancelCalibrationGesture,
         running.CompileAtRestGesture,
     ),
     *(finding.FindGesture, finding.StopFindingGesture, finding.ChooseFoundGesture, finding.TakeFoundGesture),

@@ -44,6 +44,13 @@ class CalibrateGesture(Gesture):
 
 
 @dataclass(frozen=True, slots=True)
+class CancelCalibrationGesture(Gesture):
+    """Cancel the measuring of the attached devices."""
+
+    verb: ClassVar[str] = "cancel_calibration"
+
+
+@dataclass(frozen=True, slots=True)
 class CompileAtRestGesture(Gesture):
     """Switch the automatic compilation of a plan that stays for a moment."""
 

@@ -11,7 +11,7 @@ from workbench.reports.run_events import CalibrationDone, Cancelled, Failed, Pro
 from workbench.widgets.run.runner import RunHandle, Runner
 
 Defer = Callable[[Callable[[], None]], None]
-LABEL = "Use the attached devices"
+LABEL, CANCEL = "Use the attached devices", "Cancel"
 OFFER = "Choose what it will run on, to see times and whether it fits."
 
 
@@ -41,8 +41,8 @@ class Calibration:
         except WorkbenchError as error:
             self._receive(Failed.of(error))
 
-    def close(self) -> None:
-        """End it: nobody watches any more."""
+    def cancel(self) -> None:
+        """End it, if it is under way: nobody waits for it any more."""
         if self._handle is not None and self._stage:
             with suppress(WorkbenchError):
                 self._handle.cancel()
@@ -52,10 +52,10 @@ class Calibration:
         if self._runner is None:
             return None
         if self._stage:
-            return {"text": f"Measuring the attached devices: {self._stage} …", "button": None, "busy": True}
+            return _state(f"Measuring the attached devices: {self._stage} …", CANCEL)
         if used is not None:
-            return {"text": f"Predicted for the attached devices, {used}. Choose what else it will run on.", "button": None, "busy": False}
-        return {"text": self._problem or OFFER, "button": LABEL, "busy": False}
+            return _state(f"Predicted for the attached devices, {used}. Choose what else it will run on.", None)
+        return _state(self._problem or OFFER, LABEL)
 
     def _receive(self, event: RunEvent) -> None:
         match event:
@@ -75,3 +75,7 @@ class Calibration:
     def _show(self, stage: str) -> None:
         self._stage = stage
         self._changed()
+
+
+def _state(text: str, button: str | None) -> dict[str, Any]:
+    return {"text": text, "button": button, "busy": button == CANCEL}

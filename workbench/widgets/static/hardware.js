@@ -73,9 +73,9 @@ export function drawHardware(wb, state, refusal) {
 function drawFacts(wb, { facts, attached }) {
   if (!attached) return [h("span", { class: "muted" }, facts)];
   const text = h("span", { class: "muted", role: attached.busy ? "status" : null }, ...withCode(attached.text));
-  const use = () => wb.send({ verb: "calibrate" });
+  const onclick = () => wb.send({ verb: attached.busy ? "cancel_calibration" : "calibrate" });
   const title = "This machine is measured once, in seconds, in a process of its own; times are then predicted for it.";
-  const look = { class: "btn small", type: "button", title, data: { focus: "hw-attached" }, onclick: use };
+  const look = { class: "btn small", type: "button", title: attached.busy ? null : title, data: { focus: "hw-attached" }, onclick };
   return attached.button ? [text, h("button", look, attached.button)] : [text];
 }
 

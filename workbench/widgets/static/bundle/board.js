@@ -7277,18 +7277,18 @@ function drawFacts(wb, { facts, attached }) {
     class: "muted",
     role: attached.busy ? "status" : null
   }, ...withCode(attached.text));
-  const use = () => wb.send({
-    verb: "calibrate"
+  const onclick = () => wb.send({
+    verb: attached.busy ? "cancel_calibration" : "calibrate"
   });
   const title = "This machine is measured once, in seconds, in a process of its own; times are then predicted for it.";
   const look = {
     class: "btn small",
     type: "button",
-    title,
+    title: attached.busy ? null : title,
     data: {
       focus: "hw-attached"
     },
-    onclick: use
+    onclick
   };
   return attached.button ? [
     text,
