@@ -11,6 +11,8 @@ from workbench.models.registry import build
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.reports.memory import Memory
+from workbench.units import format_bytes, format_seconds
+from workbench.widgets.tabs.tabs import Facts, table_state
 
 GIB = 1 << 30
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=16 * GIB)
@@ -70,3 +72,17 @@ def test_a_report_of_the_compiled_tier_is_one_call():
     assert report.memory.peak == report.compiled.memory.peak
     assert report.partitioned is not None
     assert "XLA:CPU" in str(report)
+
+
+@pytest.mark.parametrize("tab", ["memory", "step", "timeline", "graph"])
+def test_a_view_of_the_prediction_says_so_where_the_compilers_figure_is_at_the_top(report, tab):
+    settled = with_compiled(report, found(arguments=GIB, seconds=0.25))
+    note = table_state(Facts(settled), tab)["blocks"][0]["note"]
+    one = settled.memory.peak if tab == "memory" else settled.step_time.total
+    other = report.memory.peak if tab == "memory" else report.step_time.total
+    show = format_bytes if tab == "memory" else format_seconds
+    assert show(one) != show(other)
+    assert f"a {'peak' if tab == 'memory' else 'step'} of {show(other)}" in note
+    assert f"{show(one)} at the top" in note
+    assert "at the top" not in table_state(Facts(report), tab)["blocks"][0]["note"]
+    assert "at the top" not in table_state(Facts(settled), "devices")["blocks"][0]["note"]

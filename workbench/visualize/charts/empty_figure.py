@@ -20,9 +20,9 @@ MARKED = WARNING
 
 _TIP = (
     '<div style="font:12px/1.4 ui-monospace,monospace;max-width:440px;white-space:pre-wrap;overflow-wrap:anywhere;'
-    'margin:-5px;padding:5px 8px;border-radius:4px;background:var(--bg,#fff);color:var(--fg,#111)">@title</div>'
+    'margin:-5px;padding:5px 8px;background:#fff;color:#111">@title</div>'
 )
-"""What is under the pointer, in the colours of the board around it; alone it is dark on white."""
+"""What is under the pointer, on a ground of its own: `chart_look.js` gives it the board's colours."""
 
 
 def empty_chart(height: int, zoom: Zoom, *, logs: tuple[bool, bool] = (False, False)) -> Any:
@@ -39,7 +39,7 @@ def empty_chart(height: int, zoom: Zoom, *, logs: tuple[bool, bool] = (False, Fa
         toolbar_location=None,
         tools="",
         name="figure",
-        min_border_left=0,
+        min_border_left=2,  # BokehJS never clears what it once drew at the very edge: a tick, before there are labels
         min_border_right=12,
         min_border_top=8,
         background_fill_color=None,

@@ -59,7 +59,9 @@ export function propertiesOf(values) {
  */
 export function dressChart(wb, { doc }) {
   if (!doc) return;
-  const text = getComputedStyle(wb.root).getPropertyValue("--muted").trim(), dark = isDark(wb);
+  const style = getComputedStyle(wb.root), colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
+  const text = colour("--muted"), dark = isDark(wb), hover = doc.get_model_by_name("hover");
+  if (hover) hover.tooltips = String(hover.tooltips).replace(/background:[^"]*/, `background:${colour("--bg")};color:${colour("--fg")}`);
   for (const name of ["x axis", "y axis"]) modelOf(doc, name).setv({ major_label_text_color: text, axis_label_text_color: text });
   for (const model of doc._all_models.values()) {
     for (const property of /** @type {const} */ (["fill_color", "line_color"])) {

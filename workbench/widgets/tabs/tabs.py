@@ -10,6 +10,7 @@ from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import TaskTime
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
+from workbench.units import format_bytes, format_seconds
 from workbench.visualize import timeline
 from workbench.visualize.charts.timeline_chart import timeline_chart
 from workbench.visualize.step_timeline import timeline_parts
@@ -63,7 +64,8 @@ class Facts:
 def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
     """The blocks of one tab. `search` filters the tensors and the values; what an unopened tab needs is not computed.
 
-    Views explain how a figure comes about, which the planner knows; the compiler's results are in Compared.
+    Views explain how a figure comes about, which the planner knows; the compiler's results are in Compared, and where they stand at the top
+    of the board in place of the predicted ones, the view has both.
     """
     paint, report, stage = Paint(facts.colours), facts.report.prediction, facts.views.stage
     blocks: dict[str, Callable[[], list[Block]]] = {
@@ -97,11 +99,26 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
     }
     open_tab = tab if tab in blocks else "tensors"
     try:
-        shown = blocks[open_tab]()
+        shown = [*_settled_note(facts.report, open_tab), *blocks[open_tab]()]
     except PipelineError as error:
         shown = broken_pipeline(error)
     picker = stages_state(report, open_tab, stage)
     return {"tab": open_tab, "search": search if open_tab in SEARCHED else None, "stages": picker, "blocks": shown}
+
+
+def _settled_note(report: Report, tab: str) -> list[Block]:
+    """The compiler's figure at the top, and that of a view of the prediction, where they differ."""
+    predicted = report.prediction
+    if tab == "memory":
+        what, top, here = "peak", format_bytes(report.memory.peak), format_bytes(predicted.memory.peak)
+    elif tab in ("step", "timeline", "graph") and report.step_time and predicted.step_time:
+        what, top, here = "step", format_seconds(report.step_time.total), format_seconds(predicted.step_time.total)
+    else:
+        return []
+    text = (
+        f"This is the prediction, a {what} of {here}, of which every part is known. The {top} at the top of the board are the compiler's."
+    )
+    return [] if top == here else [note_block(text)]
 
 
 def _tensors_of(report: Report, stage: int | None) -> Report | None:

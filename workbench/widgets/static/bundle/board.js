@@ -318,7 +318,9 @@ function propertiesOf(values) {
 }
 function dressChart(wb, { doc }) {
   if (!doc) return;
-  const text = getComputedStyle(wb.root).getPropertyValue("--muted").trim(), dark = isDark(wb);
+  const style = getComputedStyle(wb.root), colour = (name) => style.getPropertyValue(name).trim();
+  const text = colour("--muted"), dark = isDark(wb), hover = doc.get_model_by_name("hover");
+  if (hover) hover.tooltips = String(hover.tooltips).replace(/background:[^"]*/, `background:${colour("--bg")};color:${colour("--fg")}`);
   for (const name of [
     "x axis",
     "y axis"
@@ -335,8 +337,8 @@ function dressChart(wb, { doc }) {
         /** @type {string | { value?: string } | null} */
         model[property]
       ) : null;
-      const colour = typeof value === "string" ? value : value?.value;
-      const next = typeof colour === "string" ? dark ? BRIGHT[colour] : darkOf(colour) : void 0;
+      const colour2 = typeof value === "string" ? value : value?.value;
+      const next = typeof colour2 === "string" ? dark ? BRIGHT[colour2] : darkOf(colour2) : void 0;
       if (next) model[property] = next;
     }
   }

@@ -78,6 +78,7 @@ export interface BokehModel {
   inspected: BokehModel;
   indices: number[];
   active: boolean;
+  tooltips: unknown;
   height: number;
   inner_width: number;
   dimensions: string;
