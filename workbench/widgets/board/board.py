@@ -8,7 +8,6 @@ from typing import Any
 
 from workbench.core.public_error_text import describe_error
 from workbench.errors import WorkbenchError
-from workbench.hardware.hardware import Hardware
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
@@ -35,13 +34,7 @@ from workbench.widgets.gestures.gesture import Gesture, Message
 from workbench.widgets.gestures.gesture_handlers import Handler, Handlers, on
 from workbench.widgets.gestures.history_gestures import RedoGesture, UndoGesture
 from workbench.widgets.gestures.one_tensor import TakeGesture
-from workbench.widgets.gestures.running import (
-    CalibrateGesture,
-    CancelCalibrationGesture,
-    CompileAtRestGesture,
-    DismissGesture,
-    RefreshGesture,
-)
+from workbench.widgets.gestures.running import CompileAtRestGesture, DismissGesture, RefreshGesture
 from workbench.widgets.gestures.suggestions import DecideGesture, TryEditsGesture
 from workbench.widgets.run.background_compile import RestingCompiler
 from workbench.widgets.run.board_jobs import Defer, Ended, Jobs
@@ -83,7 +76,7 @@ class Board:
         self._taken: dict[str, Any] | None = None
         self._lock, self._defer = threading.RLock(), defer
         self._jobs = Jobs(runner, self._later, self._working)
-        self._calibration = Calibration(runner, self._later, lambda: self._show("board"), self._use_attached)
+        self._calibration = Calibration(session, runner, self._later, lambda: self._show("board"))
         self._find = FindPanel(session, runner, self._later, self._show, lambda: self._sight.tab == "find")
         self._settler: Settler | None = None
         self._resting: RestingCompiler | None = None
@@ -155,8 +148,7 @@ class Board:
         """
         if self._settler is None:
             self._find.use_partitioner(partitioner)
-            if self.session.report.hardware is None and (kept := self._calibration.find_kept(self.session.plan)) is not None:
-                self._use_attached(kept)
+            self._calibration.use_kept()
             free = lambda: is_idle() and time.monotonic() >= self._free_at  # noqa: E731
             self._settler = Settler(
                 self.session, partitioner, defer=self._locking(defer), is_idle=free, on_change=lambda: self._show("board")
@@ -194,8 +186,7 @@ class Board:
             settling_state=self._settler.settling_state if self._settler else None,
             found=self._find.badge,
         )
-        if self.session.plan.hardware is None:
-            shown["hardware"]["attached"] = self._calibration.state(self.session.report.hardware)
+        shown["hardware"]["attached"] = self._calibration.state()
         about = {"answer": self._answers.last, "told": self._answers.revision, "follows": self._publisher.owes("table")}
         return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **about}
 
@@ -210,6 +201,7 @@ class Board:
             **self._history.handlers(),
             **self._files.handlers(),
             **job_handlers(self.session, self._jobs),
+            **self._calibration.handlers(),
             **self._before_tables(
                 {
                     **self._sight.handlers(),
@@ -228,8 +220,6 @@ class Board:
                     ),
                     on(TakeGesture, self._take),
                     on(CompileAtRestGesture, self._compile_at_rest),
-                    on(CalibrateGesture, lambda _: self._calibration.start(self.session.plan)),
-                    on(CancelCalibrationGesture, lambda _: self._calibration.cancel()),
                     on(DismissGesture, lambda _: None),  # only an answer is wanted
                     on(RefreshGesture, lambda _: None),
                 ]
@@ -284,7 +274,7 @@ class Board:
             self._settle_compiled()
         if ended:
             self._know()
-            self._calibrate(self._jobs.live.measurement if ended == "run" else None)
+            self._calibration.learn(self._jobs.live.measurement if ended == "run" else None)
             self._show("board", "table")
         self._show("live")
 
@@ -292,16 +282,6 @@ class Board:
         """Use the compiler's memory and kernel times for the present plan from now on."""
         if (found := self._jobs.compiling.of(self.session.plan)) is not None and self.session.plan.hardware is not None:
             self.session.use_compiled(self.session.node.number, found.compiled)
-
-    def _calibrate(self, measured: Measurement | None) -> None:
-        """A run calibrates the devices: from then on step times are predicted for them, unless the plan names others."""
-        if measured and measured.hardware:
-            self._use_attached(measured.hardware)
-
-    def _use_attached(self, hardware: Hardware) -> None:
-        if self.session.plan.hardware is None:
-            self.session.use_hardware(hardware)
-        self._show("board")
 
     def _know(self) -> None:
         """Compare the present report with what was compiled and measured."""

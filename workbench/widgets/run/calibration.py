@@ -6,8 +6,11 @@ from typing import Any
 
 from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import Hardware
-from workbench.plan.plan import Plan
+from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import CalibrationDone, Cancelled, Failed, Progress, RunEvent, Waiting
+from workbench.session.plan_history import Session
+from workbench.widgets.gestures.gesture_handlers import Handlers, on
+from workbench.widgets.gestures.running import CalibrateGesture, CancelCalibrationGesture
 from workbench.widgets.run.runner import RunHandle, Runner
 
 Defer = Callable[[Callable[[], None]], None]
@@ -17,27 +20,45 @@ OFFER = "Choose what it will run on, to see times and whether it fits."
 
 class Calibration:
     """Starts and follows it. `defer(work)` moves work from the runner's threads to the host's event loop; `changed()` is called there when
-    there is something new to show, `use(hardware)` with what was found."""
+    there is something new to show. From then on times are predicted for what was found, where a plan of the session names no hardware."""
 
-    def __init__(self, runner: Runner | None, defer: Defer, changed: Callable[[], None], use: Callable[[Hardware], None]) -> None:
-        self._runner, self._defer, self._changed, self._use = runner, defer, changed, use
+    def __init__(self, session: Session, runner: Runner | None, defer: Defer, changed: Callable[[], None]) -> None:
+        self._session, self._runner, self._defer, self._changed = session, runner, defer, changed
         self._stage, self._problem = "", ""
         self._handle: RunHandle | None = None
 
-    def find_kept(self, plan: Plan) -> Hardware | None:
-        """What the devices were measured to be before, as far as that is known."""
-        return self._runner.calibrated(plan) if self._runner is not None else None
+    def handlers(self) -> Handlers:
+        """The gestures that are about it."""
+        return dict([on(CalibrateGesture, lambda _: self._start()), on(CancelCalibrationGesture, lambda _: self.cancel())])
 
-    def start(self, plan: Plan) -> None:
+    def use_kept(self) -> None:
+        """Use what the devices were measured to be before, as far as that is known."""
+        if self._session.report.hardware is None and (kept := self._find_kept()) is not None:
+            self._use(kept)
+
+    def learn(self, measured: Measurement | None) -> None:
+        """A run measures them, too."""
+        if measured and measured.hardware:
+            self._use(measured.hardware)
+
+    def _find_kept(self) -> Hardware | None:
+        return self._runner.calibrated(self._session.plan) if self._runner is not None else None
+
+    def _use(self, hardware: Hardware) -> None:
+        if self._session.plan.hardware is None:
+            self._session.use_hardware(hardware)
+        self._changed()
+
+    def _start(self) -> None:
         """Measure them, if that is not under way."""
         if self._runner is None or self._stage:
             return
-        if (kept := self.find_kept(plan)) is not None:
+        if (kept := self._find_kept()) is not None:
             self._use(kept)
             return
         self._show("starting")
         try:
-            self._handle = self._runner.calibrate(plan, lambda event: self._defer(lambda: self._receive(event)))
+            self._handle = self._runner.calibrate(self._session.plan, lambda event: self._defer(lambda: self._receive(event)))
         except WorkbenchError as error:
             self._receive(Failed.of(error))
 
@@ -47,9 +68,10 @@ class Calibration:
             with suppress(WorkbenchError):
                 self._handle.cancel()
 
-    def state(self, used: Hardware | None) -> dict[str, Any] | None:
-        """What stands beside the choice of hardware for a plan without any; `used`: what its times are predicted for. JSON only."""
-        if self._runner is None:
+    def state(self) -> dict[str, Any] | None:
+        """What stands beside the choice of hardware for a plan without any; none for others. JSON only."""
+        used = self._session.report.hardware
+        if self._runner is None or self._session.plan.hardware is not None:
             return None
         if self._stage:
             return _state(f"Measuring the attached devices: {self._stage} …", CANCEL)
