@@ -44,6 +44,7 @@ def tab(name: str) -> Callable[[Page], Locator]:
         page.locator(f'.tab[data-tab="{name}"]').click()
         tables = page.locator(f'.tables[data-tab="{name}"]')
         tables.wait_for(timeout=60_000)
+        tables.get_by_text("Computing the").wait_for(state="detached", timeout=60_000)  # what is found out in the background
         page.wait_for_timeout(600)  # charts are drawn a moment after their place
         return tables
 
