@@ -1,8 +1,10 @@
 """Charts that Bokeh draws on the board, as a test reads and points at them."""
 
+from contextlib import suppress
 from typing import Any
 
 from playwright.sync_api import Locator
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 VIEW = """const element = chart.querySelector(".plot"), view = [...Bokeh.index.roots].find((each) => element.contains(each.el)),
   doc = view.model.document, named = (name) => doc.get_model_by_name(name), marks = named("marks") ?? named("blocks");"""
@@ -46,3 +48,12 @@ def click(chart: Locator, index: int) -> None:
     """With the mouse, as a person does."""
     chart.scroll_into_view_if_needed()
     chart.page.mouse.click(*place(chart, index))
+
+
+def click_for(chart: Locator, index: int, what: Locator) -> None:
+    """Click until something is there that stays: where much else is done BokehJS takes a click for a long press, which does nothing."""
+    for patience in (5_000, 20_000):
+        click(chart, index)
+        with suppress(PlaywrightTimeout):
+            what.wait_for(timeout=patience)
+            return

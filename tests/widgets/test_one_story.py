@@ -29,7 +29,7 @@ CASES = [(model.name, recipe, pipeline) for model in ALL_MODELS for recipe in RE
 
 
 def pytest_generate_tests(metafunc):
-    parametrize_drawn(metafunc, "case", CASES, lambda case: case, ids=lambda case: " ".join(filter(None, case)), share=14)
+    parametrize_drawn(metafunc, "case", CASES, lambda case: case, ids=lambda case: " ".join(filter(None, case)), share=28)
 
 
 @cache

@@ -58,8 +58,8 @@ def test_a_point_says_what_it_changes_and_clicked_gives_the_board_its_plan_which
     tip = walk_front(finding)
     expect(tip).to_contain_text("step: ")
     expect(tip).to_contain_text("changes:")
-    charts.click(charts.drawn(finding.locator(".picture").first), len(charts.column(front(finding), "opens")) - 1)
     card = finding.locator(".found")
+    charts.click_for(charts.drawn(finding.locator(".picture").first), len(charts.column(front(finding), "opens")) - 1, card)
     expect(card.locator(".name")).to_contain_text("on the board")
     mesh = card.locator(".name b").inner_text().split(",")[0]
     expect(finding.locator(".head .mesh")).to_have_text(mesh.replace(" ", " × "))
