@@ -125,13 +125,23 @@ def drag(page: Page, moves: int, by: float) -> None:
     page.mouse.up()
 
 
+TURN = """([turns, x, y]) => new Promise((done) => {
+  let at = document.elementFromPoint(x, y);
+  while (at.shadowRoot?.elementFromPoint(x, y) && at.shadowRoot.elementFromPoint(x, y) !== at) at = at.shadowRoot.elementFromPoint(x, y);
+  let number = 0;
+  const turn = () => {
+    if (number === turns) return done();
+    const deltaY = number++ < turns * 0.6 ? -40 : 40, how = { bubbles: true, composed: true, cancelable: true };
+    at.dispatchEvent(new WheelEvent("wheel", { deltaY, ctrlKey: true, clientX: x, clientY: y, ...how }));
+    requestAnimationFrame(turn);
+  };
+  requestAnimationFrame(turn);
+})"""
+
+
 def turn_wheel(page: Page, turns: int) -> None:
-    """In, then out again."""
-    to_middle(page)
-    page.keyboard.down("Control")
-    for number in range(turns):
-        page.mouse.wheel(0, -40 if number < turns * 0.6 else 40)
-    page.keyboard.up("Control")
+    """In, then out again, a turn a frame: the driver's own wheel waits for two frames after each."""
+    page.evaluate(TURN, [turns, *to_middle(page)])
 
 
 def frames_of(page: Page, act: Any) -> dict[str, float]:

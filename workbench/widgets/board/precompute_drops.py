@@ -26,7 +26,7 @@ def foresee(message: Message, session: Session, jobs: Jobs, find: FindPanel) -> 
     if message.get("verb") == FindGesture.verb:
         find.expect(session.plan)
         return
-    if session.seconds > FORESEEN_WITHIN or session.plan.pipeline is not None:
+    if session.seconds > FORESEEN_WITHIN:
         return
     try:
         figures(session.foresee(edit_of(read_gesture(message), session.plan, session.report)))

@@ -8,9 +8,10 @@ import { isChosen } from "./select.js";
 /** @import { Blocks, BokehModel, ShownChart, Spans, Window } from "./types/chart.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
-const MARGIN = 0.4; // of the range, drawn on both sides: what comes into sight while it is dragged
+const MARGIN = 0.2; // of the range, drawn on both sides: what comes into sight while it is dragged
 const NEARLY = 1.6; // by how much the scale may change before it is drawn anew
 const STILL = 120; // milliseconds after which nothing moves
+const NAMES = 60; // milliseconds between two times that names are placed anew while it moves: in between they move along
 
 /**
  * @param {Wb} wb
@@ -32,10 +33,12 @@ export function fillSpans(wb, shown) {
 export function drawSpansSoon(wb, shown) {
   if (!shown.spans) return;
   const { doc } = shown, hover = doc?.get_model_by_name("hover");
-  shown.frame ||= requestAnimationFrame(() => {
+  shown.frame ||= requestAnimationFrame((now) => {
     shown.frame = 0;
     if (!shown.doc) return;
     if (!isDrawn(shown)) drawBlocks(wb, shown, false);
+    if (now - (shown.named ?? 0) < NAMES) return;
+    shown.named = now;
     drawNames(wb, shown);
   });
   if (hover?.active) hover.active = false;

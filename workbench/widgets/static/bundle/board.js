@@ -985,9 +985,10 @@ function makeSelectable(wb) {
 }
 
 // workbench/widgets/static/chart_timeline.js
-var MARGIN = 0.4;
+var MARGIN = 0.2;
 var NEARLY = 1.6;
 var STILL = 120;
+var NAMES = 60;
 function fillSpans(wb, shown) {
   shown.spans = shown.state.spans && unpackSpans(shown.state.spans);
   shown.drawn = shown.blocks = null;
@@ -998,10 +999,12 @@ function fillSpans(wb, shown) {
 function drawSpansSoon(wb, shown) {
   if (!shown.spans) return;
   const { doc } = shown, hover = doc?.get_model_by_name("hover");
-  shown.frame ||= requestAnimationFrame(() => {
+  shown.frame ||= requestAnimationFrame((now) => {
     shown.frame = 0;
     if (!shown.doc) return;
     if (!isDrawn(shown)) drawBlocks(wb, shown, false);
+    if (now - (shown.named ?? 0) < NAMES) return;
+    shown.named = now;
     drawNames(wb, shown);
   });
   if (hover?.active) hover.active = false;

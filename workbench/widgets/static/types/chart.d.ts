@@ -122,6 +122,8 @@ export interface ShownChart {
   height: number;
   room: number;
   frame: number;
+  /** When names were placed last, while it moves. */
+  named?: number;
   timer: number;
   act(index: number): void;
 }
