@@ -82,7 +82,7 @@ class PlannedDetails(Details):
     def stages(self, report: Report) -> tuple[Report, ...]:
         """Raises `PipelineError` also where the pipeline is to be one program and cannot: no device runs its stages otherwise."""
         planned = report.pipeline
-        if planned is not None and planned.spec.engine == "spmd":
+        if planned is not None and planned.is_in_step:
             as_spmd_program(self._plan)
         return (report,) if planned is None else stage_reports(report, planned, find_remedies)
 

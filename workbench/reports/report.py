@@ -276,27 +276,29 @@ class Report:
         return self.plan.pipeline is None or self.stage is not None or self.is_one_program
 
     @cached_property
-    def _legal_pipeline(self) -> PipelineReport | None:
+    def staged_pipeline(self) -> PipelineReport | None:
+        """The pipeline of a plan as a whole whose stages are programs of their own; `None` for what devices run as it is, and where the
+        program cannot be partitioned so, or not be run in step."""
+        if self.is_of_devices:
+            return None
         try:
             planned = self.pipeline
         except WorkbenchError:
             return None
-        return None if planned is not None and planned.is_in_step else planned  # not one program, and so none at all
+        return None if planned is not None and planned.is_in_step else planned
 
     @property
     def peak(self) -> int:
         """Bytes of the fullest device at its worst moment: for a pipeline one of its fullest stage, else `memory.peak`, that of every
         device."""
-        if self.is_of_devices or not self._legal_pipeline:
-            return self.memory.peak
-        return max(self._legal_pipeline.simulated.peaks)
+        return max(self.staged_pipeline.simulated.peaks) if self.staged_pipeline else self.memory.peak
 
     @property
     def seconds(self) -> float | None:
         """Seconds of a step, of the pipelined one if there is a pipeline; `None` without hardware."""
         if self.step_time is None:
             return None
-        return self.step_time.total if self.is_of_devices or not self._legal_pipeline else self._legal_pipeline.seconds
+        return self.staged_pipeline.seconds if self.staged_pipeline else self.step_time.total
 
     @cached_property
     def notes(self) -> tuple[Diagnostic, ...]:

@@ -10,7 +10,6 @@ from workbench.hardware.hardware import Hardware
 from workbench.reports.collective import Collective
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.memory import Memory
-from workbench.reports.pipeline import PipelineReport
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
@@ -63,19 +62,9 @@ def _pipeline(report: Report) -> str:
         return f"{remark}\n\nPipeline {report.plan.pipeline}\n\n  {error}"
 
 
-def _find_pipeline(report: Report) -> PipelineReport | None:
-    """The pipeline of a report that is of all its stages, if it can be cut."""
-    if report.is_of_devices:
-        return None
-    try:
-        return report.pipeline if report.stages else None
-    except PipelineError:
-        return None
-
-
 def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     memory, flops, time = report.memory, report.flops, report.step_time
-    planned = _find_pipeline(report)
+    planned = report.staged_pipeline
     duplication = flops.duplication / (1 if report.is_of_devices or report.plan.pipeline is None else report.plan.pipeline.stages)
     ranges = ranges_of(report)
     if planned:

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
-from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.text.tables import count_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds
@@ -33,7 +31,7 @@ def board_picture(report: Report) -> Picture:
 def _figures(report: Report) -> Iterator[tuple[str, str]]:
     if report.seconds is not None:
         yield "step, predicted", format_seconds(report.seconds)
-    planned = _find_pipeline(report)
+    planned = report.staged_pipeline
     yield "memory per device", format_bytes(report.peak)
     if report.memory.capacity:
         yield "of a device's", format_bytes(report.memory.capacity)
@@ -41,14 +39,6 @@ def _figures(report: Report) -> Iterator[tuple[str, str]]:
         yield "between stages", format_bytes(sum(planned.traffic.values()))
     yield "sent per device", format_bytes(report.most(lambda each: each.sent).sent)
     yield "FLOP per device", format_count(report.most(lambda each: each.flops.per_device).flops.per_device)
-
-
-def _find_pipeline(report: Report) -> PipelineReport | None:
-    """The pipeline of a report that is of all its stages, if it can be cut."""
-    try:
-        return None if report.is_of_devices else report.pipeline
-    except WorkbenchError:
-        return None
 
 
 def _zones(plan: Plan) -> Iterator[_Zone]:

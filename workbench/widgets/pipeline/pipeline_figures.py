@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.core.mesh import Mesh
-from workbench.errors import WorkbenchError
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
@@ -16,10 +15,7 @@ _WORK, _AGAIN, _BUBBLE, _UPDATE = 0, 1, 2, 4  # shades of the step's bar
 
 def pipeline_figures(report: Report, found: Sequence[Figure]) -> list[Figure]:
     """`found` are the figures of the program as a whole; they are used where it cannot be partitioned."""
-    try:
-        planned = report.pipeline if report.stages else None
-    except WorkbenchError:
-        planned = None
+    planned = report.staged_pipeline
     if planned is None:
         return [replace(figure, note="without the pipeline", tone="bad") for figure in found]
     return list(_list_figures(report, planned, {figure.key: figure for figure in found}))
