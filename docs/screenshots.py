@@ -17,7 +17,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
-from tests.install_chromium import system_chromium
+from tests.install_browsers import system_chromium
 from tests.support.servers import free_port, wait_for
 from workbench.app.page.fleet_page import serve_fleet
 from workbench.app.page.serve import serve

@@ -15,7 +15,7 @@ import jax
 import pytest
 from hypothesis import settings
 
-from tests.install_chromium import system_chromium
+from tests.install_browsers import system_chromium
 from tests.support.choosing import draw_thirds, leave_to_the_nights
 from tests.support.compiling import KeptPrograms
 from tests.support.warm_worker import WarmGroup
@@ -29,7 +29,7 @@ settings.load_profile("workbench")
 
 GOLDEN = Path(__file__).parent / "golden"
 KEPT = pytest.StashKey[KeptPrograms]()
-NO_BROWSER = "There is no Chromium to drive the page with: run `python tests/install_chromium.py`, or install one and put it on PATH."
+NO_BROWSER = "There is no Chromium to drive the page with: run `python tests/install_browsers.py`, or install one and put it on PATH."
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

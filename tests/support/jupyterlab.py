@@ -27,8 +27,9 @@ READY = """() => {
 
 @contextmanager
 def running_lab(root: Path) -> Iterator[tuple[str, Path]]:
-    """A JupyterLab that knows no settings of this machine's user: its address, and the folder it shows."""
-    for folder in ("notebooks", "config/lab", "distribution"):
+    """A JupyterLab that knows no settings of this machine's user: its address, and the folder it shows. What is put in `static` beside that
+    has an address, too."""
+    for folder in ("notebooks", "config/lab", "distribution", "static"):
         (root / folder).mkdir(parents=True)
     (root / "config" / "labconfig").mkdir()
     (root / "config" / "labconfig" / "default_setting_overrides.json").write_text(NO_NEWS)
@@ -36,6 +37,7 @@ def running_lab(root: Path) -> Iterator[tuple[str, Path]]:
     port = free_port()
     options = ["--no-browser", f"--port={port}", "--ip=127.0.0.1", "--allow-root", "--IdentityProvider.token=", "--ServerApp.password="]
     options += ["--LabApp.expose_app_in_browser=True", f"--ServerApp.root_dir={root / 'notebooks'}"]
+    options += [f"--ServerApp.extra_static_paths={root / 'static'}"]
     options += [f"--LabApp.extra_labextensions_path={REPOSITORY / 'workbench_jupyter' / 'labextension'}"]
     environment = {**os.environ, **{name: str(root / folder) for name, folder in HOMES.items()}}
     environment["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), str(root / "distribution")])

@@ -30,6 +30,18 @@ export function remembered(key) {
   }
 }
 
+/**
+ * The theme that the surroundings declare: JupyterLab, VS Code (whose high contrast is dark unless it says light) and Colab.
+ * @returns {string | undefined}
+ */
+function hostTheme() {
+  const { jpThemeLight, vscodeThemeKind } = document.body.dataset;
+  if (jpThemeLight !== undefined) return jpThemeLight === "false" ? "dark" : "light";
+  if (vscodeThemeKind !== undefined) return vscodeThemeKind.endsWith("light") ? "light" : "dark";
+  return document.documentElement.getAttribute("theme") ?? undefined;
+}
+const HOST_ATTRIBUTES = ["data-jp-theme-light", "data-vscode-theme-kind", "theme"];
+
 // The page that serves the board carries its theme at its root; a notebook does not, and is left alone.
 const ownPage = () => "theme" in document.documentElement.dataset;
 
@@ -39,10 +51,8 @@ const ownPage = () => "theme" in document.documentElement.dataset;
  * @returns {"light" | "dark"}
  */
 function themeOf(asked, dark) {
-  if (asked === "light" || asked === "dark") return asked;
-  const lab = document.body.dataset.jpThemeLight;
-  if (lab !== undefined) return lab === "false" ? "dark" : "light";
-  return dark.matches ? "dark" : "light";
+  const stated = [asked, hostTheme()].find((each) => each === "light" || each === "dark");
+  return stated === "light" || stated === "dark" ? stated : dark.matches ? "dark" : "light";
 }
 
 /**
@@ -77,8 +87,8 @@ export function makeTheme(wb, model, signal) {
     wb.say(`Theme: ${next}.`);
   };
   dark.addEventListener("change", dress, { signal });
-  const lab = new MutationObserver(dress);
-  lab.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
-  signal.addEventListener("abort", () => lab.disconnect());
+  const host = new MutationObserver(dress);
+  for (const each of [document.documentElement, document.body]) host.observe(each, { attributes: true, attributeFilter: HOST_ATTRIBUTES });
+  signal.addEventListener("abort", () => host.disconnect());
   return dress;
 }

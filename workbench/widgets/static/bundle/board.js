@@ -1342,12 +1342,24 @@ function remembered(key) {
     return null;
   }
 }
+function hostTheme() {
+  const { jpThemeLight, vscodeThemeKind } = document.body.dataset;
+  if (jpThemeLight !== void 0) return jpThemeLight === "false" ? "dark" : "light";
+  if (vscodeThemeKind !== void 0) return vscodeThemeKind.endsWith("light") ? "light" : "dark";
+  return document.documentElement.getAttribute("theme") ?? void 0;
+}
+var HOST_ATTRIBUTES = [
+  "data-jp-theme-light",
+  "data-vscode-theme-kind",
+  "theme"
+];
 var ownPage = () => "theme" in document.documentElement.dataset;
 function themeOf(asked, dark) {
-  if (asked === "light" || asked === "dark") return asked;
-  const lab = document.body.dataset.jpThemeLight;
-  if (lab !== void 0) return lab === "false" ? "dark" : "light";
-  return dark.matches ? "dark" : "light";
+  const stated = [
+    asked,
+    hostTheme()
+  ].find((each) => each === "light" || each === "dark");
+  return stated === "light" || stated === "dark" ? stated : dark.matches ? "dark" : "light";
 }
 function makeTheme(wb, model, signal) {
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -1381,14 +1393,15 @@ function makeTheme(wb, model, signal) {
   dark.addEventListener("change", dress, {
     signal
   });
-  const lab = new MutationObserver(dress);
-  lab.observe(document.body, {
+  const host = new MutationObserver(dress);
+  for (const each of [
+    document.documentElement,
+    document.body
+  ]) host.observe(each, {
     attributes: true,
-    attributeFilter: [
-      "data-jp-theme-light"
-    ]
+    attributeFilter: HOST_ATTRIBUTES
   });
-  signal.addEventListener("abort", () => lab.disconnect());
+  signal.addEventListener("abort", () => host.disconnect());
   return dress;
 }
 
