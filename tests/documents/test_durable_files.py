@@ -171,7 +171,7 @@ def test_a_disk_that_is_read_only_is_said_wherever_something_is_written(tmp_path
         DocumentError: lambda: PLAN.save(path),
         EngineError: lambda: _write(str(path), "HloModule m"),
         FleetError: lambda: hold_folder(path).__enter__(),
-        WorkbenchError: lambda: Picture(Drawing(10, 10, ()), "a picture").save(path),
+        WorkbenchError: lambda: Picture.of(Drawing(10, 10, ()), "a picture").save(path),
     }
     for kind, write in writers.items():
         with pytest.raises(kind) as caught:

@@ -131,6 +131,7 @@ def test_what_a_program_cannot_have_is_said_under_the_form(board):
 
 
 def test_the_front_is_a_picture_and_a_table_and_all_of_it_is_json(found):
+    found.send("picture", name="front by memory")
     picture, table = found.block("picture")["picture"], found.block("The front")
     assert picture["opens"] == {"verb": "take_found", "field": "plan"}
     assert all(f'data-opens="{number}"' in picture["svg"] for number in numbers(found))

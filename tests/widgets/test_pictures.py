@@ -17,7 +17,7 @@ from workbench.visualize.draw.collapse_scopes import choose_open_scopes
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.gestures.codec import read_gesture
-from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.blocks import Paint, as_json
 from workbench.widgets.tabs.picture_tabs import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
 
 PAINT = Paint({"data": 0, "model": 1})
@@ -51,12 +51,13 @@ def heads(blocks) -> list[str]:
 
 def test_each_tab_is_json_with_a_picture_and_its_twin():
     for tab, blocks in every_tab(step_report(), beside()).items():
-        pictures = [block["picture"] for block in blocks if block["picture"]]
+        whole = [as_json(block, lambda _name: True) for block in blocks]
+        pictures = [block["picture"] for block in whole if block["picture"]]
         assert pictures, tab
         for picture in pictures:
             assert picture["svg"].startswith("<svg")
             assert picture["text"].startswith(picture["about"])
-        json.dumps(blocks, allow_nan=False)
+        json.dumps(whole, allow_nan=False)
 
 
 def test_a_selected_argument_is_the_one_whose_parts_the_devices_show():
@@ -127,6 +128,25 @@ def test_the_kernels_are_listed_longest_first_with_what_bounds_them():
 def test_without_hardware_the_step_says_what_to_do():
     bare = replace(step_report(), step_time=None)
     assert step_blocks(bare, None)[0]["note"].startswith("Choose hardware")
+
+
+def test_a_text_and_the_picture_behind_a_chart_come_when_they_are_asked_for():
+    shown = {}
+    plan = Plan(build("two_layer", batch=16, io=64, hidden=32), "data:4 model:2", "batch:data; hidden:model")
+    board = Board(Session(plan), lambda part, state: shown.update({part: state}))
+
+    def forms(**gesture) -> dict[str, tuple[bool, bool]]:
+        board.answer({"view": "v", "seq": board.state()["answer"]["seq"] + 1, **gesture})
+        pictures = [block["picture"] for block in shown["table"]["blocks"] if block["picture"]]
+        return {each["name"]: (each["svg"] is not None, each["text"] is not None) for each in pictures}
+
+    assert forms(verb="open", tab="memory") == {"memory over the step": (False, False), "memory map": (True, False)}
+    assert forms(verb="picture", name="memory over the step") == {"memory over the step": (True, True), "memory map": (True, False)}
+    asked = forms(verb="drop", dim="hidden", target="", source="model")
+    assert asked["memory over the step"] == (True, True), "as long as the tab is open"
+    forms(verb="open", tab="step")
+    assert forms(verb="open", tab="memory")["memory over the step"] == (False, False)
+    assert all(block["picture"]["text"] for block in board.whole_table()["blocks"] if block["picture"])
 
 
 def test_the_board_opens_what_a_hand_asks_for_and_refuses_the_rest():

@@ -111,7 +111,7 @@ def test_a_plan_without_statements_or_records_says_so(report):
     empty = report.plan.updated(layout="").report()
     note, graph = replay_blocks(empty, PAINT, Replay())
     assert note["note"] == NOTHING
-    assert 'data-subject="first/dot_general"' in graph["picture"]["svg"]  # to begin from
+    assert 'data-subject="first/dot_general"' in graph["picture"]["made"].svg  # to begin from
     assert [block["note"] for block in replay_blocks(mlp_report("d_ff:model"), PAINT, Replay())] == [NO_RECORD]
 
 

@@ -45,7 +45,7 @@ def shapes(report: Report) -> Picture:
     """A row for each argument, equal ones together, the largest first, with a bar of its bytes."""
     report = report.shown
     rows = _rows(report)
-    return Picture(_drawing(report, rows), _text(report, rows))
+    return Picture.of(_drawing(report, rows), _text(report, rows))
 
 
 def shapes_text(report: Report) -> str:

@@ -41,9 +41,12 @@ def communication(report: Report) -> Picture:
     With hardware a second bar below shows the time; what overlaps with computation is hatched.
     """
     report = report.shown
-    bars, times = _bars(report), _times(report)
-    drawing = bars_drawing(_title(report), bars)
-    return Picture(_with_times(drawing, report, times) if times else drawing, communication_text(report))
+    return Picture(_title(report), lambda: _drawing(report), lambda: communication_text(report))
+
+
+def _drawing(report: Report) -> Drawing:
+    drawing, times = bars_drawing(_title(report), _bars(report)), _times(report)
+    return _with_times(drawing, report, times) if times else drawing
 
 
 def communication_text(report: Report) -> str:

@@ -50,8 +50,8 @@ def graph(report: Report, opened: Collection[str] | None = None) -> Picture:
     text = _text(report, collapsed)
     found = lay_out_dot(dot_of(collapsed, pills)) if collapsed.boxes else None
     if found is None:
-        return Picture(outline_drawing(text), text)
-    return Picture(_drawing(report, collapsed, pills, found), text)
+        return Picture.of(outline_drawing(text), text)
+    return Picture.of(_drawing(report, collapsed, pills, found), text)
 
 
 def graph_text(report: Report, opened: Collection[str] | None = None) -> str:

@@ -35,7 +35,7 @@ def memory_map(report: Report, place: int | None = None) -> Picture:
     peak."""
     report = report.shown
     title, cells = _title(report, place), _cells(report, place)
-    return Picture(_drawing(report, title, cells), _text(title, cells))
+    return Picture(title, lambda: _drawing(report, title, cells), lambda: _text(title, cells))
 
 
 def memory_map_text(report: Report, place: int | None = None) -> str:

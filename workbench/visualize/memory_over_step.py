@@ -57,7 +57,7 @@ def memory_over_step(report: Report, compiled: Compiled | None = None, listed: i
     """
     report = report.shown
     charts = memory_tiers(report, compiled)
-    return Picture(_drawing(report, charts, listed, chosen), _text(report, charts, listed))
+    return Picture(_title(report), lambda: _drawing(report, charts, listed, chosen), lambda: _text(report, charts, listed))
 
 
 def memory_over_step_text(report: Report, compiled: Compiled | None = None, listed: int = LISTED) -> str:

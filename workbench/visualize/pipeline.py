@@ -59,7 +59,7 @@ def pipeline(step: SimulatedPipeline, tasks: Sequence[TaskTime] = (), *, memory:
         y = _draw_part(marks, caption, _measured_boxes(tasks, devices), devices, lasted, head, y)
         text += f"\n\n{caption}"
     marks += _key({box.kind for box in _simulated_boxes(step)}, again=any(span.recompute for span in step.spans), head=head, y=y)
-    return Picture(fit_drawing(tuple(marks)), text)
+    return Picture.of(fit_drawing(tuple(marks)), text)
 
 
 def _simulated_boxes(step: SimulatedPipeline) -> list[_Box]:

@@ -38,8 +38,8 @@ def propagation(report: Report) -> Picture:
     Above each step is its direction: forward (→), backward (←), or from operand to operand (↔). Of a long replay, only the first steps and
     the values that they reach.
     """
-    rows, heads = _rows(report.propagation), _heads(report.propagation)
-    return Picture(fit_drawing(tuple(_marks(_title(report), rows, heads, report.mesh))), propagation_text(report))
+    title, rows, heads = _title(report), _rows(report.propagation), _heads(report.propagation)
+    return Picture(title, lambda: fit_drawing(tuple(_marks(title, rows, heads, report.mesh))), lambda: propagation_text(report))
 
 
 def propagation_text(report: Report) -> str:

@@ -97,7 +97,7 @@ def propagation_graph(report: Report, step: int | None = None, graph_rows: Graph
         marks += _parameter(report.mesh, replay, graph_rows, graph_rows.count + place, alike, now)
     for ends, axis in now.arrows.items():
         marks += _arrow(graph_rows.rows.arrow_points(ends), axis_colour(axis, report.mesh), 2.2, 1.0)
-    return Picture(fit_drawing(tuple(marks)), text)
+    return Picture.of(fit_drawing(tuple(marks)), text)
 
 
 def _step_state(replay: Propagation, graph_rows: GraphRows, step: int) -> _Step:

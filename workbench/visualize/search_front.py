@@ -42,8 +42,8 @@ def search_front(result: SearchResult, planned: Iterable[Planned] = ()) -> Pictu
     others = tuple(planned)
     if not result.front:
         title = result.title
-        return Picture(fit_drawing((Label(0, 12, title, bold=True),)), title)
-    return Picture(_draw(result, others), search_front_text(result, others))
+        return Picture.of(fit_drawing((Label(0, 12, title, bold=True),)), title)
+    return Picture(result.title, lambda: _draw(result, others), lambda: search_front_text(result, others))
 
 
 def search_front_text(result: SearchResult, planned: Iterable[Planned] = ()) -> str:

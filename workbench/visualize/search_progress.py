@@ -32,8 +32,8 @@ def search_progress(states: Sequence[SearchState]) -> Picture:
     text = search_progress_text(states)
     title = text.partition("\n")[0]
     if not any(state.best for state in states):
-        return Picture(fit_drawing((Label(0, 12, title, bold=True),)), text)
-    return Picture(_draw(title, states), text)
+        return Picture.of(fit_drawing((Label(0, 12, title, bold=True),)), text)
+    return Picture.of(_draw(title, states), text)
 
 
 def search_progress_text(states: Sequence[SearchState]) -> str:

@@ -46,7 +46,8 @@ def step_time(report: Report, comparison: Comparison | None = None) -> Picture:
     """A bar for each tier with times; of a pipelined plan one for each stage. Under the predicted one, hatched, the time that overlaps with
     computation and costs nothing."""
     bars = _bars(report, comparison)
-    return Picture(_drawing(_title(report, bars), bars), _text(report, bars))
+    title = _title(report, bars)
+    return Picture(title, lambda: _drawing(title, bars), lambda: _text(report, bars))
 
 
 def step_time_text(report: Report, comparison: Comparison | None = None) -> str:

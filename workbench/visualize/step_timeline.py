@@ -43,8 +43,9 @@ def timeline(
     Dots are drawn strongly and other kernels lightly; so is the part of a measured collective that only waits for other devices.
     `tasks` are those that a run of this pipeline measured; `parts` are those of `timeline_parts`, where they are known already.
     """
-    parts = timeline_parts(report, trace, tasks) if parts is None else parts
-    return Picture(_drawing(_title(report, parts), parts, report.mesh), _text(report, parts))
+    known = timeline_parts(report, trace, tasks) if parts is None else parts
+    title = _title(report, known)
+    return Picture(title, lambda: _drawing(title, known, report.mesh), lambda: _text(report, known))
 
 
 def timeline_text(report: Report, trace: Trace | None = None) -> str:

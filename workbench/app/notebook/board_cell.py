@@ -86,7 +86,7 @@ class Workbench(BoardCell):
             self._board.begin_compiling(defer)
 
     def _picture(self) -> str:
-        return snapshot_html(self.board, self.table)
+        return snapshot_html(self.board, self._board.whole_table())
 
     def __repr__(self) -> str:
         return f"Workbench({self.session.plan})"

@@ -34,7 +34,7 @@ class Bar:
 
 def bars_picture(title: str, columns: tuple[str, str, str], bars: Sequence[Bar]) -> Picture:
     """The title, then a row per bar; all lengths on one scale."""
-    return Picture(bars_drawing(title, bars), bars_text(title, columns, bars))
+    return Picture(title, lambda: bars_drawing(title, bars), lambda: bars_text(title, columns, bars))
 
 
 def bars_text(title: str, columns: tuple[str, str, str], bars: Sequence[Bar]) -> str:

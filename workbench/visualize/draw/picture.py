@@ -1,7 +1,8 @@
 """A picture and its text equivalent, in each format."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,32 @@ from workbench.visualize.draw.drawing_marks import Drawing
 from workbench.visualize.draw.svg import svg_text
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Picture:
     """A picture. In a notebook it shows as SVG, which stays in the file and needs no kernel, no script and no network; `print` shows
-    `text`."""
+    `text`, which begins with `about`: what it shows, in one line.
 
-    drawing: Drawing
-    text: str
+    Its drawing and its text are made once they are asked for: a board asks for few of them.
+    """
 
-    @property
-    def about(self) -> str:
-        """What it shows, in one line."""
-        return self.text.partition("\n")[0]
+    about: str
+    draw: Callable[[], Drawing]
+    write: Callable[[], str]
 
-    @property
+    @classmethod
+    def of(cls, drawing: Drawing, text: str) -> "Picture":
+        """One that is made already."""
+        return cls(text.partition("\n")[0], lambda: drawing, lambda: text)
+
+    @cached_property
+    def drawing(self) -> Drawing:
+        return self.draw()
+
+    @cached_property
+    def text(self) -> str:
+        return self.write()
+
+    @cached_property
     def svg(self) -> str:
         return svg_text(self.drawing, self.about)
 

@@ -25,7 +25,7 @@ class _Zone(NamedTuple):
 def board_picture(report: Report) -> Picture:
     """The board of a report."""
     figures, zones = list(_figures(report)), list(_zones(report.plan))
-    return Picture(_drawing(report, figures, zones), _text(report, figures, zones))
+    return Picture.of(_drawing(report, figures, zones), _text(report, figures, zones))
 
 
 def _figures(report: Report) -> Iterator[tuple[str, str]]:

@@ -314,8 +314,13 @@ class Board:
         live = self._jobs.state(self.session.plan, self._figures.comparison_state)
         return {**live, "at_rest": self._resting and self._resting.state(), "told": self._answers.revision}
 
-    def _table(self) -> dict[str, Any]:
+    def whole_table(self) -> dict[str, Any]:
+        """The present `table` state with every picture in all its forms, for where none can be asked for."""
+        with self._lock:
+            return self._table(lambda _name: True)
+
+    def _table(self, is_asked: Callable[[str], bool] | None = None) -> dict[str, Any]:
         about = (self._jobs.live, self._figures.comparison_state, self._background, self._find.blocks)
-        shown = table_part(self.session.report, self._sight, *about)
+        shown = table_part(self.session.report, self._sight, *about, is_asked or self._sight.is_asked)
         recipes = self._recipes.state(axis_colours(self.session.plan))
         return {**shown, "recipes": recipes, "seq": self._answers.last["seq"], "told": self._answers.revision}

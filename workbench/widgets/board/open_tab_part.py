@@ -1,6 +1,7 @@
 """The tables of one board as JSON: the open tab, and the answer to the last question."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from workbench.reports.report import Report
@@ -25,15 +26,26 @@ def table_part(
     comparison_state: ComparisonState | None,
     background: BackgroundQueries,
     find_blocks: FindBlocks,
+    is_asked: Callable[[str], bool],
 ) -> dict[str, Any]:
-    """The open tab of a report; a view that fails becomes an error message. `find_blocks` makes the tab of the search."""
+    """The open tab of a report; a view that fails becomes an error message. `find_blocks` makes the tab of the search;
+    `is_asked` tells by its name whether the text of a picture is wanted, and the SVG behind its charts."""
     ran = live.of(report.plan)
     trace = ran.measurement.trace if ran and ran.measurement else None
     tasks = ran.measurement.tasks if ran and ran.measurement else ()
     opened = (sight.toggled, sight.views, sight.replay, background)
     colours = axis_colours(report.plan)
     facts = Facts(
-        report, comparison_state, trace, colours, sight.selected, *opened, tasks=tasks, trial=sight.trial, find_blocks=find_blocks
+        report,
+        comparison_state,
+        trace,
+        colours,
+        sight.selected,
+        *opened,
+        tasks=tasks,
+        trial=sight.trial,
+        is_asked=is_asked,
+        find_blocks=find_blocks,
     )
     try:
         shown = table_state(facts, sight.tab, sight.search)

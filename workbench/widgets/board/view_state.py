@@ -8,6 +8,7 @@ from workbench.widgets.gestures.view_changes import (
     FewestGesture,
     FoldGesture,
     MomentGesture,
+    PictureGesture,
     SelectGesture,
     ShowStageGesture,
     StepGesture,
@@ -23,12 +24,13 @@ from workbench.widgets.tabs.propagation import Replay
 
 class Sight:
     """The view state. `selected` is the path that every view marks; empty for none. `trial` is a pipeline being dragged, of the last
-    gesture alone."""
+    gesture alone. `asked` are the names of the pictures whose other forms were asked for since the tab was opened."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.tab, self.search, self.selected, self.question = "tensors", "", "", ""
         self.toggled: frozenset[str] = frozenset()
+        self.asked: frozenset[str] = frozenset()
         self.views, self.replay = Views(), Replay()
         self.trial: PipelineReport | None = None
 
@@ -47,10 +49,20 @@ class Sight:
                 on(MomentGesture, lambda gesture: self._view(self.views.at(gesture.place, self._session.report.prediction))),
                 on(ShowStageGesture, lambda gesture: self._view(self.views.of_stage(gesture.stage, self._session.report.prediction))),
                 on(TryBoundaryGesture, self._try_boundary),
+                on(PictureGesture, self._ask_for_picture),
             ]
         )
 
+    def is_asked(self, name: str) -> bool:
+        """Whether the text of this picture is wanted, and the SVG behind its charts."""
+        return name in self.asked
+
+    def _ask_for_picture(self, gesture: PictureGesture) -> None:
+        self.asked |= {gesture.name}
+
     def _open(self, gesture: TabGesture) -> None:
+        if gesture.tab != self.tab:
+            self.asked = frozenset()
         self.tab, self.search = gesture.tab, gesture.search
 
     def _select(self, gesture: SelectGesture) -> None:

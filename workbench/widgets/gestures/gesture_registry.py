@@ -75,6 +75,7 @@ BOARD_GESTURES: tuple[type[Gesture], ...] = (
         view_changes.FewestGesture,
         view_changes.ExpandGesture,
         view_changes.MomentGesture,
+        view_changes.PictureGesture,
         view_changes.ShowStageGesture,
     ),
     *(

@@ -72,6 +72,14 @@ class ExpandGesture(Gesture):
 
 
 @dataclass(frozen=True, slots=True)
+class PictureGesture(Gesture):
+    """Ask for the forms of a picture that are not shown: its text, and the SVG behind its charts. They come until another tab is opened."""
+
+    verb: ClassVar[str] = "picture"
+    name: PathText
+
+
+@dataclass(frozen=True, slots=True)
 class MomentGesture(Gesture):
     """Show what is alive at a moment of the step; the same again for the peak."""
 

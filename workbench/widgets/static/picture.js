@@ -7,7 +7,8 @@ import { widenTool } from "./widen.js";
 /** @import { Picture } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
-/** How a picture is made a file, by what the button says. @type {Record<string, (picture: Picture, ground: string) => Blob | Promise<Blob>>} */
+/** A picture in all its forms. @typedef {{ svg: string; text: string; name: string }} WholePicture */
+/** How it is made a file, by what the button says. @type {Record<string, (picture: WholePicture, ground: string) => Blob | Promise<Blob>>} */
 export const SAVES = {
   SVG: (picture) => new Blob([picture.svg], { type: "image/svg+xml" }),
   PNG: pngOf,
@@ -18,6 +19,8 @@ const ENDINGS = { SVG: "svg", PNG: "png", text: "txt" };
 
 /** The picture that is shown in a place. @type {WeakMap<Element, { text: string; picture: Picture }>} */
 const pictureIn = new WeakMap();
+/** As what the picture of a place is to be saved once it has all its forms. @type {WeakMap<Element, string>} */
+const savedSoon = new WeakMap();
 
 /**
  * Charts where Bokeh can draw them; else, and of what is no chart, the picture, which scrolls where the page is narrow. Its text twin can be
@@ -30,10 +33,16 @@ export function paintPicture(wb, place, picture) {
   const text = JSON.stringify(picture);
   if (pictureIn.get(place)?.text === text) return;
   pictureIn.set(place, { text, picture });
-  const image = one(place, ".image") ?? frameOf(wb, place, picture);
+  const image = one(place, ".image") ?? frameOf(wb, place, picture.name);
   image.ariaLabel = picture.about ?? null;
   place.dataset.picture = picture.name;
-  the(place, "pre").textContent = picture.text;
+  the(place, "pre").textContent = picture.text ?? "…";
+  fillTwin(wb, place);
+  const kind = savedSoon.get(place), whole = wholeOf(picture);
+  if (kind && whole) {
+    savedSoon.delete(place);
+    savePicture(wb, whole, kind);
+  }
   the(place, ".about").textContent = picture.about ?? "";
   const act = (/** @type {string} */ subject, /** @type {string} */ opens) => actOn(wb, place, subject, opens);
   const charted = paintCharts(wb, image, picture, act, () => {
@@ -46,10 +55,52 @@ export function paintPicture(wb, place, picture) {
   if (charted) return;
   removeCharts(image);
   const at = one(image, ".at")?.dataset;
-  image.innerHTML = picture.svg; // drawn and escaped by `visualize`
+  if (picture.svg === null) askFor(wb, picture);
+  image.innerHTML = picture.svg ?? ""; // drawn and escaped by `visualize`
   growPicture(image);
   const mark = at?.opens ? `[data-opens="${CSS.escape(at.opens)}"]` : at?.subject ? `[data-subject="${CSS.escape(at.subject)}"]` : "";
   if (mark) image.querySelector(mark)?.classList.add("at");
+}
+
+/**
+ * Its text, and the SVG behind its charts: they are made once somebody wants them.
+ * @param {Wb} wb
+ * @param {Picture} picture
+ */
+function askFor(wb, picture) {
+  wb.send({ verb: "picture", name: picture.name });
+}
+
+/**
+ * @param {Picture} picture
+ * @returns {WholePicture | null}
+ */
+function wholeOf({ name, svg, text }) {
+  return svg === null || text === null ? null : { name, svg, text };
+}
+
+/**
+ * Saves the picture of a place, now or when what it is saved as has come.
+ * @param {Wb} wb
+ * @param {HTMLElement} place
+ * @param {string} kind
+ */
+function saveFrom(wb, place, kind) {
+  const shown = pictureIn.get(place)?.picture;
+  if (!shown) return;
+  const whole = wholeOf(shown);
+  if (whole) return savePicture(wb, whole, kind);
+  savedSoon.set(place, kind);
+  askFor(wb, shown);
+}
+
+/**
+ * @param {Wb} wb
+ * @param {HTMLElement} place
+ */
+function fillTwin(wb, place) {
+  const shown = pictureIn.get(place)?.picture;
+  if (shown?.text === null && one(place, "details[open]")) askFor(wb, shown);
 }
 
 /**
@@ -65,11 +116,11 @@ function growPicture(image) {
  * The frame of a picture and what stands under it.
  * @param {Wb} wb
  * @param {HTMLElement} place
- * @param {Picture} picture
+ * @param {string} name
  * @returns {HTMLElement}
  */
-function frameOf(wb, place, picture) {
-  const image = h("div", { class: "image", tabIndex: 0, role: "group", data: { focus: `picture ${picture.name}` } });
+function frameOf(wb, place, name) {
+  const image = h("div", { class: "image", tabIndex: 0, role: "group", data: { focus: `picture ${name}` } });
   const frame = h(
     "div",
     { class: "frame" },
@@ -78,7 +129,7 @@ function frameOf(wb, place, picture) {
     h(
       "div",
       { class: "under" },
-      h("details", {}, h("summary", {}, "As text"), h("pre", { tabIndex: 0 })),
+      h("details", { ontoggle: () => fillTwin(wb, place) }, h("summary", {}, "As text"), h("pre", { tabIndex: 0 })),
       h(
         "span",
         { class: "saves" },
@@ -89,7 +140,7 @@ function frameOf(wb, place, picture) {
             type: "button",
             ariaLabel: `Save the picture as ${kind}`,
             data: { save: kind },
-            onclick: () => savePicture(wb, pictureIn.get(place)?.picture ?? picture, kind),
+            onclick: () => saveFrom(wb, place, kind),
           }, kind)
         ),
       ),
@@ -132,7 +183,7 @@ export function makePicturesOpen(wb) {
 
 /**
  * @param {Wb} wb
- * @param {Picture} picture
+ * @param {WholePicture} picture
  * @param {string} kind
  */
 export async function savePicture(wb, picture, kind) {
@@ -148,7 +199,7 @@ export async function savePicture(wb, picture, kind) {
 
 /**
  * Twice its size, for sharp screens, on the ground it has here.
- * @param {Picture} picture
+ * @param {WholePicture} picture
  * @param {string} ground
  * @returns {Promise<Blob>}
  */

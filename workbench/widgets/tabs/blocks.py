@@ -7,7 +7,7 @@ said before one, and `beside` after it).
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,10 +54,21 @@ def picture_block(
     picture: Picture, note: str = "", name: str = "picture", opens: Opens | None = None, charts: Sequence[Chart] = ()
 ) -> Block:
     """A picture, and its text alternative; `name` is that of the file it is saved as. `charts` show the same, to be explored: where the
-    front end can draw them it does, in the picture's place."""
-    shown = {"svg": picture.svg, "text": picture.text, "name": name, "about": picture.about}
+    front end can draw them it does, in the picture's place. `as_json` makes it JSON."""
     gesture = {"verb": opens.kind.verb, "field": opens.field} if opens else None
-    return {**note_block(note), "picture": {**shown, "opens": gesture, "charts": [each.state for each in charts]}}
+    drawn = {"name": name, "about": picture.about, "opens": gesture, "charts": [each.state for each in charts]}
+    return {**note_block(note), "picture": {**drawn, "made": picture}}
+
+
+def as_json(block: Block, is_asked: Callable[[str], bool]) -> Block:
+    """A block with its picture as SVG and text, the forms that nobody sees left `None` until they are asked for by the picture's name: the
+    text, and the SVG behind charts. Making them takes longer than all else in some tabs."""
+    if not block["picture"]:
+        return block
+    picture = dict(block["picture"])
+    made, asked = picture.pop("made"), is_asked(picture["name"])
+    svg = made.svg if asked or not picture["charts"] else None
+    return {**block, "picture": {**picture, "svg": svg, "text": made.text if asked else None}}
 
 
 def row(key: str, *cells: Cell, subject: str = "", tone: str = "") -> Row:

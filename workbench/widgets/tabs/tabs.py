@@ -17,7 +17,7 @@ from workbench.visualize.step_timeline import timeline_parts
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.pipeline.stage_board import pipeline_blocks
-from workbench.widgets.tabs.blocks import Block, Column, Paint, block, note_block, picture_block, row
+from workbench.widgets.tabs.blocks import Block, Column, Paint, as_json, block, note_block, picture_block, row
 from workbench.widgets.tabs.comparison_tab import compared_blocks
 from workbench.widgets.tabs.picture_tabs import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
 from workbench.widgets.tabs.propagation import Replay, replay_blocks
@@ -58,6 +58,7 @@ class Facts:
     views: Views = field(default_factory=Views)
     replay: Replay = field(default_factory=Replay)
     background: BackgroundQueries | None = None  # where slow questions are computed; at once, without it
+    is_asked: Callable[[str], bool] = field(default=lambda _name: False, kw_only=True)  # whether a picture's text and SVG are
     find_blocks: FindBlocks = field(default=lambda _report, _background: [note_block(NO_SEARCH)], kw_only=True)
 
 
@@ -102,6 +103,7 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
         shown = [*_settled_note(facts.report, open_tab), *blocks[open_tab]()]
     except PipelineError as error:
         shown = broken_pipeline(error)
+    shown = [as_json(each, facts.is_asked) for each in shown]
     picker = stages_state(report, open_tab, stage)
     return {"tab": open_tab, "search": search if open_tab in SEARCHED else None, "stages": picker, "blocks": shown}
 

@@ -758,6 +758,7 @@ var ENDINGS = {
   text: "txt"
 };
 var pictureIn = /* @__PURE__ */ new WeakMap();
+var savedSoon = /* @__PURE__ */ new WeakMap();
 function paintPicture(wb, place, picture) {
   const text = JSON.stringify(picture);
   if (pictureIn.get(place)?.text === text) return;
@@ -765,10 +766,16 @@ function paintPicture(wb, place, picture) {
     text,
     picture
   });
-  const image = one(place, ".image") ?? frameOf(wb, place, picture);
+  const image = one(place, ".image") ?? frameOf(wb, place, picture.name);
   image.ariaLabel = picture.about ?? null;
   place.dataset.picture = picture.name;
-  the(place, "pre").textContent = picture.text;
+  the(place, "pre").textContent = picture.text ?? "\u2026";
+  fillTwin(wb, place);
+  const kind = savedSoon.get(place), whole = wholeOf(picture);
+  if (kind && whole) {
+    savedSoon.delete(place);
+    savePicture(wb, whole, kind);
+  }
   the(place, ".about").textContent = picture.about ?? "";
   const act = (subject, opens) => actOn(wb, place, subject, opens);
   const charted = paintCharts(wb, image, picture, act, () => {
@@ -781,22 +788,48 @@ function paintPicture(wb, place, picture) {
   if (charted) return;
   removeCharts(image);
   const at = one(image, ".at")?.dataset;
-  image.innerHTML = picture.svg;
+  if (picture.svg === null) askFor(wb, picture);
+  image.innerHTML = picture.svg ?? "";
   growPicture(image);
   const mark = at?.opens ? `[data-opens="${CSS.escape(at.opens)}"]` : at?.subject ? `[data-subject="${CSS.escape(at.subject)}"]` : "";
   if (mark) image.querySelector(mark)?.classList.add("at");
+}
+function askFor(wb, picture) {
+  wb.send({
+    verb: "picture",
+    name: picture.name
+  });
+}
+function wholeOf({ name, svg: svg2, text }) {
+  return svg2 === null || text === null ? null : {
+    name,
+    svg: svg2,
+    text
+  };
+}
+function saveFrom(wb, place, kind) {
+  const shown = pictureIn.get(place)?.picture;
+  if (!shown) return;
+  const whole = wholeOf(shown);
+  if (whole) return savePicture(wb, whole, kind);
+  savedSoon.set(place, kind);
+  askFor(wb, shown);
+}
+function fillTwin(wb, place) {
+  const shown = pictureIn.get(place)?.picture;
+  if (shown?.text === null && one(place, "details[open]")) askFor(wb, shown);
 }
 function growPicture(image) {
   const svg2 = one(image, "svg"), wide = Number(svg2?.getAttribute("width"));
   if (svg2 && wide) svg2.style.setProperty("--wide", `${wide}px`);
 }
-function frameOf(wb, place, picture) {
+function frameOf(wb, place, name) {
   const image = h("div", {
     class: "image",
     tabIndex: 0,
     role: "group",
     data: {
-      focus: `picture ${picture.name}`
+      focus: `picture ${name}`
     }
   });
   const frame = h("div", {
@@ -807,7 +840,9 @@ function frameOf(wb, place, picture) {
     class: "about"
   }), widenTool(wb, place)), image, h("div", {
     class: "under"
-  }, h("details", {}, h("summary", {}, "As text"), h("pre", {
+  }, h("details", {
+    ontoggle: () => fillTwin(wb, place)
+  }, h("summary", {}, "As text"), h("pre", {
     tabIndex: 0
   })), h("span", {
     class: "saves"
@@ -818,7 +853,7 @@ function frameOf(wb, place, picture) {
     data: {
       save: kind
     },
-    onclick: () => savePicture(wb, pictureIn.get(place)?.picture ?? picture, kind)
+    onclick: () => saveFrom(wb, place, kind)
   }, kind)))));
   place.replaceChildren(frame);
   return image;

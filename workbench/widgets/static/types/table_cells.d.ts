@@ -143,9 +143,10 @@ export interface Column {
   title: string;
 }
 
+/** A picture; what is null comes once it is asked for by its name. */
 export interface Picture {
-  svg: string;
-  text: string;
+  svg: string | null;
+  text: string | null;
   name: string;
   about?: string;
   opens?: { verb: string; field: string } | null;
