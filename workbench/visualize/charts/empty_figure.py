@@ -14,6 +14,7 @@ from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
 
 Zoom = Literal["width", "both"]
 FONT = "11px"
+AXIS_FONTS = "system-ui, sans-serif"  # Bokeh's own, Helvetica alone, is drawn with serifs by a Firefox that lacks it
 FONTS = value("ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, monospace")
 MARKED = WARNING
 """The outline of what is selected."""
@@ -56,6 +57,8 @@ def empty_chart(height: int, zoom: Zoom, *, logs: tuple[bool, bool] = (False, Fa
             minor_tick_line_color=None,
             major_label_text_color=TEXT,
             axis_label_text_color=TEXT,
+            major_label_text_font=AXIS_FONTS,
+            axis_label_text_font=AXIS_FONTS,
             major_label_text_font_size=FONT,
             axis_label_text_font_size=FONT,
             axis_label_text_font_style="normal",
