@@ -96,6 +96,9 @@ def test_each_kernel_that_computes_has_a_disc_that_selects_it():
     assert chart.sources["marks"]["subject"] == [each.path for each in KERNELS if each.bytes and each.intensity >= 0.01]
     assert all(low < x < high for x in chart.sources["marks"]["x"] for low, high in [chart.ranges["x"]])
     assert all(low < y < high for y in chart.sources["marks"]["y"] for low, high in [chart.ranges["y"]])
+    named = [place for place, base in enumerate(chart.sources["words"]["base"]) if base == "top"]
+    assert named
+    assert all(chart.sources["words"]["dy"][place] > 0 for place in named), "under the middle of a disc, where no line of the roof is"
 
 
 def test_the_front_is_clicked_for_its_plans_and_what_lies_outside_is_left_out():

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ from tests.support.strategies import meshes
 from workbench.reports.placement import Placement
 from workbench.visualize.draw.bars import stack_bars
 from workbench.visualize.draw.device_shards import DeviceShard, UnitRect, choose_shown, count_parts, grid, part_of, projection
+from workbench.visualize.draw.drawing_marks import Label, Polyline, Rectangle, fit_drawing, text_width
 
 SPLITS = [  # shape, sharding, mesh; all even, on eight devices
     ((16, 8), "[-, -]", "data:8"),
@@ -148,3 +150,19 @@ def test_stacked_bars_touch_and_are_as_long_as_their_sum(values):
     if sum(values):
         assert spans[-1][1] == pytest.approx(100)
     assert len(spans) == len(values)
+
+
+def test_a_title_wider_than_its_picture_becomes_lines_and_all_else_moves_down():
+    title, below = "gpt on data:4 model:2: " + "what one device holds, " * 8, Rectangle(0, 26, 600, 20)
+    line = Polyline(((0, 30), (600, 40)), "#000")
+    drawing = fit_drawing((Label(0, 12, title, bold=True), below, line))
+    lines = [each.text for each in drawing.labels]
+    assert " ".join(lines) == title.strip()
+    assert drawing.width == 608
+    assert all(text_width(each) <= 600 for each in lines)
+    down = drawing.labels[-1].y - 12
+    assert down > 0
+    assert drawing.rectangles == (replace(below, y=26 + down),)
+    assert drawing.lines[0].points == ((0, 30 + down), (600, 40 + down))
+    short = (Label(0, 12, "gpt", bold=True), below)
+    assert fit_drawing(short).marks == short

@@ -20,8 +20,9 @@ _HEIGHT = 380  # pixels
 
 Line = tuple[list[float], list[float], str, str]
 """Its x and y values, its colour, `solid` or `dashed`."""
-Word = tuple[float, float, str, str, str]
-"""Where a text is, the text, its colour, and which side of it is there."""
+_WORD = ("x", "y", "text", "color", "align", "base", "dx", "dy")
+Word = tuple[float, float, str, str, str, str, float, float]
+"""Where a text is, the text, its colour, which side and which edge of it are there, and how many pixels from there."""
 
 
 def roofline_chart(report: Report) -> Chart | None:
@@ -35,7 +36,8 @@ def roofline_chart(report: Report) -> Chart | None:
     top = max((each.rate for each in roofs), default=chip.peak("float32"))
     unit = count_unit(top, "FLOP/s")
     across, up = _ranges(chip, kernels, top)
-    lines, words = _roofs(chip, kernels, unit, across, up)
+    lines, words = _roofs(chip, kernels, whole, unit, across, up)
+    words += _names(kernels, whole, unit, across[1], [each.rate for each in roofs])
     return Chart(
         empty_roofline,
         (),
@@ -59,8 +61,8 @@ def empty_roofline() -> Any:
     drawn.nonselection_glyph = drawn.glyph
     roofs = add_source("roofs", ("xs", "ys", "color", "dash"))
     plot.multi_line("xs", "ys", line_color="color", line_dash="dash", line_width=2, source=roofs)
-    look = {"text_align": "align", "text_color": "color", "text_baseline": "bottom", "y_offset": -2}
-    add_text(plot, add_source("words", ("x", "y", "text", "color", "align")), **look)
+    look = {"text_align": "align", "text_color": "color", "text_baseline": "base", "x_offset": "dx", "y_offset": "dy"}
+    add_text(plot, add_source("words", _WORD), **look)
     react(plot, drawn)
     return plot
 
@@ -70,7 +72,7 @@ def _ranges(chip: Chip, kernels: Sequence[Kernel], top: float) -> tuple[tuple[fl
     lowest, highest = min(each.intensity for each in kernels), max(ridge * 10, *(each.intensity for each in kernels))
     slowest = min(each.rate for each in kernels)
     low = min(max(slowest, top / 1e6), top / 300)
-    return (lowest / 2, highest * 2), (low / 2, top * 3)
+    return (lowest / 2, highest * 2), (low / 2, top * 6)
 
 
 def _marks(kernels: Sequence[Kernel], whole: float, unit: AxisUnit) -> dict[str, list[Any]]:
@@ -86,32 +88,50 @@ def _marks(kernels: Sequence[Kernel], whole: float, unit: AxisUnit) -> dict[str,
 
 
 def _roofs(
-    chip: Chip, kernels: Sequence[Kernel], unit: AxisUnit, across: tuple[float, float], up: tuple[float, float]
+    chip: Chip, kernels: Sequence[Kernel], whole: float, unit: AxisUnit, across: tuple[float, float], up: tuple[float, float]
 ) -> tuple[list[Line], list[Word]]:
-    """The slope of the memory, a level line for each ceiling, what they are called, and the names of the longest kernels."""
+    """The slope of the memory, a level line for each ceiling, and above each what it is called."""
     slope, roofs = chip.memory_bandwidth / unit.size, roof_ceilings(chip, kernels)
     top = max((each.rate for each in roofs), default=chip.peak("float32")) / unit.size
     left = max(across[0], up[0] / chip.memory_bandwidth)
     middle = math.sqrt(left * top / slope)
     lines: list[Line] = [([left, top / slope], [slope * left, top], STEP[1], "solid")]
-    if (ahead := chip.efficiency_of("operands")) > 1.02:  # operands of products are read ahead
+    if (ahead := max(chip.efficiency_of("operands"), 1.0)) > 1.02:  # operands of products are read ahead
         lines.append(([left, top / slope / ahead], [slope * ahead * left, top], STEP[1], "dashed"))
-    words: list[Word] = [(middle, slope * middle, f"memory {format_count(chip.memory_bandwidth, 'B/s')} ", STEP[1], "right")]
+    memory = f"memory {format_count(chip.memory_bandwidth, 'B/s')}"
+    words: list[Word] = [(middle, slope * ahead * middle, memory, STEP[1], "right", "bottom", -6.0, -2.0)]
     for place, each in enumerate(roofs):
         colour, rate = STEP[4] if each.name.startswith("elementwise") else STEP[0], each.rate / unit.size
         lines.append(([rate / slope, across[1]], [rate, rate], colour, "dashed" if place else "solid"))
-        words.append((across[1], rate, f"{each.name} {format_count(each.rate, 'FLOP/s')} ", colour, "right"))
-    longest = sorted(kernels, key=lambda each: -each.total_seconds)[:MOST_NAMED]
-    words += [(each.intensity, each.rate / unit.size, f"  {tail_text(each.path, 24)}", TEXT, "left") for each in _apart(longest)]
+        above = max((kernel_radius(one, whole) for one in kernels if _is_under(one, each.rate, across[1])), default=0.0)
+        words.append((across[1], rate, f"{each.name} {format_count(each.rate, 'FLOP/s')}", colour, "right", "bottom", -4.0, -2.0 - above))
     return lines, words
 
 
+def _is_under(kernel: Kernel, ceiling: float, end: float) -> bool:
+    """Whether its disc is where the name of this ceiling would be, at the right end."""
+    return abs(math.log10(kernel.rate / ceiling)) < 0.2 and kernel.intensity * 100 > end
+
+
+def _names(kernels: Sequence[Kernel], whole: float, unit: AxisUnit, end: float, ceilings: Sequence[float]) -> list[Word]:
+    """Those of the longest kernels, under their discs to the right, where the slope, which rises, is not; near the right end to the left. One
+    that would lie on a ceiling is left out."""
+    found: list[Word] = []
+    for each in _apart(sorted(kernels, key=lambda each: -each.total_seconds)[:MOST_NAMED]):
+        if any(0.05 < math.log10(each.rate / roof) < 0.4 for roof in ceilings):
+            continue
+        radius, is_near = 0.7 * kernel_radius(each, whole), each.intensity * 40 > end
+        side, across = ("right", -radius) if is_near else ("left", radius + 3)
+        found.append((each.intensity, each.rate / unit.size, tail_text(each.path, 24), TEXT, side, "top", across, radius + 3 * is_near))
+    return found
+
+
 def _apart(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Those whose names would not lie upon each other: nearer than a tenth of a decade upwards and a decade across."""
+    """Those whose names would not lie upon each other: nearer than a quarter of a decade upwards and a decade across."""
     found: list[Kernel] = []
     for each in kernels:
         near = (
-            abs(math.log10(each.rate / other.rate)) < 0.1 and abs(math.log10(each.intensity / other.intensity)) < 1.2 for other in found
+            abs(math.log10(each.rate / other.rate)) < 0.25 and abs(math.log10(each.intensity / other.intensity)) < 1.2 for other in found
         )
         if not any(near):
             found.append(each)
@@ -119,7 +139,7 @@ def _apart(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _words(words: Sequence[Word]) -> dict[str, list[Any]]:
-    return _columns(words, ("x", "y", "text", "color", "align"))
+    return _columns(words, _WORD)
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, list[Any]]:

@@ -4,12 +4,16 @@ A mark may carry data for interaction: `title` is its tooltip, `subject` is the 
 same in every view), `opens` what a click on it opens.
 """
 
-from dataclasses import dataclass
+import textwrap
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from workbench.visualize.draw.palette import TEXT
 
 FONT = 11  # pixels
+_LINE = 15  # pixels of a line of a title
+_LEAST_TITLE = 640  # pixels that a line of a title may take, however narrow the picture is
+_BESIDE_TITLE = 40  # pixels beside a title, where the page has a button
 _WIDTH = 0.61  # of a character, in font sizes; DejaVu Sans Mono's 0.602 is the widest of our monospace fonts
 
 
@@ -122,9 +126,28 @@ def text_width(text: str) -> float:
 
 
 def fit_drawing(marks: tuple[Mark, ...], margin: float = 8) -> Drawing:
-    """A drawing just large enough for marks that begin at 0, 0."""
+    """A drawing just large enough for marks that begin at 0, 0; a title wider than all else becomes lines."""
+    marks = _wrap_title(marks)
     corners = [_corner(mark) for mark in marks]
     return Drawing(round(max(x for x, _ in corners) + margin), round(max(y for _, y in corners) + margin), marks)
+
+
+def _wrap_title(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
+    """With the title, if the first mark is one, in lines no wider than what it stands over, and that moved down by as many. A page makes a
+    picture as small as fits its width, and a long title would make all of it too small to read."""
+    title, rest = marks[0], marks[1:]
+    if not (rest and isinstance(title, Label) and title.bold and (title.x, title.y) == (0, 12)):
+        return marks
+    room = max(_LEAST_TITLE, *(_corner(each)[0] for each in rest)) - _BESIDE_TITLE
+    lines = textwrap.wrap(title.text, int(room / text_width("m")))
+    placed = (replace(title, y=title.y + _LINE * number, text=line) for number, line in enumerate(lines))
+    return (*placed, *(_moved_down(each, _LINE * (len(lines) - 1)) for each in rest))
+
+
+def _moved_down(mark: Mark, by: float) -> Mark:
+    if isinstance(mark, Area | Polyline):
+        return replace(mark, points=tuple((x, y + by) for x, y in mark.points))
+    return replace(mark, y=mark.y + by)
 
 
 def _corner(mark: Mark) -> tuple[float, float]:
