@@ -114,8 +114,10 @@ def _is_under(kernel: Kernel, ceiling: float, end: float) -> bool:
 
 
 def _names(kernels: Sequence[Kernel], whole: float, unit: AxisUnit, end: float, ceilings: Sequence[float]) -> list[Word]:
-    """Those of the longest kernels, under their discs to the right, which the slope rises away from; near the right end to the left. One that
-    would lie on a ceiling is left out."""
+    """Those of the longest kernels, under their discs to the right, which the slope rises away from; near the right end to the left.
+
+    One that would lie on a ceiling is left out.
+    """
     found: list[Word] = []
     for each in _apart(sorted(kernels, key=lambda each: -each.total_seconds)[:MOST_NAMED]):
         if any(0.05 < math.log10(each.rate / roof) < 0.4 for roof in ceilings):
