@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.app.browser.test_accessibility import findings_in_both
+from tests.app.browser.test_page import drag
 from tests.support import charts
 from tests.support.tabs import open_tab
 from workbench.hardware.catalogue import parse_hardware
@@ -125,6 +126,15 @@ def test_a_timeline_is_zoomed_by_wheel_keys_and_box_and_stays_there_after_an_edi
 
 def charts_width(chart) -> float:
     return chart.evaluate(f"(chart) => {{ {charts.VIEW} return view.model.inner_width; }}")
+
+
+def test_what_an_edit_makes_longer_is_seen_whole(explored):
+    chart = charts.drawn(open_tab(explored, "timeline"))
+    before = charts.seen(chart)[1]
+    drag(explored, "batch", "", "data")
+    charts.drawn(explored.locator(".tables[data-tab=timeline]"))
+    ends = max(charts.column(chart, "right"))
+    assert before < ends <= charts.seen(chart)[1]
 
 
 def test_marks_are_walked_and_chosen_by_keyboard(explored):

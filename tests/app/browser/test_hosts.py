@@ -27,6 +27,8 @@ def test_a_board_in_vscodes_widget_manager_is_moved_and_draws_its_charts(lab, gu
     drag(guarded, "hidden", "model")
     expect(grip(guarded, "hidden", "model")).to_contain_text("30 → 15")
     charts.drawn(open_tab(guarded, "memory"))
+    guarded.locator("[data-save=SVG]").first.click()
+    guarded.wait_for_function("() => window.saved === 'memory-over-the-step.svg'")
 
 
 @pytest.mark.parametrize(

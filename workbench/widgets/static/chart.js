@@ -177,7 +177,8 @@ function fillChart(wb, shown, state, first = false) {
   for (const name of /** @type {const} */ (["x", "y"])) {
     const [start, end] = state.ranges[name], range = modelOf(doc, name), bounds = [Math.min(start, end), Math.max(start, end)];
     const kept = keep && range.start >= bounds[0] && range.end <= bounds[1];
-    range.setv(kept ? { bounds } : { start, end, bounds });
+    range.setv({ bounds }); // before the rest, which Bokeh would cut to the bounds that were
+    if (!kept) range.setv({ start, end });
   }
   shown.marking = false;
   if (typeof state.properties.figure?.height === "number") shown.height = state.properties.figure.height;

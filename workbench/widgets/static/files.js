@@ -2,6 +2,7 @@
 // Plans in and out: the tools of the head, a sheet with text to take away, downloads, files that are opened or dropped here.
 
 import { drawProblem, h, keepingFocus, one, painter } from "./dom.js";
+import { download } from "./download.js";
 /** @import { FilesState, Refusal, Sheet, Tools } from "./types/states.d.ts" */
 /** @import { Kid, Paint, Wb } from "./types/board_context.d.ts" */
 
@@ -109,16 +110,6 @@ function acceptFiles(wb) {
 }
 
 /**
- * @param {string} name
- * @param {string | Blob} content
- */
-function download(name, content) {
-  const url = URL.createObjectURL(typeof content === "string" ? new Blob([content], { type: "text/plain" }) : content);
-  h("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
-}
-
-/**
  * @param {string} text
  * @param {string | undefined} type
  */
@@ -183,7 +174,7 @@ function drawSheet(wb, place, sheet) {
   const save = sheet.name
     ? h(
       "button",
-      { class: "btn", type: "button", data: { focus: "sheet-download" }, onclick: () => download(sheet.name, whole) },
+      { class: "btn", type: "button", data: { focus: "sheet-download" }, onclick: () => download(wb, sheet.name, whole) },
       `Download ${sheet.name}`,
     )
     : null;
@@ -288,7 +279,9 @@ export function filesSection(wb) {
     paintNotice({ refusal, word: state.word, seq });
     paintSheet(state.sheet);
     const mine = state.download && [wb.view, ""].includes(state.download.view) ? state.download : null;
-    if (mine && mine.seq !== taken && !first) download(mine.name, mine.base64 === undefined ? mine.text : decoded(mine.base64, mine.media));
+    if (mine && mine.seq !== taken && !first) {
+      download(wb, mine.name, mine.base64 === undefined ? mine.text : decoded(mine.base64, mine.media));
+    }
     taken = mine ? mine.seq : taken;
     first = false;
   };

@@ -3,6 +3,7 @@
 
 import { paintCharts, removeCharts } from "./chart.js";
 import { around, h, one, targetOf, the } from "./dom.js";
+import { download } from "./download.js";
 import { widenTool } from "./widen.js";
 /** @import { Picture } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
@@ -188,13 +189,9 @@ export function makePicturesOpen(wb) {
  */
 export async function savePicture(wb, picture, kind) {
   const file = await SAVES[kind](picture, getComputedStyle(wb.card).backgroundColor);
-  const url = URL.createObjectURL(file);
-  const link = h("a", { href: url, download: `${picture.name.replace(/[^\w.-]+/g, "-")}.${ENDINGS[kind]}`, hidden: true });
-  wb.root.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
-  wb.say(`Saved as ${link.download}.`);
+  const name = `${picture.name.replace(/[^\w.-]+/g, "-")}.${ENDINGS[kind]}`;
+  download(wb, name, file);
+  wb.say(`Saved as ${name}.`);
 }
 
 /**

@@ -675,6 +675,24 @@ function drawLine(wb, cell) {
   return pick;
 }
 
+// workbench/widgets/static/download.js
+function download(wb, name, content) {
+  const url = URL.createObjectURL(typeof content === "string" ? new Blob([
+    content
+  ], {
+    type: "text/plain"
+  }) : content);
+  const link = h("a", {
+    href: url,
+    download: name,
+    hidden: true
+  });
+  wb.root.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 1e4);
+}
+
 // workbench/widgets/static/widen.js
 var WIDE = "Show over the whole window";
 var BACK = "Back into the page";
@@ -884,17 +902,9 @@ function makePicturesOpen(wb) {
 }
 async function savePicture(wb, picture, kind) {
   const file = await SAVES[kind](picture, getComputedStyle(wb.card).backgroundColor);
-  const url = URL.createObjectURL(file);
-  const link = h("a", {
-    href: url,
-    download: `${picture.name.replace(/[^\w.-]+/g, "-")}.${ENDINGS[kind]}`,
-    hidden: true
-  });
-  wb.root.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(url), 1e4);
-  wb.say(`Saved as ${link.download}.`);
+  const name = `${picture.name.replace(/[^\w.-]+/g, "-")}.${ENDINGS[kind]}`;
+  download(wb, name, file);
+  wb.say(`Saved as ${name}.`);
 }
 async function pngOf(picture, ground) {
   const image = new Image();
@@ -1283,12 +1293,12 @@ function fillChart(wb, shown, state, first = false) {
       Math.max(start, end)
     ];
     const kept = keep && range.start >= bounds[0] && range.end <= bounds[1];
-    range.setv(kept ? {
+    range.setv({
       bounds
-    } : {
+    });
+    if (!kept) range.setv({
       start,
-      end,
-      bounds
+      end
     });
   }
   shown.marking = false;
@@ -1849,18 +1859,6 @@ function acceptFiles(wb) {
     readFile(wb, event.dataTransfer?.files[0]);
   });
 }
-function download(name, content) {
-  const url = URL.createObjectURL(typeof content === "string" ? new Blob([
-    content
-  ], {
-    type: "text/plain"
-  }) : content);
-  h("a", {
-    href: url,
-    download: name
-  }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 1e4);
-}
 var decoded = (text, type) => new Blob([
   Uint8Array.from(atob(text), (each) => each.charCodeAt(0))
 ], {
@@ -1933,7 +1931,7 @@ function drawSheet(wb, place, sheet) {
     data: {
       focus: "sheet-download"
     },
-    onclick: () => download(sheet.name, whole)
+    onclick: () => download(wb, sheet.name, whole)
   }, `Download ${sheet.name}`) : null;
   const forms = h("div", {
     class: "forms",
@@ -2060,7 +2058,9 @@ function filesSection(wb) {
       wb.view,
       ""
     ].includes(state.download.view) ? state.download : null;
-    if (mine && mine.seq !== taken && !first) download(mine.name, mine.base64 === void 0 ? mine.text : decoded(mine.base64, mine.media));
+    if (mine && mine.seq !== taken && !first) {
+      download(wb, mine.name, mine.base64 === void 0 ? mine.text : decoded(mine.base64, mine.media));
+    }
     taken = mine ? mine.seq : taken;
     first = false;
   };
