@@ -122,7 +122,7 @@ def _names(kernels: Sequence[Kernel], whole: float, unit: AxisUnit, end: float, 
     for each in _apart(sorted(kernels, key=lambda each: -each.total_seconds)[:MOST_NAMED]):
         if any(0.05 < math.log10(each.rate / roof) < 0.4 for roof in ceilings):
             continue
-        radius, is_near = 0.7 * kernel_radius(each, whole), each.intensity * 40 > end
+        radius, is_near = 0.7 * kernel_radius(each, whole), each.intensity * 15 > end
         side, across = ("right", -radius) if is_near else ("left", radius + 3)
         found.append((each.intensity, each.rate / unit.size, tail_text(each.path, 24), TEXT, side, "top", across, radius + 3 * is_near))
     return found
