@@ -39,7 +39,7 @@ def fleet(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = ()) -> Pi
     else:
         parts, bound = (_FleetPart("", run),), lower_bound(jobs, run.devices)
         title = f"{_count(len(jobs))} on {run.devices} devices: {format_seconds(run.makespan)}"
-    return Picture(title, lambda: _drawing(title, parts, jobs, bound), lambda: _text(title, parts, jobs, bound))
+    return Picture.of(_drawing(title, parts, jobs, bound), _text(title, parts, jobs, bound))
 
 
 def fleet_text(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = ()) -> str:

@@ -128,6 +128,13 @@ def charts_width(chart) -> float:
     return chart.evaluate(f"(chart) => {{ {charts.VIEW} return view.model.inner_width; }}")
 
 
+def test_where_bokeh_is_not_to_be_had_the_picture_itself_is_shown(explored):
+    explored.evaluate("() => { window.Bokeh = undefined; }")
+    image = open_tab(explored, "memory").locator(".image").first
+    expect(image.locator("svg")).to_be_visible()
+    expect(image.locator(".chart")).to_have_count(0)
+
+
 def test_what_an_edit_makes_longer_is_seen_whole(explored):
     chart = charts.drawn(open_tab(explored, "timeline"))
     before = charts.seen(chart)[1]

@@ -20,12 +20,12 @@ const chartIn = new WeakMap();
 export const chartOf = (element) => chartIn.get(element);
 
 /**
- * Draws the charts of a picture where Bokeh is there, and says whether it is; else it is fetched, and `again` called once it has come.
+ * Draws the charts of a picture where Bokeh is there, and says whether it is; else it is fetched, and `again` told whether it could be had.
  * @param {Wb} wb
  * @param {HTMLElement} image
  * @param {Picture} picture
  * @param {(subject: string, opens: string) => void} act what a click on a mark does
- * @param {() => void} again
+ * @param {(found: boolean) => void} again
  * @returns {boolean}
  */
 export function paintCharts(wb, image, picture, act, again) {
@@ -33,7 +33,7 @@ export function paintCharts(wb, image, picture, act, again) {
   if (!charts.length) return false;
   const bokeh = presentBokeh(charts[0].version);
   if (!bokeh) {
-    loadBokeh(wb, charts[0].version).then((found) => found && again());
+    loadBokeh(wb, charts[0].version).then((found) => again(found !== null));
     return false;
   }
   const before = [...image.children];

@@ -46,18 +46,19 @@ export function paintPicture(wb, place, picture) {
   }
   the(place, ".about").textContent = picture.about ?? "";
   const act = (/** @type {string} */ subject, /** @type {string} */ opens) => actOn(wb, place, subject, opens);
-  const charted = paintCharts(wb, image, picture, act, () => {
+  const charted = paintCharts(wb, image, picture, act, (found) => {
     const now = pictureIn.get(place)?.picture;
+    if (!now || !place.isConnected) return;
+    if (!found) return now.svg === null && askFor(wb, now);
     pictureIn.delete(place);
-    if (now && place.isConnected) paintPicture(wb, place, now);
+    paintPicture(wb, place, now);
   });
   image.tabIndex = charted ? -1 : 0;
   place.classList.toggle("charted", charted);
   if (charted) return;
   removeCharts(image);
   const at = one(image, ".at")?.dataset;
-  if (picture.svg === null) askFor(wb, picture);
-  image.innerHTML = picture.svg ?? ""; // drawn and escaped by `visualize`
+  image.innerHTML = picture.svg ?? ""; // drawn and escaped by `visualize`; none behind charts that are coming
   growPicture(image);
   const mark = at?.opens ? `[data-opens="${CSS.escape(at.opens)}"]` : at?.subject ? `[data-subject="${CSS.escape(at.subject)}"]` : "";
   if (mark) image.querySelector(mark)?.classList.add("at");

@@ -796,17 +796,18 @@ function paintPicture(wb, place, picture) {
   }
   the(place, ".about").textContent = picture.about ?? "";
   const act = (subject, opens) => actOn(wb, place, subject, opens);
-  const charted = paintCharts(wb, image, picture, act, () => {
+  const charted = paintCharts(wb, image, picture, act, (found) => {
     const now = pictureIn.get(place)?.picture;
+    if (!now || !place.isConnected) return;
+    if (!found) return now.svg === null && askFor(wb, now);
     pictureIn.delete(place);
-    if (now && place.isConnected) paintPicture(wb, place, now);
+    paintPicture(wb, place, now);
   });
   image.tabIndex = charted ? -1 : 0;
   place.classList.toggle("charted", charted);
   if (charted) return;
   removeCharts(image);
   const at = one(image, ".at")?.dataset;
-  if (picture.svg === null) askFor(wb, picture);
   image.innerHTML = picture.svg ?? "";
   growPicture(image);
   const mark = at?.opens ? `[data-opens="${CSS.escape(at.opens)}"]` : at?.subject ? `[data-subject="${CSS.escape(at.subject)}"]` : "";
@@ -1158,7 +1159,7 @@ function paintCharts(wb, image, picture, act, again) {
   if (!charts.length) return false;
   const bokeh = presentBokeh(charts[0].version);
   if (!bokeh) {
-    loadBokeh(wb, charts[0].version).then((found) => found && again());
+    loadBokeh(wb, charts[0].version).then((found) => again(found !== null));
     return false;
   }
   const before = [
