@@ -74,7 +74,7 @@ def found_plans(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontSigns
     title = front_title(found, up)
     front = [each for each in found if each.is_front and figure_value(each.figures, up)]
     if not front:
-        return Picture.of(fit_drawing((Label(0, 12, title, bold=True),)), title)
+        return Picture.of_title(title)
     return Picture(title, lambda: _draw(found, front, up, signs or FrontSigns()), lambda: found_plans_text(found, up))
 
 

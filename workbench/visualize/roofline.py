@@ -64,7 +64,7 @@ def roofline(report: Report) -> Picture:
     title, shown = _title(report), longest_kernels(report)
     chip = report.plan.hardware.chip if report.plan.hardware else None
     if chip is None or not shown:
-        return Picture.of(fit_drawing((Label(0, 12, title, bold=True),)), title)
+        return Picture.of_title(title)
     return Picture(title, lambda: _drawing(title, chip, shown, report.kernel_costs), lambda: roofline_text(report))
 
 

@@ -41,8 +41,7 @@ def search_front(result: SearchResult, planned: Iterable[Planned] = ()) -> Pictu
     """The front of a search, numbered as in its table, the best with a larger disc; small discs for `planned`, other plans of the space."""
     others = tuple(planned)
     if not result.front:
-        title = result.title
-        return Picture.of(fit_drawing((Label(0, 12, title, bold=True),)), title)
+        return Picture.of_title(result.title)
     return Picture(result.title, lambda: _draw(result, others), lambda: search_front_text(result, others))
 
 

@@ -30,10 +30,9 @@ Point = tuple[float, float]
 def search_progress(states: Sequence[SearchState]) -> Picture:
     """Two lines over the rounds of a search: its best plan, and the bound of what may still be found; the gap between them is shaded."""
     text = search_progress_text(states)
-    title = text.partition("\n")[0]
     if not any(state.best for state in states):
-        return Picture.of(fit_drawing((Label(0, 12, title, bold=True),)), text)
-    return Picture.of(_draw(title, states), text)
+        return Picture.of_title(text)
+    return Picture.of(_draw(text.partition("\n")[0], states), text)
 
 
 def search_progress_text(states: Sequence[SearchState]) -> str:

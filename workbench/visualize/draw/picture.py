@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import WorkbenchError
-from workbench.visualize.draw.drawing_marks import Drawing
+from workbench.visualize.draw.drawing_marks import Drawing, Label, fit_drawing
 from workbench.visualize.draw.svg import svg_text
 
 
@@ -28,6 +28,12 @@ class Picture:
     def of(cls, drawing: Drawing, text: str) -> "Picture":
         """One that is made already."""
         return cls(text.partition("\n")[0], lambda: drawing, lambda: text)
+
+    @classmethod
+    def of_title(cls, text: str) -> "Picture":
+        """The first line of a text, where there is nothing to draw under it."""
+        title = text.partition("\n")[0]
+        return cls.of(fit_drawing((Label(0, 12, title, bold=True),)), text)
 
     @cached_property
     def drawing(self) -> Drawing:
