@@ -3,10 +3,13 @@
 
 import "./page.js";
 import { deepEqual, equal } from "./assert.js";
+import { scaledState } from "../../workbench/widgets/static/chart_scale.js";
 import { placeAfter, unpackSpans, visibleBlocks, visibleNames } from "../../workbench/widgets/static/chart_spans.js";
-import { inkOn, titleOf } from "../../workbench/widgets/static/chart_timeline.js";
+import { blockOf, inkOn } from "../../workbench/widgets/static/chart_timeline.js";
+import { titleOf } from "../../workbench/widgets/static/chart_titles.js";
+import { nextSpan } from "../../workbench/widgets/static/chart_walk.js";
 import { movedRange } from "../../workbench/widgets/static/chart_zoom.js";
-/** @import { Spans } from "../../workbench/widgets/static/types/chart.d.ts" */
+/** @import { SentSpans, ShownChart, Spans } from "../../workbench/widgets/static/types/chart.d.ts" */
 
 /** @param {ArrayBufferView<ArrayBuffer>} values */
 const packed = (values) => btoa(String.fromCharCode(...new Uint8Array(values.buffer)));
@@ -19,15 +22,54 @@ function spans() {
   const starts = [0, ...Array.from({ length: 100 }, (_, i) => 0.01 + i * 1e-5), 0.005];
   const seconds = [0.004, ...new Array(100).fill(8e-6), 0.002];
   return unpackSpans({
-    lanes: ["compute", "data"].map((name, i) => ({ name, colour: "#3B5A8C", bottom: i + 1, top: i })),
-    styles: [["mlp/dot_general", "dot · mlp/dot_general · gpt.py:181", "mlp/dot_general", 1], ["add", "add", "add", 0.5]],
+    lanes: ["compute", "data"].map((name, i) => ({ name, colour: "#3B5A8C", bottom: i + 1, top: i, tier: "", other: "", own: 0 })),
+    styles: [["mlp/dot_general", "dot · mlp/dot_general · gpt.py:181", "mlp/dot_general", 1, ""], ["add", "add", "add", 0.5, ""]],
     firsts: [0, 101, 102],
     starts: packed(new Float64Array(starts)),
     seconds: packed(new Float32Array(seconds)),
     kinds: packed(new Uint32Array([0, ...new Array(100).fill(1), 0])),
     unit: 0.001,
+    numbers: null,
+    shares: null,
   });
 }
+
+/**
+ * Two stages of a pipeline: two forward tasks and a backward one that recomputes for a quarter of its time, predicted and twice as long measured.
+ * @returns {SentSpans}
+ */
+function tasks() {
+  const tiers = ["predicted", "measured"];
+  const lanes = [0, 1].flatMap((stage) =>
+    tiers.map((tier, i) => ({
+      name: `stage ${stage}`,
+      colour: "#8B949E",
+      bottom: stage * 30 + i * 20 + 10,
+      top: stage * 30 + i * 20,
+      tier,
+      other: tiers[1 - i],
+      own: i ? 0.002 : 0,
+    }))
+  );
+  const starts = [0, 0.001, 0.002];
+  return {
+    lanes,
+    styles: [
+      ["#", "forward of micro-batch #", "", 1, "#3B5A8C"],
+      ["#", "backward of micro-batch #", "", 1, "#B8901C"],
+      ["#'", "forward of micro-batch #, chunk 1", "", 1, "#3B5A8C"],
+    ],
+    firsts: [0, 3, 6, 9, 12],
+    starts: packed(new Float64Array([...starts, ...starts.map((each) => 2 * each), ...starts, ...starts.map((each) => 2 * each)])),
+    seconds: packed(new Float32Array([0.001, 0.001, 0.004, 0.002, 0.002, 0.008, 0.001, 0.001, 0.004, 0.002, 0.002, 0.008])),
+    kinds: packed(new Uint32Array([0, 0, 1, 0, 0, 1, 2, 2, 1, 2, 2, 1])),
+    unit: 0.001,
+    numbers: packed(new Int32Array([0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0])),
+    shares: packed(new Float32Array([0, 0, 0.25, 0, 0, 0, 0, 0, 0.25, 0, 0, 0])),
+  };
+}
+
+const WHOLE = { from: 0, to: 12, width: 1200 };
 
 Deno.test("narrow spans are gathered, a few pixels at most, and none is lost", () => {
   const found = visibleBlocks(spans(), { from: 0, to: 20, width: 1000 });
@@ -77,4 +119,62 @@ Deno.test("a range is zoomed about its middle and never leaves the whole, on a l
 Deno.test("a place in sorted times", () => {
   const times = new Float64Array([0, 1, 1, 2]);
   deepEqual([-1, 0, 1, 2].map((time) => placeAfter(times, time, 0, 4)), [0, 1, 3, 4]);
+});
+
+Deno.test("a numbered span has its number in the middle of what is not hatched, or none", () => {
+  const all = unpackSpans(tasks()), blocks = visibleBlocks(all, WHOLE);
+  const names = visibleNames(all, blocks, WHOLE);
+  deepEqual(names.slice(0, 3).map(({ x, text }) => [Math.round(1000 * x) / 1000, text]), [[0.5, "0"], [1.5, "1"], [4.5, "0"]]);
+  deepEqual(names.slice(6, 8).map(({ text }) => text), ["0'", "1'"]);
+  deepEqual(visibleNames(all, visibleBlocks(all, { ...WHOLE, width: 60 }), { ...WHOLE, width: 60 }).map(({ text }) => text), [
+    "0",
+    "0",
+    "0",
+    "0",
+  ]);
+});
+
+Deno.test("a task tells how long it was predicted to take, how long it took, and what of it is done again", () => {
+  const all = unpackSpans(tasks()), blocks = visibleBlocks(all, WHOLE);
+  equal(
+    titleOf(all, blocks, 2),
+    "stage 0 · 4.00 ms: backward of micro-batch 0\npredicted from 2.00 ms, 1.00 ms of it computed again\n" +
+      "measured 8.00 ms from 4.00 ms: measured is 2.00× of what was predicted",
+  );
+  equal(
+    titleOf(all, blocks, 10),
+    "stage 1 · 2.00 ms: forward of micro-batch 1, chunk 1\nmeasured from 2.00 ms\n" +
+      "predicted 1.00 ms from 1.00 ms: measured is 2.00× of what was predicted",
+  );
+});
+
+Deno.test("on a scale of its own what was measured is as long as what was predicted", () => {
+  const own = { ...unpackSpans(tasks()), own: true }, blocks = visibleBlocks(own, WHOLE);
+  deepEqual(blocks.right.slice(3, 6).map(Math.round), blocks.right.slice(0, 3).map(Math.round));
+  const properties = { "x axis": { axis_label: "ms" } };
+  const sent = { spans: tasks(), ranges: { x: [0, 12], y: [60, 0] }, across: "pipeline ms", properties };
+  /** @param {boolean | null} chosen */
+  const shown = (chosen) => scaledState(/** @type {ShownChart} */ (/** @type {unknown} */ ({ sent, own: chosen })));
+  deepEqual([shown(null).ranges.x, shown(true).ranges.x, shown(false).ranges.x], [[0, 12], [0, 6], [0, 12]]);
+  equal(shown(true).properties["x axis"].axis_label, "ms, as predicted");
+  for (const lane of sent.spans.lanes) lane.own *= 3; // more than four times as long
+  deepEqual(shown(null).ranges.x, [0, 2]);
+});
+
+Deno.test("keys go along a lane, stop at its ends, and go to what begins nearest in the next lane, round the ends", () => {
+  const all = unpackSpans(tasks()), blocks = visibleBlocks(all, WHOLE);
+  equal(nextSpan(all, blocks, -1, 1, 0), 0);
+  deepEqual([[0, 1], [1, 1], [2, 1], [2, -1], [0, -1]].map(([at, by]) => nextSpan(all, blocks, at, by, 0)), [1, 2, 2, 1, 0]);
+  deepEqual([[2, 1], [4, 1], [10, 1], [1, -1]].map(([at, down]) => nextSpan(all, blocks, at, 0, down)), [4, 8, 2, 9]);
+});
+
+Deno.test("keys go on where what is drawn ends, and over blocks of many spans at once", () => {
+  const all = spans(),
+    near = visibleBlocks(all, { from: 10, to: 10.1, width: 1000 }),
+    far = visibleBlocks(all, { from: 0, to: 20, width: 1000 });
+  const last = near.span.length - 1;
+  equal(nextSpan(all, near, near.span[last], 1, 0), near.span[last] + 1);
+  equal(nextSpan(all, near, near.span[0], -1, 0), 0);
+  equal(nextSpan(all, far, 0, 1, 0), far.span[1]);
+  deepEqual([blockOf(all, far, 0), blockOf(all, far, 100)], [0, far.lane.lastIndexOf(0)]);
 });

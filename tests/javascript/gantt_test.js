@@ -5,8 +5,8 @@ import "./page.js";
 import { deepEqual, equal } from "./assert.js";
 import { nearest } from "../../workbench/widgets/static/curves.js";
 import { follow, panned, taskBeside, taskOf, zoomed } from "../../workbench/widgets/static/gantt_viewport.js";
-import { clock } from "../../workbench/widgets/static/gantt_text.js";
-/** @import { Task } from "../../workbench/widgets/static/types/pipeline.d.ts" */
+import { clock } from "../../workbench/widgets/static/clock.js";
+/** @import { AnyTask } from "../../workbench/widgets/static/types/pipeline.d.ts" */
 
 Deno.test("zooming keeps the place under the pointer, and never leaves the whole", () => {
   deepEqual(zoomed([0, 1], 0.5), [0.25, 0.75]);
@@ -27,7 +27,7 @@ Deno.test("panning moves by a share of what is seen, as far as there is somethin
  * @param {number} device
  * @param {number} start
  * @param {number} end
- * @returns {Task}
+ * @returns {AnyTask}
  */
 const task = (device, start, end) => [device, start, end, 0, device, 0, 0];
 

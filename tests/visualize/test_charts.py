@@ -9,17 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.packed_spans import read_spans
 from tests.support.steps import CURVE, KERNELS, step_report
 from tests.support.traces import measured_trace, timed_report
 from tests.visualize.test_found_plans import FOUND, MIB
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.schedules.stage_cost import equal_stages
 from workbench.core.tensor import Role
+from workbench.pipeline.simulate_pipeline import simulate
+from workbench.reports.measurement import TaskTime
 from workbench.search.figures import Figures
 from workbench.search.requirements import AtMost
+from workbench.units import format_bytes
 from workbench.visualize.charts.axis_units import bytes_unit, count_unit, seconds_unit
 from workbench.visualize.charts.chart import bokeh_script
 from workbench.visualize.charts.front_chart import front_chart
+from workbench.visualize.charts.gantt_chart import gantt_chart
 from workbench.visualize.charts.memory_chart import memory_charts
-from workbench.visualize.charts.packed_spans import Lane, SpanStyle, pack_spans
+from workbench.visualize.charts.packed_spans import Lane, Span, SpanStyle, pack_spans
 from workbench.visualize.charts.roofline_chart import roofline_chart
 from workbench.visualize.charts.timeline_chart import timeline_chart
 from workbench.visualize.found_plans import FrontSigns
@@ -28,16 +35,28 @@ from workbench.visualize.step_timeline import timeline_parts
 SIGNS = FrontSigns("1", Figures(1.2, 5 * MIB, 8), "20% slower", (AtMost("memory", 7 * MIB),), least=0.9)
 
 
+STEP = simulate(PipelineSpec(3, 4, "1f1b"), equal_stages(3, sent=8))
+
+
+def ran(step, slower=2.0):
+    """The tasks of a run that took so many times what was simulated, and began at 5 s."""
+    return [
+        TaskTime(each.device, each.task.kind.value, each.task.stage, each.task.micro_batch, 5 + slower * each.start, slower * each.seconds)
+        for each in step.spans
+    ]
+
+
 def charts():
     return {
         "timeline": timeline_chart(timed_report(), measured_trace()),
         "memory": memory_charts(step_report(), chosen=0)[0],
         "roofline": roofline_chart(step_report()),
         "front": front_chart(FOUND, "memory", SIGNS),
+        "gantt": gantt_chart(STEP, ran(STEP)),
     }
 
 
-@pytest.mark.parametrize("kind", ["timeline", "memory", "roofline", "front"])
+@pytest.mark.parametrize("kind", ["timeline", "memory", "roofline", "front", "gantt"])
 def test_a_chart_is_json_and_fills_its_figure(kind):
     chart = charts()[kind]
     state = json.loads(json.dumps(chart.state, allow_nan=False))
@@ -81,6 +100,40 @@ def test_every_event_of_the_step_is_in_the_timeline_with_its_line_predicted_abov
     assert timeline_chart(step_report()) is None or step_report().timeline
 
 
+def test_each_task_is_in_its_stages_lane_and_the_measured_one_under_it_is_found_by_its_kind_and_number():
+    chart = gantt_chart(STEP, ran(STEP))
+    lanes = chart.spans.lanes
+    assert [(lane.name, lane.tier) for lane in lanes[:2]] == [("stage 0", "predicted"), ("stage 0", "measured")]
+    assert [lane.other for lane in lanes] == ["measured", "predicted"] * 3
+    assert all(a.bottom <= b.top for a, b in pairwise(lanes))
+    found = read_spans(chart.state["spans"])
+    predicted = {(each.lane, each.title): each for each in found if each.tier == "predicted"}
+    measured = {(each.lane, each.title): each for each in found if each.tier == "measured"}
+    assert measured.keys() == {key for key, each in predicted.items() if each.number >= 0}
+    assert len(measured) == len(STEP.spans)
+    for key, each in measured.items():
+        assert (each.start, each.seconds) == pytest.approx((2 * predicted[key].start, 2 * predicted[key].seconds))
+    assert {round(each.share, 6) for each in predicted.values()} == {round(span.recompute / span.seconds, 6) for span in STEP.spans} | {0.0}
+    assert chart.ranges["x"][1] == pytest.approx(2 * STEP.makespan)
+    assert lanes[1].own == pytest.approx(2 * STEP.makespan / STEP.seconds * chart.spans.unit)
+
+
+def test_memory_beneath_the_tasks_is_on_one_scale_and_keeps_its_peaks(monkeypatch):
+    whole = gantt_chart(STEP).sources["memory"]
+    monkeypatch.setattr("workbench.visualize.charts.gantt_chart._MOST_MOMENTS", 5)
+    reduced = gantt_chart(STEP).sources["memory"]
+    assert len(reduced["xs"][0]) < len(whole["xs"][0])
+    for memory in (whole, reduced):
+        heights = [max(ys) - min(ys) for ys in memory["ys"]]
+        assert [round(each / max(heights), 2) for each in heights] == [round(peak / max(STEP.peaks), 2) for peak in STEP.peaks]
+    ticks = gantt_chart(STEP).properties["y axis"]["major_label_overrides"].values()
+    assert f"memory 2: {format_bytes(STEP.peaks[2])}" in ticks
+
+
+def test_a_step_without_time_has_no_chart():
+    assert gantt_chart(simulate(PipelineSpec(2, 2, "gpipe"), equal_stages(2, 0.0, 0.0, 0.0))) is None
+
+
 def test_the_areas_of_memory_add_up_to_what_is_held():
     chart = memory_charts(step_report())[0]
     unit = bytes_unit(step_report().memory_curve and max(map(sum, zip(*CURVE.by_role.values(), strict=True)))).size
@@ -112,7 +165,7 @@ def test_the_front_is_clicked_for_its_plans_and_what_lies_outside_is_left_out():
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1e-3), st.integers(0, 1)), max_size=40))
 def test_packed_spans_are_read_back(spans):
     lanes, styles = (Lane("a", "#000000", 1, 0),), (SpanStyle("f", "f"), SpanStyle("g", "g"))
-    state = pack_spans([spans], lanes, styles, 1e-3).state
+    state = pack_spans([[Span(*each) for each in spans]], lanes, styles, 1e-3).state
     starts, seconds = array("d", base64.b64decode(state["starts"])), array("f", base64.b64decode(state["seconds"]))
     kinds = array("I", base64.b64decode(state["kinds"]))
     found = list(zip(starts, kinds, strict=True))

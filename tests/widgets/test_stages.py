@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.support.machines import flat
+from tests.support.packed_spans import read_spans
 from tests.support.scripted import HeldRunner, measurement
 from tests.support.stack import stack_program
 from tests.widgets.test_board import Screen
@@ -41,6 +42,15 @@ def change(screen, change, value=""):
 
 def shown(screen):
     return json.loads(json.dumps(screen.shown["table"]["blocks"][0]["stages"], allow_nan=False))
+
+
+def timeline(screen):
+    return json.loads(json.dumps(screen.shown["table"]["blocks"][1], allow_nan=False))
+
+
+def spans(screen, tier="predicted"):
+    """The tasks of one tier in the chart of the step."""
+    return [each for each in read_spans(timeline(screen)["picture"]["charts"][0]["spans"]) if each.tier == tier]
 
 
 def figure(screen, key):
@@ -160,9 +170,10 @@ def test_other_balances_are_one_step_each_and_are_compared(screen):
 def test_every_schedule_can_be_chosen_and_drawn(screen, name):
     change(screen, "schedule", name)
     assert spec(screen).schedule == name
-    tasks = shown(screen)["timeline"]["tasks"]
-    assert len({tuple(task[3:6]) for task in tasks}) == len(tasks)
-    assert all(0 <= start < end <= shown(screen)["timeline"]["seconds"] * 1.000001 for _, start, end, *_ in tasks)
+    step = screen.board.session.plan.report().pipeline.simulated
+    tasks = [each for each in spans(screen) if each.number >= 0]
+    assert len({(each.title, each.lane) for each in tasks}) == len(tasks) == len(step.spans)
+    assert all(0 <= each.start < each.start + each.seconds <= step.seconds * 1.000001 for each in spans(screen))
     controls = {each["key"]: each for each in shown(screen)["controls"]}
     assert ("chunks" in controls) == next(each.loops for each in ALL_SCHEDULES if each.name == name)
     assert all(option["note"] for option in controls["schedule"]["options"])
@@ -196,8 +207,7 @@ def test_the_first_stages_alone_can_recompute_and_with_fewer_stages_those_that_a
     change(screen, "remat", "first_2")
     assert screen.shown["board"]["undo"] == "Undo recompute on the first 2 stages"
     assert remats(screen)[4] == "first_2"
-    heads = shown(screen)["timeline"]["tasks"]
-    assert {task[0] for task in heads if task[6]} == {0, 1}
+    assert {each.lane for each in spans(screen) if each.share} == {"stage 0", "stage 1"}
     change(screen, "memory")
     assert spec(screen).remat == "first_2"
     change(screen, "stages", 2)
@@ -259,14 +269,13 @@ def test_measured_tasks_stand_beside_the_predicted_ones_until_the_pipeline_is_an
     screen.send("open", tab="pipeline")
     screen.send("run", steps="2")
     runner.tell(RunDone(measurement(plan, 2)))
-    timeline = shown(screen)["timeline"]
-    assert len(timeline["measured"]) == len(timeline["tasks"]) - 2  # two updates
-    assert "1.23× of it" in timeline["difference"]
-    assert not timeline["far"]
+    assert len(spans(screen, "measured")) == len(spans(screen)) - 2  # two updates
+    assert "1.23× of it" in timeline(screen)["note"]
     change(screen, "micro_batches", 8)
-    assert shown(screen)["timeline"]["measured"] == []
+    assert spans(screen, "measured") == []
+    assert timeline(screen)["note"] == ""
     screen.send("undo")
-    assert shown(screen)["timeline"]["measured"]
+    assert spans(screen, "measured")
 
 
 def test_the_head_tells_of_the_fullest_stage_and_not_of_the_whole_program(program):

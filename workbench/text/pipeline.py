@@ -1,6 +1,6 @@
 """A pipeline as text: its key figures, its stages, its step as a Gantt chart."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from workbench.core.schedules.tasks import Kind
 from workbench.reports.pipeline import PipelineReport
@@ -9,6 +9,14 @@ from workbench.reports.step_time import StepTime
 from workbench.text.tables import pairs_text, table_text, tail_text
 from workbench.units import format_bytes, format_seconds
 
+TASK_NAMES: Mapping[str, str] = {
+    "forward": "forward",
+    "backward": "backward",
+    "backward_input": "gradient of the input",
+    "backward_weight": "gradient of the weights",
+    "update": "update",
+}
+"""Kinds of tasks, in the order of their colours, in words."""
 COLUMNS = 96  # of the chart
 _FILL = {Kind.FORWARD: "-", Kind.BACKWARD: "=", Kind.BACKWARD_INPUT: "=", Kind.BACKWARD_WEIGHT: "~"}
 _RECOMPUTED, _UPDATE, _IDLE = "+", "u", "."

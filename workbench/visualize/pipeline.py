@@ -7,23 +7,16 @@ from dataclasses import dataclass
 from workbench.core.schedules.tasks import Kind, Task
 from workbench.reports.measurement import TaskTime, bubble_share
 from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
-from workbench.text.pipeline import gantt_text
+from workbench.text.pipeline import TASK_NAMES, gantt_text
 from workbench.units import format_bytes, format_seconds
-from workbench.visualize.draw.drawing_marks import Area, Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Area, Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, TASKS
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.time_ticks import ticks
 
 _LENGTH, _HIGH, _GAP, _TALL = 760, 20, 4, 34  # pixels
 _RECOMPUTE_ALPHA = 0.55  # opacity of recomputation
-_WORDS = {
-    "forward": "forward",
-    "backward": "backward",
-    "backward_input": "gradient of the input",
-    "backward_weight": "gradient of the weights",
-    "update": "update",
-}
-_KINDS = tuple(_WORDS)
+_KINDS = tuple(TASK_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +38,27 @@ def pipeline(step: SimulatedPipeline, tasks: Sequence[TaskTime] = (), *, memory:
 
     The number in a box is that of its micro-batch, with a prime for each further turn around the devices.
     """
+    text = gantt_text(step) + (f"\n\n{_measured_title(tasks)}" if tasks else "")
+    return Picture(text.partition("\n")[0], lambda: _drawing(step, tasks, memory=memory), lambda: text)
+
+
+def _measured_title(tasks: Sequence[TaskTime]) -> str:
+    return f"measured: {format_seconds(max(task.end for task in tasks))}, {bubble_share(tasks):.0%} idle"
+
+
+def _drawing(step: SimulatedPipeline, tasks: Sequence[TaskTime], *, memory: bool) -> Drawing:
     marks: list[Mark] = []
-    devices = len(step.devices)
+    devices, boxes = len(step.devices), _simulated_boxes(step)
     head = text_width(f"device {devices}") + 8
     title = f"simulated: {format_seconds(step.seconds)}, {step.bubble:.0%} idle"
-    y = _draw_part(marks, title, _simulated_boxes(step), devices, step.seconds, head, 0)
+    y = _draw_part(marks, title, boxes, devices, step.seconds, head, 0)
     if memory:
         y = _memory(marks, step, head, y)
-    text = gantt_text(step)
     if tasks:
         lasted = max(task.end for task in tasks)
-        caption = f"measured: {format_seconds(lasted)}, {bubble_share(tasks):.0%} idle"
-        y = _draw_part(marks, caption, _measured_boxes(tasks, devices), devices, lasted, head, y)
-        text += f"\n\n{caption}"
-    marks += _key({box.kind for box in _simulated_boxes(step)}, again=any(span.recompute for span in step.spans), head=head, y=y)
-    return Picture.of(fit_drawing(tuple(marks)), text)
+        y = _draw_part(marks, _measured_title(tasks), _measured_boxes(tasks, devices), devices, lasted, head, y)
+    marks += _key({box.kind for box in boxes}, again=any(span.recompute for span in step.spans), head=head, y=y)
+    return fit_drawing(tuple(marks))
 
 
 def _simulated_boxes(step: SimulatedPipeline) -> list[_Box]:
@@ -81,7 +80,7 @@ def _measured_boxes(tasks: Sequence[TaskTime], devices: int) -> list[_Box]:
 
 
 def _box(task: Task, devices: int, device: int, start: float, end: float, again: float = 0.0) -> _Box:
-    about = f"{_WORDS[task.kind]} of micro-batch {task.micro_batch}, stage {task.stage}"
+    about = f"{TASK_NAMES[task.kind]} of micro-batch {task.micro_batch}, stage {task.stage}"
     return _Box(device, task.kind.value, task.label(devices)[1:], about, start, end, again)
 
 
@@ -159,8 +158,8 @@ def _key(kinds: set[str], *, again: bool, head: float, y: float) -> Iterator[Mar
     for kind in _KINDS:
         if kind in kinds:
             yield Rectangle(x, y + 2, 10, 10, fill=TASKS[_KINDS.index(kind)][0])
-            yield Label(x + 14, y + 11, _WORDS[kind])
-            x += text_width(_WORDS[kind]) + 30
+            yield Label(x + 14, y + 11, TASK_NAMES[kind])
+            x += text_width(TASK_NAMES[kind]) + 30
     if again:
         yield Rectangle(x, y + 2, 10, 10, fill=TASKS[1][0], alpha=_RECOMPUTE_ALPHA, hatched=True)
         yield Label(x + 14, y + 11, "computed again")

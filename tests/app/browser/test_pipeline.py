@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.app.browser.test_accessibility import findings, findings_in_both
 from tests.app.browser.test_page import centre, settled
+from tests.support import charts
 from tests.support.machines import flat
 from tests.support.scripted import ScriptedRunner
 from tests.support.stack import stack_program
@@ -175,30 +176,81 @@ def test_more_stages_than_blocks_are_refused_under_the_field_with_a_way_out(pipe
     expect(refusal).to_have_count(0)
 
 
-def test_the_timeline_tells_of_a_task_zooms_and_is_walked_by_key(pipeline):
-    chart = pipeline.locator(".gantt")
-    expect(chart.locator("[data-task^=tasks]")).to_have_count(2 * 2 * 4 + 2)  # two updates
-    chart.locator("[data-task^=tasks]").first.hover()
-    expect(pipeline.locator(".tasktold")).to_contain_text("forward of micro-batch 0 · stage 0 · predicted 0.00 µs to")
-    chart.focus()
+def gantt(page: Page):
+    """The chart of the step over time."""
+    return charts.drawn(page.locator('.picture[data-picture="pipeline timeline"]'))
+
+
+def titles(page: Page, *parts: str) -> list[int]:
+    """The tasks in the chart whose titles have all these parts."""
+    return [place for place, title in enumerate(charts.column(gantt(page), "title")) if all(part in title for part in parts)]
+
+
+def test_the_timeline_tells_of_a_task_dims_other_micro_batches_zooms_and_is_walked_by_key(pipeline):
+    chart = gantt(pipeline)
+    assert len(titles(pipeline, "predicted")) == 2 * 2 * 4 + 2  # two updates
+    (first,) = titles(pipeline, "stage 0 ·", "forward of micro-batch 0\npredicted from 0.00 µs")
+    chart.scroll_into_view_if_needed()
+    pipeline.mouse.move(*charts.place(chart, first))
+    tip = pipeline.locator(".bk-tooltip, .bk-Tooltip")
+    expect(tip).to_contain_text("forward of micro-batch 0")
+    assert {re.search(r"micro-batch (\d)", title)[1] for title in charts.selected(chart, "title")} == {"0"}
+    pipeline.mouse.move(0, 0)
+    assert charts.selected(chart, "title") == set()
+    whole = charts.seen(chart)
+    chart.locator(".plot").focus()
     for key in ("+", "+", "d"):
         pipeline.keyboard.press(key)
-    assert 0 < float(chart.get_attribute("data-from")) < float(chart.get_attribute("data-to")) < 1
+    assert whole[0] < charts.seen(chart)[0] < charts.seen(chart)[1] < whole[1]
     pipeline.keyboard.press("0")
-    expect(chart).to_have_attribute("data-to", "1.0000")
-    pipeline.mouse.move(0, 0)
+    assert charts.seen(chart) == whole
     pipeline.keyboard.press("ArrowRight")
     pipeline.keyboard.press("ArrowDown")
-    expect(pipeline.locator(".tasktold")).to_contain_text("stage 1")
+    expect(chart.locator(".tasktold")).to_contain_text("stage 1")
+
+
+def test_walking_by_key_brings_what_is_out_of_sight_into_it(pipeline):
+    chart = gantt(pipeline)
+    chart.locator(".plot").focus()
+    for _ in range(5):
+        pipeline.keyboard.press("+")
+    before = charts.seen(chart)
+    for _ in range(9):  # eight tasks and the update
+        pipeline.keyboard.press("ArrowRight")
+    expect(chart.locator(".tasktold")).to_contain_text("stage 0")
+    expect(chart.locator(".tasktold")).to_contain_text("update")
+    after = charts.seen(chart)
+    assert after[0] > before[0]
+    assert after[1] - after[0] == pytest.approx(before[1] - before[0])
 
 
 def test_measured_tasks_are_drawn_under_the_predicted_ones(pipeline, stage):
     stage.runner = ScriptedRunner()
     pipeline.get_by_role("button", name="Run", exact=True).click()
-    expect(pipeline.locator(".gantt [data-task^=measured]")).to_have_count(2 * 2 * 4)
-    expect(pipeline.locator(".difference")).to_contain_text("1.23× of it")  # tasks are a quarter longer, and it measured no update
-    pipeline.locator(".gantt [data-task^=measured]").nth(1).hover()
-    expect(pipeline.locator(".tasktold")).to_contain_text("measured is 1.25× of it")
+    expect(pipeline.locator(".tables .note", has_text="Measured")).to_contain_text("1.23× of it")  # a quarter longer, without an update
+    assert len(titles(pipeline, "\nmeasured from")) == 2 * 2 * 4
+    assert len(titles(pipeline, "measured is 1.25× of what was predicted")) == 2 * 2 * 2 * 4
+    box = pipeline.get_by_label("measured to its own scale")
+    expect(box).not_to_be_checked()
+    whole = charts.seen(gantt(pipeline))
+    box.check()
+    assert charts.seen(gantt(pipeline))[1] < whole[1]
+    box.uncheck()
+    assert charts.seen(gantt(pipeline)) == whole
+
+
+def test_with_more_stages_a_zoomed_chart_shows_the_lanes_of_all(pipeline):
+    chart = gantt(pipeline)
+    chart.locator(".plot").focus()
+    pipeline.keyboard.press("+")
+    field = pipeline.locator("[data-control=stages] input")
+    field.fill("3")
+    field.press("Enter")
+    expect(pipeline.locator(".column")).to_have_count(3)
+    assert titles(pipeline, "stage 2 ·")
+    low, high = gantt(pipeline).evaluate(f"(chart) => {{ {charts.VIEW} return [named('y').end, named('y').start]; }}")
+    assert low == 0
+    assert max(charts.column(gantt(pipeline), "bottom")) < high
 
 
 def test_the_board_with_chunks_skips_and_measured_tasks_can_be_used_by_everyone(guarded, server, stage, network):
@@ -206,7 +258,8 @@ def test_the_board_with_chunks_skips_and_measured_tasks_can_be_used_by_everyone(
     stage.runner = ScriptedRunner()
     page = opened(guarded, server)
     page.get_by_role("button", name="Run", exact=True).click()
-    page.locator(".gantt [data-task^=measured]").first.wait_for()
+    expect(page.locator(".tables .note", has_text="Measured")).to_be_visible()
+    assert titles(page, "measured from")
     assert findings_in_both(page) == {}
     page.locator("[data-control=schedule] .open").click()
     assert findings_in_both(page) == {}, "the schedules"
@@ -221,5 +274,5 @@ def test_a_pipeline_runs_live_and_its_tasks_are_measured(guarded, server, stage,
     pipeline.get_by_role("button", name="Run", exact=True).click()
     pipeline.locator(".run[data-phase=done]").wait_for(timeout=120_000)
     expect(pipeline.locator(".run .curve").first).to_be_visible()
-    assert pipeline.locator(".gantt [data-task^=measured]").count() >= 2 * 2  # narrow ones that touch are one bar
-    expect(pipeline.locator(".difference")).to_contain_text("Bubble measured")
+    expect(pipeline.locator(".tables .note", has_text="Measured")).to_contain_text("Bubble measured")
+    assert len(titles(pipeline, "\nmeasured from")) >= 2 * 2  # narrow ones that touch are one block

@@ -10,12 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.visualize.charts.packed_spans import PackedSpans
 
 Columns = Mapping[str, Sequence[Any]]
 Maker = Callable[..., Any]
+
+
+class KeyEntry(NamedTuple):
+    """A colour, none for a remark, and what it stands for; `hatched` where it is hatched."""
+
+    colour: str
+    name: str
+    hatched: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -37,7 +45,7 @@ class Chart:
     sources: Mapping[str, Columns]
     ranges: Mapping[str, tuple[float, float]]
     properties: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    key: tuple[tuple[str, str], ...] = ()
+    key: tuple[KeyEntry, ...] = ()
     across: str = ""
     spans: PackedSpans | None = None
     still: Callable[[], Mapping[str, Columns]] | None = None

@@ -6,7 +6,7 @@ from typing import Any
 from workbench.search.figures import Figures
 from workbench.text.search import figures_text
 from workbench.visualize.charts.axis_units import AxisUnit, bytes_unit, seconds_unit
-from workbench.visualize.charts.chart import Chart
+from workbench.visualize.charts.chart import Chart, KeyEntry
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
 from workbench.visualize.found_plans import MOST_OTHERS, FoundPlan, FrontSigns, figure_value, found_hover, front_scale
 from workbench.visualize.front_chart import NAMES, FrontChart, Up, colour_devices
@@ -40,7 +40,7 @@ def front_chart(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontSigns
             "x axis": {"axis_label": f"time of a step, {units[0].name}"},
             "y axis": {"axis_label": f"{NAMES[up]}{f', {units[1].name}' * bool(units[1].name)}"},
         },
-        key=tuple((colour, f"{count:,} device{'s' * (count != 1)}") for count, colour in colours.items()),
+        key=tuple(KeyEntry(colour, f"{count:,} device{'s' * (count != 1)}") for count, colour in colours.items()),
         across=f"step {units[0].name}",
     )
 

@@ -8,7 +8,7 @@ from workbench.reports.compiled import Compiled
 from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.visualize.charts.axis_units import AxisUnit, bytes_unit, seconds_unit
-from workbench.visualize.charts.chart import Chart
+from workbench.visualize.charts.chart import Chart, KeyEntry
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
 from workbench.visualize.draw.stacked_area import Column, reduce_columns
 from workbench.visualize.memory_over_step import PHASE_PREFIXES, MemoryTier, memory_tiers, shown_capacity
@@ -49,7 +49,7 @@ def _chart(tier: MemoryTier, top: int, room: int, chosen: int | None, *, opens: 
         },
         {"x": (0.0, count * scale), "y": (0.0, top * _ROOM / unit.size)},
         {"y axis": {"axis_label": unit.name}, "x axis": {"axis_label": f"{across}, {tier.title}"}},
-        key=tuple((colour, name) for name, colour in tier.series),
+        key=tuple(KeyEntry(colour, name) for name, colour in tier.series),
         across=across if tier.seconds else f"operations of {count}",
     )
 

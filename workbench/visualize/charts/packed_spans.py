@@ -3,28 +3,48 @@
 import base64
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+
+class Span(NamedTuple):
+    """A span of time, in seconds, and the place of its style. Its `number` is what stands for `#` in the label and the title of that; spans
+    of one number stand out together. The first `share` of it is hatched."""
+
+    start: float
+    seconds: float
+    style: int
+    number: int = -1
+    share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class SpanStyle:
-    """What spans of one kind have in common: a `label` upon them, a `title` under the pointer, the path that they select, the opacity."""
+    """What spans of one kind have in common: a `label` upon them, a `title` under the pointer, the path that they select, the opacity, and
+    a `colour` if it is not that of their lane."""
 
     label: str
     title: str
     subject: str = ""
     weight: float = 1.0
+    colour: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A row of spans that do not overlap, from `bottom` to `top` on the y axis."""
+    """A row of spans that do not overlap, from `bottom` to `top` on the y axis; `tier` says where their times are from.
+
+    `other` is the tier that has the same spans, by style and number. `own` seconds are 1 on the x axis where each tier is drawn on a scale
+    of its own; 0 where that is no other scale.
+    """
 
     name: str
     colour: str
     bottom: float
     top: float
+    tier: str = ""
+    other: str = ""
+    own: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +52,7 @@ class PackedSpans:
     """Spans by lane and start: spans `firsts[i]` to `firsts[i + 1]` are in lane `i`. `unit` seconds are 1 on the x axis.
 
     >>> lanes, styles = (Lane("a", "#000000", 0, 1), Lane("b", "#000000", 1, 2)), (SpanStyle("f", "f"),)
-    >>> spans = pack_spans([[(0.0, 1.0, 0)], [(0.5, 0.25, 0), (1.0, 1.0, 0)]], lanes, styles, 1.0)
+    >>> spans = pack_spans([[Span(0.0, 1.0, 0)], [Span(0.5, 0.25, 0), Span(1.0, 1.0, 0)]], lanes, styles, 1.0)
     >>> spans.firsts, spans.count
     ((0, 1, 3), 3)
     """
@@ -44,37 +64,47 @@ class PackedSpans:
     seconds: array  # type: ignore[type-arg]  # single
     kinds: array  # type: ignore[type-arg]  # places in `styles`, 4 bytes each
     unit: float
+    numbers: array | None = None  # type: ignore[type-arg]  # 4 bytes each, -1 where there is none
+    shares: array | None = None  # type: ignore[type-arg]  # single
 
     @property
     def count(self) -> int:
         return len(self.starts)
 
+    def title(self, place: int) -> str:
+        """What a span is, in words."""
+        title = self.styles[self.kinds[place]].title
+        return title.replace("#", str(self.numbers[place])) if self.numbers and self.numbers[place] >= 0 else title
+
     @property
     def state(self) -> dict[str, Any]:
         """As JSON: the arrays in base64, little-endian."""
         return {
-            "lanes": [{"name": each.name, "colour": each.colour, "bottom": each.bottom, "top": each.top} for each in self.lanes],
-            "styles": [[each.label, each.title, each.subject, each.weight] for each in self.styles],
+            "lanes": [asdict(each) for each in self.lanes],
+            "styles": [[each.label, each.title, each.subject, each.weight, each.colour] for each in self.styles],
             "firsts": list(self.firsts),
             "starts": _base64(self.starts),
             "seconds": _base64(self.seconds),
             "kinds": _base64(self.kinds),
             "unit": self.unit,
+            "numbers": self.numbers and _base64(self.numbers),
+            "shares": self.shares and _base64(self.shares),
         }
 
 
-def pack_spans(
-    by_lane: Sequence[Sequence[tuple[float, float, int]]], lanes: tuple[Lane, ...], styles: tuple[SpanStyle, ...], unit: float
-) -> PackedSpans:
-    """Of each lane (start, seconds, place in `styles`); they are sorted here."""
-    firsts, starts, seconds, kinds = [0], array("d"), array("f"), array("I")
+def pack_spans(by_lane: Sequence[Sequence[Span]], lanes: tuple[Lane, ...], styles: tuple[SpanStyle, ...], unit: float) -> PackedSpans:
+    """Of each lane its spans; they are sorted here."""
+    firsts, starts, seconds, kinds, numbers, shares = [0], array("d"), array("f"), array("I"), array("i"), array("f")
     for spans in by_lane:
-        for start, length, kind in sorted(spans):
+        for start, length, kind, number, share in sorted(spans):
             starts.append(start)
             seconds.append(length)
             kinds.append(kind)
+            numbers.append(number)
+            shares.append(share)
         firsts.append(len(starts))
-    return PackedSpans(lanes, styles, tuple(firsts), starts, seconds, kinds, unit)
+    numbered = any(each >= 0 for each in numbers)
+    return PackedSpans(lanes, styles, tuple(firsts), starts, seconds, kinds, unit, *((numbers, shares) if numbered else ()))
 
 
 def _base64(values: Any) -> str:

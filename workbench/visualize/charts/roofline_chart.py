@@ -10,7 +10,7 @@ from workbench.reports.report import Report
 from workbench.text.tables import tail_text
 from workbench.units import format_count, format_seconds
 from workbench.visualize.charts.axis_units import AxisUnit, count_unit
-from workbench.visualize.charts.chart import Chart
+from workbench.visualize.charts.chart import Chart, KeyEntry
 from workbench.visualize.draw.palette import STEP, TEXT
 from workbench.visualize.roofline import BOUND_COLOURS, LEAST_INTENSITY, WHY, hover_text, kernel_radius, roof_ceilings, sum_seconds
 
@@ -148,10 +148,12 @@ def _columns(rows: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> dict[st
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
-def _key(kernels: Sequence[Kernel], whole: float) -> tuple[tuple[str, str], ...]:
+def _key(kernels: Sequence[Kernel], whole: float) -> tuple[KeyEntry, ...]:
     """What bounds the time of the step, the most first."""
     sums: dict[str, float] = {}
     for each in kernels:
         sums[each.bound] = sums.get(each.bound, 0.0) + each.total_seconds
     shown = sorted(((seconds, bound) for bound, seconds in sums.items() if seconds >= 0.005 * whole), reverse=True)
-    return tuple((BOUND_COLOURS[bound], f"{WHY[bound]}: {format_seconds(seconds)}, {seconds / whole:.0%}") for seconds, bound in shown)
+    return tuple(
+        KeyEntry(BOUND_COLOURS[bound], f"{WHY[bound]}: {format_seconds(seconds)}, {seconds / whole:.0%}") for seconds, bound in shown
+    )

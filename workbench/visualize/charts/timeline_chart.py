@@ -1,21 +1,20 @@
 """One step of one device over time, to explore: a lane for computation and one for each set of mesh axes, predicted above measured."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from workbench.core.mesh import Mesh
 from workbench.reports.device_trace import Trace
 from workbench.reports.report import Report
 from workbench.reports.timeline import COMPUTE
-from workbench.units import format_seconds
 from workbench.visualize.charts.axis_units import seconds_unit
-from workbench.visualize.charts.chart import Chart
-from workbench.visualize.charts.packed_spans import Lane, PackedSpans, SpanStyle, pack_spans
-from workbench.visualize.draw.palette import NEUTRAL, STEP
-from workbench.visualize.draw.timeline_spans import DrawnSpan, merge_spans
+from workbench.visualize.charts.chart import Chart, KeyEntry
+from workbench.visualize.charts.packed_spans import Lane, Span, SpanStyle, pack_spans
+from workbench.visualize.charts.still_blocks import still_blocks
+from workbench.visualize.draw.palette import STEP
+from workbench.visualize.draw.timeline_spans import DrawnSpan
 from workbench.visualize.step_timeline import TimelinePart, row_colour, timeline_parts
 
-_STILL = 1200.0  # pixels that a figure without a front end is drawn for
 _ROW, _AXIS = 26, 52  # pixels of a lane, and of the axis under them
 _HIGH = 0.8  # of a row is its lane
 
@@ -28,7 +27,7 @@ def timeline_chart(report: Report, trace: Trace | None = None, parts: tuple[Time
     if not longest:
         return None
     unit, (lanes, spans, ticks) = seconds_unit(longest), _rows(parts, report.mesh)
-    packed = pack_spans([[(each.start, each.seconds, kind) for each, kind in lane] for lane in spans], lanes, _styles(parts), unit.size)
+    packed = pack_spans([[Span(each.start, each.seconds, kind) for each, kind in lane] for lane in spans], lanes, _styles(parts), unit.size)
     rows = len(lanes) + len(parts)
     return Chart(
         empty_timeline,
@@ -41,10 +40,13 @@ def timeline_chart(report: Report, trace: Trace | None = None, parts: tuple[Time
             "lanes": {"ticks": list(ticks)},
             "y axis": {"major_label_overrides": ticks},
         },
-        key=((STEP[0], "strong: matrix products, data under way"), (STEP[1], "light: other kernels, waiting for other devices")),
+        key=(
+            KeyEntry(STEP[0], "strong: matrix products, data under way"),
+            KeyEntry(STEP[1], "light: other kernels, waiting for other devices"),
+        ),
         across=f"timeline {unit.name}",
         spans=packed,
-        still=lambda: {"blocks": _still_blocks(packed, longest)},
+        still=lambda: {"blocks": still_blocks(packed, longest)},
     )
 
 
@@ -59,7 +61,7 @@ def empty_timeline() -> Any:
     plot.yaxis.axis_line_color = plot.yaxis.major_tick_line_color = None
     plot.ygrid.visible = False
     plot.yaxis.axis_label = None
-    blocks = add_source("blocks", ("left", "right", "bottom", "top", "color", "alpha", "title", "subject"))
+    blocks = add_source("blocks", ("left", "right", "bottom", "top", "color", "alpha", "title", "subject", "shared"))
     edges = {each: each for each in ("left", "right", "bottom", "top")}
     drawn = plot.quad(source=blocks, fill_color="color", fill_alpha="alpha", line_color=None, **edges)
     drawn.selection_glyph = drawn.glyph.clone(line_color=MARKED, line_width=2)
@@ -97,21 +99,3 @@ def _styles(parts: Sequence[TimelinePart]) -> tuple[SpanStyle, ...]:
 def _label(name: str, path: str) -> str:
     """The last two words of a path say most: `mlp/dot_general`."""
     return "/".join(path.split("/")[-2:]) or name
-
-
-def _still_blocks(packed: PackedSpans, longest: float) -> dict[str, list[Any]]:
-    """The blocks of a figure that no front end redraws."""
-    rows = list(_merged(packed, longest))
-    columns = ("left", "right", "bottom", "top", "color", "alpha", "title", "subject")
-    return {name: [row[place] for row in rows] for place, name in enumerate(columns)}
-
-
-def _merged(packed: PackedSpans, longest: float) -> Iterator[tuple[Any, ...]]:
-    for lane, first, last in zip(packed.lanes, packed.firsts, packed.firsts[1:], strict=False):
-        places = range(first, last)
-        drawn = [DrawnSpan("", packed.starts[each], packed.seconds[each], str(packed.kinds[each])) for each in places]
-        for block in merge_spans(drawn, longest, _STILL):
-            style = packed.styles[int(block.longest.name)]
-            left, right = (edge / _STILL * longest / packed.unit for edge in (block.left, block.right))
-            title = f"{format_seconds(block.longest.seconds)}: {style.title}"
-            yield left, right, lane.bottom, lane.top, lane.colour or NEUTRAL, style.weight, title, style.subject

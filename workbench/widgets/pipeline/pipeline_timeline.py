@@ -1,109 +1,43 @@
-"""A pipelined step over time as JSON: predicted tasks, measured ones and memory, in seconds on one axis. The front end draws and zooms.
-
-A task is `[device, start, end, kind, stage, micro-batch, recomputed]`: kinds are indices in `KINDS`, `recomputed` is the share of it that
-recomputes the forward pass.
-"""
+"""The step of a pipeline over time: as simulated, under it as a run of the same plan measured it, and what differs in words."""
 
 from collections.abc import Sequence
-from math import floor, log10
-from typing import Any
 
 from workbench.core.schedules.tasks import Kind
 from workbench.reports.measurement import TaskTime, bubble_share
 from workbench.reports.pipeline import PipelineReport
-from workbench.text.pipeline import gantt_text
-from workbench.units import format_bytes, format_seconds
-from workbench.visualize.draw.palette import TASKS
+from workbench.text.pipeline import TASK_NAMES
+from workbench.units import format_seconds
+from workbench.visualize.charts.gantt_chart import gantt_chart
+from workbench.visualize.draw.picture import Picture
+from workbench.visualize.pipeline import pipeline
+from workbench.widgets.tabs.blocks import Block, note_block, picture_block
 
-KINDS = ("forward", "backward", "backward_input", "backward_weight", "update")
-_NAMES = ("forward", "backward", "gradient of the input", "gradient of the weights", "update")
-FAR = 4.0  # from this ratio to the predicted step on, a measured one is drawn on its own scale
-MOST_TASKS = 30_000
-Task = list[float]
+MOST_TASKS = 100_000  # that are sent with each drop
 
 
-def timeline_state(planned: PipelineReport, tasks: Sequence[TaskTime] = ()) -> dict[str, Any]:
+def timeline_block(planned: PipelineReport, tasks: Sequence[TaskTime] = ()) -> Block:
     """Of a planned pipeline, with the tasks that a run of the same plan measured."""
-    step = planned.simulated
-    predicted = _predicted_tasks(planned)
-    measured = _measured_tasks(tasks)
-    end = max((task[2] for task in measured), default=0.0)
-    drawn = len(predicted) + len(measured) <= MOST_TASKS
-    kinds = sorted({int(task[3]) for task in (*predicted, *measured)})
-    return {
-        "devices": planned.spec.stages,
-        "chunks": planned.spec.chunks,
-        "seconds": step.seconds,
-        "tasks": predicted if drawn else [],
-        "measured": measured if drawn else [],
-        "lasted": end,
-        "far": bool(end) and not 1 / FAR <= end / (step.seconds or end) <= FAR,
-        "difference": _difference(planned, tasks, end),
-        "memory": [[[_short(m.start, step.seconds), m.bytes] for m in step.memory(device)] for device in range(planned.spec.stages)],
-        "peaks": [format_bytes(peak) for peak in step.peaks],
-        "most": max(step.peaks),
-        "kinds": [
-            {"key": KINDS[kind], "name": _NAMES[kind], "fill": TASKS[kind][0], "ink": TASKS[kind][1], "shown": kind in kinds}
-            for kind in range(len(KINDS))
-        ],
-        "recomputes": any(task[6] for task in predicted),
-        "about": _about(planned, end),
-        "note": "" if drawn else f"{len(predicted) + len(measured):,} tasks are too many to draw; the figures above count them all.",
-        "text": gantt_text(step),
-    }
+    step, title = planned.simulated, "The step over time"
+    count = len(step.spans) + len(tasks)
+    if count > MOST_TASKS:
+        return {**note_block(f"{count:,} tasks are too many to draw; the figures above count them all."), "title": title}
+    lasted = max((task.end for task in tasks), default=0.0) - min((task.start for task in tasks), default=0.0)
+    drawn, about = pipeline(step, tasks, memory=True), _about(planned, lasted)
+    picture = Picture(about, lambda: drawn.drawing, lambda: f"{about}\n\n{drawn.text}")
+    chart = gantt_chart(step, tasks)
+    note = _difference(planned, tasks, lasted)
+    return {**picture_block(picture, note, name="pipeline timeline", charts=[chart] if chart else []), "title": title}
 
 
-def _predicted_tasks(planned: PipelineReport) -> list[Task]:
-    step = planned.simulated
-    found = [
-        [
-            span.device,
-            _short(span.start, step.seconds),
-            _short(span.end, step.seconds),
-            KINDS.index(span.task.kind),
-            span.task.stage,
-            span.task.micro_batch,
-            round(span.recompute / span.seconds, 4) if span.seconds else 0,
-        ]
-        for span in step.spans
-    ]
-    updates = (step.update_span(device) for device in range(planned.spec.stages))
-    return [*found, *([device, a, b, KINDS.index("update"), device, -1, 0] for device, (a, b) in enumerate(updates) if b > a)]
-
-
-def _short(seconds: float, whole: float) -> float:
-    """As many digits as a zoomed drawing of the whole can show."""
-    return round(seconds, 6 - floor(log10(whole))) if whole > 0 else seconds
-
-
-def _measured_tasks(tasks: Sequence[TaskTime]) -> list[Task]:
-    """Measured tasks, relative to the start of the first."""
-    begin = min((task.start for task in tasks), default=0.0)
-    whole = max((task.end for task in tasks), default=0.0)
-    return [
-        [
-            task.device,
-            _short(task.start - begin, whole),
-            _short(task.end - begin, whole),
-            KINDS.index(task.kind),
-            task.stage,
-            task.micro_batch,
-            0,
-        ]
-        for task in tasks
-        if task.kind in KINDS
-    ]
-
-
-def _difference(planned: PipelineReport, tasks: Sequence[TaskTime], end: float) -> str:
+def _difference(planned: PipelineReport, tasks: Sequence[TaskTime], lasted: float) -> str:
     """The differences in words: the step, the bubble, and each kind of task."""
     if not tasks:
         return ""
     step = planned.simulated
-    ratio = f", {end / step.seconds:.2f}× of it" if step.seconds else ""
+    ratio = f", {lasted / step.seconds:.2f}× of it" if step.seconds else ""
     kinds = "; ".join(_kind_difference(kind, planned, tasks) for kind in Kind if any(task.kind == kind for task in tasks))
     return (
-        f"Measured {format_seconds(end)}, predicted {format_seconds(step.seconds)}{ratio}. "
+        f"Measured {format_seconds(lasted)}, predicted {format_seconds(step.seconds)}{ratio}. "
         f"Bubble measured {bubble_share(tasks):.1%}, predicted {step.bubble:.1%}. "
         f"A task takes, measured and predicted: {kinds}."
     )
@@ -114,12 +48,12 @@ def _kind_difference(kind: Kind, planned: PipelineReport, tasks: Sequence[TaskTi
     real = [task.seconds for task in tasks if task.kind == kind]
     predicted_seconds = [span.seconds for span in planned.simulated.spans if span.task.kind is kind]
     predicted = format_seconds(sum(predicted_seconds) / len(predicted_seconds)) if predicted_seconds else "none"
-    return f"{_NAMES[KINDS.index(kind)]} {format_seconds(sum(real) / len(real))} and {predicted}"
+    return f"{TASK_NAMES[kind.value]} {format_seconds(sum(real) / len(real))} and {predicted}"
 
 
-def _about(planned: PipelineReport, end: float) -> str:
+def _about(planned: PipelineReport, lasted: float) -> str:
     step = planned.simulated
-    measured = f" Measured below each: {format_seconds(end)}." if end else ""
+    measured = f" Measured below each: {format_seconds(lasted)}." if lasted else ""
     what = "The schedule, each stage a program of its own: the step" if planned.is_in_step else "The step"
     return (
         f"{what} as {planned.spec.schedule} runs it: {len(step.spans)} tasks on {planned.spec.stages} stages "

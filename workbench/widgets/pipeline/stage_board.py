@@ -1,5 +1,5 @@
-"""The stage board as JSON: the pipeline's settings, figures, a column per stage with its blocks, and the step over time. The front end
-draws it.
+"""The stage board as JSON: the pipeline's settings, figures, and a column per stage with its blocks, which the front end draws; under it
+the step over time.
 
 Blocks and boundaries are separate from the columns: while a boundary is dragged, the front end moves only blocks.
 """
@@ -21,7 +21,7 @@ from workbench.reports.pipeline import PipelineReport, VirtualStage
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.pipeline.first_pipeline import PipelineStart, list_starts, scarce_text
-from workbench.widgets.pipeline.pipeline_timeline import timeline_state
+from workbench.widgets.pipeline.pipeline_timeline import timeline_block
 from workbench.widgets.pipeline.stage_edits import bucket_starts, require_pipeline, stage_text
 from workbench.widgets.tabs.blocks import Block, note_block
 
@@ -46,8 +46,17 @@ def pipeline_blocks(report: Report, tasks: tuple[TaskTime, ...] = (), trial: Pip
 
     `tasks` are measured ones of this plan; `trial` is shown in its place while a boundary is dragged.
     """
-    state = _empty(report.plan) if report.plan.pipeline is None else _state(report, () if trial else tasks, trial)
-    return [{**note_block(""), "stages": state}]
+    if report.plan.pipeline is None:
+        return [_stages_block(_empty(report.plan))]
+    try:
+        planned = trial or require_pipeline(report)
+    except WorkbenchError as error:
+        return [_stages_block({"kind": "broken", "problem": _problem(error), "controls": list(_controls(report.plan, None))})]
+    return [_stages_block(_state(report.plan, planned)), timeline_block(planned, () if trial else tasks)]
+
+
+def _stages_block(state: State) -> Block:
+    return {**note_block(""), "stages": state}
 
 
 def _empty(plan: Plan) -> State:
@@ -72,12 +81,7 @@ def _problem(error: WorkbenchError) -> State:
     return {"message": error.message, "ways_out": list(error.ways_out)}
 
 
-def _state(report: Report, tasks: tuple[TaskTime, ...], trial: PipelineReport | None) -> State:
-    plan = report.plan
-    try:
-        planned = trial or require_pipeline(report)
-    except WorkbenchError as error:
-        return {"kind": "broken", "problem": _problem(error), "controls": list(_controls(plan, None))}
+def _state(plan: Plan, planned: PipelineReport) -> State:
     return {
         "kind": "pipeline",
         "controls": list(_controls(plan, planned)),
@@ -85,7 +89,6 @@ def _state(report: Report, tasks: tuple[TaskTime, ...], trial: PipelineReport | 
         "figures": list(_figures(planned)),
         "balances": list(_balances(planned)),
         "board": _board(planned),
-        "timeline": timeline_state(planned, tasks),
     }
 
 

@@ -78,7 +78,8 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]
     ]
     if measured.predicted_seconds:
         ratio = measured.median_seconds / measured.predicted_seconds
-        facts.append(_fact("predicted step", format_seconds(measured.predicted_seconds), f"measured is {ratio:.2f}× of it"))
+        note = f"measured is {ratio:.2f}× of it; by the devices as calibrated after the run"
+        facts.append(_fact("predicted step", format_seconds(measured.predicted_seconds), note))
     agreeing = sum(check.agrees for check in measured.shards)
     tone = "good" if measured.shards_agree else "bad"
     facts.append(

@@ -4,8 +4,9 @@
 
 import { loadBokeh, presentBokeh } from "./bokeh.js";
 import { dressChart, fillSources, modelOf, paintKey, propertiesOf } from "./chart_look.js";
+import { paintScale, scaledState, scaleTool } from "./chart_scale.js";
+import { dimOthers, drawSpansSoon, fillSpans } from "./chart_timeline.js";
 import { zoomTools } from "./chart_zoom.js";
-import { drawSpansSoon, fillSpans } from "./chart_timeline.js";
 import { all, h, the } from "./dom.js";
 import { isChosen } from "./select.js";
 /** @import { BokehModel, BokehModule, ChartState, ShownChart } from "./types/chart.d.ts" */
@@ -44,7 +45,7 @@ export function paintCharts(wb, image, picture, act, again) {
   }
   charts.forEach((state, i) => {
     const shown = /** @type {ShownChart} */ (chartIn.get(image.children[i]));
-    the(shown.element, ".plot").ariaLabel = `${picture.about ?? picture.name}. ${CHART_HINT}`;
+    the(shown.element, ".plot").ariaLabel = `${(picture.about ?? picture.name).replace(/\.$/, "")}. ${CHART_HINT}`;
     paintKey(wb, shown.element, state);
     fillChart(wb, shown, state);
   });
@@ -81,7 +82,9 @@ function beginChart(wb, bokeh, state, act) {
   /** @type {ShownChart} */
   const shown = {
     element,
+    sent: state,
     state,
+    own: null,
     bokeh,
     view: null,
     doc: null,
@@ -89,6 +92,7 @@ function beginChart(wb, bokeh, state, act) {
     drawn: null,
     blocks: null,
     at: -1,
+    number: -1,
     marking: false,
     room: 0,
     height: 0,
@@ -100,7 +104,7 @@ function beginChart(wb, bokeh, state, act) {
     const columns = marksOf(shown)?.data;
     if (columns && index >= 0) act(`${columns.subject?.[index] ?? ""}`, `${columns.opens?.[index] ?? ""}`);
   };
-  the(element, ".charttools").append(zoomTools(wb, shown));
+  the(element, ".charttools").append(scaleTool(shown, () => fillChart(wb, shown, shown.sent)), zoomTools(wb, shown));
   chartIn.set(element, shown);
   embed(wb, shown, plot);
   return element;
@@ -122,11 +126,12 @@ async function embed(wb, shown, plot) {
   Object.assign(shown, { view, doc, height: view.model.height });
   const marks = /** @type {BokehModel} */ (marksOf(shown));
   marks.selected.change.connect(() => onTap(wb, shown, marks.selected.indices));
+  marks.inspect?.connect(() => dimOthers(wb, shown, marks.inspected.indices[0] ?? -1));
   plot.addEventListener("pointerdown", () => unmark(shown), true);
   plot.addEventListener("pointerup", () => setTimeout(() => shown.doc && markChart(wb, shown)));
   /** @type {BokehModel} */ (doc.get_model_by_name("x")).change.connect(() => drawSpansSoon(wb, shown));
   new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
-  fillChart(wb, shown, shown.state, true);
+  fillChart(wb, shown, shown.sent, true);
   shown.element.dataset.drawn = "true";
 }
 
@@ -162,21 +167,22 @@ function onTap(wb, shown, indices) {
 /**
  * @param {Wb} wb
  * @param {ShownChart} shown
- * @param {ChartState} state
+ * @param {ChartState} sent
  * @param {boolean} [first]
  */
-function fillChart(wb, shown, state, first = false) {
-  const zoomed = !first && isZoomed(shown), before = shown.state;
-  shown.state = state;
-  const { doc } = shown;
+function fillChart(wb, shown, sent, first = false) {
+  const before = shown.state, zoomed = /** @type {const} */ (["x", "y"]).filter((name) => !first && isZoomed(shown, name));
+  shown.sent = sent;
+  const state = shown.state = scaledState(shown), { doc } = shown;
+  paintScale(shown);
   if (!doc) return;
   shown.marking = true;
   fillSources(wb, doc, state);
   for (const [name, values] of Object.entries(state.properties)) modelOf(doc, name).setv(propertiesOf(values));
-  const keep = zoomed && before.across === state.across;
   for (const name of /** @type {const} */ (["x", "y"])) {
     const [start, end] = state.ranges[name], range = modelOf(doc, name), bounds = [Math.min(start, end), Math.max(start, end)];
-    const kept = keep && range.start >= bounds[0] && range.end <= bounds[1];
+    const low = Math.min(range.start, range.end), high = Math.max(range.start, range.end);
+    const kept = zoomed.includes(name) && before.across === state.across && low >= bounds[0] && high <= bounds[1];
     range.setv({ bounds }); // before the rest, which Bokeh would cut to the bounds that were
     if (!kept) range.setv({ start, end });
   }
@@ -188,13 +194,14 @@ function fillChart(wb, shown, state, first = false) {
   markChart(wb, shown);
 }
 
-/** @param {ShownChart} shown */
-function isZoomed({ doc, state }) {
-  if (!doc) return false;
-  return /** @type {const} */ (["x", "y"]).some((name) => {
-    const range = modelOf(doc, name);
-    return range.start !== state.ranges[name][0] || range.end !== state.ranges[name][1];
-  });
+/**
+ * @param {ShownChart} shown
+ * @param {"x" | "y"} name
+ * @returns {boolean}
+ */
+function isZoomed({ doc, state }, name) {
+  const range = doc && modelOf(doc, name);
+  return Boolean(range) && (range?.start !== state.ranges[name][0] || range.end !== state.ranges[name][1]);
 }
 
 /**

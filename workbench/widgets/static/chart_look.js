@@ -83,9 +83,10 @@ const darkOf = (colour) => Object.keys(BRIGHT).find((each) => BRIGHT[each] === c
  */
 export function paintKey(wb, element, state) {
   the(element, ".key").replaceChildren(
-    ...state.key.map(([colour, name]) => {
-      const swatch = h("i", { class: "swatch" });
-      swatch.style.background = colourOf(colour, isDark(wb));
+    ...state.key.map(([colour, name, hatched]) => {
+      if (!colour) return h("span", {}, name);
+      const swatch = h("i", { class: hatched ? "swatch hatched" : "swatch" });
+      swatch.style.backgroundColor = colourOf(colour, isDark(wb));
       return h("span", {}, swatch, name);
     }),
   );

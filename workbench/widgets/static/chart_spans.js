@@ -6,7 +6,7 @@
 export const NARROW = 2; // pixels: narrower spans are drawn with their neighbours
 const COLUMN = 3; // pixels that spans are gathered over, at most
 const NAMED = 38; // pixels that a name needs
-const CHARACTER = 6.65, PADDING = 8; // pixels
+const CHARACTER = 6.65, PADDING = 8, CLOSE = 3; // pixels: of a letter, beside a name, beside a number
 
 /**
  * @param {string} text
@@ -22,7 +22,37 @@ function bytesOf(text) {
  */
 export function unpackSpans(sent) {
   const starts = new Float64Array(bytesOf(sent.starts)), seconds = new Float32Array(bytesOf(sent.seconds));
-  return { ...sent, starts, seconds, kinds: new Uint32Array(bytesOf(sent.kinds)) };
+  const numbers = sent.numbers ? new Int32Array(bytesOf(sent.numbers)) : null,
+    shares = sent.shares ? new Float32Array(bytesOf(sent.shares)) : null;
+  return { ...sent, starts, seconds, kinds: new Uint32Array(bytesOf(sent.kinds)), numbers, shares, own: false };
+}
+
+/**
+ * The seconds that are 1 on the x axis.
+ * @param {Pick<Spans, "lanes" | "own" | "unit">} spans
+ * @param {number} lane
+ * @returns {number}
+ */
+export const unitOf = ({ lanes, own, unit }, lane) => (own && lanes[lane].own) || unit;
+
+/**
+ * The lane that a span is in.
+ * @param {Pick<Spans, "firsts">} spans
+ * @param {number} span
+ * @returns {number}
+ */
+export const laneOf = ({ firsts }, span) => firsts.findIndex((first) => first > span) - 1;
+
+/**
+ * A label or a title of a span's style, with its number.
+ * @param {Pick<Spans, "styles" | "kinds" | "numbers">} spans
+ * @param {number} span
+ * @param {0 | 1} part
+ * @returns {string}
+ */
+export function textOf({ styles, kinds, numbers }, span, part) {
+  const text = styles[kinds[span]][part], number = numbers?.[span] ?? -1;
+  return number < 0 ? text : text.replaceAll("#", `${number}`);
 }
 
 /**
@@ -50,11 +80,11 @@ export function placeAfter(values, value, low, high) {
  * @returns {Blocks}
  */
 export function visibleBlocks(spans, { from, to, width }) {
-  const { starts, seconds, kinds, styles, firsts, unit } = spans;
-  const pixel = (to - from) / Math.max(width, 1) * unit, narrow = NARROW * pixel, column = COLUMN * pixel;
+  const { starts, seconds, kinds, styles, firsts } = spans;
   /** @type {Blocks} */
   const blocks = { left: [], right: [], lane: [], span: [], count: [], seconds: [], weight: [] };
   for (let lane = 0; lane < spans.lanes.length; lane++) {
+    const unit = unitOf(spans, lane), pixel = (to - from) / Math.max(width, 1) * unit, narrow = NARROW * pixel, column = COLUMN * pixel;
     const last = placeAfter(starts, to * unit, firsts[lane], firsts[lane + 1]);
     let i = Math.max(firsts[lane], placeAfter(starts, from * unit, firsts[lane], last) - 1);
     if (i < last && starts[i] + seconds[i] < from * unit) i++; // it has ended before
@@ -94,6 +124,7 @@ export function visibleBlocks(spans, { from, to, width }) {
 
 /**
  * The names of blocks that are wide enough for one, cut to what has room: where it begins in what is seen, and the text; by the block's place.
+ * A number stands in the middle of what is not hatched, if all of it has room.
  * @param {Spans} spans
  * @param {Blocks} blocks
  * @param {Window} seen
@@ -102,10 +133,18 @@ export function visibleBlocks(spans, { from, to, width }) {
 export function visibleNames(spans, blocks, { from, to, width }) {
   const pixels = width / (to - from), found = [];
   for (let i = 0; i < blocks.left.length; i++) {
-    const left = Math.max(blocks.left[i], from), wide = (Math.min(blocks.right[i], to) - left) * pixels;
-    if (wide < NAMED || blocks.count[i] > 1) continue;
-    const label = spans.styles[spans.kinds[blocks.span[i]]][0], room = Math.floor((wide - PADDING) / CHARACTER);
-    found.push({ block: i, x: left, text: label.length > room ? `${label.slice(0, room - 1)}…` : label });
+    if (blocks.count[i] > 1) continue;
+    const span = blocks.span[i], share = spans.shares?.[span] ?? 0;
+    const begin = blocks.left[i] + share * (blocks.right[i] - blocks.left[i]),
+      left = Math.max(begin, from),
+      right = Math.min(blocks.right[i], to);
+    const wide = (right - left) * pixels, label = textOf(spans, span, 0);
+    if (spans.numbers) {
+      if (label && wide > label.length * CHARACTER + 2 * CLOSE) found.push({ block: i, x: (left + right) / 2, text: label });
+    } else if (wide >= NAMED) {
+      const room = Math.floor((wide - PADDING) / CHARACTER);
+      found.push({ block: i, x: left, text: label.length > room ? `${label.slice(0, room - 1)}…` : label });
+    }
   }
   return found;
 }

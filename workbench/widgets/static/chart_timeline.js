@@ -2,13 +2,15 @@
 // A timeline's blocks and names, drawn anew for each range that is seen: the data source holds what can be seen and no more.
 
 import { colourOf, isDark } from "./chart_look.js";
-import { unpackSpans, visibleBlocks, visibleNames } from "./chart_spans.js";
-import { clock } from "./gantt_text.js";
+import { isOwn } from "./chart_scale.js";
+import { laneOf, unitOf, unpackSpans, visibleBlocks, visibleNames } from "./chart_spans.js";
+import { titleOf } from "./chart_titles.js";
 import { isChosen } from "./select.js";
 /** @import { Blocks, BokehModel, ShownChart, Spans, Window } from "./types/chart.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
 const MARGIN = 0.2; // of the range, drawn on both sides: what comes into sight while it is dragged
+const GAP = 4; // pixels from which on a numbered block has one of ground behind it
 const NEARLY = 1.6; // by how much the scale may change before it is drawn anew
 const STILL = 120; // milliseconds after which nothing moves
 const NAMES = 60; // milliseconds between two times that names are placed anew while it moves: in between they move along
@@ -18,9 +20,17 @@ const NAMES = 60; // milliseconds between two times that names are placed anew w
  * @param {ShownChart} shown
  */
 export function fillSpans(wb, shown) {
-  shown.spans = shown.state.spans && unpackSpans(shown.state.spans);
+  shown.spans = shown.state.spans && { ...unpackSpans(shown.state.spans), own: isOwn(shown) };
   shown.drawn = shown.blocks = null;
-  if (!shown.spans || !shown.doc) return;
+  shown.at = shown.number = -1;
+  if (shown.spans && shown.doc) drawSpansNow(wb, shown);
+}
+
+/**
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ */
+export function drawSpansNow(wb, shown) {
   drawBlocks(wb, shown, true);
   drawNames(wb, shown);
 }
@@ -45,8 +55,7 @@ export function drawSpansSoon(wb, shown) {
   clearTimeout(shown.timer);
   shown.timer = setTimeout(() => {
     if (!shown.doc) return;
-    drawBlocks(wb, shown, true);
-    drawNames(wb, shown);
+    drawSpansNow(wb, shown);
     if (hover) hover.active = true;
   }, STILL);
 }
@@ -83,11 +92,65 @@ function drawBlocks(wb, shown, named) {
   const { from, to, width } = seenOf(shown), more = MARGIN * (to - from);
   shown.drawn = { from: from - more, to: to + more, width: width * (1 + 2 * MARGIN) };
   const blocks = shown.blocks = visibleBlocks(spans, shown.drawn);
-  const source = /** @type {BokehModel} */ (doc.get_model_by_name("blocks")), chosen = chosenStyles(wb, spans);
+  const source = /** @type {BokehModel} */ (doc.get_model_by_name("blocks"));
   shown.marking = true;
-  source.data = columnsOf(spans, blocks, named, isDark(wb));
-  source.selected.indices = chosen.size ? blocks.span.flatMap((span, i) => (chosen.has(spans.kinds[span]) ? [i] : [])) : [];
+  source.data = columnsOf(spans, blocks, shown.drawn, named, isDark(wb));
+  source.selected.indices = selectedBlocks(wb, shown);
+  if (shown.at >= 0) source.inspected.indices = [blockOf(spans, blocks, shown.at)];
   shown.marking = false;
+}
+
+/**
+ * What stands out: blocks of the number that is pointed at, else what is chosen on the board.
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ * @returns {number[]}
+ */
+function selectedBlocks(wb, { spans, blocks, number }) {
+  if (!spans || !blocks) return [];
+  if (number >= 0) return blocks.span.flatMap((span, i) => (standsBack({ spans, number }, span) ? [] : [i]));
+  const chosen = chosenStyles(wb, spans);
+  return chosen.size ? blocks.span.flatMap((span, i) => (chosen.has(spans.kinds[span]) ? [i] : [])) : [];
+}
+
+/**
+ * Whether a span has another number than the one that is pointed at.
+ * @param {Pick<ShownChart, "spans" | "number">} shown
+ * @param {number} span
+ * @returns {boolean}
+ */
+const standsBack = ({ spans, number }, span) => number >= 0 && spans?.numbers?.[span] !== number;
+
+/**
+ * Blocks of another number than the one at `block` stand back; with none (-1) all are as they were.
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ * @param {number} block
+ */
+export function dimOthers(wb, shown, block) {
+  const number = shown.spans?.numbers?.[shown.blocks?.span[block] ?? -1] ?? -1;
+  if (number === shown.number || !shown.doc) return;
+  shown.number = number;
+  shown.marking = true;
+  /** @type {BokehModel} */ (shown.doc.get_model_by_name("blocks")).selected.indices = selectedBlocks(wb, shown);
+  shown.marking = false;
+  drawNames(wb, shown);
+}
+
+/**
+ * The block that a span is drawn in, or the one nearest to it in its lane.
+ * @param {Spans} spans
+ * @param {Blocks} blocks
+ * @param {number} span
+ * @returns {number}
+ */
+export function blockOf(spans, blocks, span) {
+  const lane = laneOf(spans, span), x = spans.starts[span] / unitOf(spans, lane);
+  let best = -1;
+  for (let i = 0; i < blocks.lane.length; i++) {
+    if (blocks.lane[i] === lane && (best < 0 || blocks.left[i] <= x + 1e-9 * Math.abs(x))) best = i;
+  }
+  return Math.max(best, 0);
 }
 
 /**
@@ -97,7 +160,8 @@ function drawBlocks(wb, shown, named) {
 function drawNames(wb, shown) {
   const { doc, spans, blocks } = shown;
   if (doc && spans && blocks) {
-    /** @type {BokehModel} */ (doc.get_model_by_name("names")).data = namesOf(spans, blocks, seenOf(shown), isDark(wb));
+    const names = visibleNames(spans, blocks, seenOf(shown)).filter(({ block }) => !standsBack(shown, blocks.span[block]));
+    /** @type {BokehModel} */ (doc.get_model_by_name("names")).data = namesOf(spans, blocks, names, isDark(wb));
   }
 }
 
@@ -116,18 +180,19 @@ function chosenStyles(wb, spans) {
 /**
  * @param {Spans} spans
  * @param {Blocks} blocks
+ * @param {Window} drawn
  * @param {boolean} named
  * @param {boolean} dark
  */
-function columnsOf(spans, blocks, named, dark) {
-  const { lanes, styles, kinds } = spans;
-  const colours = lanes.map((lane) => colourOf(lane.colour, dark));
+function columnsOf(spans, blocks, drawn, named, dark) {
+  const { lanes, styles, kinds, shares } = spans, pixel = spans.numbers ? (drawn.to - drawn.from) / drawn.width : 0;
   return {
     left: Float64Array.from(blocks.left),
-    right: Float64Array.from(blocks.right),
+    right: Float64Array.from(blocks.right, (right, i) => right - (right - blocks.left[i] > GAP * pixel ? pixel : 0)),
+    shared: Float64Array.from(blocks.left, (left, i) => left + (shares?.[blocks.span[i]] ?? 0) * (blocks.right[i] - left)),
     bottom: Float64Array.from(blocks.lane, (lane) => lanes[lane].bottom),
     top: Float64Array.from(blocks.lane, (lane) => lanes[lane].top),
-    color: blocks.lane.map((lane) => colours[lane]),
+    color: blocks.span.map((_, i) => blockColour(spans, blocks, i, dark)),
     alpha: Float32Array.from(blocks.weight),
     title: named ? blocks.span.map((_, i) => titleOf(spans, blocks, i)) : new Array(blocks.span.length).fill(""),
     subject: blocks.span.map((span) => styles[kinds[span]][2]),
@@ -135,31 +200,27 @@ function columnsOf(spans, blocks, named, dark) {
 }
 
 /**
- * `3 in 120 µs, the longest 80.0 µs: dot · mlp/up/dot_general · gpt.py:181`, as Python writes it in its picture.
  * @param {Spans} spans
  * @param {Blocks} blocks
  * @param {number} i
+ * @param {boolean} dark
  * @returns {string}
  */
-export function titleOf(spans, blocks, i) {
-  const span = blocks.span[i], one = `${clock(spans.seconds[span])}: ${spans.styles[spans.kinds[span]][1]}`;
-  const text = blocks.count[i] === 1 ? one : `${blocks.count[i]} in ${clock(blocks.seconds[i])}, the longest ${one}`;
-  return `${spans.lanes[blocks.lane[i]].name} · ${text}\nfrom ${clock(spans.starts[span])}`;
-}
+const blockColour = ({ lanes, styles, kinds }, blocks, i, dark) =>
+  colourOf(styles[kinds[blocks.span[i]]][4] || lanes[blocks.lane[i]].colour, dark);
 
 /**
  * @param {Spans} spans
  * @param {Blocks} blocks
- * @param {Window} seen
+ * @param {ReturnType<typeof visibleNames>} names
  * @param {boolean} dark
  */
-function namesOf(spans, blocks, seen, dark) {
-  const names = visibleNames(spans, blocks, seen);
+function namesOf(spans, blocks, names, dark) {
   return {
     x: names.map(({ x }) => x),
     y: names.map(({ block }) => (spans.lanes[blocks.lane[block]].bottom + spans.lanes[blocks.lane[block]].top) / 2),
     text: names.map(({ text }) => text),
-    color: names.map(({ block }) => inkOn(colourOf(spans.lanes[blocks.lane[block]].colour, dark), blocks.weight[block], dark)),
+    color: names.map(({ block }) => inkOn(blockColour(spans, blocks, block, dark), blocks.weight[block], dark)),
   };
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
-// Zooming a chart by buttons and keys, and walking over its marks. The pointer and the wheel are Bokeh's own tools.
+// Zooming a chart by buttons and keys. The pointer and the wheel are Bokeh's own tools.
 
-import { marksOf } from "./chart.js";
+import { markAt, walk } from "./chart_walk.js";
 import { h } from "./dom.js";
 /** @import { BokehModel, ShownChart } from "./types/chart.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
@@ -48,24 +48,6 @@ function showAll({ doc, state }) {
 }
 
 /**
- * The next mark in reading order: named, brought into sight, and outlined.
- * @param {Wb} wb
- * @param {ShownChart} shown
- * @param {number} by
- */
-function walk(wb, shown, by) {
-  const marks = marksOf(shown), titles = marks?.data.title ?? [];
-  if (!marks || !titles.length) return;
-  shown.at = shown.at < 0 ? (by > 0 ? 0 : titles.length - 1) : (shown.at + by + titles.length) % titles.length;
-  const told = `${titles[shown.at]}`.replaceAll("\n", " · ");
-  const line = shown.element.querySelector(".tasktold");
-  if (line) line.textContent = told;
-  marks.inspected.indices = [shown.at];
-  marks.change.emit(); // it is drawn anew, with what is under the keyboard as under a pointer
-  wb.say(told);
-}
-
-/**
  * @param {Wb} wb
  * @param {ShownChart} shown
  * @returns {HTMLElement}
@@ -90,10 +72,10 @@ export function zoomTools(wb, shown) {
     a: () => move(shown, { by: -BY }),
     d: () => move(shown, { by: BY }),
     ArrowRight: () => walk(wb, shown, 1),
-    ArrowDown: () => walk(wb, shown, 1),
+    ArrowDown: () => walk(wb, shown, 0, 1),
     ArrowLeft: () => walk(wb, shown, -1),
-    ArrowUp: () => walk(wb, shown, -1),
-    Enter: () => shown.act(shown.at),
+    ArrowUp: () => walk(wb, shown, 0, -1),
+    Enter: () => shown.act(markAt(shown)),
   };
   shown.element.addEventListener("keydown", (event) => {
     const act = acts[event.key.length > 1 ? event.key : event.key.toLowerCase()];

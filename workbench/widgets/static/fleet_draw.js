@@ -1,9 +1,10 @@
 // @ts-check
 // The picture of a fleet's schedule, as SVG text: a row a device, a colour and a number a model; below it what was measured, on the same axis.
 
+import { clock } from "./clock.js";
 import { h, svg } from "./dom.js";
 import { drawTicks, escaped, GUTTER, hatches, NARROW_TEXT, px, scaleOf } from "./gantt_draw.js";
-import { clock, svgSwatch } from "./gantt_text.js";
+import { svgSwatch } from "./gantt_swatch.js";
 /** @import { FleetChart, Unit } from "./types/fleet.d.ts" */
 /** @import { Chart, Lane, Sight } from "./types/pipeline.d.ts" */
 

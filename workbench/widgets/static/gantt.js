@@ -1,28 +1,17 @@
 // @ts-check
-// A pipelined step over time: a row a stage, predicted tasks above measured ones, memory beneath on the same axis. Zoomed and panned here.
+// The schedule of a fleet over time, predicted above measured, on the same axis. Zoomed and panned here.
 
 import { h, SVG, targetOf, the } from "./dom.js";
-import { drawGantt, GUTTER } from "./gantt_draw.js";
+import { GUTTER } from "./gantt_draw.js";
 import { follow, panned, taskBeside, taskOf, zoomed } from "./gantt_viewport.js";
-import { drawKey, tellTask } from "./gantt_text.js";
 import { termLabel } from "./help.js";
 import { savePicture, SAVES } from "./picture.js";
-/** @import { AnyTask, Chart, Drawn, GanttState, Seen, Task } from "./types/pipeline.d.ts" */
+/** @import { AnyTask, Chart, Drawn, Seen } from "./types/pipeline.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
 /** @type {Seen} */
 const WHOLE = [0, 1];
 const IN = 0.625, OUT = 1.6; // by how much a key or a button zooms
-
-/** @type {Chart<GanttState, Task>} */
-export const PIPELINE_CHART = {
-  title: "The step over time",
-  name: "pipeline timeline",
-  draw: drawGantt,
-  tell: tellTask,
-  key: drawKey,
-  again: () => null,
-};
 
 /**
  * A chart over time that can be zoomed, panned and walked.

@@ -6,7 +6,8 @@ import { all, around, h, keepingFocus, targetOf } from "./dom.js";
 import { PIPELINE_ZONE, sendStage } from "./stage_controls.js";
 import { blockHeight, drawColumns, drawSkips, drawStageHead } from "./stage_draw.js";
 import { boundsOf, movedStarts, nearestEdge } from "./stage_edges.js";
-/** @import { BoundaryInHand, PipelineTab, StageBoard } from "./types/pipeline.d.ts" */
+/** @import { BoundaryInHand, StageBoard } from "./types/pipeline.d.ts" */
+/** @import { Block } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
 /** @type {StageBoard} */
@@ -18,7 +19,7 @@ const STEPS = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1, PageDow
 /**
  * The stages and their blocks. `preview` shows what a try of the boundary in the hand would give.
  * @param {Wb} wb
- * @param {(state: PipelineTab | undefined) => void} preview
+ * @param {(blocks: Block[]) => void} preview
  */
 export function stageColumns(wb, preview) {
   const columns = h("div", { class: "columns" }), skips = h("div", { class: "skips" });
@@ -115,7 +116,7 @@ function dragBoundary(wb, columns, event, { piece, state, start, bounds, move, s
     wb.send({ verb: "try_boundary", value: `${piece} ${state.blocks[asked].path}`, zone: PIPELINE_ZONE });
   };
   wb.whileDragging = (table) => {
-    preview(table.blocks[0]?.stages);
+    preview(table.blocks);
     tries();
   };
   wb.dragging = true;

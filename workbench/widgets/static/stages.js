@@ -3,12 +3,13 @@
 
 import { drawRefusal } from "./board.js";
 import { around, drawProblem, h, isShown, keepingFocus, one, painter, withCode } from "./dom.js";
-import { ganttChart, PIPELINE_CHART } from "./gantt.js";
 import { termLabel } from "./help.js";
+import { paintPicture } from "./picture.js";
 import { drawControl, PIPELINE_ZONE, sendStage } from "./stage_controls.js";
 import { stageColumns } from "./stage_drag.js";
 /** @import { BalanceWay, Invitation, PipelineState, PipelineTab, StageFigure } from "./types/pipeline.d.ts" */
 /** @import { Refusal } from "./types/states.d.ts" */
+/** @import { Block } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
 /** What a place keeps of its pipeline: its parts, and how a boundary goes back. @type {WeakMap<Element, ReturnType<typeof makePipeline>>} */
@@ -59,10 +60,10 @@ const ofPipeline = (pick) => (state) => (state.kind === "pipeline" ? pick(state)
 function makePipeline(wb, place) {
   const controls = h("div", { class: "controls" }), refused = h("div", { class: "refusedhere" }), first = h("div", { class: "invitation" });
   const figures = h("div", { class: "stagefigures" }), problem = h("div", { class: "failure", role: "alert", hidden: true });
-  const board = stageColumns(wb, (state) => preview(state)), gantt = ganttChart(wb, PIPELINE_CHART);
+  const board = stageColumns(wb, (blocks) => preview(blocks));
   const balances = h("div", { class: "balances", role: "group", ariaLabel: "Ways to set the boundaries" });
   const below = h("div", { class: "below" }, balances, board.skips);
-  place.replaceChildren(first, controls, refused, problem, figures, board.element, below, gantt.element);
+  place.replaceChildren(first, controls, refused, problem, figures, board.element, below);
   const paintInvitation = part(
     first,
     (state) => (state.kind === "none" ? state : undefined),
@@ -90,19 +91,19 @@ function makePipeline(wb, place) {
     (told) => keepingFocus(wb.root, balances, () => balances.replaceChildren(...told.map((each) => drawBalance(wb, each)))),
   );
   const paintBoard = part(board.element, ofPipeline((state) => state.board), board.paint);
-  const paintGantt = part(gantt.element, ofPipeline((state) => state.timeline), gantt.paint);
   /** @param {PipelineTab} state */
   const paintUnplaced = (state) => { // a boundary stays where it was put until the table of its answer is here
     if (!wb.placed) paintBoard(state);
   };
-  /** @param {PipelineTab | undefined} state */
-  const preview = (state) => { // while a boundary is in the hand
+  /** @param {Block[]} blocks */
+  const preview = ([{ stages: state }, below]) => { // while a boundary is in the hand
     if (state?.kind !== "pipeline") return;
     paintFigures(state);
     board.heads(state.board);
-    paintGantt(state);
+    const drawn = below?.picture, picture = drawn && one(wb.root, `[data-picture="${CSS.escape(drawn.name)}"]`);
+    if (drawn && picture) paintPicture(wb, picture, drawn);
   };
-  const parts = [paintInvitation, paintControls, paintProblem, paintFigures, paintBalances, paintUnplaced, paintGantt];
+  const parts = [paintInvitation, paintControls, paintProblem, paintFigures, paintBalances, paintUnplaced];
   return { parts, restore: board.restore };
 }
 

@@ -345,135 +345,76 @@ function dressChart(wb, { doc }) {
 }
 var darkOf = (colour) => Object.keys(BRIGHT).find((each) => BRIGHT[each] === colour);
 function paintKey(wb, element, state) {
-  the(element, ".key").replaceChildren(...state.key.map(([colour, name]) => {
+  the(element, ".key").replaceChildren(...state.key.map(([colour, name, hatched]) => {
+    if (!colour) return h("span", {}, name);
     const swatch = h("i", {
-      class: "swatch"
+      class: hatched ? "swatch hatched" : "swatch"
     });
-    swatch.style.background = colourOf(colour, isDark(wb));
+    swatch.style.backgroundColor = colourOf(colour, isDark(wb));
     return h("span", {}, swatch, name);
   }));
 }
 
-// workbench/widgets/static/chart_zoom.js
-var IN = 0.625;
-var OUT = 1.6;
-var BY = 0.2;
-function movedRange(range, whole, { factor = 1, by = 0, log = false }) {
-  const to = log ? Math.log : (each) => each, from = log ? Math.exp : (each) => each;
-  const [start, end] = range.map(to), [low, high] = whole.map(to), wide = Math.min((end - start) * factor, high - low);
-  const begin = Math.min(Math.max((start + end) / 2 - wide / 2 + by * wide, low), high - wide);
-  return [
-    from(begin),
-    from(begin + wide)
-  ];
+// workbench/widgets/static/chart_scale.js
+var FAR = 4;
+function ratioOf({ spans }) {
+  const lane = spans?.lanes.find(({ own }) => own);
+  return lane && spans ? lane.own / spans.unit : 0;
 }
-function move(shown, how) {
-  const { doc, state, view } = shown;
-  if (!doc || !view) return;
-  const both = view.model.toolbar.tools.some((tool) => tool.name === "pan" && tool.dimensions === "both");
-  for (const name of both && how.factor ? [
-    "x",
-    "y"
-  ] : [
-    "x"
-  ]) {
-    const range = (
-      /** @type {BokehModel} */
-      doc.get_model_by_name(name)
-    );
-    const log = /log/i.test(view.model[`${name}_scale`]?.type ?? "");
-    const [start, end] = movedRange([
-      range.start,
-      range.end
-    ], state.ranges[name], {
-      ...how,
-      log
-    });
-    range.setv({
-      start,
-      end
-    });
-  }
-}
-function showAll({ doc, state }) {
-  for (const name of [
-    "x",
-    "y"
-  ]) {
-    const [start, end] = state.ranges[name];
-    doc?.get_model_by_name(name)?.setv({
-      start,
-      end
-    });
-  }
-}
-function walk(wb, shown, by) {
-  const marks = marksOf(shown), titles = marks?.data.title ?? [];
-  if (!marks || !titles.length) return;
-  shown.at = shown.at < 0 ? by > 0 ? 0 : titles.length - 1 : (shown.at + by + titles.length) % titles.length;
-  const told = `${titles[shown.at]}`.replaceAll("\n", " \xB7 ");
-  const line = shown.element.querySelector(".tasktold");
-  if (line) line.textContent = told;
-  marks.inspected.indices = [
-    shown.at
-  ];
-  marks.change.emit();
-  wb.say(told);
-}
-function zoomTools(wb, shown) {
-  const zoom = (sign, name, act) => h("button", {
-    class: "btn icon",
-    type: "button",
-    ariaLabel: name,
-    title: name,
-    data: {
-      focus: `chart${sign}`
-    },
-    onclick: act
-  }, sign);
-  const zoomIn = () => move(shown, {
-    factor: IN
-  }), zoomOut = () => move(shown, {
-    factor: OUT
-  });
-  const acts = {
-    "+": zoomIn,
-    "=": zoomIn,
-    w: zoomIn,
-    "-": zoomOut,
-    s: zoomOut,
-    0: () => showAll(shown),
-    a: () => move(shown, {
-      by: -BY
-    }),
-    d: () => move(shown, {
-      by: BY
-    }),
-    ArrowRight: () => walk(wb, shown, 1),
-    ArrowDown: () => walk(wb, shown, 1),
-    ArrowLeft: () => walk(wb, shown, -1),
-    ArrowUp: () => walk(wb, shown, -1),
-    Enter: () => shown.act(shown.at)
-  };
-  shown.element.addEventListener("keydown", (event) => {
-    const act = acts[event.key.length > 1 ? event.key : event.key.toLowerCase()];
-    if (!act || event.ctrlKey || event.metaKey || event.altKey || !(event.target instanceof Element && event.target.matches(".plot"))) {
-      return;
+function scaledState(shown) {
+  const { sent } = shown, ratio = ratioOf(sent);
+  if (!ratio) shown.own = null;
+  if (!ratio || !isOwn(shown)) return sent;
+  const [start, end] = sent.ranges.x, axis = sent.properties["x axis"];
+  const properties = {
+    ...sent.properties,
+    "x axis": {
+      ...axis,
+      axis_label: `${axis?.axis_label}, as predicted`
     }
-    event.preventDefault();
-    act();
+  };
+  return {
+    ...sent,
+    properties,
+    across: `${sent.across}, own`,
+    ranges: {
+      ...sent.ranges,
+      x: [
+        start,
+        ratio > 1 ? end / ratio : end
+      ]
+    }
+  };
+}
+function isOwn({ own, sent }) {
+  const ratio = ratioOf(sent);
+  return Boolean(ratio) && (own ?? (ratio > FAR || ratio < 1 / FAR));
+}
+function scaleTool(shown, again) {
+  const box = h("input", {
+    type: "checkbox",
+    data: {
+      focus: "own-scale"
+    },
+    onchange: () => {
+      shown.own = box.checked;
+      again();
+    }
   });
-  shown.element.addEventListener("pointerdown", (event) => {
-    shown.doc?.get_model_by_name("box")?.setv({
-      active: event.shiftKey
-    });
-    shown.doc?.get_model_by_name("pan")?.setv({
-      active: !event.shiftKey
-    });
-  }, true);
-  return h("span", {
-    class: "zooms"
-  }, zoom("\u2212", "Zoom out", zoomOut), zoom("+", "Zoom in", zoomIn), zoom("\u2194", "Show all of it", () => showAll(shown)));
+  const title = "Draw what was measured as long as what was predicted, to compare their order";
+  return h("label", {
+    class: "scaling",
+    title,
+    hidden: true
+  }, box, " measured to its own scale");
+}
+function paintScale(shown) {
+  const label = (
+    /** @type {HTMLElement} */
+    shown.element.querySelector(".scaling")
+  ), box = label.querySelector("input");
+  label.hidden = !ratioOf(shown.sent);
+  if (box) box.checked = isOwn(shown);
 }
 
 // workbench/widgets/static/chart_spans.js
@@ -482,17 +423,28 @@ var COLUMN = 3;
 var NAMED = 38;
 var CHARACTER = 6.65;
 var PADDING = 8;
+var CLOSE = 3;
 function bytesOf(text) {
   return Uint8Array.from(atob(text), (each) => each.charCodeAt(0)).buffer;
 }
 function unpackSpans(sent) {
   const starts = new Float64Array(bytesOf(sent.starts)), seconds = new Float32Array(bytesOf(sent.seconds));
+  const numbers = sent.numbers ? new Int32Array(bytesOf(sent.numbers)) : null, shares = sent.shares ? new Float32Array(bytesOf(sent.shares)) : null;
   return {
     ...sent,
     starts,
     seconds,
-    kinds: new Uint32Array(bytesOf(sent.kinds))
+    kinds: new Uint32Array(bytesOf(sent.kinds)),
+    numbers,
+    shares,
+    own: false
   };
+}
+var unitOf = ({ lanes, own, unit }, lane) => own && lanes[lane].own || unit;
+var laneOf = ({ firsts }, span) => firsts.findIndex((first) => first > span) - 1;
+function textOf({ styles, kinds, numbers }, span, part2) {
+  const text = styles[kinds[span]][part2], number = numbers?.[span] ?? -1;
+  return number < 0 ? text : text.replaceAll("#", `${number}`);
 }
 function placeAfter(values, value, low, high) {
   while (low < high) {
@@ -503,8 +455,7 @@ function placeAfter(values, value, low, high) {
   return low;
 }
 function visibleBlocks(spans, { from, to, width }) {
-  const { starts, seconds, kinds, styles, firsts, unit } = spans;
-  const pixel = (to - from) / Math.max(width, 1) * unit, narrow = NARROW * pixel, column = COLUMN * pixel;
+  const { starts, seconds, kinds, styles, firsts } = spans;
   const blocks = {
     left: [],
     right: [],
@@ -515,6 +466,7 @@ function visibleBlocks(spans, { from, to, width }) {
     weight: []
   };
   for (let lane = 0; lane < spans.lanes.length; lane++) {
+    const unit = unitOf(spans, lane), pixel = (to - from) / Math.max(width, 1) * unit, narrow = NARROW * pixel, column = COLUMN * pixel;
     const last = placeAfter(starts, to * unit, firsts[lane], firsts[lane + 1]);
     let i = Math.max(firsts[lane], placeAfter(starts, from * unit, firsts[lane], last) - 1);
     if (i < last && starts[i] + seconds[i] < from * unit) i++;
@@ -553,44 +505,29 @@ function visibleBlocks(spans, { from, to, width }) {
 function visibleNames(spans, blocks, { from, to, width }) {
   const pixels = width / (to - from), found = [];
   for (let i = 0; i < blocks.left.length; i++) {
-    const left = Math.max(blocks.left[i], from), wide = (Math.min(blocks.right[i], to) - left) * pixels;
-    if (wide < NAMED || blocks.count[i] > 1) continue;
-    const label = spans.styles[spans.kinds[blocks.span[i]]][0], room = Math.floor((wide - PADDING) / CHARACTER);
-    found.push({
-      block: i,
-      x: left,
-      text: label.length > room ? `${label.slice(0, room - 1)}\u2026` : label
-    });
+    if (blocks.count[i] > 1) continue;
+    const span = blocks.span[i], share = spans.shares?.[span] ?? 0;
+    const begin = blocks.left[i] + share * (blocks.right[i] - blocks.left[i]), left = Math.max(begin, from), right = Math.min(blocks.right[i], to);
+    const wide = (right - left) * pixels, label = textOf(spans, span, 0);
+    if (spans.numbers) {
+      if (label && wide > label.length * CHARACTER + 2 * CLOSE) found.push({
+        block: i,
+        x: (left + right) / 2,
+        text: label
+      });
+    } else if (wide >= NAMED) {
+      const room = Math.floor((wide - PADDING) / CHARACTER);
+      found.push({
+        block: i,
+        x: left,
+        text: label.length > room ? `${label.slice(0, room - 1)}\u2026` : label
+      });
+    }
   }
   return found;
 }
 
-// workbench/widgets/static/gantt_text.js
-function drawKey(state) {
-  const swatch = (fill, name, more = "") => h("span", {}, svgSwatch(fill, more), name);
-  const shown = state.kinds.filter((kind) => kind.shown).map((kind) => swatch(kind.fill, kind.name));
-  if (state.recomputes) shown.push(swatch("url(#again)", "computed again", state.kinds[1].fill));
-  shown.push(swatch("url(#idle)", "bubble"));
-  return state.lasted ? [
-    ...shown,
-    h("span", {}, "thin: measured")
-  ] : shown;
-}
-function svgSwatch(fill, ground) {
-  const box = (colour) => svg("rect", {
-    width: 10,
-    height: 10,
-    rx: 2,
-    fill: colour
-  });
-  return svg("svg", {
-    width: 10,
-    height: 10,
-    "aria-hidden": "true"
-  }, ...ground ? [
-    box(ground)
-  ] : [], box(fill));
-}
+// workbench/widgets/static/clock.js
 function clock(seconds) {
   for (const [unit, scale] of [
     [
@@ -611,17 +548,38 @@ function clock(seconds) {
   }
   return "";
 }
-function tellTask(state, task) {
-  const [device, start, end, kind, stage, micro] = task;
-  const same = (each) => each[3] === kind && each[4] === stage && each[5] === micro;
-  const real = state.measured.includes(task), other = (real ? state.tasks : state.measured).find((each) => kind === 4 ? each[0] === device && each[3] === 4 : same(each));
-  const turn = Math.floor(stage / state.devices);
-  const name = `${state.kinds[kind].name}${micro < 0 ? "" : ` of micro-batch ${micro}`} \xB7 stage ${device}${state.chunks > 1 && micro >= 0 ? ` chunk ${turn}` : ""}`;
-  const words = (each, label) => `${label} ${clock(each[1])} to ${clock(each[2])}, ${clock(each[2] - each[1])}`;
-  const again = !real && task[6] ? `, ${clock((end - start) * task[6])} of it computed again` : "";
-  const ratio = other && other[2] > other[1] ? ` \xB7 measured is ${(real ? (end - start) / (other[2] - other[1]) : (other[2] - other[1]) / (end - start)).toFixed(2)}\xD7 of it` : "";
-  return `${name} \xB7 ${words(task, real ? "measured" : "predicted")}${again}${other ? ` \xB7 ${words(other, real ? "predicted" : "measured")}` : ""}${ratio}`;
+
+// workbench/widgets/static/chart_titles.js
+var placesIn = /* @__PURE__ */ new WeakMap();
+function titleOf(spans, blocks, i) {
+  const span = blocks.span[i], lane = spans.lanes[blocks.lane[i]], share = spans.shares?.[span] ?? 0;
+  const one2 = `${clock(spans.seconds[span])}: ${textOf(spans, span, 1)}`;
+  const text = blocks.count[i] === 1 ? one2 : `${blocks.count[i]} in ${clock(blocks.seconds[i])}, the longest ${one2}`;
+  const again = share ? `, ${clock(spans.seconds[span] * share)} of it computed again` : "";
+  return `${lane.name} \xB7 ${text}
+${lane.tier && `${lane.tier} `}from ${clock(spans.starts[span])}${again}${otherOf(spans, blocks.lane[i], span)}`;
 }
+function otherOf(spans, lane, span) {
+  const { lanes, starts, seconds } = spans, { tier, other: of } = lanes[lane];
+  const other = of ? placesOf(spans).get(keyOf(spans, of, span)) : void 0;
+  if (other === void 0) return "";
+  const ratio = tier === "measured" ? seconds[span] / seconds[other] : seconds[other] / seconds[span];
+  const times = Number.isFinite(ratio) ? `: measured is ${ratio.toFixed(2)}\xD7 of what was predicted` : "";
+  return `
+${of} ${clock(seconds[other])} from ${clock(starts[other])}${times}`;
+}
+function placesOf(spans) {
+  const known = placesIn.get(spans);
+  if (known) return known;
+  const places = /* @__PURE__ */ new Map();
+  for (let lane = 0; lane < spans.lanes.length; lane++) {
+    const { tier, other } = spans.lanes[lane];
+    for (let span = spans.firsts[lane]; other && span < spans.firsts[lane + 1]; span++) places.set(keyOf(spans, tier, span), span);
+  }
+  placesIn.set(spans, places);
+  return places;
+}
+var keyOf = ({ kinds, numbers }, tier, span) => `${tier} ${kinds[span]} ${numbers?.[span] ?? -1}`;
 
 // workbench/widgets/static/picking.js
 var PICKED = ":is([data-tab=graph],[data-tab=propagation]) .image [data-subject]";
@@ -1032,13 +990,20 @@ function makeSelectable(wb) {
 
 // workbench/widgets/static/chart_timeline.js
 var MARGIN = 0.2;
+var GAP = 4;
 var NEARLY = 1.6;
 var STILL = 120;
 var NAMES = 60;
 function fillSpans(wb, shown) {
-  shown.spans = shown.state.spans && unpackSpans(shown.state.spans);
+  shown.spans = shown.state.spans && {
+    ...unpackSpans(shown.state.spans),
+    own: isOwn(shown)
+  };
   shown.drawn = shown.blocks = null;
-  if (!shown.spans || !shown.doc) return;
+  shown.at = shown.number = -1;
+  if (shown.spans && shown.doc) drawSpansNow(wb, shown);
+}
+function drawSpansNow(wb, shown) {
   drawBlocks(wb, shown, true);
   drawNames(wb, shown);
 }
@@ -1057,8 +1022,7 @@ function drawSpansSoon(wb, shown) {
   clearTimeout(shown.timer);
   shown.timer = setTimeout(() => {
     if (!shown.doc) return;
-    drawBlocks(wb, shown, true);
-    drawNames(wb, shown);
+    drawSpansNow(wb, shown);
     if (hover) hover.active = true;
   }, STILL);
 }
@@ -1092,18 +1056,51 @@ function drawBlocks(wb, shown, named) {
   const source = (
     /** @type {BokehModel} */
     doc.get_model_by_name("blocks")
-  ), chosen = chosenStyles(wb, spans);
+  );
   shown.marking = true;
-  source.data = columnsOf(spans, blocks, named, isDark(wb));
-  source.selected.indices = chosen.size ? blocks.span.flatMap((span, i) => chosen.has(spans.kinds[span]) ? [
+  source.data = columnsOf(spans, blocks, shown.drawn, named, isDark(wb));
+  source.selected.indices = selectedBlocks(wb, shown);
+  if (shown.at >= 0) source.inspected.indices = [
+    blockOf(spans, blocks, shown.at)
+  ];
+  shown.marking = false;
+}
+function selectedBlocks(wb, { spans, blocks, number }) {
+  if (!spans || !blocks) return [];
+  if (number >= 0) return blocks.span.flatMap((span, i) => standsBack({
+    spans,
+    number
+  }, span) ? [] : [
+    i
+  ]);
+  const chosen = chosenStyles(wb, spans);
+  return chosen.size ? blocks.span.flatMap((span, i) => chosen.has(spans.kinds[span]) ? [
     i
   ] : []) : [];
+}
+var standsBack = ({ spans, number }, span) => number >= 0 && spans?.numbers?.[span] !== number;
+function dimOthers(wb, shown, block) {
+  const number = shown.spans?.numbers?.[shown.blocks?.span[block] ?? -1] ?? -1;
+  if (number === shown.number || !shown.doc) return;
+  shown.number = number;
+  shown.marking = true;
+  shown.doc.get_model_by_name("blocks").selected.indices = selectedBlocks(wb, shown);
   shown.marking = false;
+  drawNames(wb, shown);
+}
+function blockOf(spans, blocks, span) {
+  const lane = laneOf(spans, span), x = spans.starts[span] / unitOf(spans, lane);
+  let best = -1;
+  for (let i = 0; i < blocks.lane.length; i++) {
+    if (blocks.lane[i] === lane && (best < 0 || blocks.left[i] <= x + 1e-9 * Math.abs(x))) best = i;
+  }
+  return Math.max(best, 0);
 }
 function drawNames(wb, shown) {
   const { doc, spans, blocks } = shown;
   if (doc && spans && blocks) {
-    doc.get_model_by_name("names").data = namesOf(spans, blocks, seenOf(shown), isDark(wb));
+    const names = visibleNames(spans, blocks, seenOf(shown)).filter(({ block }) => !standsBack(shown, blocks.span[block]));
+    doc.get_model_by_name("names").data = namesOf(spans, blocks, names, isDark(wb));
   }
 }
 function chosenStyles(wb, spans) {
@@ -1111,33 +1108,27 @@ function chosenStyles(wb, spans) {
   if (wb.selected) spans.styles.forEach(([, , subject], place) => isChosen(wb, subject) && found.add(place));
   return found;
 }
-function columnsOf(spans, blocks, named, dark) {
-  const { lanes, styles, kinds } = spans;
-  const colours = lanes.map((lane) => colourOf(lane.colour, dark));
+function columnsOf(spans, blocks, drawn, named, dark) {
+  const { lanes, styles, kinds, shares } = spans, pixel = spans.numbers ? (drawn.to - drawn.from) / drawn.width : 0;
   return {
     left: Float64Array.from(blocks.left),
-    right: Float64Array.from(blocks.right),
+    right: Float64Array.from(blocks.right, (right, i) => right - (right - blocks.left[i] > GAP * pixel ? pixel : 0)),
+    shared: Float64Array.from(blocks.left, (left, i) => left + (shares?.[blocks.span[i]] ?? 0) * (blocks.right[i] - left)),
     bottom: Float64Array.from(blocks.lane, (lane) => lanes[lane].bottom),
     top: Float64Array.from(blocks.lane, (lane) => lanes[lane].top),
-    color: blocks.lane.map((lane) => colours[lane]),
+    color: blocks.span.map((_, i) => blockColour(spans, blocks, i, dark)),
     alpha: Float32Array.from(blocks.weight),
     title: named ? blocks.span.map((_, i) => titleOf(spans, blocks, i)) : new Array(blocks.span.length).fill(""),
     subject: blocks.span.map((span) => styles[kinds[span]][2])
   };
 }
-function titleOf(spans, blocks, i) {
-  const span = blocks.span[i], one2 = `${clock(spans.seconds[span])}: ${spans.styles[spans.kinds[span]][1]}`;
-  const text = blocks.count[i] === 1 ? one2 : `${blocks.count[i]} in ${clock(blocks.seconds[i])}, the longest ${one2}`;
-  return `${spans.lanes[blocks.lane[i]].name} \xB7 ${text}
-from ${clock(spans.starts[span])}`;
-}
-function namesOf(spans, blocks, seen, dark) {
-  const names = visibleNames(spans, blocks, seen);
+var blockColour = ({ lanes, styles, kinds }, blocks, i, dark) => colourOf(styles[kinds[blocks.span[i]]][4] || lanes[blocks.lane[i]].colour, dark);
+function namesOf(spans, blocks, names, dark) {
   return {
     x: names.map(({ x }) => x),
     y: names.map(({ block }) => (spans.lanes[blocks.lane[block]].bottom + spans.lanes[blocks.lane[block]].top) / 2),
     text: names.map(({ text }) => text),
-    color: names.map(({ block }) => inkOn(colourOf(spans.lanes[blocks.lane[block]].colour, dark), blocks.weight[block], dark))
+    color: names.map(({ block }) => inkOn(blockColour(spans, blocks, block, dark), blocks.weight[block], dark))
   };
 }
 function inkOn(colour, weight, dark) {
@@ -1149,6 +1140,197 @@ function inkOn(colour, weight, dark) {
   ].map((at) => weight * Number.parseInt(colour.slice(at, at + 2), 16) / 255 + (1 - weight) * ground);
   const [red, green, blue] = mixed.map((each) => each ** 2.2);
   return 0.21 * red + 0.72 * green + 0.07 * blue > 0.2 ? "#1B1F24" : "#FFFFFF";
+}
+
+// workbench/widgets/static/chart_walk.js
+function walk(wb, shown, by, down = 0) {
+  const marks = marksOf(shown);
+  if (!marks?.data.title?.length) return;
+  const at = shown.spans ? walkSpans(wb, shown, by, down) : walkMarks2(shown, marks.data.title.length, by || down);
+  const title = shown.spans && shown.blocks ? titleOf(shown.spans, shown.blocks, at) : marks.data.title[at];
+  const told = `${title}`.replaceAll("\n", " \xB7 ");
+  const line = shown.element.querySelector(".tasktold");
+  if (line) line.textContent = told;
+  marks.inspected.indices = [
+    at
+  ];
+  dimOthers(wb, shown, at);
+  marks.change.emit();
+  wb.say(told);
+}
+var markAt = ({ at, spans, blocks }) => spans && blocks && at >= 0 ? blockOf(spans, blocks, at) : at;
+function walkMarks2(shown, count, by) {
+  shown.at = shown.at < 0 ? by > 0 ? 0 : count - 1 : (shown.at + by + count) % count;
+  return shown.at;
+}
+function walkSpans(wb, shown, by, down) {
+  const spans = (
+    /** @type {Spans} */
+    shown.spans
+  ), next = nextSpan(
+    spans,
+    /** @type {Blocks} */
+    shown.blocks,
+    shown.at,
+    by,
+    down
+  );
+  if (follow(shown, spans, next)) drawSpansNow(wb, shown);
+  const block = blockOf(
+    spans,
+    /** @type {Blocks} */
+    shown.blocks,
+    next
+  );
+  shown.at = /** @type {Blocks} */
+  shown.blocks.span[block];
+  return block;
+}
+function nextSpan(spans, blocks, at, by, down) {
+  if (at < 0 || !spans.starts.length) return blocks.span[0] ?? 0;
+  const lane = laneOf(spans, at);
+  if (down) return nearestSpan(spans, spans.starts[at] / unitOf(spans, lane), nextLane(spans, lane, down));
+  const block = blockOf(spans, blocks, at), beside = block + by;
+  if (blocks.lane[beside] === lane) return blocks.span[beside];
+  const unit = unitOf(spans, lane), first = spans.firsts[lane], last = spans.firsts[lane + 1];
+  const edge = (by > 0 ? blocks.right[block] : blocks.left[block]) * unit;
+  const found = by > 0 ? Math.max(placeAfter(spans.starts, edge * (1 - 1e-9), first, last), at + 1) : Math.min(placeAfter(spans.starts, edge, first, last), at) - 1;
+  return Math.min(Math.max(found, first), last - 1);
+}
+function nextLane({ firsts, lanes }, lane, down) {
+  let next = lane;
+  do
+    next = (next + down + lanes.length) % lanes.length;
+  while (firsts[next] === firsts[next + 1]);
+  return next;
+}
+function nearestSpan(spans, x, lane) {
+  const time = x * unitOf(spans, lane), { starts, firsts } = spans, after = placeAfter(starts, time, firsts[lane], firsts[lane + 1]);
+  const before = Math.max(after - 1, firsts[lane]);
+  return after < firsts[lane + 1] && starts[after] - time < time - starts[before] ? after : before;
+}
+function follow({ doc, state }, spans, span) {
+  const range = (
+    /** @type {BokehModel} */
+    doc?.get_model_by_name("x")
+  ), unit = unitOf(spans, laneOf(spans, span));
+  const start = spans.starts[span] / unit, end = start + spans.seconds[span] / unit, wide = range.end - range.start;
+  if (start >= range.start && (end <= range.end + 1e-6 * wide || start < range.start + wide / 2)) return false;
+  const [low, high] = state.ranges.x, from = Math.min(Math.max((start + end - wide) / 2, low), high - wide);
+  range.setv({
+    start: from,
+    end: from + wide
+  });
+  return true;
+}
+
+// workbench/widgets/static/chart_zoom.js
+var IN = 0.625;
+var OUT = 1.6;
+var BY = 0.2;
+function movedRange(range, whole, { factor = 1, by = 0, log = false }) {
+  const to = log ? Math.log : (each) => each, from = log ? Math.exp : (each) => each;
+  const [start, end] = range.map(to), [low, high] = whole.map(to), wide = Math.min((end - start) * factor, high - low);
+  const begin = Math.min(Math.max((start + end) / 2 - wide / 2 + by * wide, low), high - wide);
+  return [
+    from(begin),
+    from(begin + wide)
+  ];
+}
+function move(shown, how) {
+  const { doc, state, view } = shown;
+  if (!doc || !view) return;
+  const both = view.model.toolbar.tools.some((tool) => tool.name === "pan" && tool.dimensions === "both");
+  for (const name of both && how.factor ? [
+    "x",
+    "y"
+  ] : [
+    "x"
+  ]) {
+    const range = (
+      /** @type {BokehModel} */
+      doc.get_model_by_name(name)
+    );
+    const log = /log/i.test(view.model[`${name}_scale`]?.type ?? "");
+    const [start, end] = movedRange([
+      range.start,
+      range.end
+    ], state.ranges[name], {
+      ...how,
+      log
+    });
+    range.setv({
+      start,
+      end
+    });
+  }
+}
+function showAll({ doc, state }) {
+  for (const name of [
+    "x",
+    "y"
+  ]) {
+    const [start, end] = state.ranges[name];
+    doc?.get_model_by_name(name)?.setv({
+      start,
+      end
+    });
+  }
+}
+function zoomTools(wb, shown) {
+  const zoom = (sign, name, act) => h("button", {
+    class: "btn icon",
+    type: "button",
+    ariaLabel: name,
+    title: name,
+    data: {
+      focus: `chart${sign}`
+    },
+    onclick: act
+  }, sign);
+  const zoomIn = () => move(shown, {
+    factor: IN
+  }), zoomOut = () => move(shown, {
+    factor: OUT
+  });
+  const acts = {
+    "+": zoomIn,
+    "=": zoomIn,
+    w: zoomIn,
+    "-": zoomOut,
+    s: zoomOut,
+    0: () => showAll(shown),
+    a: () => move(shown, {
+      by: -BY
+    }),
+    d: () => move(shown, {
+      by: BY
+    }),
+    ArrowRight: () => walk(wb, shown, 1),
+    ArrowDown: () => walk(wb, shown, 0, 1),
+    ArrowLeft: () => walk(wb, shown, -1),
+    ArrowUp: () => walk(wb, shown, 0, -1),
+    Enter: () => shown.act(markAt(shown))
+  };
+  shown.element.addEventListener("keydown", (event) => {
+    const act = acts[event.key.length > 1 ? event.key : event.key.toLowerCase()];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey || !(event.target instanceof Element && event.target.matches(".plot"))) {
+      return;
+    }
+    event.preventDefault();
+    act();
+  });
+  shown.element.addEventListener("pointerdown", (event) => {
+    shown.doc?.get_model_by_name("box")?.setv({
+      active: event.shiftKey
+    });
+    shown.doc?.get_model_by_name("pan")?.setv({
+      active: !event.shiftKey
+    });
+  }, true);
+  return h("span", {
+    class: "zooms"
+  }, zoom("\u2212", "Zoom out", zoomOut), zoom("+", "Zoom in", zoomIn), zoom("\u2194", "Show all of it", () => showAll(shown)));
 }
 
 // workbench/widgets/static/chart.js
@@ -1175,7 +1357,7 @@ function paintCharts(wb, image, picture, act, again) {
       /** @type {ShownChart} */
       chartIn.get(image.children[i])
     );
-    the(shown.element, ".plot").ariaLabel = `${picture.about ?? picture.name}. ${CHART_HINT}`;
+    the(shown.element, ".plot").ariaLabel = `${(picture.about ?? picture.name).replace(/\.$/, "")}. ${CHART_HINT}`;
     paintKey(wb, shown.element, state);
     fillChart(wb, shown, state);
   });
@@ -1214,7 +1396,9 @@ function beginChart(wb, bokeh, state, act) {
   })), plot, told);
   const shown = {
     element,
+    sent: state,
     state,
+    own: null,
     bokeh,
     view: null,
     doc: null,
@@ -1222,6 +1406,7 @@ function beginChart(wb, bokeh, state, act) {
     drawn: null,
     blocks: null,
     at: -1,
+    number: -1,
     marking: false,
     room: 0,
     height: 0,
@@ -1234,7 +1419,7 @@ function beginChart(wb, bokeh, state, act) {
     const columns = marksOf(shown)?.data;
     if (columns && index >= 0) act(`${columns.subject?.[index] ?? ""}`, `${columns.opens?.[index] ?? ""}`);
   };
-  the(element, ".charttools").append(zoomTools(wb, shown));
+  the(element, ".charttools").append(scaleTool(shown, () => fillChart(wb, shown, shown.sent)), zoomTools(wb, shown));
   chartIn.set(element, shown);
   embed(wb, shown, plot);
   return element;
@@ -1257,11 +1442,12 @@ async function embed(wb, shown, plot) {
     marksOf(shown)
   );
   marks.selected.change.connect(() => onTap(wb, shown, marks.selected.indices));
+  marks.inspect?.connect(() => dimOthers(wb, shown, marks.inspected.indices[0] ?? -1));
   plot.addEventListener("pointerdown", () => unmark(shown), true);
   plot.addEventListener("pointerup", () => setTimeout(() => shown.doc && markChart(wb, shown)));
   doc.get_model_by_name("x").change.connect(() => drawSpansSoon(wb, shown));
   new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
-  fillChart(wb, shown, shown.state, true);
+  fillChart(wb, shown, shown.sent, true);
   shown.element.dataset.drawn = "true";
 }
 var marksOf = ({ doc }) => doc && (doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
@@ -1276,15 +1462,21 @@ function onTap(wb, shown, indices) {
   markChart(wb, shown);
   if (indices.length) shown.act(indices[0]);
 }
-function fillChart(wb, shown, state, first = false) {
-  const zoomed2 = !first && isZoomed(shown), before = shown.state;
-  shown.state = state;
-  const { doc } = shown;
+function fillChart(wb, shown, sent, first = false) {
+  const before = shown.state, zoomed2 = (
+    /** @type {const} */
+    [
+      "x",
+      "y"
+    ].filter((name) => !first && isZoomed(shown, name))
+  );
+  shown.sent = sent;
+  const state = shown.state = scaledState(shown), { doc } = shown;
+  paintScale(shown);
   if (!doc) return;
   shown.marking = true;
   fillSources(wb, doc, state);
   for (const [name, values] of Object.entries(state.properties)) modelOf(doc, name).setv(propertiesOf(values));
-  const keep = zoomed2 && before.across === state.across;
   for (const name of [
     "x",
     "y"
@@ -1293,7 +1485,8 @@ function fillChart(wb, shown, state, first = false) {
       Math.min(start, end),
       Math.max(start, end)
     ];
-    const kept = keep && range.start >= bounds[0] && range.end <= bounds[1];
+    const low = Math.min(range.start, range.end), high = Math.max(range.start, range.end);
+    const kept = zoomed2.includes(name) && before.across === state.across && low >= bounds[0] && high <= bounds[1];
     range.setv({
       bounds
     });
@@ -1309,18 +1502,9 @@ function fillChart(wb, shown, state, first = false) {
   fillSpans(wb, shown);
   markChart(wb, shown);
 }
-function isZoomed({ doc, state }) {
-  if (!doc) return false;
-  return (
-    /** @type {const} */
-    [
-      "x",
-      "y"
-    ].some((name) => {
-      const range = modelOf(doc, name);
-      return range.start !== state.ranges[name][0] || range.end !== state.ranges[name][1];
-    })
-  );
+function isZoomed({ doc, state }, name) {
+  const range = doc && modelOf(doc, name);
+  return Boolean(range) && (range?.start !== state.ranges[name][0] || range.end !== state.ranges[name][1]);
 }
 function markChart(wb, shown) {
   if (shown.spans) return drawSpansSoon(wb, shown);
@@ -3980,396 +4164,6 @@ function markSorted(wb, table, head) {
   });
 }
 
-// workbench/widgets/static/gantt_draw.js
-var GUTTER = 84;
-var NARROW_TEXT = 6.2;
-var MEASURED_PX = 9;
-var LEAST_BAR = 0.7;
-var escaped = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
-var px = (value) => value.toFixed(1);
-function scaleOf(from, to, width) {
-  const scale = (width - GUTTER - 2) / (to - from || 1);
-  return (time) => GUTTER + (time - from) * scale;
-}
-function drawGantt(state, { from, to, width, own, chosen }) {
-  const x = scaleOf(from, to, width);
-  const bar = state.devices > 16 ? 12 : 18, real = state.measured.length ? MEASURED_PX : 0, row = bar + (real ? real + 1 : 0) + 5;
-  const stretch = own && state.lasted ? state.seconds / state.lasted : 1;
-  const high = state.devices > 16 ? 12 : 22, memory = 18 + state.devices * row + 16;
-  const marks = [
-    `<clipPath id="gantt-clip"><rect x="${GUTTER}" y="0" width="${width - GUTTER}" height="9999"/></clipPath>`,
-    hatches()
-  ];
-  marks.push(...drawTicks({
-    from,
-    to,
-    x,
-    width,
-    bottom: memory + 18 + state.devices * (high + 3)
-  }));
-  for (let device = 0; device < state.devices; device++) {
-    const y = 18 + device * row;
-    marks.push(`<text x="0" y="${y + bar / 2 + 4}">stage ${device}</text>`);
-    const end = Math.min(x(state.seconds), width);
-    if (end > GUTTER) {
-      marks.push(`<rect x="${GUTTER}" y="${y}" width="${px(Math.max(0, end - Math.max(GUTTER, x(0))))}" height="${bar}" fill="url(#idle)"/>`);
-    }
-  }
-  marks.push('<g clip-path="url(#gantt-clip)">');
-  marks.push(...drawTasks(state, "tasks", {
-    x,
-    width,
-    chosen,
-    at: (device) => 18 + device * row,
-    high: bar,
-    stretch: 1
-  }));
-  if (real) {
-    marks.push(...drawTasks(state, "measured", {
-      x,
-      width,
-      chosen,
-      at: (device) => 18 + device * row + bar + 1,
-      high: real,
-      stretch
-    }));
-  }
-  marks.push("</g>");
-  marks.push(`<text x="0" y="${memory + 8}" font-weight="600">memory</text>`);
-  marks.push(...drawMemory(state, {
-    x,
-    width,
-    top: memory + 14,
-    high,
-    last: Math.min(x(state.seconds), width)
-  }));
-  const height = memory + 18 + state.devices * (high + 3);
-  return `<svg width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(state.about)}" font-size="11" font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,monospace" fill="#737C86">${marks.join("")}</svg>`;
-}
-function hatches() {
-  return '<defs><pattern id="idle" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" fill="#8B949E" fill-opacity="0.08"/><path d="M0 0V6" stroke="#8B949E" stroke-opacity="0.35"/></pattern><pattern id="again" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><path d="M0 0V4" stroke="#FFFFFF" stroke-opacity="0.65" stroke-width="2.4"/></pattern></defs>';
-}
-function drawTicks({ from, to, x, width, bottom }) {
-  const wide = (to - from) / Math.max(2, (width - GUTTER) / 110), power = 10 ** Math.floor(Math.log10(wide || 1));
-  const step = [
-    1,
-    2,
-    5,
-    10
-  ].map((factor) => power * factor).find((each) => each >= wide) ?? power * 10;
-  const marks = [];
-  for (let i = Math.ceil(from / step); i * step <= to; i++) {
-    const at = x(i * step);
-    marks.push(`<path d="M${px(at)} 12V${bottom}" stroke="#8B949E" stroke-opacity="0.25"/>`);
-    if (at < width - 40) marks.push(`<text x="${px(at + 3)}" y="10" font-size="10">${i ? escaped(clock(i * step)) : "0"}</text>`);
-  }
-  return marks;
-}
-function drawTasks(state, which, { x, width, chosen, at, high, stretch }) {
-  const marks = [];
-  const narrow = /* @__PURE__ */ new Map();
-  state[which].forEach((task, place) => {
-    const [device, start, end, kind, , micro, again] = task;
-    const left = x(start * stretch), right = x(end * stretch);
-    if (right < GUTTER || left > width) return;
-    const y = at(device), { fill, ink } = state.kinds[kind], seen = right - left;
-    if (seen < LEAST_BAR) {
-      const before = narrow.get(device);
-      if (before && left - before < LEAST_BAR * 2) return;
-      narrow.set(device, left + LEAST_BAR * 2);
-    }
-    const wide = Math.max(seen - (seen > 4 ? 1 : 0), LEAST_BAR);
-    const dim = chosen && (chosen[5] !== micro || micro < 0 && chosen !== task) ? ' opacity="0.3"' : "";
-    const mark = chosen === task ? ' class="at"' : "";
-    marks.push(`<rect data-task="${which} ${place}"${mark} x="${px(left)}" y="${y}" width="${px(wide)}" height="${high}" fill="${fill}"${dim}/>`);
-    if (again && seen > 3) {
-      marks.push(`<rect x="${px(left)}" y="${y}" width="${px(wide * again)}" height="${high}" fill="url(#again)" pointer-events="none"${dim}/>`);
-    }
-    const label = micro < 0 ? "" : `${micro}${"'".repeat(Math.floor(task[4] / state.devices))}`;
-    if (high >= 12 && label && seen > label.length * NARROW_TEXT + 5) {
-      const ground = again * wide > 4 ? `<rect x="${px((left + right) / 2 - label.length * 3.4 - 2)}" y="${y + 3}" width="${px(label.length * 6.8 + 4)}" height="${high - 6}" rx="2" fill="${fill}" pointer-events="none"${dim}/>` : "";
-      marks.push(`${ground}<text x="${px((left + right) / 2)}" y="${y + high / 2 + 3.8}" text-anchor="middle" fill="${ink}" pointer-events="none" font-size="${high > 14 ? 11 : 9}"${dim}>${label}</text>`);
-    }
-  });
-  return marks;
-}
-function drawMemory(state, { x, width, top, high, last }) {
-  return state.memory.flatMap((moments, device) => {
-    const y = top + device * (high + 3), base = y + high, level = (bytes) => base - high * bytes / (state.most || 1);
-    const points = moments.flatMap(([time, bytes], i) => {
-      const next = moments[i + 1]?.[0] ?? state.seconds;
-      return [
-        [
-          x(time),
-          level(bytes)
-        ],
-        [
-          x(next),
-          level(bytes)
-        ]
-      ];
-    });
-    const line = points.map(([a, b]) => `${px(Math.min(Math.max(a, GUTTER), width))},${px(b)}`).join(" ");
-    return [
-      `<text x="0" y="${y + high / 2 + 4}">${device} <tspan fill-opacity="0.9">${escaped(state.peaks[device])}</tspan></text>`,
-      `<polygon points="${GUTTER},${base} ${line} ${px(Math.max(last, GUTTER))},${base}" fill="#A3B4CE" fill-opacity="0.55"/>`,
-      `<polyline points="${line}" fill="none" stroke="#3B5A8C" stroke-width="1"/>`
-    ];
-  });
-}
-
-// workbench/widgets/static/gantt_viewport.js
-var LEAST_PART = 1e-4;
-function within(a, b) {
-  const wide = Math.min(1, Math.max(LEAST_PART, b - a)), from = Math.min(Math.max(0, a), 1 - wide);
-  return [
-    from,
-    from + wide
-  ];
-}
-function zoomed([from, to], factor, at = 0.5) {
-  const middle = from + (to - from) * at, wide = (to - from) * factor;
-  return within(middle - wide * at, middle + wide * (1 - at));
-}
-var panned = ([from, to], share) => within(from + share * (to - from), to + share * (to - from));
-function follow(seen, [, start, end], whole) {
-  const [from, to] = seen, middle = (start + end) / 2 / whole, half = (to - from) / 2;
-  return start / whole < from || end / whole > to ? within(middle - half, middle + half) : seen;
-}
-function taskBeside(state, chosen, by, down) {
-  const now = chosen ?? state.tasks[0];
-  if (!now) return null;
-  const device = chosen ? (now[0] + down + state.devices) % state.devices : 0;
-  const row = state.tasks.filter((task) => task[0] === device);
-  if (!down && chosen) return row[Math.min(row.length - 1, Math.max(0, row.indexOf(now) + by))] ?? null;
-  return row.reduce((best, task) => Math.abs(task[1] - now[1]) < Math.abs(best[1] - now[1]) ? task : best, row[0]) ?? null;
-}
-function taskOf(state, mark) {
-  const [which, place] = mark.split(" ");
-  const tasks = which === "measured" ? state.measured : which === "expected" ? state.expected : which === "tasks" ? state.tasks : void 0;
-  return tasks?.[Number(place)] ?? null;
-}
-
-// workbench/widgets/static/gantt.js
-var WHOLE = [
-  0,
-  1
-];
-var IN2 = 0.625;
-var OUT2 = 1.6;
-var PIPELINE_CHART = {
-  title: "The step over time",
-  name: "pipeline timeline",
-  draw: drawGantt,
-  tell: tellTask,
-  key: drawKey,
-  again: () => null
-};
-function ganttChart(wb, chart) {
-  const hint = "Gantt chart. Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the tasks.";
-  const image = h("div", {
-    class: "image gantt",
-    tabIndex: 0,
-    role: "application",
-    ariaLabel: hint,
-    data: {
-      focus: "gantt"
-    }
-  });
-  const told = h("div", {
-    class: "tasktold",
-    role: "status"
-  }), key = h("div", {
-    class: "key"
-  }), note = h("div", {
-    class: "muted difference"
-  });
-  const scaled = h("input", {
-    type: "checkbox",
-    data: {
-      focus: "gantt-scaled"
-    }
-  });
-  const scaling = h("label", {
-    class: "scaling",
-    title: "Draw what was measured as long as what was predicted, to compare their order"
-  }, scaled, " measured to its own scale");
-  const twin = h("pre", {
-    tabIndex: 0
-  });
-  const zoom = (sign, name, act) => h("button", {
-    class: "btn icon",
-    type: "button",
-    ariaLabel: name,
-    title: name,
-    data: {
-      focus: `gantt${sign}`
-    },
-    onclick: act
-  }, sign);
-  const tools = h("div", {
-    class: "gantttools"
-  }, key, scaling, h("span", {
-    class: "zooms"
-  }, zoom("\u2212", "Zoom out", () => zoomOut()), zoom("+", "Zoom in", () => zoomIn()), zoom("\u2194", "Show the whole step", () => show(WHOLE))));
-  const saves = h("span", {
-    class: "saves"
-  }, "Save as ", ...Object.keys(SAVES).map((kind) => h("button", {
-    class: "btn small",
-    type: "button",
-    ariaLabel: `Save the timeline as ${kind}`,
-    data: {
-      save: kind
-    },
-    onclick: () => savePicture(wb, {
-      svg: standalone(image),
-      text: state?.text ?? "",
-      name: chart.name
-    }, kind)
-  }, kind)));
-  const element = h("div", {
-    class: "ganttbox"
-  }, h("h3", {}, termLabel(wb, chart.title)), tools, image, told, note, h("div", {
-    class: "under"
-  }, h("details", {}, h("summary", {}, "As text"), twin), saves));
-  let state = null;
-  let chosen = null;
-  let seen = WHOLE, frame = 0;
-  const length = () => state && Math.max(state.seconds, scaled.checked ? 0 : state.lasted) || 1;
-  const draw = () => {
-    frame = 0;
-    if (state && image.clientWidth) {
-      image.innerHTML = chart.draw(state, {
-        from: seen[0] * length(),
-        to: seen[1] * length(),
-        width: Math.max(image.clientWidth, 420),
-        own: scaled.checked,
-        chosen
-      });
-    }
-  };
-  const soon = () => {
-    frame ||= requestAnimationFrame(draw);
-  };
-  const show = (next) => {
-    seen = next;
-    image.dataset.from = seen[0].toFixed(4);
-    image.dataset.to = seen[1].toFixed(4);
-    soon();
-  };
-  const share = (event) => {
-    const box = image.getBoundingClientRect();
-    return Math.min(1, Math.max(0, (event.clientX - box.left - GUTTER) / (box.width - GUTTER)));
-  };
-  const choose2 = (task) => {
-    if (task === chosen) return;
-    chosen = task;
-    told.textContent = task && state ? chart.tell(state, task) : "";
-    soon();
-  };
-  image.addEventListener("wheel", (event) => {
-    if (event.ctrlKey || event.metaKey) {
-      event.preventDefault();
-      show(zoomed(seen, event.deltaY > 0 ? 1.25 : 0.8, share(event)));
-    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      event.preventDefault();
-      show(panned(seen, (event.deltaX || event.deltaY) / image.clientWidth));
-    }
-  }, {
-    passive: false
-  });
-  image.addEventListener("pointermove", (event) => {
-    if (!wb.dragging && state) choose2(taskOf(state, targetOf(event).dataset?.task ?? ""));
-  });
-  image.addEventListener("pointerleave", () => choose2(null));
-  image.addEventListener("dblclick", (event) => show(zoomed(seen, 0.5, share(event))));
-  image.addEventListener("pointerdown", (event) => {
-    if (!event.button && seen[1] - seen[0] < 1) panBy(wb, image, event, seen, show);
-  });
-  image.addEventListener("keydown", (event) => {
-    const act = acts[event.key.length > 1 ? event.key : event.key.toLowerCase()];
-    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    act();
-  });
-  const walk3 = (by, down) => {
-    const near = state && taskBeside(state, chosen, by, down);
-    if (!near) return;
-    choose2(near);
-    const there = follow(seen, near, length());
-    if (there !== seen) show(there);
-  };
-  const zoomIn = () => show(zoomed(seen, IN2)), zoomOut = () => show(zoomed(seen, OUT2));
-  const acts = {
-    "+": zoomIn,
-    "=": zoomIn,
-    w: zoomIn,
-    "-": zoomOut,
-    s: zoomOut,
-    0: () => show(WHOLE),
-    a: () => show(panned(seen, -1 / 5)),
-    d: () => show(panned(seen, 1 / 5)),
-    Escape: () => choose2(null),
-    ArrowRight: () => walk3(1, 0),
-    ArrowLeft: () => walk3(-1, 0),
-    ArrowDown: () => walk3(0, 1),
-    ArrowUp: () => walk3(0, -1)
-  };
-  scaled.addEventListener("change", soon);
-  new ResizeObserver(soon).observe(image);
-  const paint = (next) => {
-    const other = !state || state.devices !== next.devices || state.far !== next.far || Boolean(state.lasted) !== Boolean(next.lasted);
-    chosen = chart.again(chosen, state, next);
-    state = next;
-    told.textContent = chosen ? chart.tell(state, chosen) : "";
-    if (other) {
-      scaled.checked = next.far;
-      show(WHOLE);
-    }
-    scaling.hidden = !next.lasted;
-    image.hidden = Boolean(next.note);
-    image.ariaLabel = `${next.about} ${hint}`;
-    note.textContent = next.note || next.difference;
-    note.hidden = !note.textContent;
-    twin.textContent = next.text;
-    key.replaceChildren(...chart.key(next));
-    draw();
-  };
-  return {
-    element,
-    paint
-  };
-}
-function panBy(wb, image, start, seen, show) {
-  wb.dragging = true;
-  image.setPointerCapture(start.pointerId);
-  const stop = new AbortController();
-  const end = () => {
-    stop.abort();
-    wb.dragging = false;
-    wb.paint();
-  };
-  image.addEventListener("pointermove", (event) => {
-    show(panned(seen, (start.clientX - event.clientX) / (image.clientWidth - GUTTER)));
-  }, {
-    signal: stop.signal
-  });
-  image.addEventListener("pointerup", end, {
-    signal: stop.signal
-  });
-  image.addEventListener("pointercancel", end, {
-    signal: stop.signal
-  });
-}
-function standalone(image) {
-  const copy = (
-    /** @type {Element} */
-    the(image, "svg").cloneNode(true)
-  );
-  copy.setAttribute("xmlns", SVG);
-  return copy.outerHTML;
-}
-
 // workbench/widgets/static/stage_controls.js
 var PIPELINE_ZONE = "#pipeline";
 function sendStage(wb, change, value = "") {
@@ -4802,7 +4596,7 @@ function dragBoundary(wb, columns, event, { piece, state, start, bounds, move: m
     });
   };
   wb.whileDragging = (table) => {
-    preview(table.blocks[0]?.stages);
+    preview(table.blocks);
     tries();
   };
   wb.dragging = true;
@@ -4879,7 +4673,7 @@ function makePipeline(wb, place) {
     role: "alert",
     hidden: true
   });
-  const board = stageColumns(wb, (state) => preview(state)), gantt = ganttChart(wb, PIPELINE_CHART);
+  const board = stageColumns(wb, (blocks) => preview(blocks));
   const balances = h("div", {
     class: "balances",
     role: "group",
@@ -4888,7 +4682,7 @@ function makePipeline(wb, place) {
   const below = h("div", {
     class: "below"
   }, balances, board.skips);
-  place.replaceChildren(first, controls, refused, problem, figures, board.element, below, gantt.element);
+  place.replaceChildren(first, controls, refused, problem, figures, board.element, below);
   const paintInvitation = part(first, (state) => state.kind === "none" ? state : void 0, (state) => drawInvitation(wb, first, state));
   const paintControls = part(controls, (state) => state.kind === "none" ? void 0 : state.controls, (told) => keepingFocus(wb.root, controls, () => controls.replaceChildren(...told.map((each) => drawControl(wb, each)), drawRemove(wb))));
   const paintProblem = part(problem, (state) => state.kind === "broken" ? state.problem : void 0, (wrong) => problem.replaceChildren(...drawProblem(wrong).filter(isShown)));
@@ -4900,15 +4694,15 @@ function makePipeline(wb, place) {
   }, nominal) : ""));
   const paintBalances = part(below, ofPipeline((state) => state.balances), (told) => keepingFocus(wb.root, balances, () => balances.replaceChildren(...told.map((each) => drawBalance(wb, each)))));
   const paintBoard = part(board.element, ofPipeline((state) => state.board), board.paint);
-  const paintGantt = part(gantt.element, ofPipeline((state) => state.timeline), gantt.paint);
   const paintUnplaced = (state) => {
     if (!wb.placed) paintBoard(state);
   };
-  const preview = (state) => {
+  const preview = ([{ stages: state }, below2]) => {
     if (state?.kind !== "pipeline") return;
     paintFigures(state);
     board.heads(state.board);
-    paintGantt(state);
+    const drawn = below2?.picture, picture = drawn && one(wb.root, `[data-picture="${CSS.escape(drawn.name)}"]`);
+    if (drawn && picture) paintPicture(wb, picture, drawn);
   };
   const parts = [
     paintInvitation,
@@ -4916,8 +4710,7 @@ function makePipeline(wb, place) {
     paintProblem,
     paintFigures,
     paintBalances,
-    paintUnplaced,
-    paintGantt
+    paintUnplaced
   ];
   return {
     parts,
@@ -6207,6 +6000,52 @@ function drawFleetControls(wb, parent, state) {
   }, state.planned_for)));
 }
 
+// workbench/widgets/static/gantt_draw.js
+var GUTTER = 84;
+var NARROW_TEXT = 6.2;
+var escaped = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+var px = (value) => value.toFixed(1);
+function scaleOf(from, to, width) {
+  const scale = (width - GUTTER - 2) / (to - from || 1);
+  return (time) => GUTTER + (time - from) * scale;
+}
+function hatches() {
+  return '<defs><pattern id="idle" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" fill="#8B949E" fill-opacity="0.08"/><path d="M0 0V6" stroke="#8B949E" stroke-opacity="0.35"/></pattern><pattern id="again" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><path d="M0 0V4" stroke="#FFFFFF" stroke-opacity="0.65" stroke-width="2.4"/></pattern></defs>';
+}
+function drawTicks({ from, to, x, width, bottom }) {
+  const wide = (to - from) / Math.max(2, (width - GUTTER) / 110), power = 10 ** Math.floor(Math.log10(wide || 1));
+  const step = [
+    1,
+    2,
+    5,
+    10
+  ].map((factor) => power * factor).find((each) => each >= wide) ?? power * 10;
+  const marks = [];
+  for (let i = Math.ceil(from / step); i * step <= to; i++) {
+    const at = x(i * step);
+    marks.push(`<path d="M${px(at)} 12V${bottom}" stroke="#8B949E" stroke-opacity="0.25"/>`);
+    if (at < width - 40) marks.push(`<text x="${px(at + 3)}" y="10" font-size="10">${i ? escaped(clock(i * step)) : "0"}</text>`);
+  }
+  return marks;
+}
+
+// workbench/widgets/static/gantt_swatch.js
+function svgSwatch(fill, ground) {
+  const box = (colour) => svg("rect", {
+    width: 10,
+    height: 10,
+    rx: 2,
+    fill: colour
+  });
+  return svg("svg", {
+    width: 10,
+    height: 10,
+    "aria-hidden": "true"
+  }, ...ground ? [
+    box(ground)
+  ] : [], box(fill));
+}
+
 // workbench/widgets/static/fleet_draw.js
 var SECTION = 17;
 var MOVING = 3;
@@ -6628,6 +6467,250 @@ function fleetRow(wb, model) {
     element,
     paint
   };
+}
+
+// workbench/widgets/static/gantt_viewport.js
+var LEAST_PART = 1e-4;
+function within(a, b) {
+  const wide = Math.min(1, Math.max(LEAST_PART, b - a)), from = Math.min(Math.max(0, a), 1 - wide);
+  return [
+    from,
+    from + wide
+  ];
+}
+function zoomed([from, to], factor, at = 0.5) {
+  const middle = from + (to - from) * at, wide = (to - from) * factor;
+  return within(middle - wide * at, middle + wide * (1 - at));
+}
+var panned = ([from, to], share) => within(from + share * (to - from), to + share * (to - from));
+function follow2(seen, [, start, end], whole) {
+  const [from, to] = seen, middle = (start + end) / 2 / whole, half = (to - from) / 2;
+  return start / whole < from || end / whole > to ? within(middle - half, middle + half) : seen;
+}
+function taskBeside(state, chosen, by, down) {
+  const now = chosen ?? state.tasks[0];
+  if (!now) return null;
+  const device = chosen ? (now[0] + down + state.devices) % state.devices : 0;
+  const row = state.tasks.filter((task) => task[0] === device);
+  if (!down && chosen) return row[Math.min(row.length - 1, Math.max(0, row.indexOf(now) + by))] ?? null;
+  return row.reduce((best, task) => Math.abs(task[1] - now[1]) < Math.abs(best[1] - now[1]) ? task : best, row[0]) ?? null;
+}
+function taskOf(state, mark) {
+  const [which, place] = mark.split(" ");
+  const tasks = which === "measured" ? state.measured : which === "expected" ? state.expected : which === "tasks" ? state.tasks : void 0;
+  return tasks?.[Number(place)] ?? null;
+}
+
+// workbench/widgets/static/gantt.js
+var WHOLE = [
+  0,
+  1
+];
+var IN2 = 0.625;
+var OUT2 = 1.6;
+function ganttChart(wb, chart) {
+  const hint = "Gantt chart. Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the tasks.";
+  const image = h("div", {
+    class: "image gantt",
+    tabIndex: 0,
+    role: "application",
+    ariaLabel: hint,
+    data: {
+      focus: "gantt"
+    }
+  });
+  const told = h("div", {
+    class: "tasktold",
+    role: "status"
+  }), key = h("div", {
+    class: "key"
+  }), note = h("div", {
+    class: "muted difference"
+  });
+  const scaled = h("input", {
+    type: "checkbox",
+    data: {
+      focus: "gantt-scaled"
+    }
+  });
+  const scaling = h("label", {
+    class: "scaling",
+    title: "Draw what was measured as long as what was predicted, to compare their order"
+  }, scaled, " measured to its own scale");
+  const twin = h("pre", {
+    tabIndex: 0
+  });
+  const zoom = (sign, name, act) => h("button", {
+    class: "btn icon",
+    type: "button",
+    ariaLabel: name,
+    title: name,
+    data: {
+      focus: `gantt${sign}`
+    },
+    onclick: act
+  }, sign);
+  const tools = h("div", {
+    class: "gantttools"
+  }, key, scaling, h("span", {
+    class: "zooms"
+  }, zoom("\u2212", "Zoom out", () => zoomOut()), zoom("+", "Zoom in", () => zoomIn()), zoom("\u2194", "Show the whole step", () => show(WHOLE))));
+  const saves = h("span", {
+    class: "saves"
+  }, "Save as ", ...Object.keys(SAVES).map((kind) => h("button", {
+    class: "btn small",
+    type: "button",
+    ariaLabel: `Save the timeline as ${kind}`,
+    data: {
+      save: kind
+    },
+    onclick: () => savePicture(wb, {
+      svg: standalone(image),
+      text: state?.text ?? "",
+      name: chart.name
+    }, kind)
+  }, kind)));
+  const element = h("div", {
+    class: "ganttbox"
+  }, h("h3", {}, termLabel(wb, chart.title)), tools, image, told, note, h("div", {
+    class: "under"
+  }, h("details", {}, h("summary", {}, "As text"), twin), saves));
+  let state = null;
+  let chosen = null;
+  let seen = WHOLE, frame = 0;
+  const length = () => state && Math.max(state.seconds, scaled.checked ? 0 : state.lasted) || 1;
+  const draw = () => {
+    frame = 0;
+    if (state && image.clientWidth) {
+      image.innerHTML = chart.draw(state, {
+        from: seen[0] * length(),
+        to: seen[1] * length(),
+        width: Math.max(image.clientWidth, 420),
+        own: scaled.checked,
+        chosen
+      });
+    }
+  };
+  const soon = () => {
+    frame ||= requestAnimationFrame(draw);
+  };
+  const show = (next) => {
+    seen = next;
+    image.dataset.from = seen[0].toFixed(4);
+    image.dataset.to = seen[1].toFixed(4);
+    soon();
+  };
+  const share = (event) => {
+    const box = image.getBoundingClientRect();
+    return Math.min(1, Math.max(0, (event.clientX - box.left - GUTTER) / (box.width - GUTTER)));
+  };
+  const choose2 = (task) => {
+    if (task === chosen) return;
+    chosen = task;
+    told.textContent = task && state ? chart.tell(state, task) : "";
+    soon();
+  };
+  image.addEventListener("wheel", (event) => {
+    if (event.ctrlKey || event.metaKey) {
+      event.preventDefault();
+      show(zoomed(seen, event.deltaY > 0 ? 1.25 : 0.8, share(event)));
+    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      event.preventDefault();
+      show(panned(seen, (event.deltaX || event.deltaY) / image.clientWidth));
+    }
+  }, {
+    passive: false
+  });
+  image.addEventListener("pointermove", (event) => {
+    if (!wb.dragging && state) choose2(taskOf(state, targetOf(event).dataset?.task ?? ""));
+  });
+  image.addEventListener("pointerleave", () => choose2(null));
+  image.addEventListener("dblclick", (event) => show(zoomed(seen, 0.5, share(event))));
+  image.addEventListener("pointerdown", (event) => {
+    if (!event.button && seen[1] - seen[0] < 1) panBy(wb, image, event, seen, show);
+  });
+  image.addEventListener("keydown", (event) => {
+    const act = acts[event.key.length > 1 ? event.key : event.key.toLowerCase()];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    act();
+  });
+  const walk3 = (by, down) => {
+    const near = state && taskBeside(state, chosen, by, down);
+    if (!near) return;
+    choose2(near);
+    const there = follow2(seen, near, length());
+    if (there !== seen) show(there);
+  };
+  const zoomIn = () => show(zoomed(seen, IN2)), zoomOut = () => show(zoomed(seen, OUT2));
+  const acts = {
+    "+": zoomIn,
+    "=": zoomIn,
+    w: zoomIn,
+    "-": zoomOut,
+    s: zoomOut,
+    0: () => show(WHOLE),
+    a: () => show(panned(seen, -1 / 5)),
+    d: () => show(panned(seen, 1 / 5)),
+    Escape: () => choose2(null),
+    ArrowRight: () => walk3(1, 0),
+    ArrowLeft: () => walk3(-1, 0),
+    ArrowDown: () => walk3(0, 1),
+    ArrowUp: () => walk3(0, -1)
+  };
+  scaled.addEventListener("change", soon);
+  new ResizeObserver(soon).observe(image);
+  const paint = (next) => {
+    const other = !state || state.devices !== next.devices || state.far !== next.far || Boolean(state.lasted) !== Boolean(next.lasted);
+    chosen = chart.again(chosen, state, next);
+    state = next;
+    told.textContent = chosen ? chart.tell(state, chosen) : "";
+    if (other) {
+      scaled.checked = next.far;
+      show(WHOLE);
+    }
+    scaling.hidden = !next.lasted;
+    image.hidden = Boolean(next.note);
+    image.ariaLabel = `${next.about} ${hint}`;
+    note.textContent = next.note || next.difference;
+    note.hidden = !note.textContent;
+    twin.textContent = next.text;
+    key.replaceChildren(...chart.key(next));
+    draw();
+  };
+  return {
+    element,
+    paint
+  };
+}
+function panBy(wb, image, start, seen, show) {
+  wb.dragging = true;
+  image.setPointerCapture(start.pointerId);
+  const stop = new AbortController();
+  const end = () => {
+    stop.abort();
+    wb.dragging = false;
+    wb.paint();
+  };
+  image.addEventListener("pointermove", (event) => {
+    show(panned(seen, (start.clientX - event.clientX) / (image.clientWidth - GUTTER)));
+  }, {
+    signal: stop.signal
+  });
+  image.addEventListener("pointerup", end, {
+    signal: stop.signal
+  });
+  image.addEventListener("pointercancel", end, {
+    signal: stop.signal
+  });
+}
+function standalone(image) {
+  const copy = (
+    /** @type {Element} */
+    the(image, "svg").cloneNode(true)
+  );
+  copy.setAttribute("xmlns", SVG);
+  return copy.outerHTML;
 }
 
 // workbench/widgets/static/losses.js

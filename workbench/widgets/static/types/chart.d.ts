@@ -8,9 +8,15 @@ export interface Lane {
   colour: string;
   bottom: number;
   top: number;
+  /** Where its times are from. */
+  tier: string;
+  /** The tier that has the same spans. */
+  other: string;
+  /** Seconds that are 1 on the x axis where tiers have scales of their own; 0 where there is no other scale. */
+  own: number;
 }
-/** What spans of one kind have in common. */
-export type SpanStyle = [label: string, title: string, subject: string, weight: number];
+/** What spans of one kind have in common; a colour where it is not that of the lane. */
+export type SpanStyle = [label: string, title: string, subject: string, weight: number, colour: string];
 /** Spans as they are sent: arrays in base64. */
 export interface SentSpans {
   lanes: Lane[];
@@ -20,6 +26,8 @@ export interface SentSpans {
   seconds: string;
   kinds: string;
   unit: number;
+  numbers: string | null;
+  shares: string | null;
 }
 /** Spans of lane `i` are at `firsts[i]` to `firsts[i + 1]`, by their start. */
 export interface Spans {
@@ -30,6 +38,12 @@ export interface Spans {
   seconds: Float32Array;
   kinds: Uint32Array;
   unit: number;
+  /** What stands for `#` in their labels and titles, or -1. */
+  numbers: Int32Array | null;
+  /** How much of each is hatched, from its start. */
+  shares: Float32Array | null;
+  /** Whether each tier is drawn on a scale of its own. */
+  own: boolean;
 }
 /** What of spans is seen: a part of the x axis on so many pixels. */
 export interface Window {
@@ -56,7 +70,7 @@ export interface ChartState {
   sources: Record<string, Columns>;
   ranges: Record<"x" | "y", [number, number]>;
   properties: Record<string, Record<string, unknown>>;
-  key: [colour: string, name: string][];
+  key: [colour: string, name: string, hatched: boolean][];
   across: string;
   spans: SentSpans | null;
 }
@@ -76,6 +90,7 @@ export interface BokehModel {
   data: Record<string, ArrayLike<unknown>>;
   selected: BokehModel;
   inspected: BokehModel;
+  inspect?: Signal;
   indices: number[];
   active: boolean;
   tooltips: unknown;
@@ -106,7 +121,11 @@ export interface BokehModule {
 /** A chart in its place. */
 export interface ShownChart {
   element: HTMLElement;
+  /** As it was sent, and as it is shown: on which scale. */
+  sent: ChartState;
   state: ChartState;
+  /** Whether what was measured has a scale of its own; null until somebody says. */
+  own: boolean | null;
   bokeh: BokehModule;
   view: BokehView | null;
   doc: BokehDocument | null;
@@ -114,8 +133,10 @@ export interface ShownChart {
   /** What of them is drawn: the part of the axis, and its blocks. */
   drawn: Window | null;
   blocks: Blocks | null;
-  /** The mark that the keyboard is at. */
+  /** The mark that the keyboard is at; of a timeline the span. */
   at: number;
+  /** The number of the span under the pointer or the keyboard, of which all others stand back; or -1. */
+  number: number;
   /** While it marks what is chosen itself, nothing was tapped. */
   marking: boolean;
   /** Its own height, and that of the place it has over the whole window, else 0. */

@@ -1,6 +1,7 @@
-/** The tab Pipeline as Python tells it: `stage_board.py` and `pipeline_timeline.py`. */
+/** The tab Pipeline as Python tells it: `stage_board.py`; and charts over time: `fleet_timeline.py`. */
 
 import type { Problem } from "./states.d.ts";
+import type { Block } from "./table_cells.d.ts";
 
 export interface Control {
   key: string;
@@ -54,16 +55,6 @@ export interface StageBoard {
   even: string;
 }
 
-/** Device, start, end, kind, stage, micro-batch, share that is computed again. */
-export type Task = [device: number, start: number, end: number, kind: number, stage: number, micro: number, again: number];
-export interface TaskKind {
-  key: string;
-  name: string;
-  fill: string;
-  ink: string;
-  shown: boolean;
-}
-
 /** What any chart over time is told. */
 export interface ChartState {
   devices: number;
@@ -74,16 +65,6 @@ export interface ChartState {
   note: string;
   difference: string;
   text: string;
-}
-export interface GanttState extends ChartState {
-  chunks: number;
-  tasks: Task[];
-  measured: Task[];
-  memory: [number, number][][];
-  peaks: string[];
-  most: number;
-  kinds: TaskKind[];
-  recomputes: boolean;
 }
 /** What of a chart is seen: `from` and `to` in seconds; with `own`, the measured step is as long as the predicted one. */
 export interface Sight<T> {
@@ -132,7 +113,6 @@ export interface PipelineState {
   figures: StageFigure[];
   balances: BalanceWay[];
   board: StageBoard;
-  timeline: GanttState;
 }
 export type PipelineTab = Invitation | BrokenPipeline | PipelineState;
 
@@ -150,7 +130,7 @@ export interface BoundaryInHand {
   move(to: number): boolean;
   send(): void;
   restore(): void;
-  preview(state: PipelineTab | undefined): void;
+  preview(blocks: Block[]): void;
 }
 /** The place on the screen of a time in seconds. */
 export type Scale = (time: number) => number;

@@ -1,0 +1,231 @@
+"""A pipelined step over time, to explore: a lane a stage, a thin one of measured tasks under it, and memory beneath on the same axis."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.core.schedules.tasks import Kind
+from workbench.reports.measurement import TaskTime
+from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
+from workbench.text.pipeline import TASK_NAMES
+from workbench.units import format_bytes
+from workbench.visualize.charts.axis_units import seconds_unit
+from workbench.visualize.charts.chart import Chart, KeyEntry
+from workbench.visualize.charts.packed_spans import Lane, PackedSpans, Span, SpanStyle, pack_spans
+from workbench.visualize.charts.still_blocks import still_blocks
+from workbench.visualize.draw.palette import NEUTRAL, TASKS
+
+_KINDS = tuple(TASK_NAMES)
+_MANY = 16  # stages, from which on they have less room
+_MOST_MOMENTS = 2_000  # of the memory of a stage
+_AXIS = 48  # pixels under the lanes
+_MEASURED, _GAP, _HEAD = 10, 6, 20  # pixels of a lane of measured tasks, between stages, and above memory
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Where the rows of each stage are, in pixels from the top."""
+
+    stages: int
+    measured: bool
+
+    @property
+    def _bar(self) -> int:
+        return 18 if self.stages <= _MANY else 12
+
+    @property
+    def _pitch(self) -> int:
+        return self._bar + (_MEASURED + 1) * self.measured + _GAP
+
+    @property
+    def _memory(self) -> int:
+        return 22 if self.stages <= _MANY else 13
+
+    def predicted(self, stage: int) -> tuple[int, int]:
+        """The bottom and the top of a stage's lane."""
+        top = stage * self._pitch
+        return top + self._bar, top
+
+    def below(self, stage: int) -> tuple[int, int]:
+        """Of its lane of measured tasks."""
+        bottom, _ = self.predicted(stage)
+        return bottom + 1 + _MEASURED, bottom + 1
+
+    def memory(self, stage: int) -> tuple[int, int]:
+        """Of its memory."""
+        top = self.stages * self._pitch + _HEAD + stage * (self._memory + 4)
+        return top + self._memory, top
+
+    @property
+    def height(self) -> int:
+        return self.memory(self.stages)[1]
+
+
+def gantt_chart(step: SimulatedPipeline, tasks: Sequence[TaskTime] = ()) -> Chart | None:
+    """The simulated step of a pipeline, and the `tasks` of a measured one; `None` where it takes no time.
+
+    The number on a task is that of its micro-batch, with a prime for each further turn around the stages.
+    """
+    if not step.seconds:
+        return None
+    begin = min((task.start for task in tasks), default=0.0)
+    lasted = max((task.end - begin for task in tasks), default=0.0)
+    longest = max(step.seconds, lasted)
+    unit, rows = seconds_unit(longest), _Rows(len(step.devices), bool(tasks))
+    packed = _packed(step, tasks, begin, lasted, rows, unit.size)
+    ticks = {(low + high) / 2: name for name, (low, high) in _names(step, rows)}
+    return Chart(
+        empty_gantt,
+        (),
+        {"idle": _idle(step, rows, unit.size), "memory": _memory(step, rows, unit.size)},
+        {"x": (0.0, longest / unit.size), "y": (float(rows.height), 0.0)},
+        {
+            "figure": {"height": rows.height + _AXIS},
+            "x axis": {"axis_label": f"{unit.name} of the step"},
+            "lanes": {"ticks": list(ticks)},
+            "y axis": {"major_label_overrides": ticks},
+        },
+        key=tuple(_key(step, tasks)),
+        across=f"pipeline {unit.name}",
+        spans=packed,
+        still=lambda: {"blocks": still_blocks(packed, longest)},
+    )
+
+
+def empty_gantt() -> Any:
+    """The figure: idle time, tasks with what of them is computed again, their numbers, and memory."""
+    from bokeh.models import FixedTicker
+
+    from workbench.visualize.charts.empty_figure import add_source, add_text, empty_chart, react
+
+    plot = empty_chart(200, "width")
+    plot.yaxis.ticker = FixedTicker(ticks=[], name="lanes")
+    plot.yaxis.axis_line_color = plot.yaxis.major_tick_line_color = None
+    plot.ygrid.visible = False
+    edges = {each: each for each in ("left", "right", "bottom", "top")}
+    hatch = {"hatch_pattern": "right_diagonal_line", "hatch_scale": 6, "hatch_weight": 1}
+    idle = add_source("idle", tuple(edges))
+    plot.quad(source=idle, fill_color=NEUTRAL, fill_alpha=0.08, line_color=None, hatch_color=NEUTRAL, hatch_alpha=0.35, **hatch, **edges)
+    memory = add_source("memory", ("xs", "ys"))
+    plot.patches("xs", "ys", source=memory, fill_color="#A3B4CE", fill_alpha=0.55, line_color=TASKS[0][0], line_width=1)
+    blocks = add_source("blocks", (*edges, "shared", "color", "alpha", "title", "subject"))
+    tasks = plot.quad(source=blocks, fill_color="color", fill_alpha="alpha", line_color=None, **edges)
+    tasks.hover_glyph = tasks.glyph.clone(line_color=NEUTRAL, line_width=2)
+    tasks.nonselection_glyph = tasks.glyph.clone(fill_alpha=0.25)
+    again = plot.quad(source=blocks, fill_color=None, line_color=None, **{**edges, "right": "shared"})
+    again.glyph.update(hatch_color="#FFFFFF", hatch_alpha=0.5, hatch_pattern="left_diagonal_line", hatch_scale=5, hatch_weight=1.5)
+    again.nonselection_glyph = again.glyph.clone(hatch_alpha=0.15)
+    add_text(plot, add_source("names", ("x", "y", "text", "color")), text_color="color", text_baseline="middle", text_align="center")
+    react(plot, tasks)
+    return plot
+
+
+def _packed(step: SimulatedPipeline, tasks: Sequence[TaskTime], begin: float, lasted: float, rows: _Rows, unit: float) -> PackedSpans:
+    """Of each stage a lane of predicted tasks and, of a run, one of measured tasks. The styles are the kinds of each virtual stage."""
+    stages, styles = len(step.devices), _Styles(len(step.devices))
+    own = unit * lasted / step.seconds
+    lanes: list[Lane] = []
+    spans: list[list[Span]] = []
+    for stage in range(stages):
+        lanes.append(Lane(f"stage {stage}", NEUTRAL, *rows.predicted(stage), "predicted", "measured" if tasks else ""))
+        spans.append(list(_predicted(step, stage, styles)))
+        if tasks:
+            lanes.append(Lane(f"stage {stage}", NEUTRAL, *rows.below(stage), "measured", "predicted", own))
+            spans.append([_measured(each, begin, styles) for each in tasks if each.device == stage and each.kind in _KINDS])
+    return pack_spans(spans, tuple(lanes), styles.all, unit)
+
+
+class _Styles:
+    """The styles of tasks, by kind and virtual stage, in the order in which they are first asked for."""
+
+    def __init__(self, stages: int) -> None:
+        self._stages = stages
+        self._places: dict[tuple[str, int], int] = {}
+
+    def place(self, kind: str, stage: int) -> int:
+        return self._places.setdefault((kind, stage), len(self._places))
+
+    @property
+    def all(self) -> tuple[SpanStyle, ...]:
+        return tuple(self._style(kind, stage) for kind, stage in self._places)
+
+    def _style(self, kind: str, stage: int) -> SpanStyle:
+        turn, colour = stage // self._stages, TASKS[_KINDS.index(kind)][0]
+        if kind == "update":
+            return SpanStyle("", TASK_NAMES[kind], colour=colour)
+        chunk = f", chunk {turn}" if turn else ""
+        return SpanStyle("#" + "'" * turn, f"{TASK_NAMES[kind]} of micro-batch #{chunk}", colour=colour)
+
+
+def _predicted(step: SimulatedPipeline, device: int, styles: _Styles) -> Iterator[Span]:
+    for span in step.devices[device]:
+        again = span.recompute / span.seconds if span.seconds else 0.0
+        style = styles.place(span.task.kind.value, span.task.stage)
+        yield Span(span.start, span.seconds, style, span.task.micro_batch, again)
+    start, end = step.update_span(device)
+    if end > start:
+        yield Span(start, end - start, styles.place("update", device))
+
+
+def _measured(task: TaskTime, begin: float, styles: _Styles) -> Span:
+    if task.kind == "update":
+        return Span(task.start - begin, task.seconds, styles.place("update", task.device))
+    return Span(task.start - begin, task.seconds, styles.place(task.kind, task.stage), task.micro_batch)
+
+
+def _names(step: SimulatedPipeline, rows: _Rows) -> Iterator[tuple[str, tuple[int, int]]]:
+    """What is written before the rows, and where they are."""
+    for stage in range(rows.stages):
+        yield f"stage {stage}", rows.predicted(stage)
+    for stage, peak in enumerate(step.peaks):
+        yield f"memory {stage}: {format_bytes(peak)}", rows.memory(stage)
+
+
+def _idle(step: SimulatedPipeline, rows: _Rows, unit: float) -> dict[str, list[float]]:
+    """The whole step of each stage: what no task is drawn over is idle."""
+    edges = [rows.predicted(stage) for stage in range(rows.stages)]
+    return {
+        "left": [0.0] * rows.stages,
+        "right": [step.seconds / unit] * rows.stages,
+        "bottom": [float(bottom) for bottom, _ in edges],
+        "top": [float(top) for _, top in edges],
+    }
+
+
+def _memory(step: SimulatedPipeline, rows: _Rows, unit: float) -> dict[str, list[list[float]]]:
+    """The outline of each stage's memory over the step, all on one scale."""
+    most = max(step.peaks) or 1
+    outlines = [list(_outline(step.memory(stage), step.seconds, most, rows.memory(stage))) for stage in range(rows.stages)]
+    return {"xs": [[x / unit for x, _ in each] for each in outlines], "ys": [[y for _, y in each] for each in outlines]}
+
+
+def _outline(moments: Sequence[Moment], seconds: float, most: int, edges: tuple[int, int]) -> Iterator[tuple[float, float]]:
+    base, top = edges
+    yield 0.0, float(base)
+    shown = _reduced(moments)
+    for moment, end in zip(shown, [*(each.start for each in shown[1:]), seconds], strict=True):
+        height = round(base - (base - top) * moment.bytes / most, 2)
+        yield moment.start, height
+        yield end, height
+    yield seconds, float(base)
+
+
+def _reduced(moments: Sequence[Moment]) -> list[Moment]:
+    """At most `_MOST_MOMENTS`: neighbours are one with the most bytes of them, so that the peak stays."""
+    width = max(-(-len(moments) // _MOST_MOMENTS), 1)
+    groups = [moments[place : place + width] for place in range(0, len(moments), width)]
+    return [Moment(group[0].start, max(each.bytes for each in group)) for group in groups]
+
+
+def _key(step: SimulatedPipeline, tasks: Sequence[TaskTime]) -> Iterator[KeyEntry]:
+    kinds = {*(span.task.kind.value for span in step.spans), *(task.kind for task in tasks)}
+    if step.seconds > step.makespan:
+        kinds.add("update")
+    for (kind, name), (colour, _) in zip(TASK_NAMES.items(), TASKS, strict=True):
+        if kind in kinds:
+            yield KeyEntry(colour, name)
+    if any(span.recompute for span in step.spans):
+        yield KeyEntry(TASKS[_KINDS.index(Kind.BACKWARD.value)][0], "computed again", hatched=True)
+    yield KeyEntry(NEUTRAL, "idle", hatched=True)
+    if tasks:
+        yield KeyEntry("", "thin: measured")

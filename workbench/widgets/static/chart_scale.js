@@ -1,0 +1,66 @@
+// @ts-check
+// Two tiers on one axis, or each on a scale of its own: what was measured is then drawn as long as what was predicted, to compare their order.
+
+import { h } from "./dom.js";
+/** @import { ChartState, ShownChart } from "./types/chart.d.ts" */
+
+const FAR = 4; // from this ratio on they have their own scales, until somebody says otherwise
+
+/**
+ * How much longer what was measured took than what was predicted; 0 where there is nothing to compare.
+ * @param {ChartState} state
+ * @returns {number}
+ */
+export function ratioOf({ spans }) {
+  const lane = spans?.lanes.find(({ own }) => own);
+  return lane && spans ? lane.own / spans.unit : 0;
+}
+
+/**
+ * The chart as it is shown.
+ * @param {ShownChart} shown
+ * @returns {ChartState}
+ */
+export function scaledState(shown) {
+  const { sent } = shown, ratio = ratioOf(sent);
+  if (!ratio) shown.own = null;
+  if (!ratio || !isOwn(shown)) return sent;
+  const [start, end] = sent.ranges.x, axis = sent.properties["x axis"];
+  const properties = { ...sent.properties, "x axis": { ...axis, axis_label: `${axis?.axis_label}, as predicted` } };
+  return { ...sent, properties, across: `${sent.across}, own`, ranges: { ...sent.ranges, x: [start, ratio > 1 ? end / ratio : end] } };
+}
+
+/**
+ * @param {Pick<ShownChart, "own" | "sent">} shown
+ * @returns {boolean}
+ */
+export function isOwn({ own, sent }) {
+  const ratio = ratioOf(sent);
+  return Boolean(ratio) && (own ?? (ratio > FAR || ratio < 1 / FAR));
+}
+
+/**
+ * The box to choose by; `again` draws the chart.
+ * @param {ShownChart} shown
+ * @param {() => void} again
+ * @returns {HTMLElement}
+ */
+export function scaleTool(shown, again) {
+  const box = h("input", {
+    type: "checkbox",
+    data: { focus: "own-scale" },
+    onchange: () => {
+      shown.own = box.checked;
+      again();
+    },
+  });
+  const title = "Draw what was measured as long as what was predicted, to compare their order";
+  return h("label", { class: "scaling", title, hidden: true }, box, " measured to its own scale");
+}
+
+/** @param {ShownChart} shown */
+export function paintScale(shown) {
+  const label = /** @type {HTMLElement} */ (shown.element.querySelector(".scaling")), box = label.querySelector("input");
+  label.hidden = !ratioOf(shown.sent);
+  if (box) box.checked = isOwn(shown);
+}

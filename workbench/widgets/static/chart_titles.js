@@ -1,0 +1,66 @@
+// @ts-check
+// What a block of a timeline says of itself, in words: what it is, how long and from when, and how long it took as another tier has it.
+
+import { textOf } from "./chart_spans.js";
+import { clock } from "./clock.js";
+/** @import { Blocks, Spans } from "./types/chart.d.ts" */
+
+/** Where each span is, by tier, style and number. @type {WeakMap<Spans, Map<string, number>>} */
+const placesIn = new WeakMap();
+
+/**
+ * `compute · 3 in 120 µs, the longest 80.0 µs: dot · mlp/up/dot_general · gpt.py:181`, as Python writes it in its picture.
+ * @param {Spans} spans
+ * @param {Blocks} blocks
+ * @param {number} i
+ * @returns {string}
+ */
+export function titleOf(spans, blocks, i) {
+  const span = blocks.span[i], lane = spans.lanes[blocks.lane[i]], share = spans.shares?.[span] ?? 0;
+  const one = `${clock(spans.seconds[span])}: ${textOf(spans, span, 1)}`;
+  const text = blocks.count[i] === 1 ? one : `${blocks.count[i]} in ${clock(blocks.seconds[i])}, the longest ${one}`;
+  const again = share ? `, ${clock(spans.seconds[span] * share)} of it computed again` : "";
+  return `${lane.name} · ${text}\n${lane.tier && `${lane.tier} `}from ${clock(spans.starts[span])}${again}${
+    otherOf(spans, blocks.lane[i], span)
+  }`;
+}
+
+/**
+ * The same span as the other tier has it, and how much longer that which was measured took.
+ * @param {Spans} spans
+ * @param {number} lane
+ * @param {number} span
+ * @returns {string}
+ */
+function otherOf(spans, lane, span) {
+  const { lanes, starts, seconds } = spans, { tier, other: of } = lanes[lane];
+  const other = of ? placesOf(spans).get(keyOf(spans, of, span)) : undefined;
+  if (other === undefined) return "";
+  const ratio = tier === "measured" ? seconds[span] / seconds[other] : seconds[other] / seconds[span];
+  const times = Number.isFinite(ratio) ? `: measured is ${ratio.toFixed(2)}× of what was predicted` : "";
+  return `\n${of} ${clock(seconds[other])} from ${clock(starts[other])}${times}`;
+}
+
+/**
+ * @param {Spans} spans
+ * @returns {Map<string, number>}
+ */
+function placesOf(spans) {
+  const known = placesIn.get(spans);
+  if (known) return known;
+  /** @type {Map<string, number>} */
+  const places = new Map();
+  for (let lane = 0; lane < spans.lanes.length; lane++) {
+    const { tier, other } = spans.lanes[lane];
+    for (let span = spans.firsts[lane]; other && span < spans.firsts[lane + 1]; span++) places.set(keyOf(spans, tier, span), span);
+  }
+  placesIn.set(spans, places);
+  return places;
+}
+
+/**
+ * @param {Spans} spans
+ * @param {string} tier
+ * @param {number} span
+ */
+const keyOf = ({ kinds, numbers }, tier, span) => `${tier} ${kinds[span]} ${numbers?.[span] ?? -1}`;

@@ -1,0 +1,128 @@
+// @ts-check
+// Walking over the marks of a chart by key. In a timeline left and right go along a lane, and further than is seen; up and down to another lane.
+
+import { marksOf } from "./chart.js";
+import { blockOf, dimOthers, drawSpansNow } from "./chart_timeline.js";
+import { laneOf, placeAfter, unitOf } from "./chart_spans.js";
+import { titleOf } from "./chart_titles.js";
+/** @import { Blocks, BokehModel, ShownChart, Spans } from "./types/chart.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
+
+/**
+ * The next mark: named, brought into sight, and outlined.
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ * @param {number} by along the marks
+ * @param {number} [down] across them, where they have lanes
+ */
+export function walk(wb, shown, by, down = 0) {
+  const marks = marksOf(shown);
+  if (!marks?.data.title?.length) return;
+  const at = shown.spans ? walkSpans(wb, shown, by, down) : walkMarks(shown, marks.data.title.length, by || down);
+  const title = shown.spans && shown.blocks ? titleOf(shown.spans, shown.blocks, at) : marks.data.title[at]; // while it moves none is in the source
+  const told = `${title}`.replaceAll("\n", " · ");
+  const line = shown.element.querySelector(".tasktold");
+  if (line) line.textContent = told;
+  marks.inspected.indices = [at];
+  dimOthers(wb, shown, at);
+  marks.change.emit(); // it is drawn anew, with what is under the keyboard as under a pointer
+  wb.say(told);
+}
+
+/**
+ * The mark that the keyboard is at, or -1.
+ * @param {ShownChart} shown
+ * @returns {number}
+ */
+export const markAt = ({ at, spans, blocks }) => (spans && blocks && at >= 0 ? blockOf(spans, blocks, at) : at);
+
+/**
+ * In reading order, round the ends.
+ * @param {ShownChart} shown
+ * @param {number} count
+ * @param {number} by
+ * @returns {number}
+ */
+function walkMarks(shown, count, by) {
+  shown.at = shown.at < 0 ? (by > 0 ? 0 : count - 1) : (shown.at + by + count) % count;
+  return shown.at;
+}
+
+/**
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ * @param {number} by
+ * @param {number} down
+ * @returns {number} the block
+ */
+function walkSpans(wb, shown, by, down) {
+  const spans = /** @type {Spans} */ (shown.spans), next = nextSpan(spans, /** @type {Blocks} */ (shown.blocks), shown.at, by, down);
+  if (follow(shown, spans, next)) drawSpansNow(wb, shown);
+  const block = blockOf(spans, /** @type {Blocks} */ (shown.blocks), next);
+  shown.at = /** @type {Blocks} */ (shown.blocks).span[block];
+  return block;
+}
+
+/**
+ * The span beside another: of the next block of its lane, or behind what is drawn of it; or the one that begins nearest to it in the next lane
+ * that has any.
+ * @param {Spans} spans
+ * @param {Blocks} blocks
+ * @param {number} at the span, or -1 for none yet
+ * @param {number} by
+ * @param {number} down
+ * @returns {number}
+ */
+export function nextSpan(spans, blocks, at, by, down) {
+  if (at < 0 || !spans.starts.length) return blocks.span[0] ?? 0;
+  const lane = laneOf(spans, at);
+  if (down) return nearestSpan(spans, spans.starts[at] / unitOf(spans, lane), nextLane(spans, lane, down));
+  const block = blockOf(spans, blocks, at), beside = block + by;
+  if (blocks.lane[beside] === lane) return blocks.span[beside];
+  const unit = unitOf(spans, lane), first = spans.firsts[lane], last = spans.firsts[lane + 1];
+  const edge = (by > 0 ? blocks.right[block] : blocks.left[block]) * unit;
+  const found = by > 0
+    ? Math.max(placeAfter(spans.starts, edge * (1 - 1e-9), first, last), at + 1)
+    : Math.min(placeAfter(spans.starts, edge, first, last), at) - 1;
+  return Math.min(Math.max(found, first), last - 1);
+}
+
+/**
+ * @param {Spans} spans
+ * @param {number} lane
+ * @param {number} down
+ * @returns {number}
+ */
+function nextLane({ firsts, lanes }, lane, down) {
+  let next = lane;
+  do next = (next + down + lanes.length) % lanes.length; while (firsts[next] === firsts[next + 1]);
+  return next;
+}
+
+/**
+ * @param {Spans} spans
+ * @param {number} x
+ * @param {number} lane
+ * @returns {number}
+ */
+function nearestSpan(spans, x, lane) {
+  const time = x * unitOf(spans, lane), { starts, firsts } = spans, after = placeAfter(starts, time, firsts[lane], firsts[lane + 1]);
+  const before = Math.max(after - 1, firsts[lane]);
+  return after < firsts[lane + 1] && starts[after] - time < time - starts[before] ? after : before;
+}
+
+/**
+ * Moves what is seen so that a span is in its middle, unless all of it is seen; says whether it moved.
+ * @param {ShownChart} shown
+ * @param {Spans} spans
+ * @param {number} span
+ * @returns {boolean}
+ */
+function follow({ doc, state }, spans, span) {
+  const range = /** @type {BokehModel} */ (doc?.get_model_by_name("x")), unit = unitOf(spans, laneOf(spans, span));
+  const start = spans.starts[span] / unit, end = start + spans.seconds[span] / unit, wide = range.end - range.start;
+  if (start >= range.start && (end <= range.end + 1e-6 * wide || start < range.start + wide / 2)) return false;
+  const [low, high] = state.ranges.x, from = Math.min(Math.max((start + end - wide) / 2, low), high - wide);
+  range.setv({ start: from, end: from + wide });
+  return true;
+}
