@@ -14,6 +14,9 @@ import { movedRange } from "../../workbench/widgets/static/chart_zoom.js";
 /** @param {ArrayBufferView<ArrayBuffer>} values */
 const packed = (values) => btoa(String.fromCharCode(...new Uint8Array(values.buffer)));
 
+/** @param {SentSpans[]} parts */
+const unpacked = (...parts) => /** @type {Spans} */ (unpackSpans(parts));
+
 /**
  * Two lanes in milliseconds: a wide span, a hundred narrow ones, and one that stands alone.
  * @returns {Spans}
@@ -21,9 +24,18 @@ const packed = (values) => btoa(String.fromCharCode(...new Uint8Array(values.buf
 function spans() {
   const starts = [0, ...Array.from({ length: 100 }, (_, i) => 0.01 + i * 1e-5), 0.005];
   const seconds = [0.004, ...new Array(100).fill(8e-6), 0.002];
-  return unpackSpans({
-    lanes: ["compute", "data"].map((name, i) => ({ name, colour: "#3B5A8C", bottom: i + 1, top: i, tier: "", other: "", own: 0 })),
-    styles: [["mlp/dot_general", "dot · mlp/dot_general · gpt.py:181", "mlp/dot_general", 1, ""], ["add", "add", "add", 0.5, ""]],
+  return unpacked({
+    lanes: ["compute", "data"].map((name, i) => ({
+      name,
+      colour: "#3B5A8C",
+      bottom: i + 1,
+      top: i,
+      tier: "",
+      other: "",
+      own: 0,
+      weight: 1,
+    })),
+    styles: [["mlp/dot_general", "dot · mlp/dot_general · gpt.py:181", "mlp/dot_general", 1, "", ""], ["add", "add", "add", 0.5, "", ""]],
     firsts: [0, 101, 102],
     starts: packed(new Float64Array(starts)),
     seconds: packed(new Float32Array(seconds)),
@@ -31,6 +43,7 @@ function spans() {
     unit: 0.001,
     numbers: null,
     shares: null,
+    hatched: "",
   });
 }
 
@@ -49,15 +62,16 @@ function tasks() {
       tier,
       other: tiers[1 - i],
       own: i ? 0.002 : 0,
+      weight: 1,
     }))
   );
   const starts = [0, 0.001, 0.002];
   return {
     lanes,
     styles: [
-      ["#", "forward of micro-batch #", "", 1, "#3B5A8C"],
-      ["#", "backward of micro-batch #", "", 1, "#B8901C"],
-      ["#'", "forward of micro-batch #, chunk 1", "", 1, "#3B5A8C"],
+      ["{number}", "forward of micro-batch {number}", "", 1, "#3B5A8C", ""],
+      ["{number}", "backward of micro-batch {number}", "", 1, "#B8901C", ""],
+      ["{number}'", "forward of micro-batch {number}, chunk 1", "", 1, "#3B5A8C", ""],
     ],
     firsts: [0, 3, 6, 9, 12],
     starts: packed(new Float64Array([...starts, ...starts.map((each) => 2 * each), ...starts, ...starts.map((each) => 2 * each)])),
@@ -66,6 +80,7 @@ function tasks() {
     unit: 0.001,
     numbers: packed(new Int32Array([0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0])),
     shares: packed(new Float32Array([0, 0, 0.25, 0, 0, 0, 0, 0, 0.25, 0, 0, 0])),
+    hatched: "computed again",
   };
 }
 
@@ -122,7 +137,7 @@ Deno.test("a place in sorted times", () => {
 });
 
 Deno.test("a numbered span has its number in the middle of what is not hatched, or none", () => {
-  const all = unpackSpans(tasks()), blocks = visibleBlocks(all, WHOLE);
+  const all = unpacked(tasks()), blocks = visibleBlocks(all, WHOLE);
   const names = visibleNames(all, blocks, WHOLE);
   deepEqual(names.slice(0, 3).map(({ x, text }) => [Math.round(1000 * x) / 1000, text]), [[0.5, "0"], [1.5, "1"], [4.5, "0"]]);
   deepEqual(names.slice(6, 8).map(({ text }) => text), ["0'", "1'"]);
@@ -135,7 +150,7 @@ Deno.test("a numbered span has its number in the middle of what is not hatched, 
 });
 
 Deno.test("a task tells how long it was predicted to take, how long it took, and what of it is done again", () => {
-  const all = unpackSpans(tasks()), blocks = visibleBlocks(all, WHOLE);
+  const all = unpacked(tasks()), blocks = visibleBlocks(all, WHOLE);
   equal(
     titleOf(all, blocks, 2),
     "stage 0 · 4.00 ms: backward of micro-batch 0\npredicted from 2.00 ms, 1.00 ms of it computed again\n" +
@@ -149,20 +164,20 @@ Deno.test("a task tells how long it was predicted to take, how long it took, and
 });
 
 Deno.test("on a scale of its own what was measured is as long as what was predicted", () => {
-  const own = { ...unpackSpans(tasks()), own: true }, blocks = visibleBlocks(own, WHOLE);
+  const own = { ...unpacked(tasks()), own: true }, blocks = visibleBlocks(own, WHOLE);
   deepEqual(blocks.right.slice(3, 6).map(Math.round), blocks.right.slice(0, 3).map(Math.round));
   const properties = { "x axis": { axis_label: "ms" } };
-  const sent = { spans: tasks(), ranges: { x: [0, 12], y: [60, 0] }, across: "pipeline ms", properties };
+  const sent = { spans: [tasks()], ranges: { x: [0, 12], y: [60, 0] }, across: "pipeline ms", properties };
   /** @param {boolean | null} chosen */
   const shown = (chosen) => scaledState(/** @type {ShownChart} */ (/** @type {unknown} */ ({ sent, own: chosen })));
   deepEqual([shown(null).ranges.x, shown(true).ranges.x, shown(false).ranges.x], [[0, 12], [0, 6], [0, 12]]);
   equal(shown(true).properties["x axis"].axis_label, "ms, as predicted");
-  for (const lane of sent.spans.lanes) lane.own *= 3; // more than four times as long
+  for (const lane of sent.spans[0].lanes) lane.own *= 3; // more than four times as long
   deepEqual(shown(null).ranges.x, [0, 2]);
 });
 
 Deno.test("keys go along a lane, stop at its ends, and go to what begins nearest in the next lane, round the ends", () => {
-  const all = unpackSpans(tasks()), blocks = visibleBlocks(all, WHOLE);
+  const all = unpacked(tasks()), blocks = visibleBlocks(all, WHOLE);
   equal(nextSpan(all, blocks, -1, 1, 0), 0);
   deepEqual([[0, 1], [1, 1], [2, 1], [2, -1], [0, -1]].map(([at, by]) => nextSpan(all, blocks, at, by, 0)), [1, 2, 2, 1, 0]);
   deepEqual([[2, 1], [4, 1], [10, 1], [1, -1]].map(([at, down]) => nextSpan(all, blocks, at, 0, down)), [4, 8, 2, 9]);
@@ -177,4 +192,17 @@ Deno.test("keys go on where what is drawn ends, and over blocks of many spans at
   equal(nextSpan(all, near, near.span[0], -1, 0), 0);
   equal(nextSpan(all, far, 0, 1, 0), far.span[1]);
   deepEqual([blockOf(all, far, 0), blockOf(all, far, 100)], [0, far.lane.lastIndexOf(0)]);
+});
+
+Deno.test("spans that come in parts are one, with the styles of the first", () => {
+  const first = tasks(),
+    part = { ...tasks(), styles: [] },
+    none = { ...part, firsts: [0, 0, 0, 0, 0], starts: "", seconds: "", kinds: "", numbers: null, shares: null };
+  const all = unpacked(first, none, part), alone = unpacked(first);
+  equal(unpackSpans([]), null);
+  deepEqual(all.firsts, [0, 3, 6, 9, 12, 12, 12, 12, 12, 15, 18, 21, 24]);
+  deepEqual([...all.starts], [...alone.starts, ...alone.starts]);
+  deepEqual([...(all.numbers ?? [])], [...(alone.numbers ?? []), ...(alone.numbers ?? [])]);
+  deepEqual(all.styles, first.styles);
+  equal(all.lanes.length, 12);
 });

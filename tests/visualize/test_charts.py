@@ -106,7 +106,7 @@ def test_each_task_is_in_its_stages_lane_and_the_measured_one_under_it_is_found_
     assert [(lane.name, lane.tier) for lane in lanes[:2]] == [("stage 0", "predicted"), ("stage 0", "measured")]
     assert [lane.other for lane in lanes] == ["measured", "predicted"] * 3
     assert all(a.bottom <= b.top for a, b in pairwise(lanes))
-    found = read_spans(chart.state["spans"])
+    found = read_spans(*chart.state["spans"])
     predicted = {(each.lane, each.title): each for each in found if each.tier == "predicted"}
     measured = {(each.lane, each.title): each for each in found if each.tier == "measured"}
     assert measured.keys() == {key for key, each in predicted.items() if each.number >= 0}

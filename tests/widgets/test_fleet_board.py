@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.fleets import ToldRunner, Training, three_models, times_of
+from tests.support.packed_spans import SentSpan, read_spans
 from workbench.app.notebook.fleet_snapshot import fleet_html
 from workbench.documents import load_fleet
 from workbench.errors import EngineError, FleetError
@@ -27,6 +28,7 @@ from workbench.multimodel.training_events import (
 from workbench.multimodel.unit_schedule import ScheduledUnit
 from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.units import format_bytes, format_seconds
+from workbench.visualize.charts.packed_spans import NUMBER
 from workbench.widgets.fleet.fleet_board import FleetView
 
 BUDGET = 12 * 1024
@@ -52,8 +54,8 @@ def view(fleet, times, runner) -> FleetView:
     return FleetView(fleet, runner, times, path="grid.toml")
 
 
-def ask(view: FleetView, verb: str, value: str = "") -> dict:
-    view.answer({"verb": verb, "value": value, "view": "test", "seq": view.parts["board"]["answer"]["seq"] + 1})
+def ask(view: FleetView, verb: str, value: str = "", **fields: str) -> dict:
+    view.answer({"verb": verb, "value": value, **fields, "view": "test", "seq": view.parts["board"]["answer"]["seq"] + 1})
     return view.parts["board"]
 
 
@@ -74,8 +76,19 @@ def live(view: FleetView) -> dict:
     return view.parts["live"]
 
 
-def measured(view: FleetView) -> list:
-    return json.loads(view.parts["live"]["measured"])
+def spans(view: FleetView, tier: str) -> list[SentSpan]:
+    """The units of one tier that the chart of the schedule shows: those of the prediction, and what a run has added."""
+    chart, ran = view.parts["table"]["timeline"]["picture"]["charts"][0], view.parts["live"]["ran"]
+    found = read_spans(*chart["spans"], *(ran["spans"] if ran else ()))
+    return [each for each in found if each.tier == tier and each.number > 0]
+
+
+def measured(view: FleetView) -> list[SentSpan]:
+    return spans(view, "measured")
+
+
+def expected(view: FleetView) -> list[SentSpan]:
+    return spans(view, "as now expected")
 
 
 def test_it_lists_the_models_cut_into_shards_that_fit(view, fleet):
@@ -104,15 +117,33 @@ def test_the_makespan_stands_beside_its_bound_and_every_other_way(view):
 
 
 def test_the_timeline_holds_every_unit_of_the_schedule(view):
-    timeline = view.parts["table"]["timeline"]
-    tasks = json.loads(timeline["tasks"])
-    assert len(tasks) == sum(job.length for job in view.seen.jobs)
-    assert {task[0] for task in tasks} == {0, 1}
-    assert timeline["seconds"] == view.seen.schedule.makespan
-    first, *_, last = timeline["models"][2]["units"]
-    assert first == {"says": "forward of shard 0", "weak": True}
-    assert last == {"says": "backward of shard 0", "weak": False}
+    found = spans(view, "predicted")
+    assert len({each.title for each in found}) == len(found) == sum(job.length for job in view.seen.jobs)
+    assert {each.lane for each in found} == {"device 0", "device 1"}
+    assert max(each.start + each.seconds for each in found) == pytest.approx(view.seen.schedule.makespan)
+    (chart,) = view.parts["table"]["timeline"]["picture"]["charts"]
+    weights = {title: weight for _, title, _, weight, *_ in chart["spans"][0]["styles"]}
+    assert weights[f"deep, forward of shard 0, mini-batch {NUMBER}"] < weights[f"deep, backward of shard 0, mini-batch {NUMBER}"] == 1
     json.dumps(view.parts, allow_nan=False)
+
+
+def test_when_state_was_brought_in_has_a_lane_of_its_own(view):
+    (chart,) = view.parts["table"]["timeline"]["picture"]["charts"]
+    moved = [each for each in read_spans(*chart["spans"]) if each.number < 0]
+    loads = [each for each in view.seen.schedule.placed if each.load < each.start]
+    assert sorted(each.seconds for each in moved) == pytest.approx(sorted(each.start - each.load for each in loads), rel=1e-5)
+    assert {each.title for each in moved} <= {f"state of {job.name} brought in" for job in view.seen.jobs}
+
+
+def test_the_text_and_the_picture_of_the_schedule_are_made_once_they_are_asked_for(view):
+    picture = view.parts["table"]["timeline"]["picture"]
+    assert (picture["svg"], picture["text"]) == (None, None)
+    ask(view, "picture", name=picture["name"])
+    picture = view.parts["table"]["timeline"]["picture"]
+    assert picture["svg"].startswith("<svg")
+    assert picture["text"].startswith(picture["about"])
+    ask(view, "policy", "random")
+    assert view.parts["table"]["timeline"]["picture"]["text"] is None
 
 
 @pytest.mark.parametrize("policy", [each.name for each in ALL_POLICIES])
@@ -262,7 +293,8 @@ def test_a_run_grows_beneath_its_prediction_and_ends_with_both(view, runner):
     assert [line["key"] for line in state["losses"]["lines"]] == ["a", "b", "deep"]
     assert figure(view, "makespan")["tiers"][0]["label"] == "measured"
     assert "the same, measured" in [each["label"] for each in view.parts["board"]["ways"]]
-    assert "measured" in view.parts["table"]["timeline"]["text"]
+    ask(view, "picture", name="fleet timeline")
+    assert "measured, 0 to" in view.parts["table"]["timeline"]["picture"]["text"]
     assert "peak memory of a device" in [each["label"] for each in state["facts"]]
     assert view.measurement is not None
 
@@ -444,7 +476,7 @@ def test_a_model_that_may_not_join_is_gone_and_the_next_one_has_its_place(view, 
     join(training, FleetModel("late", fleet.models[0].program, 10))
     training.handle.tell(UnitDone("late", 1, 70, None, ScheduledUnit(3, 0, 0, 1.0, 1.1, 1.0)))
     ask(view, "refresh")
-    assert view.parts["table"]["timeline"]["models"][measured(view)[-1][3]]["name"] == "late"
+    assert "late, forward of shard 0, mini-batch 1" in {each.title for each in measured(view)}
     view.add(FleetModel("refused", fleet.models[0].program, 5))  # mended
     assert runner.runs[-1].commands[-1] == AddModel("refused")
 
@@ -521,7 +553,7 @@ def test_a_run_on_fewer_devices_than_were_planned_for_is_predicted_and_expected_
     assert view.parts["board"]["devices"] == "on 1 device"
     assert view.seen.devices == view.parts["table"]["timeline"]["devices"] == 1
     training.units(9)
-    until(lambda: json.loads(view.parts["live"]["expected"]))
+    until(lambda: expected(view))
     training.units()
     training.done()
     assert float(figure(view, "makespan")["tiers"][0]["note"].partition("×")[0]) == pytest.approx(1, rel=0.1)
@@ -536,7 +568,7 @@ def test_nothing_is_expected_of_a_run_on_other_devices_than_the_prediction(view,
     time.sleep(0.3)
     ask(view, "refresh")
     assert view.seen.devices == 2
-    assert json.loads(view.parts["live"]["expected"]) == []
+    assert expected(view) == []
 
 
 def test_the_file_read_again_brings_new_models_and_stops_those_that_are_gone(tmp_path, runner):
@@ -604,7 +636,8 @@ def test_many_units_are_simulated_aside_and_the_hand_is_answered_at_once(fleet, 
     while view.parts["board"]["waits"] and time.monotonic() < limit:
         time.sleep(0.02)
     assert view.seen.fleet.policy == "round-robin"
-    assert view.parts["table"]["timeline"]["seconds"] == view.seen.schedule.makespan
+    ends = [each.start + each.seconds for each in spans(view, "predicted")]
+    assert max(ends) == pytest.approx(view.seen.schedule.makespan)
 
 
 def test_what_is_simulated_aside_does_not_return_to_a_fleet_that_does_not_fit_any_more(fleet, times, runner, monkeypatch):
@@ -639,33 +672,47 @@ def test_while_it_runs_the_board_says_what_is_now_expected(view, runner):
     training = ran(view, runner)
     training.left = [replace(each, start=2 * each.start, end=2 * each.end) for each in training.left]  # slower than was predicted
     training.units(9)
-    until(lambda: json.loads(view.parts["live"]["expected"]) and figure(view, "makespan")["tiers"])
-    done = {(row[3], row[4]) for row in measured(view)}
-    left = {(row[3], row[4]) for row in json.loads(view.parts["live"]["expected"])}
-    assert done | left == {(each.model, each.unit) for each in training.predicted.placed}
-    assert view.parts["live"]["expects"] == pytest.approx(2 * training.predicted.makespan, rel=0.2)
+    until(lambda: expected(view) and figure(view, "makespan")["tiers"])
+    done, left = {each.title for each in measured(view)}, {each.title for each in expected(view)}
+    assert not done & left
+    assert done | left == {each.title for each in spans(view, "predicted")}
+    for device in ("device 0", "device 1"):  # what is expected follows what was measured
+        ends = [each.start + each.seconds for each in measured(view) if each.lane == device]
+        assert min(each.start for each in expected(view) if each.lane == device) >= max(ends, default=0) - 1e-6
+    assert max(each.start + each.seconds for each in expected(view)) == pytest.approx(2 * training.predicted.makespan, rel=0.2)
     name, _, note = figure(view, "makespan")["tiers"][0].values()
     assert name == "now expected"
     assert note.endswith("of the prediction")
     training.units()
     training.done()
-    assert view.parts["live"]["expected"] == "[]"
+    assert expected(view) == []
     assert [each["label"] for each in figure(view, "makespan")["tiers"]] == ["measured"]
 
 
 def test_units_that_are_too_many_are_drawn_as_shares_of_slices_of_time(fleet, times, runner, monkeypatch):
     monkeypatch.setattr("workbench.widgets.fleet.fleet_timeline.MOST_UNITS", 10)
+    monkeypatch.setattr("workbench.visualize.charts.fleet_chart.MOST_UNITS", 10)
     view = FleetView(fleet, runner, times)
-    timeline = view.parts["table"]["timeline"]
-    schedule = view.seen.schedule
-    assert timeline["difference"].startswith(f"{len(schedule.placed)} units: in each slice of time")
-    assert timeline["text"]
-    slices = json.loads(timeline["tasks"])
-    assert sum((row[2] - row[1]) * (row[8] - row[7]) for row in slices) == pytest.approx(
-        sum(each.end - each.start for each in schedule.placed), rel=1e-3
-    )
-    assert sum(row[9] for row in slices) == len(schedule.placed)
-    assert {(row[0], row[3]) for row in slices} == {(each.device, each.model) for each in schedule.placed}
+    timeline, schedule = view.parts["table"]["timeline"], view.seen.schedule
+    assert timeline["note"].startswith(f"{len(schedule.placed)} units: in each slice of time")
+    assert spans(view, "predicted") == []
+    (chart,) = timeline["picture"]["charts"]
+    shown = shares(chart["sources"]["slices"])
+    unit = chart["spans"][0]["unit"]
+    assert sum(shown) * unit / 18 == pytest.approx(sum(each.end - each.start for each in schedule.placed), rel=1e-3)  # lanes of 18 pixels
+    begun = sum(int(title.rpartition(", ")[2].split()[0]) for title in chart["sources"]["slices"]["title"])
+    assert begun == len(schedule.placed)
+    training = ran(view, runner)
+    training.units(30)
+    ask(view, "refresh")
+    assert measured(view) == []
+    assert sum(shares(view.parts["live"]["ran"]["sources"]["ran slices"])) > 0
+
+
+def shares(slices: dict[str, list[float]]) -> list[float]:
+    """The area of each share, in pixels times what the x axis is in."""
+    edges = zip(slices["left"], slices["right"], slices["bottom"], slices["top"], strict=True)
+    return [(right - left) * (bottom - top) for left, right, bottom, top in edges]
 
 
 def test_the_exact_policy_is_solved_aside_and_refused_where_it_is_out_of_reach(view, monkeypatch):

@@ -50,7 +50,7 @@ def timeline(screen):
 
 def spans(screen, tier="predicted"):
     """The tasks of one tier in the chart of the step."""
-    return [each for each in read_spans(timeline(screen)["picture"]["charts"][0]["spans"]) if each.tier == tier]
+    return [each for each in read_spans(*timeline(screen)["picture"]["charts"][0]["spans"]) if each.tier == tier]
 
 
 def figure(screen, key):

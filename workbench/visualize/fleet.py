@@ -39,7 +39,8 @@ def fleet(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = ()) -> Pi
     else:
         parts, bound = (_FleetPart("", run),), lower_bound(jobs, run.devices)
         title = f"{_count(len(jobs))} on {run.devices} devices: {format_seconds(run.makespan)}"
-    return Picture.of(_drawing(title, parts, jobs, bound), _text(title, parts, jobs, bound))
+    about = f"{title}; lower bound {format_seconds(bound)}"
+    return Picture(about, lambda: _drawing(title, parts, jobs, bound), lambda: _text(about, parts, jobs))
 
 
 def fleet_text(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = ()) -> str:
@@ -47,9 +48,9 @@ def fleet_text(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = ()) 
     return fleet(run, jobs).text
 
 
-def _text(title: str, parts: Sequence[_FleetPart], jobs: Sequence[Job], bound: float) -> str:
+def _text(about: str, parts: Sequence[_FleetPart], jobs: Sequence[Job]) -> str:
     schedules = {each.title or "schedule": each.schedule for each in parts}
-    return f"{title}; lower bound {format_seconds(bound)}\n\n{schedules_text(schedules, [each.name for each in jobs])}"
+    return f"{about}\n\n{schedules_text(schedules, [each.name for each in jobs])}"
 
 
 def _drawing(title: str, parts: Sequence[_FleetPart], jobs: Sequence[Job], bound: float) -> Drawing:

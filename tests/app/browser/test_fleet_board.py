@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.app.browser.test_accessibility import findings, findings_in_both, set_theme
+from tests.support import charts
 from tests.support.fleets import ToldRunner, Training, three_models, times_of
 from tests.support.jupyterlab import READY, run_cell, write_notebook
 from tests.support.servers import free_port, wait_for
@@ -66,7 +67,7 @@ def board(guarded, served, view) -> Page:
 
 def opened(page: Page, served) -> Page:
     page.goto(served[0])
-    page.locator(".wb.fleet .gantt svg").wait_for()
+    charts.drawn(page.locator(".fleettimeline"))
     return page
 
 
@@ -92,10 +93,26 @@ def test_the_board_lists_models_shards_schedule_and_other_ways(board):
     expect(board.locator('[data-model="deep"] .shards i')).to_have_count(4)
     for name in ("lower bound", "one at a time", "model parallel", "task parallel", "pipelined"):
         expect(board.locator(".way1 .name", has_text=name)).to_be_visible()
-    assert board.locator('.gantt [data-task^="tasks"]').count() > 100
-    board.locator('.gantt [data-task="tasks 0"]').hover()
-    expect(board.locator(".fleettimeline .tasktold")).to_contain_text("forward of shard 0, mini-batch 1 · device")
+    chart = charts.drawn(board.locator(".fleettimeline"))
+    titles = charts.column(chart, "title")
+    assert len(titles) > 100
+    first = next(place for place, title in enumerate(titles) if "forward of shard 0, mini-batch 1" in title)
+    chart.scroll_into_view_if_needed()
+    board.mouse.move(*charts.place(chart, first))
+    expect(board.locator(".bk-tooltip, .bk-Tooltip")).to_contain_text("mini-batch 1")
+    model = titles[first].split(": ")[1].split(",")[0]
+    assert {model in title for title in charts.selected(chart, "title")} == {True}
     assert findings(board) == []
+
+
+def test_the_schedule_is_read_as_text_and_saved_once_it_is_asked_for(board):
+    timeline = board.locator(".fleettimeline")
+    timeline.get_by_text("As text").click()
+    expect(timeline.locator("pre")).to_contain_text("Shard units of 3 models")
+    expect(timeline.locator("pre")).to_contain_text("0 to")
+    with board.expect_download() as saved:
+        timeline.get_by_label("Save the picture as SVG").click()
+    assert saved.value.suggested_filename == "fleet-timeline.svg"
 
 
 def test_policy_budget_and_devices_change_the_schedule_at_once(board, view):
@@ -132,7 +149,10 @@ def test_a_budget_too_small_is_said_and_nothing_is_lost(board, view):
 def test_a_run_grows_beneath_the_prediction_and_a_model_is_stopped(board, view, runner):
     training = started(board, runner, view)
     training.units(30)
-    expect(board.locator('.gantt [data-task="measured 29"]')).to_have_count(1)
+    expect(board.locator(".fleettimeline .key")).to_contain_text("as now expected")
+    titles = charts.column(charts.drawn(board.locator(".fleettimeline")), "title")
+    assert any("\nmeasured from" in title for title in titles)
+    assert any("\nas now expected from" in title for title in titles)
     expect(board.locator('[data-model="deep"] .word')).to_have_text("running")
     assert board.get_by_label("devices", exact=True).is_disabled()
     board.get_by_role("button", name="Take away 1").click()
@@ -183,7 +203,7 @@ def test_in_a_cell_a_hand_changes_the_fleet_in_the_kernel(lab, guarded):
     guarded.goto(f"{url}/lab/tree/fleet.ipynb?reset")
     guarded.wait_for_function(READY, timeout=60_000)
     run_cell(guarded, 0)
-    guarded.locator(".wb.fleet .gantt svg").wait_for(timeout=60_000)
+    guarded.locator(".wb.fleet .chart[data-drawn=true]").wait_for(timeout=60_000)
     guarded.get_by_role("button", name="One device less").click()
     settled(guarded)
     run_cell(guarded, 1)

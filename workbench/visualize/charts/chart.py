@@ -72,7 +72,7 @@ class Chart:
             "properties": json.loads(json.dumps(self.properties)),  # a number that is a key becomes a text
             "key": [list(each) for each in self.key],
             "across": self.across,
-            "spans": self.spans and self.spans.state,
+            "spans": [self.spans.state] if self.spans else [],
         }
 
 

@@ -11,7 +11,7 @@ from workbench.text.pipeline import TASK_NAMES
 from workbench.units import format_bytes
 from workbench.visualize.charts.axis_units import seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry
-from workbench.visualize.charts.packed_spans import Lane, PackedSpans, Span, SpanStyle, pack_spans
+from workbench.visualize.charts.packed_spans import NUMBER, Lane, PackedSpans, Span, SpanStyle, pack_spans
 from workbench.visualize.charts.still_blocks import still_blocks
 from workbench.visualize.draw.palette import NEUTRAL, TASKS
 
@@ -94,29 +94,14 @@ def gantt_chart(step: SimulatedPipeline, tasks: Sequence[TaskTime] = ()) -> Char
 
 def empty_gantt() -> Any:
     """The figure: idle time, tasks with what of them is computed again, their numbers, and memory."""
-    from bokeh.models import FixedTicker
+    from workbench.visualize.charts.empty_figure import add_source
+    from workbench.visualize.charts.lanes_figure import add_idle, add_tasks, empty_lanes
 
-    from workbench.visualize.charts.empty_figure import add_source, add_text, empty_chart, react
-
-    plot = empty_chart(200, "width")
-    plot.yaxis.ticker = FixedTicker(ticks=[], name="lanes")
-    plot.yaxis.axis_line_color = plot.yaxis.major_tick_line_color = None
-    plot.ygrid.visible = False
-    edges = {each: each for each in ("left", "right", "bottom", "top")}
-    hatch = {"hatch_pattern": "right_diagonal_line", "hatch_scale": 6, "hatch_weight": 1}
-    idle = add_source("idle", tuple(edges))
-    plot.quad(source=idle, fill_color=NEUTRAL, fill_alpha=0.08, line_color=None, hatch_color=NEUTRAL, hatch_alpha=0.35, **hatch, **edges)
+    plot = empty_lanes()
+    add_idle(plot)
     memory = add_source("memory", ("xs", "ys"))
     plot.patches("xs", "ys", source=memory, fill_color="#A3B4CE", fill_alpha=0.55, line_color=TASKS[0][0], line_width=1)
-    blocks = add_source("blocks", (*edges, "shared", "color", "alpha", "title", "subject"))
-    tasks = plot.quad(source=blocks, fill_color="color", fill_alpha="alpha", line_color=None, **edges)
-    tasks.hover_glyph = tasks.glyph.clone(line_color=NEUTRAL, line_width=2)
-    tasks.nonselection_glyph = tasks.glyph.clone(fill_alpha=0.25)
-    again = plot.quad(source=blocks, fill_color=None, line_color=None, **{**edges, "right": "shared"})
-    again.glyph.update(hatch_color="#FFFFFF", hatch_alpha=0.5, hatch_pattern="left_diagonal_line", hatch_scale=5, hatch_weight=1.5)
-    again.nonselection_glyph = again.glyph.clone(hatch_alpha=0.15)
-    add_text(plot, add_source("names", ("x", "y", "text", "color")), text_color="color", text_baseline="middle", text_align="center")
-    react(plot, tasks)
+    add_tasks(plot)
     return plot
 
 
@@ -132,7 +117,7 @@ def _packed(step: SimulatedPipeline, tasks: Sequence[TaskTime], begin: float, la
         if tasks:
             lanes.append(Lane(f"stage {stage}", NEUTRAL, *rows.below(stage), "measured", "predicted", own))
             spans.append([_measured(each, begin, styles) for each in tasks if each.device == stage and each.kind in _KINDS])
-    return pack_spans(spans, tuple(lanes), styles.all, unit)
+    return pack_spans(spans, tuple(lanes), styles.all, unit, "computed again")
 
 
 class _Styles:
@@ -154,7 +139,7 @@ class _Styles:
         if kind == "update":
             return SpanStyle("", TASK_NAMES[kind], colour=colour)
         chunk = f", chunk {turn}" if turn else ""
-        return SpanStyle("#" + "'" * turn, f"{TASK_NAMES[kind]} of micro-batch #{chunk}", colour=colour)
+        return SpanStyle(NUMBER + "'" * turn, f"{TASK_NAMES[kind]} of micro-batch {NUMBER}{chunk}", colour=colour)
 
 
 def _predicted(step: SimulatedPipeline, device: int, styles: _Styles) -> Iterator[Span]:

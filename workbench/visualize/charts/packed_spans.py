@@ -3,13 +3,15 @@
 import base64
 from array import array
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
+
+NUMBER = "{number}"
 
 
 class Span(NamedTuple):
-    """A span of time, in seconds, and the place of its style. Its `number` is what stands for `#` in the label and the title of that; spans
-    of one number stand out together. The first `share` of it is hatched."""
+    """A span of time, in seconds, and the place of its style, in whose label and title `NUMBER` stands for its `number`. The first `share`
+    of it is hatched."""
 
     start: float
     seconds: float
@@ -21,18 +23,20 @@ class Span(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class SpanStyle:
     """What spans of one kind have in common: a `label` upon them, a `title` under the pointer, the path that they select, the opacity, and
-    a `colour` if it is not that of their lane."""
+    a `colour` if it is not that of their lane. Spans of one `group` stand out together; without it, those of one number."""
 
     label: str
     title: str
     subject: str = ""
     weight: float = 1.0
     colour: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A row of spans that do not overlap, from `bottom` to `top` on the y axis; `tier` says where their times are from.
+    """A row of spans that do not overlap, from `bottom` to `top` on the y axis; `tier` says where their times are from, `weight` is the
+    opacity of them all.
 
     `other` is the tier that has the same spans, by style and number. `own` seconds are 1 on the x axis where each tier is drawn on a scale
     of its own; 0 where that is no other scale.
@@ -45,11 +49,13 @@ class Lane:
     tier: str = ""
     other: str = ""
     own: float = 0.0
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class PackedSpans:
-    """Spans by lane and start: spans `firsts[i]` to `firsts[i + 1]` are in lane `i`. `unit` seconds are 1 on the x axis.
+    """Spans by lane and start: spans `firsts[i]` to `firsts[i + 1]` are in lane `i`. `unit` seconds are 1 on the x axis. `hatched` says
+    what is hatched of them.
 
     >>> lanes, styles = (Lane("a", "#000000", 0, 1), Lane("b", "#000000", 1, 2)), (SpanStyle("f", "f"),)
     >>> spans = pack_spans([[Span(0.0, 1.0, 0)], [Span(0.5, 0.25, 0), Span(1.0, 1.0, 0)]], lanes, styles, 1.0)
@@ -66,6 +72,7 @@ class PackedSpans:
     unit: float
     numbers: array | None = None  # type: ignore[type-arg]  # 4 bytes each, -1 where there is none
     shares: array | None = None  # type: ignore[type-arg]  # single
+    hatched: str = ""
 
     @property
     def count(self) -> int:
@@ -74,14 +81,14 @@ class PackedSpans:
     def title(self, place: int) -> str:
         """What a span is, in words."""
         title = self.styles[self.kinds[place]].title
-        return title.replace("#", str(self.numbers[place])) if self.numbers and self.numbers[place] >= 0 else title
+        return title.replace(NUMBER, str(self.numbers[place])) if self.numbers and self.numbers[place] >= 0 else title
 
     @property
     def state(self) -> dict[str, Any]:
         """As JSON: the arrays in base64, little-endian."""
         return {
             "lanes": [asdict(each) for each in self.lanes],
-            "styles": [[each.label, each.title, each.subject, each.weight, each.colour] for each in self.styles],
+            "styles": [[each.label, each.title, each.subject, each.weight, each.colour, each.group] for each in self.styles],
             "firsts": list(self.firsts),
             "starts": _base64(self.starts),
             "seconds": _base64(self.seconds),
@@ -89,10 +96,13 @@ class PackedSpans:
             "unit": self.unit,
             "numbers": self.numbers and _base64(self.numbers),
             "shares": self.shares and _base64(self.shares),
+            "hatched": self.hatched,
         }
 
 
-def pack_spans(by_lane: Sequence[Sequence[Span]], lanes: tuple[Lane, ...], styles: tuple[SpanStyle, ...], unit: float) -> PackedSpans:
+def pack_spans(
+    by_lane: Sequence[Sequence[Span]], lanes: tuple[Lane, ...], styles: tuple[SpanStyle, ...], unit: float, hatched: str = ""
+) -> PackedSpans:
     """Of each lane its spans; they are sorted here."""
     firsts, starts, seconds, kinds, numbers, shares = [0], array("d"), array("f"), array("I"), array("i"), array("f")
     for spans in by_lane:
@@ -103,8 +113,8 @@ def pack_spans(by_lane: Sequence[Sequence[Span]], lanes: tuple[Lane, ...], style
             numbers.append(number)
             shares.append(share)
         firsts.append(len(starts))
-    numbered = any(each >= 0 for each in numbers)
-    return PackedSpans(lanes, styles, tuple(firsts), starts, seconds, kinds, unit, *((numbers, shares) if numbered else ()))
+    packed = PackedSpans(lanes, styles, tuple(firsts), starts, seconds, kinds, unit, hatched=hatched)
+    return replace(packed, numbers=numbers, shares=shares) if any(each >= 0 for each in numbers) else packed
 
 
 def _base64(values: Any) -> str:

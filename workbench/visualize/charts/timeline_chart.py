@@ -52,18 +52,11 @@ def timeline_chart(report: Report, trace: Trace | None = None, parts: tuple[Time
 
 def empty_timeline() -> Any:
     """The figure: blocks of time, and the names of those that are wide enough for one."""
-    from bokeh.models import FixedTicker
+    from workbench.visualize.charts.empty_figure import MARKED, add_source, add_text, react
+    from workbench.visualize.charts.lanes_figure import BLOCKS, EDGES, empty_lanes
 
-    from workbench.visualize.charts.empty_figure import MARKED, add_source, add_text, empty_chart, react
-
-    plot = empty_chart(200, "width")
-    plot.yaxis.ticker = FixedTicker(ticks=[], name="lanes")
-    plot.yaxis.axis_line_color = plot.yaxis.major_tick_line_color = None
-    plot.ygrid.visible = False
-    plot.yaxis.axis_label = None
-    blocks = add_source("blocks", ("left", "right", "bottom", "top", "color", "alpha", "title", "subject", "shared"))
-    edges = {each: each for each in ("left", "right", "bottom", "top")}
-    drawn = plot.quad(source=blocks, fill_color="color", fill_alpha="alpha", line_color=None, **edges)
+    plot = empty_lanes()
+    drawn = plot.quad(source=add_source("blocks", BLOCKS), fill_color="color", fill_alpha="alpha", line_color=None, **EDGES)
     drawn.selection_glyph = drawn.glyph.clone(line_color=MARKED, line_width=2)
     drawn.nonselection_glyph = drawn.glyph
     add_text(plot, add_source("names", ("x", "y", "text", "color")), text_color="color", text_baseline="middle", x_offset=4)

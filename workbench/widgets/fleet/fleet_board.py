@@ -20,7 +20,7 @@ from workbench.widgets.fleet.budget import budget_of, next_budget
 from workbench.widgets.fleet.fleet_jobs import FleetWork, News
 from workbench.widgets.fleet.fleet_run_panel import run_state, timing_state
 from workbench.widgets.fleet.fleet_runner import FleetRunner
-from workbench.widgets.fleet.fleet_timeline import expected_state, measured_state, timeline_state
+from workbench.widgets.fleet.fleet_timeline import ran_state, timeline_state
 from workbench.widgets.fleet.forecast_state import (
     columns_of,
     command_text,
@@ -41,6 +41,7 @@ from workbench.widgets.gestures.gesture import Message
 from workbench.widgets.gestures.gesture_handlers import Handlers, on
 from workbench.widgets.gestures.gesture_registry import FLEET_GESTURES
 from workbench.widgets.gestures.running import CancelGesture, RefreshGesture, RunGesture
+from workbench.widgets.gestures.view_changes import PictureGesture
 
 PARTS: tuple[Part, ...] = ("board", "table", "live")
 SHOWN: dict[News, tuple[Part, ...]] = {
@@ -80,6 +81,7 @@ class FleetView:
         self._answers, self._handlers = Answers(), self._make_handlers()
         self._refusal: dict[str, Any] | None = None
         self._asked: dict[str, str] = {}
+        self._pictures: set[str] = set()  # of which all forms are wanted
         self._forecast = LiveForecast(self._lock, self._show_forecast)
         self._expectation = Expectation(lambda: self._receive_news("expected"))
         self.parts: dict[Part, dict[str, Any]] = {}
@@ -157,9 +159,15 @@ class FleetView:
                 on(controls.RereadGesture, lambda _: self._take(resolve_fleet(self._path, self._allow).models)),
                 on(controls.LeaveGesture, lambda gesture: self._work.send(RemoveDevice(_number(gesture.value, "device", least=0)))),
                 on(controls.ReturnGesture, lambda gesture: self._work.send(ReturnDevice(_number(gesture.value, "device", least=0)))),
+                on(PictureGesture, lambda gesture: self._draw(gesture.name)),
                 on(RefreshGesture, lambda _: None),  # only an answer is wanted
             ]
         )
+
+    def _draw(self, name: str) -> None:
+        """Show all forms of a picture, until the fleet is another."""
+        self._pictures.add(name)
+        self._show("table")
 
     def _run(self) -> None:
         """Start a run. Raises `FleetError` where there is nothing left to train: a worker would compile everything before it said so."""
@@ -200,6 +208,7 @@ class FleetView:
         """Predict a fleet, and use it. One that does not fit raises `FleetError`, or if it is `patient` is used with its problem."""
         self._forecast.predict(fleet, self._work.timed, self._work.attached, patient=patient)
         self.fleet = fleet
+        self._pictures.clear()
 
     def _show_forecast(self, whole: bool) -> None:
         self._show(*(("board", "table") if whole else ("board",)))
@@ -282,17 +291,15 @@ class FleetView:
         return f"Makespan {format_seconds(self.seen.schedule.makespan)}." if self.seen else ""
 
     def _table(self) -> dict[str, Any]:
-        ran = self._work.live if self._mine() else None
-        timeline = timeline_state(self.seen, ran) if self.seen else None
+        timeline = timeline_state(self.seen, self.measured, self._pictures.__contains__) if self.seen else None
         return {"timeline": timeline, "seq": self._answers.last["seq"], "told": self._answers.revision}
 
     def _live(self) -> dict[str, Any]:
         with self._work.lock:
             live = self._work.live
-            measured = measured_state(live) if self._mine() else {"measured": "[]", "lasted": 0.0}
-            rest = expected_state(self._expectation.rest if self._mine() else None, len(live.models))
+            ran = ran_state(self.seen, live, self._expectation.rest) if self.seen and self._mine() else None
             stale = "" if self._mine() or live.fleet is None else stale_text(live.fleet, live.devices or count_devices(live.fleet))
-            return {**run_state(live, can_run=self._work.can_run), **measured, **rest, "stale": stale, "told": self._answers.revision}
+            return {**run_state(live, can_run=self._work.can_run), "ran": ran, "stale": stale, "told": self._answers.revision}
 
 
 def _number(typed: str, what: str, least: int = 1) -> int:

@@ -27,7 +27,7 @@ DONE_BEFORE = "All models are done already, in an earlier run."
 PREPARED = {"cutting": "cut", "compiling": "compiled"}  # the state of a model once the next one's turn has come
 MOST_LOSSES = 20_000  # losses of one model; beyond that every second one is dropped
 Row = list[Any]
-"""`[model, unit, device, start, end]` of a unit, as the board draws it."""
+"""`[model, unit, device, start, end]` of a unit, as the board draws it; at the end of a run also whether it was lost with its device."""
 
 
 @dataclass

@@ -98,6 +98,7 @@ FLEET_GESTURES: tuple[type[Gesture], ...] = (
     *(fleet_controls.TimeUnitsGesture, fleet_controls.CancelTimingGesture, fleet_controls.StopModelGesture),
     *(fleet_controls.RereadGesture, fleet_controls.LeaveGesture, fleet_controls.ReturnGesture),
     *(running.RunGesture, running.CancelGesture, running.RefreshGesture),
+    view_changes.PictureGesture,
 )
 """Gestures of the board over a fleet."""
 ALL_GESTURES = tuple(dict.fromkeys((*BOARD_GESTURES, *FLEET_GESTURES)))

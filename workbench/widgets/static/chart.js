@@ -92,7 +92,7 @@ function beginChart(wb, bokeh, state, act) {
     drawn: null,
     blocks: null,
     at: -1,
-    number: -1,
+    group: "",
     marking: false,
     room: 0,
     height: 0,

@@ -12,8 +12,8 @@ const FAR = 4; // from this ratio on they have their own scales, until somebody 
  * @returns {number}
  */
 export function ratioOf({ spans }) {
-  const lane = spans?.lanes.find(({ own }) => own);
-  return lane && spans ? lane.own / spans.unit : 0;
+  const lane = spans.flatMap(({ lanes }) => lanes).find(({ own }) => own);
+  return lane ? lane.own / spans[0].unit : 0;
 }
 
 /**

@@ -17,14 +17,46 @@ function bytesOf(text) {
 }
 
 /**
- * @param {SentSpans} sent
- * @returns {Spans}
+ * @template {Float64Array | Float32Array | Uint32Array | Int32Array} T
+ * @param {new (length: number) => T} kind
+ * @param {T[]} parts
+ * @returns {T}
+ */
+function join(kind, parts) {
+  if (parts.length === 1) return parts[0];
+  const all = new kind(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
+/**
+ * All parts as one, with the styles of the first.
+ * @param {SentSpans[]} sent
+ * @returns {Spans | null}
  */
 export function unpackSpans(sent) {
-  const starts = new Float64Array(bytesOf(sent.starts)), seconds = new Float32Array(bytesOf(sent.seconds));
-  const numbers = sent.numbers ? new Int32Array(bytesOf(sent.numbers)) : null,
-    shares = sent.shares ? new Float32Array(bytesOf(sent.shares)) : null;
-  return { ...sent, starts, seconds, kinds: new Uint32Array(bytesOf(sent.kinds)), numbers, shares, own: false };
+  if (!sent.length) return null;
+  const [first] = sent, starts = join(Float64Array, sent.map((part) => new Float64Array(bytesOf(part.starts))));
+  const numbered = sent.some(({ numbers }) => numbers);
+  /** @type {(part: SentSpans, packed: string | null) => ArrayBuffer} */
+  const four = (part, packed) => packed ? bytesOf(packed) : new ArrayBuffer(4 * /** @type {number} */ (part.firsts.at(-1)));
+  return {
+    ...first,
+    lanes: sent.flatMap(({ lanes }) => lanes),
+    firsts: sent.reduce((/** @type {number[]} */ all, { firsts }) => [...all, ...firsts.slice(1).map((each) => each + (all.at(-1) ?? 0))], [
+      0,
+    ]),
+    starts,
+    seconds: join(Float32Array, sent.map((part) => new Float32Array(bytesOf(part.seconds)))),
+    kinds: join(Uint32Array, sent.map((part) => new Uint32Array(bytesOf(part.kinds)))),
+    numbers: numbered ? join(Int32Array, sent.map((part) => new Int32Array(four(part, part.numbers)))) : null,
+    shares: numbered ? join(Float32Array, sent.map((part) => new Float32Array(four(part, part.shares)))) : null,
+    own: false,
+  };
 }
 
 /**
@@ -44,6 +76,17 @@ export const unitOf = ({ lanes, own, unit }, lane) => (own && lanes[lane].own) |
 export const laneOf = ({ firsts }, span) => firsts.findIndex((first) => first > span) - 1;
 
 /**
+ * What stands out together with a span, if anything.
+ * @param {Pick<Spans, "styles" | "kinds" | "numbers">} spans
+ * @param {number} span
+ * @returns {string}
+ */
+export function groupOf({ styles, kinds, numbers }, span) {
+  const number = numbers?.[span] ?? -1;
+  return styles[kinds[span]][5] || (number < 0 ? "" : `${number}`);
+}
+
+/**
  * A label or a title of a span's style, with its number.
  * @param {Pick<Spans, "styles" | "kinds" | "numbers">} spans
  * @param {number} span
@@ -52,7 +95,7 @@ export const laneOf = ({ firsts }, span) => firsts.findIndex((first) => first > 
  */
 export function textOf({ styles, kinds, numbers }, span, part) {
   const text = styles[kinds[span]][part], number = numbers?.[span] ?? -1;
-  return number < 0 ? text : text.replaceAll("#", `${number}`);
+  return number < 0 ? text : text.replaceAll("{number}", `${number}`);
 }
 
 /**
@@ -80,10 +123,10 @@ export function placeAfter(values, value, low, high) {
  * @returns {Blocks}
  */
 export function visibleBlocks(spans, { from, to, width }) {
-  const { starts, seconds, kinds, styles, firsts } = spans;
+  const { lanes, starts, seconds, kinds, styles, firsts } = spans;
   /** @type {Blocks} */
   const blocks = { left: [], right: [], lane: [], span: [], count: [], seconds: [], weight: [] };
-  for (let lane = 0; lane < spans.lanes.length; lane++) {
+  for (let lane = 0; lane < lanes.length; lane++) {
     const unit = unitOf(spans, lane), pixel = (to - from) / Math.max(width, 1) * unit, narrow = NARROW * pixel, column = COLUMN * pixel;
     const last = placeAfter(starts, to * unit, firsts[lane], firsts[lane + 1]);
     let i = Math.max(firsts[lane], placeAfter(starts, from * unit, firsts[lane], last) - 1);
@@ -97,7 +140,7 @@ export function visibleBlocks(spans, { from, to, width }) {
       blocks.span.push(longest);
       blocks.count.push(count);
       blocks.seconds.push(busy);
-      blocks.weight.push(busy ? weighed / busy : 1);
+      blocks.weight.push(busy ? weighed / busy : lanes[lane].weight);
     };
     for (; i < last; i++) {
       const start = starts[i], length = seconds[i], stop = start + length;
@@ -114,7 +157,7 @@ export function visibleBlocks(spans, { from, to, width }) {
         if (length > seconds[longest]) longest = i;
       }
       busy += length;
-      weighed += length * styles[kinds[i]][3];
+      weighed += length * styles[kinds[i]][3] * lanes[lane].weight;
       count++;
     }
     end();

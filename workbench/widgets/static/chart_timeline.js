@@ -3,7 +3,7 @@
 
 import { colourOf, isDark } from "./chart_look.js";
 import { isOwn } from "./chart_scale.js";
-import { laneOf, unitOf, unpackSpans, visibleBlocks, visibleNames } from "./chart_spans.js";
+import { groupOf, laneOf, unitOf, unpackSpans, visibleBlocks, visibleNames } from "./chart_spans.js";
 import { titleOf } from "./chart_titles.js";
 import { isChosen } from "./select.js";
 /** @import { Blocks, BokehModel, ShownChart, Spans, Window } from "./types/chart.d.ts" */
@@ -20,9 +20,11 @@ const NAMES = 60; // milliseconds between two times that names are placed anew w
  * @param {ShownChart} shown
  */
 export function fillSpans(wb, shown) {
-  shown.spans = shown.state.spans && { ...unpackSpans(shown.state.spans), own: isOwn(shown) };
+  shown.spans = unpackSpans(shown.state.spans);
+  if (shown.spans) shown.spans.own = isOwn(shown);
   shown.drawn = shown.blocks = null;
-  shown.at = shown.number = -1;
+  if (shown.spans && shown.at >= shown.spans.starts.length) shown.at = -1;
+  shown.group = "";
   if (shown.spans && shown.doc) drawSpansNow(wb, shown);
 }
 
@@ -101,38 +103,39 @@ function drawBlocks(wb, shown, named) {
 }
 
 /**
- * What stands out: blocks of the number that is pointed at, else what is chosen on the board.
+ * What stands out: blocks of the group that is pointed at, else what is chosen on the board.
  * @param {Wb} wb
  * @param {ShownChart} shown
  * @returns {number[]}
  */
-function selectedBlocks(wb, { spans, blocks, number }) {
+function selectedBlocks(wb, { spans, blocks, group }) {
   if (!spans || !blocks) return [];
-  if (number >= 0) return blocks.span.flatMap((span, i) => (standsBack({ spans, number }, span) ? [] : [i]));
+  if (group) return blocks.span.flatMap((span, i) => (standsBack({ spans, group }, span) ? [] : [i]));
   const chosen = chosenStyles(wb, spans);
   return chosen.size ? blocks.span.flatMap((span, i) => (chosen.has(spans.kinds[span]) ? [i] : [])) : [];
 }
 
 /**
- * Whether a span has another number than the one that is pointed at.
- * @param {Pick<ShownChart, "spans" | "number">} shown
+ * Whether a span is of another group than the one that is pointed at.
+ * @param {Pick<ShownChart, "spans" | "group">} shown
  * @param {number} span
  * @returns {boolean}
  */
-const standsBack = ({ spans, number }, span) => number >= 0 && spans?.numbers?.[span] !== number;
+const standsBack = ({ spans, group }, span) => group !== "" && spans !== null && groupOf(spans, span) !== group;
 
 /**
- * Blocks of another number than the one at `block` stand back; with none (-1) all are as they were.
+ * Blocks of another group than that of `block` stand back; with none (-1) all are as they were.
  * @param {Wb} wb
  * @param {ShownChart} shown
  * @param {number} block
  */
 export function dimOthers(wb, shown, block) {
-  const number = shown.spans?.numbers?.[shown.blocks?.span[block] ?? -1] ?? -1;
-  if (number === shown.number || !shown.doc) return;
-  shown.number = number;
+  const { spans, blocks, doc } = shown;
+  const group = spans && blocks && block >= 0 && block < blocks.span.length ? groupOf(spans, blocks.span[block]) : "";
+  if (group === shown.group || !doc) return;
+  shown.group = group;
   shown.marking = true;
-  /** @type {BokehModel} */ (shown.doc.get_model_by_name("blocks")).selected.indices = selectedBlocks(wb, shown);
+  /** @type {BokehModel} */ (doc.get_model_by_name("blocks")).selected.indices = selectedBlocks(wb, shown);
   shown.marking = false;
   drawNames(wb, shown);
 }

@@ -19,7 +19,7 @@ export function titleOf(spans, blocks, i) {
   const span = blocks.span[i], lane = spans.lanes[blocks.lane[i]], share = spans.shares?.[span] ?? 0;
   const one = `${clock(spans.seconds[span])}: ${textOf(spans, span, 1)}`;
   const text = blocks.count[i] === 1 ? one : `${blocks.count[i]} in ${clock(blocks.seconds[i])}, the longest ${one}`;
-  const again = share ? `, ${clock(spans.seconds[span] * share)} of it computed again` : "";
+  const again = share ? `, ${clock(spans.seconds[span] * share)} of it ${spans.hatched}` : "";
   return `${lane.name} · ${text}\n${lane.tier && `${lane.tier} `}from ${clock(spans.starts[span])}${again}${
     otherOf(spans, blocks.lane[i], span)
   }`;
@@ -37,7 +37,7 @@ function otherOf(spans, lane, span) {
   const other = of ? placesOf(spans).get(keyOf(spans, of, span)) : undefined;
   if (other === undefined) return "";
   const ratio = tier === "measured" ? seconds[span] / seconds[other] : seconds[other] / seconds[span];
-  const times = Number.isFinite(ratio) ? `: measured is ${ratio.toFixed(2)}× of what was predicted` : "";
+  const times = Number.isFinite(ratio) && [tier, of].includes("measured") ? `: measured is ${ratio.toFixed(2)}× of what was predicted` : "";
   return `\n${of} ${clock(seconds[other])} from ${clock(starts[other])}${times}`;
 }
 

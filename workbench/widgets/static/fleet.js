@@ -4,18 +4,18 @@
 import { drawRefusal } from "./board.js";
 import { h, keepingFocus, painter, patch, withCode } from "./dom.js";
 import { drawFleetControls } from "./fleet_controls.js";
-import { FLEET_CHART } from "./fleet_draw.js";
 import { fleetModels, fleetRun, fleetTiming } from "./fleet_parts.js";
-import { ganttChart } from "./gantt.js";
 import { STYLE } from "./python_constants.js";
 import { helpSection, helpTools, termLabel } from "./help.js";
 import { lossesOf } from "./losses.js";
 import { closeMenu } from "./menus.js";
 import { outbox } from "./outbox.js";
+import { paintPicture } from "./picture.js";
 import { onShortcut } from "./shortcuts.js";
 import { makeTheme } from "./theme.js";
 import { makeWb } from "./board_context.js";
-/** @import { FleetBoard, FleetChart, FleetControls, FleetFigure, FleetTimeline, Way } from "./types/fleet.d.ts" */
+/** @import { FleetBoard, FleetControls, FleetFigure, FleetLive, Way } from "./types/fleet.d.ts" */
+/** @import { Picture } from "./types/table_cells.d.ts" */
 /** @import { Refusal } from "./types/states.d.ts" */
 /** @import { FleetModel, Paint, Wb } from "./types/board_context.d.ts" */
 
@@ -31,7 +31,7 @@ export function mountFleet(model, el) {
   const card = h("div", { class: "card" });
   root.append(card, live);
   const box = outbox(model, root);
-  const wb = makeWb(root, card, live, box);
+  const wb = makeWb(root, card, live, box, model.library);
   const head = h("header", { class: "head" }),
     controls = h("div", { class: "controls fleetcontrols" }),
     refused = h("div", { class: "refusedhere" }),
@@ -39,7 +39,8 @@ export function mountFleet(model, el) {
   const run = fleetRun(wb),
     timing = fleetTiming(wb),
     models = fleetModels(wb),
-    gantt = ganttChart(wb, FLEET_CHART),
+    drawn = h("div", { class: "picture" }),
+    note = h("p", { class: "muted slices" }),
     devices = h("div", { class: "fleetdevices" }),
     losses = lossesOf(wb);
   const figures = h("div", { class: "stagefigures fleetfigures" }),
@@ -47,8 +48,14 @@ export function mountFleet(model, el) {
     stale = h("p", { class: "muted stale" }),
     doubt = h("div", { class: "fleetdoubt" });
   const empty = h("p", { class: "muted" }, "Losses of all models are drawn here while they train.");
-  gantt.element.append(devices);
-  const schedule = h("section", { class: "fleettimeline", ariaLabel: "Schedule" }, gantt.element);
+  const schedule = h(
+    "section",
+    { class: "fleettimeline", ariaLabel: "Schedule" },
+    h("h2", {}, termLabel(wb, "Shard units over time")),
+    devices,
+    drawn,
+    note,
+  );
   const others = h(
     "section",
     { class: "fleetways", ariaLabel: "Ways to train the same models" },
@@ -137,10 +144,6 @@ export function mountFleet(model, el) {
   );
   /** @type {Paint<Way[]>} */
   const paintWays = painter((all) => patch(ways, all, drawWay));
-  /** @type {Paint<FleetTimeline & Pick<FleetChart, "ran" | "lasted"> & { measured: string; expected: string }>} */
-  const paintGantt = painter((state) =>
-    gantt.paint({ ...state, tasks: JSON.parse(state.tasks), measured: JSON.parse(state.measured), expected: JSON.parse(state.expected) })
-  );
   /** @type {Paint<{ running: boolean; devices: number; away: number[] }>} */
   const paintDevices = painter((state) => keepingFocus(root, devices, () => drawDevices(wb, devices, state)));
 
@@ -159,15 +162,9 @@ export function mountFleet(model, el) {
     timing.paint({ ...state.timing, waits: state.waits });
     models.paint(state.models, state.columns, now.models);
     schedule.hidden = !timeline;
-    if (timeline) {
-      paintGantt({
-        ...timeline,
-        measured: now.measured,
-        expected: now.expected,
-        ran: now.lasted,
-        lasted: Math.max(now.lasted, now.expects),
-      });
-    }
+    if (timeline?.picture) paintPicture(wb, drawn, withRun(timeline.picture, now.ran));
+    note.textContent = timeline?.note ?? "";
+    note.hidden = !note.textContent;
     paintDevices({ running: now.phase === "running" && Boolean(now.known), devices: timeline?.devices ?? 0, away: now.away });
     paintWays(state.ways);
     others.hidden = !state.ways.length;
@@ -216,6 +213,19 @@ export function mountFleet(model, el) {
     clearInterval(watching);
     for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
   };
+}
+
+/**
+ * The picture of a schedule with what has run of it in its chart.
+ * @param {Picture} picture
+ * @param {FleetLive["ran"]} ran
+ * @returns {Picture}
+ */
+function withRun(picture, ran) {
+  const [chart] = picture.charts ?? [];
+  if (!chart || !ran) return picture;
+  const whole = { ...chart, ...ran, sources: { ...chart.sources, ...ran.sources }, spans: [...chart.spans, ...ran.spans] };
+  return { ...picture, charts: [whole] };
 }
 
 /**

@@ -29,17 +29,17 @@ function setData(element, data) {
   for (const [key, value] of Object.entries(data)) if (value !== null && value !== void 0) element.dataset[key] = value;
 }
 var isShown = (kid) => kid !== null && kid !== void 0 && kid !== "";
-var all = (within2, selector) => [
+var all = (within, selector) => [
   .../** @type {NodeListOf<E>} */
-  within2.querySelectorAll(selector)
+  within.querySelectorAll(selector)
 ];
-var one = (within2, selector) => (
+var one = (within, selector) => (
   /** @type {E | null} */
-  within2.querySelector(selector)
+  within.querySelector(selector)
 );
-var the = (within2, selector) => (
+var the = (within, selector) => (
   /** @type {E} */
-  within2.querySelector(selector)
+  within.querySelector(selector)
 );
 var targetOf = (event) => (
   /** @type {HTMLElement} */
@@ -358,8 +358,8 @@ function paintKey(wb, element, state) {
 // workbench/widgets/static/chart_scale.js
 var FAR = 4;
 function ratioOf({ spans }) {
-  const lane = spans?.lanes.find(({ own }) => own);
-  return lane && spans ? lane.own / spans.unit : 0;
+  const lane = spans.flatMap(({ lanes }) => lanes).find(({ own }) => own);
+  return lane ? lane.own / spans[0].unit : 0;
 }
 function scaledState(shown) {
   const { sent } = shown, ratio = ratioOf(sent);
@@ -427,24 +427,48 @@ var CLOSE = 3;
 function bytesOf(text) {
   return Uint8Array.from(atob(text), (each) => each.charCodeAt(0)).buffer;
 }
+function join(kind, parts) {
+  if (parts.length === 1) return parts[0];
+  const all2 = new kind(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part2 of parts) {
+    all2.set(part2, at);
+    at += part2.length;
+  }
+  return all2;
+}
 function unpackSpans(sent) {
-  const starts = new Float64Array(bytesOf(sent.starts)), seconds = new Float32Array(bytesOf(sent.seconds));
-  const numbers = sent.numbers ? new Int32Array(bytesOf(sent.numbers)) : null, shares = sent.shares ? new Float32Array(bytesOf(sent.shares)) : null;
+  if (!sent.length) return null;
+  const [first] = sent, starts = join(Float64Array, sent.map((part2) => new Float64Array(bytesOf(part2.starts))));
+  const numbered = sent.some(({ numbers }) => numbers);
+  const four = (part2, packed) => packed ? bytesOf(packed) : new ArrayBuffer(4 * /** @type {number} */
+  part2.firsts.at(-1));
   return {
-    ...sent,
+    ...first,
+    lanes: sent.flatMap(({ lanes }) => lanes),
+    firsts: sent.reduce((all2, { firsts }) => [
+      ...all2,
+      ...firsts.slice(1).map((each) => each + (all2.at(-1) ?? 0))
+    ], [
+      0
+    ]),
     starts,
-    seconds,
-    kinds: new Uint32Array(bytesOf(sent.kinds)),
-    numbers,
-    shares,
+    seconds: join(Float32Array, sent.map((part2) => new Float32Array(bytesOf(part2.seconds)))),
+    kinds: join(Uint32Array, sent.map((part2) => new Uint32Array(bytesOf(part2.kinds)))),
+    numbers: numbered ? join(Int32Array, sent.map((part2) => new Int32Array(four(part2, part2.numbers)))) : null,
+    shares: numbered ? join(Float32Array, sent.map((part2) => new Float32Array(four(part2, part2.shares)))) : null,
     own: false
   };
 }
 var unitOf = ({ lanes, own, unit }, lane) => own && lanes[lane].own || unit;
 var laneOf = ({ firsts }, span) => firsts.findIndex((first) => first > span) - 1;
+function groupOf({ styles, kinds, numbers }, span) {
+  const number = numbers?.[span] ?? -1;
+  return styles[kinds[span]][5] || (number < 0 ? "" : `${number}`);
+}
 function textOf({ styles, kinds, numbers }, span, part2) {
   const text = styles[kinds[span]][part2], number = numbers?.[span] ?? -1;
-  return number < 0 ? text : text.replaceAll("#", `${number}`);
+  return number < 0 ? text : text.replaceAll("{number}", `${number}`);
 }
 function placeAfter(values, value, low, high) {
   while (low < high) {
@@ -455,7 +479,7 @@ function placeAfter(values, value, low, high) {
   return low;
 }
 function visibleBlocks(spans, { from, to, width }) {
-  const { starts, seconds, kinds, styles, firsts } = spans;
+  const { lanes, starts, seconds, kinds, styles, firsts } = spans;
   const blocks = {
     left: [],
     right: [],
@@ -465,7 +489,7 @@ function visibleBlocks(spans, { from, to, width }) {
     seconds: [],
     weight: []
   };
-  for (let lane = 0; lane < spans.lanes.length; lane++) {
+  for (let lane = 0; lane < lanes.length; lane++) {
     const unit = unitOf(spans, lane), pixel = (to - from) / Math.max(width, 1) * unit, narrow = NARROW * pixel, column = COLUMN * pixel;
     const last = placeAfter(starts, to * unit, firsts[lane], firsts[lane + 1]);
     let i = Math.max(firsts[lane], placeAfter(starts, from * unit, firsts[lane], last) - 1);
@@ -479,7 +503,7 @@ function visibleBlocks(spans, { from, to, width }) {
       blocks.span.push(longest);
       blocks.count.push(count);
       blocks.seconds.push(busy);
-      blocks.weight.push(busy ? weighed / busy : 1);
+      blocks.weight.push(busy ? weighed / busy : lanes[lane].weight);
     };
     for (; i < last; i++) {
       const start = starts[i], length = seconds[i], stop = start + length;
@@ -495,7 +519,7 @@ function visibleBlocks(spans, { from, to, width }) {
         if (length > seconds[longest]) longest = i;
       }
       busy += length;
-      weighed += length * styles[kinds[i]][3];
+      weighed += length * styles[kinds[i]][3] * lanes[lane].weight;
       count++;
     }
     end();
@@ -555,7 +579,7 @@ function titleOf(spans, blocks, i) {
   const span = blocks.span[i], lane = spans.lanes[blocks.lane[i]], share = spans.shares?.[span] ?? 0;
   const one2 = `${clock(spans.seconds[span])}: ${textOf(spans, span, 1)}`;
   const text = blocks.count[i] === 1 ? one2 : `${blocks.count[i]} in ${clock(blocks.seconds[i])}, the longest ${one2}`;
-  const again = share ? `, ${clock(spans.seconds[span] * share)} of it computed again` : "";
+  const again = share ? `, ${clock(spans.seconds[span] * share)} of it ${spans.hatched}` : "";
   return `${lane.name} \xB7 ${text}
 ${lane.tier && `${lane.tier} `}from ${clock(spans.starts[span])}${again}${otherOf(spans, blocks.lane[i], span)}`;
 }
@@ -564,7 +588,10 @@ function otherOf(spans, lane, span) {
   const other = of ? placesOf(spans).get(keyOf(spans, of, span)) : void 0;
   if (other === void 0) return "";
   const ratio = tier === "measured" ? seconds[span] / seconds[other] : seconds[other] / seconds[span];
-  const times = Number.isFinite(ratio) ? `: measured is ${ratio.toFixed(2)}\xD7 of what was predicted` : "";
+  const times = Number.isFinite(ratio) && [
+    tier,
+    of
+  ].includes("measured") ? `: measured is ${ratio.toFixed(2)}\xD7 of what was predicted` : "";
   return `
 ${of} ${clock(seconds[other])} from ${clock(starts[other])}${times}`;
 }
@@ -995,12 +1022,11 @@ var NEARLY = 1.6;
 var STILL = 120;
 var NAMES = 60;
 function fillSpans(wb, shown) {
-  shown.spans = shown.state.spans && {
-    ...unpackSpans(shown.state.spans),
-    own: isOwn(shown)
-  };
+  shown.spans = unpackSpans(shown.state.spans);
+  if (shown.spans) shown.spans.own = isOwn(shown);
   shown.drawn = shown.blocks = null;
-  shown.at = shown.number = -1;
+  if (shown.spans && shown.at >= shown.spans.starts.length) shown.at = -1;
+  shown.group = "";
   if (shown.spans && shown.doc) drawSpansNow(wb, shown);
 }
 function drawSpansNow(wb, shown) {
@@ -1065,11 +1091,11 @@ function drawBlocks(wb, shown, named) {
   ];
   shown.marking = false;
 }
-function selectedBlocks(wb, { spans, blocks, number }) {
+function selectedBlocks(wb, { spans, blocks, group }) {
   if (!spans || !blocks) return [];
-  if (number >= 0) return blocks.span.flatMap((span, i) => standsBack({
+  if (group) return blocks.span.flatMap((span, i) => standsBack({
     spans,
-    number
+    group
   }, span) ? [] : [
     i
   ]);
@@ -1078,13 +1104,14 @@ function selectedBlocks(wb, { spans, blocks, number }) {
     i
   ] : []) : [];
 }
-var standsBack = ({ spans, number }, span) => number >= 0 && spans?.numbers?.[span] !== number;
+var standsBack = ({ spans, group }, span) => group !== "" && spans !== null && groupOf(spans, span) !== group;
 function dimOthers(wb, shown, block) {
-  const number = shown.spans?.numbers?.[shown.blocks?.span[block] ?? -1] ?? -1;
-  if (number === shown.number || !shown.doc) return;
-  shown.number = number;
+  const { spans, blocks, doc } = shown;
+  const group = spans && blocks && block >= 0 && block < blocks.span.length ? groupOf(spans, blocks.span[block]) : "";
+  if (group === shown.group || !doc) return;
+  shown.group = group;
   shown.marking = true;
-  shown.doc.get_model_by_name("blocks").selected.indices = selectedBlocks(wb, shown);
+  doc.get_model_by_name("blocks").selected.indices = selectedBlocks(wb, shown);
   shown.marking = false;
   drawNames(wb, shown);
 }
@@ -1406,7 +1433,7 @@ function beginChart(wb, bokeh, state, act) {
     drawn: null,
     blocks: null,
     at: -1,
-    number: -1,
+    group: "",
     marking: false,
     room: 0,
     height: 0,
@@ -1463,7 +1490,7 @@ function onTap(wb, shown, indices) {
   if (indices.length) shown.act(indices[0]);
 }
 function fillChart(wb, shown, sent, first = false) {
-  const before = shown.state, zoomed2 = (
+  const before = shown.state, zoomed = (
     /** @type {const} */
     [
       "x",
@@ -1486,7 +1513,7 @@ function fillChart(wb, shown, sent, first = false) {
       Math.max(start, end)
     ];
     const low = Math.min(range.start, range.end), high = Math.max(range.start, range.end);
-    const kept = zoomed2.includes(name) && before.across === state.across && low >= bounds[0] && high <= bounds[1];
+    const kept = zoomed.includes(name) && before.across === state.across && low >= bounds[0] && high <= bounds[1];
     range.setv({
       bounds
     });
@@ -6000,224 +6027,6 @@ function drawFleetControls(wb, parent, state) {
   }, state.planned_for)));
 }
 
-// workbench/widgets/static/gantt_draw.js
-var GUTTER = 84;
-var NARROW_TEXT = 6.2;
-var escaped = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
-var px = (value) => value.toFixed(1);
-function scaleOf(from, to, width) {
-  const scale = (width - GUTTER - 2) / (to - from || 1);
-  return (time) => GUTTER + (time - from) * scale;
-}
-function hatches() {
-  return '<defs><pattern id="idle" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" fill="#8B949E" fill-opacity="0.08"/><path d="M0 0V6" stroke="#8B949E" stroke-opacity="0.35"/></pattern><pattern id="again" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><path d="M0 0V4" stroke="#FFFFFF" stroke-opacity="0.65" stroke-width="2.4"/></pattern></defs>';
-}
-function drawTicks({ from, to, x, width, bottom }) {
-  const wide = (to - from) / Math.max(2, (width - GUTTER) / 110), power = 10 ** Math.floor(Math.log10(wide || 1));
-  const step = [
-    1,
-    2,
-    5,
-    10
-  ].map((factor) => power * factor).find((each) => each >= wide) ?? power * 10;
-  const marks = [];
-  for (let i = Math.ceil(from / step); i * step <= to; i++) {
-    const at = x(i * step);
-    marks.push(`<path d="M${px(at)} 12V${bottom}" stroke="#8B949E" stroke-opacity="0.25"/>`);
-    if (at < width - 40) marks.push(`<text x="${px(at + 3)}" y="10" font-size="10">${i ? escaped(clock(i * step)) : "0"}</text>`);
-  }
-  return marks;
-}
-
-// workbench/widgets/static/gantt_swatch.js
-function svgSwatch(fill, ground) {
-  const box = (colour) => svg("rect", {
-    width: 10,
-    height: 10,
-    rx: 2,
-    fill: colour
-  });
-  return svg("svg", {
-    width: 10,
-    height: 10,
-    "aria-hidden": "true"
-  }, ...ground ? [
-    box(ground)
-  ] : [], box(fill));
-}
-
-// workbench/widgets/static/fleet_draw.js
-var SECTION = 17;
-var MOVING = 3;
-var LEAST_UNIT = 1.25;
-var FLEET_CHART = {
-  title: "Shard units over time",
-  name: "fleet timeline",
-  draw: drawFleet,
-  tell: tellUnit,
-  key: drawFleetKey,
-  again: sameUnit
-};
-function drawFleet(state, { from, to, width, own, chosen }) {
-  const x = scaleOf(from, to, width);
-  const bar = state.devices > 16 ? 11 : 18, row = bar + MOVING + 4, block = SECTION + state.devices * row + 4;
-  const sections = [
-    {
-      which: "tasks",
-      name: state.expected.length ? "predicted at the start" : "predicted",
-      top: 14,
-      lasts: state.seconds,
-      stretch: 1
-    }
-  ];
-  if (state.lasted) {
-    sections.push({
-      which: "measured",
-      name: state.expected.length ? "measured, then as now expected" : "measured",
-      top: 14 + block,
-      lasts: own ? state.seconds : state.lasted,
-      stretch: own ? state.seconds / state.lasted : 1
-    });
-  }
-  const height = 14 + sections.length * block;
-  const marks = [
-    `<clipPath id="fleet-clip"><rect x="${GUTTER}" y="0" width="${width - GUTTER}" height="9999"/></clipPath>`,
-    hatches()
-  ];
-  marks.push(...drawTicks({
-    from,
-    to,
-    x,
-    width,
-    bottom: height - 4
-  }));
-  for (const { which, name, top, lasts, stretch } of sections) {
-    marks.push(`<text x="0" y="${top + 13}" font-weight="600">${name}</text>`);
-    for (let device = 0; device < state.devices; device++) {
-      const y = top + SECTION + device * row, end = Math.min(x(lasts), width), begin = Math.max(GUTTER, x(0));
-      marks.push(`<text x="0" y="${y + bar / 2 + 4}">device ${device}</text>`);
-      if (end > begin) marks.push(`<rect x="${px(begin)}" y="${y}" width="${px(end - begin)}" height="${bar}" fill="url(#idle)"/>`);
-    }
-    marks.push('<g clip-path="url(#fleet-clip)">', ...drawUnits(state, which, {
-      x,
-      width,
-      chosen,
-      at: (device) => top + SECTION + device * row,
-      high: bar,
-      stretch
-    }));
-    if (which === "measured" && state.expected.length) {
-      marks.push(`<clipPath id="fleet-rest"><rect x="${px(Math.max(GUTTER, x(state.ran * stretch)))}" y="0" width="${width}" height="9999"/></clipPath><g class="expected" opacity="0.4" clip-path="url(#fleet-rest)">`, ...drawUnits(state, "expected", {
-        x,
-        width,
-        chosen,
-        at: (device) => top + SECTION + device * row,
-        high: bar,
-        stretch
-      }), "</g>");
-    }
-    marks.push("</g>");
-  }
-  const bound = x(state.bound);
-  if (bound > GUTTER && bound <= width) {
-    marks.push(`<path d="M${px(bound)} 14V${height - 4}" stroke="#D1383F" stroke-dasharray="4 3" stroke-width="1.25"><title>${escaped(state.bound_text)}</title></path>`);
-  }
-  return `<svg width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-label="${escaped(state.about)}" font-size="11" font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,monospace" fill="#737C86">${marks.join("")}</svg>`;
-}
-function drawUnits(state, which, { x, width, chosen, at, high, stretch }) {
-  const marks = [];
-  const narrow = /* @__PURE__ */ new Map();
-  state[which].forEach((task, place) => {
-    const [device, start, end, model, unit, load, lost, low, up] = task;
-    if (task.length > 7) {
-      marks.push(drawSlice(state, `${which} ${place}`, task, {
-        x,
-        width,
-        chosen,
-        top: at(device) + high * (1 - up),
-        high: high * (up - low),
-        stretch
-      }));
-      return;
-    }
-    const left = x(start * stretch), right = x(end * stretch);
-    if (right < GUTTER || x(load * stretch) > width) return;
-    const y = at(device), seen = right - left, { fill, ink, number, units } = state.models[model];
-    if (seen < LEAST_UNIT) {
-      if (left < (narrow.get(device) ?? -Infinity)) return;
-      narrow.set(device, left + LEAST_UNIT);
-    }
-    const wide = Math.max(seen - (seen > 4 ? 1 : 0), LEAST_UNIT), weak = units[unit % units.length]?.weak;
-    const strength = (chosen && chosen[3] !== model ? 0.25 : 1) * (weak ? 0.62 : 1);
-    marks.push(`<rect data-task="${which} ${place}"${chosen === task ? ' class="at"' : ""} x="${px(left)}" y="${y}" width="${px(wide)}" height="${high}" fill="${fill}" opacity="${strength}"/>`);
-    if (lost) marks.push(`<rect x="${px(left)}" y="${y}" width="${px(wide)}" height="${high}" fill="url(#again)" pointer-events="none"/>`);
-    if (start - load > 0 && (start - load) * stretch > 0 && left - x(load * stretch) > 1) {
-      marks.push(`<rect x="${px(x(load * stretch))}" y="${y + high + 1}" width="${px(left - x(load * stretch))}" height="${MOVING - 1}" fill="${fill}" opacity="0.55" pointer-events="none"/>`);
-    }
-    if (high >= 12 && seen > number.length * NARROW_TEXT + 7) {
-      marks.push(`<text x="${px((left + right) / 2)}" y="${y + high / 2 + 3.8}" text-anchor="middle" fill="${weak ? "#1B1F24" : ink}" class="${weak ? "weak" : ""}" pointer-events="none"${chosen && chosen[3] !== model ? ' opacity="0.3"' : ""}>${number}</text>`);
-    }
-  });
-  return marks;
-}
-function drawSlice(state, name, task, { x, width, chosen, top, high, stretch }) {
-  const left = Math.max(x(task[1] * stretch), GUTTER), right = Math.min(x(task[2] * stretch), width);
-  if (right <= left) return "";
-  return `<rect data-task="${name}"${chosen === task ? ' class="at"' : ""} x="${px(left)}" y="${px(top)}" width="${px(right - left)}" height="${px(high)}" fill="${state.models[task[3]].fill}" opacity="${chosen && chosen[3] !== task[3] ? 0.4 : 0.9}"/>`;
-}
-function tellSlice(state, task) {
-  const [device, start, end, model, , , , low, up, count] = task;
-  return `${state.models[model].name} \xB7 ${clock(start)} to ${clock(end)} \xB7 ${Math.round((up - low) * 100)} % of device ${device} \xB7 ${count} units begin`;
-}
-function drawFleetKey(state) {
-  const swatch = (mark, name) => h("span", {}, mark, name);
-  const line = (dashes) => svg("svg", {
-    width: 14,
-    height: 10,
-    "aria-hidden": "true"
-  }, svg("path", {
-    d: "M0 5H14",
-    stroke: dashes ? "#D1383F" : "#8B949E",
-    "stroke-width": dashes ? 1.5 : 2.5,
-    ...dashes ? {
-      "stroke-dasharray": "4 3"
-    } : {}
-  }));
-  return [
-    h("span", {}, "light: forward"),
-    swatch(line(false), "state brought in"),
-    swatch(svgSwatch("url(#idle)"), "idle"),
-    swatch(line(true), state.bound_text),
-    ...state.expected.length ? [
-      h("span", {}, "faint: as now expected")
-    ] : []
-  ];
-}
-function tellUnit(state, task) {
-  if (task.length > 7) return tellSlice(state, task);
-  const [device, start, end, model, unit] = task, { name, units } = state.models[model];
-  const real = state.measured.includes(task), rest = Boolean(state.expected.includes(task)), other = (real || rest ? state.tasks : state.measured).find((each) => each[3] === model && each[4] === unit && !each[6]);
-  const words = (each, label) => `${label} ${clock(each[1])} to ${clock(each[2])}, ${clock(each[2] - each[1])}`;
-  if (rest) {
-    return `${name} \xB7 ${units[unit % units.length]?.says}, mini-batch ${Math.floor(unit / units.length) + 1} \xB7 device ${device} \xB7 ${words(task, "as now expected")}${other ? ` \xB7 ${words(other, "predicted")}` : ""}`;
-  }
-  const ratio = other && other[2] > other[1] && end > start ? ` \xB7 measured is ${(real ? (end - start) / (other[2] - other[1]) : (other[2] - other[1]) / (end - start)).toFixed(2)}\xD7 of it` : "";
-  const lost = task[6] ? " \xB7 lost with its device, and done again" : "";
-  return `${name} \xB7 ${units[unit % units.length]?.says}, mini-batch ${Math.floor(unit / units.length) + 1} \xB7 device ${device} \xB7 ${words(task, real ? "measured" : "predicted")}${other ? ` \xB7 ${words(other, real ? "predicted" : "measured")}` : ""}${ratio}${lost}`;
-}
-function sameUnit(chosen, before, next) {
-  if (!chosen || !before) return null;
-  for (const which of [
-    "tasks",
-    "measured",
-    "expected"
-  ]) {
-    const at = before[which].indexOf(chosen), found = at < 0 ? null : next[which][at];
-    if (found) return found[3] === chosen[3] && found[4] === chosen[4] ? found : null;
-  }
-  return null;
-}
-
 // workbench/widgets/static/fleet_parts.js
 function fleetTiming(wb) {
   const words = h("span", {
@@ -6467,250 +6276,6 @@ function fleetRow(wb, model) {
     element,
     paint
   };
-}
-
-// workbench/widgets/static/gantt_viewport.js
-var LEAST_PART = 1e-4;
-function within(a, b) {
-  const wide = Math.min(1, Math.max(LEAST_PART, b - a)), from = Math.min(Math.max(0, a), 1 - wide);
-  return [
-    from,
-    from + wide
-  ];
-}
-function zoomed([from, to], factor, at = 0.5) {
-  const middle = from + (to - from) * at, wide = (to - from) * factor;
-  return within(middle - wide * at, middle + wide * (1 - at));
-}
-var panned = ([from, to], share) => within(from + share * (to - from), to + share * (to - from));
-function follow2(seen, [, start, end], whole) {
-  const [from, to] = seen, middle = (start + end) / 2 / whole, half = (to - from) / 2;
-  return start / whole < from || end / whole > to ? within(middle - half, middle + half) : seen;
-}
-function taskBeside(state, chosen, by, down) {
-  const now = chosen ?? state.tasks[0];
-  if (!now) return null;
-  const device = chosen ? (now[0] + down + state.devices) % state.devices : 0;
-  const row = state.tasks.filter((task) => task[0] === device);
-  if (!down && chosen) return row[Math.min(row.length - 1, Math.max(0, row.indexOf(now) + by))] ?? null;
-  return row.reduce((best, task) => Math.abs(task[1] - now[1]) < Math.abs(best[1] - now[1]) ? task : best, row[0]) ?? null;
-}
-function taskOf(state, mark) {
-  const [which, place] = mark.split(" ");
-  const tasks = which === "measured" ? state.measured : which === "expected" ? state.expected : which === "tasks" ? state.tasks : void 0;
-  return tasks?.[Number(place)] ?? null;
-}
-
-// workbench/widgets/static/gantt.js
-var WHOLE = [
-  0,
-  1
-];
-var IN2 = 0.625;
-var OUT2 = 1.6;
-function ganttChart(wb, chart) {
-  const hint = "Gantt chart. Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the tasks.";
-  const image = h("div", {
-    class: "image gantt",
-    tabIndex: 0,
-    role: "application",
-    ariaLabel: hint,
-    data: {
-      focus: "gantt"
-    }
-  });
-  const told = h("div", {
-    class: "tasktold",
-    role: "status"
-  }), key = h("div", {
-    class: "key"
-  }), note = h("div", {
-    class: "muted difference"
-  });
-  const scaled = h("input", {
-    type: "checkbox",
-    data: {
-      focus: "gantt-scaled"
-    }
-  });
-  const scaling = h("label", {
-    class: "scaling",
-    title: "Draw what was measured as long as what was predicted, to compare their order"
-  }, scaled, " measured to its own scale");
-  const twin = h("pre", {
-    tabIndex: 0
-  });
-  const zoom = (sign, name, act) => h("button", {
-    class: "btn icon",
-    type: "button",
-    ariaLabel: name,
-    title: name,
-    data: {
-      focus: `gantt${sign}`
-    },
-    onclick: act
-  }, sign);
-  const tools = h("div", {
-    class: "gantttools"
-  }, key, scaling, h("span", {
-    class: "zooms"
-  }, zoom("\u2212", "Zoom out", () => zoomOut()), zoom("+", "Zoom in", () => zoomIn()), zoom("\u2194", "Show the whole step", () => show(WHOLE))));
-  const saves = h("span", {
-    class: "saves"
-  }, "Save as ", ...Object.keys(SAVES).map((kind) => h("button", {
-    class: "btn small",
-    type: "button",
-    ariaLabel: `Save the timeline as ${kind}`,
-    data: {
-      save: kind
-    },
-    onclick: () => savePicture(wb, {
-      svg: standalone(image),
-      text: state?.text ?? "",
-      name: chart.name
-    }, kind)
-  }, kind)));
-  const element = h("div", {
-    class: "ganttbox"
-  }, h("h3", {}, termLabel(wb, chart.title)), tools, image, told, note, h("div", {
-    class: "under"
-  }, h("details", {}, h("summary", {}, "As text"), twin), saves));
-  let state = null;
-  let chosen = null;
-  let seen = WHOLE, frame = 0;
-  const length = () => state && Math.max(state.seconds, scaled.checked ? 0 : state.lasted) || 1;
-  const draw = () => {
-    frame = 0;
-    if (state && image.clientWidth) {
-      image.innerHTML = chart.draw(state, {
-        from: seen[0] * length(),
-        to: seen[1] * length(),
-        width: Math.max(image.clientWidth, 420),
-        own: scaled.checked,
-        chosen
-      });
-    }
-  };
-  const soon = () => {
-    frame ||= requestAnimationFrame(draw);
-  };
-  const show = (next) => {
-    seen = next;
-    image.dataset.from = seen[0].toFixed(4);
-    image.dataset.to = seen[1].toFixed(4);
-    soon();
-  };
-  const share = (event) => {
-    const box = image.getBoundingClientRect();
-    return Math.min(1, Math.max(0, (event.clientX - box.left - GUTTER) / (box.width - GUTTER)));
-  };
-  const choose2 = (task) => {
-    if (task === chosen) return;
-    chosen = task;
-    told.textContent = task && state ? chart.tell(state, task) : "";
-    soon();
-  };
-  image.addEventListener("wheel", (event) => {
-    if (event.ctrlKey || event.metaKey) {
-      event.preventDefault();
-      show(zoomed(seen, event.deltaY > 0 ? 1.25 : 0.8, share(event)));
-    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      event.preventDefault();
-      show(panned(seen, (event.deltaX || event.deltaY) / image.clientWidth));
-    }
-  }, {
-    passive: false
-  });
-  image.addEventListener("pointermove", (event) => {
-    if (!wb.dragging && state) choose2(taskOf(state, targetOf(event).dataset?.task ?? ""));
-  });
-  image.addEventListener("pointerleave", () => choose2(null));
-  image.addEventListener("dblclick", (event) => show(zoomed(seen, 0.5, share(event))));
-  image.addEventListener("pointerdown", (event) => {
-    if (!event.button && seen[1] - seen[0] < 1) panBy(wb, image, event, seen, show);
-  });
-  image.addEventListener("keydown", (event) => {
-    const act = acts[event.key.length > 1 ? event.key : event.key.toLowerCase()];
-    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    act();
-  });
-  const walk3 = (by, down) => {
-    const near = state && taskBeside(state, chosen, by, down);
-    if (!near) return;
-    choose2(near);
-    const there = follow2(seen, near, length());
-    if (there !== seen) show(there);
-  };
-  const zoomIn = () => show(zoomed(seen, IN2)), zoomOut = () => show(zoomed(seen, OUT2));
-  const acts = {
-    "+": zoomIn,
-    "=": zoomIn,
-    w: zoomIn,
-    "-": zoomOut,
-    s: zoomOut,
-    0: () => show(WHOLE),
-    a: () => show(panned(seen, -1 / 5)),
-    d: () => show(panned(seen, 1 / 5)),
-    Escape: () => choose2(null),
-    ArrowRight: () => walk3(1, 0),
-    ArrowLeft: () => walk3(-1, 0),
-    ArrowDown: () => walk3(0, 1),
-    ArrowUp: () => walk3(0, -1)
-  };
-  scaled.addEventListener("change", soon);
-  new ResizeObserver(soon).observe(image);
-  const paint = (next) => {
-    const other = !state || state.devices !== next.devices || state.far !== next.far || Boolean(state.lasted) !== Boolean(next.lasted);
-    chosen = chart.again(chosen, state, next);
-    state = next;
-    told.textContent = chosen ? chart.tell(state, chosen) : "";
-    if (other) {
-      scaled.checked = next.far;
-      show(WHOLE);
-    }
-    scaling.hidden = !next.lasted;
-    image.hidden = Boolean(next.note);
-    image.ariaLabel = `${next.about} ${hint}`;
-    note.textContent = next.note || next.difference;
-    note.hidden = !note.textContent;
-    twin.textContent = next.text;
-    key.replaceChildren(...chart.key(next));
-    draw();
-  };
-  return {
-    element,
-    paint
-  };
-}
-function panBy(wb, image, start, seen, show) {
-  wb.dragging = true;
-  image.setPointerCapture(start.pointerId);
-  const stop = new AbortController();
-  const end = () => {
-    stop.abort();
-    wb.dragging = false;
-    wb.paint();
-  };
-  image.addEventListener("pointermove", (event) => {
-    show(panned(seen, (start.clientX - event.clientX) / (image.clientWidth - GUTTER)));
-  }, {
-    signal: stop.signal
-  });
-  image.addEventListener("pointerup", end, {
-    signal: stop.signal
-  });
-  image.addEventListener("pointercancel", end, {
-    signal: stop.signal
-  });
-}
-function standalone(image) {
-  const copy = (
-    /** @type {Element} */
-    the(image, "svg").cloneNode(true)
-  );
-  copy.setAttribute("xmlns", SVG);
-  return copy.outerHTML;
 }
 
 // workbench/widgets/static/losses.js
@@ -7079,7 +6644,7 @@ function mountFleet(model, el) {
   });
   root.append(card, live);
   const box = outbox(model, root);
-  const wb = makeWb(root, card, live, box);
+  const wb = makeWb(root, card, live, box, model.library);
   const head = h("header", {
     class: "head"
   }), controls = h("div", {
@@ -7089,7 +6654,11 @@ function mountFleet(model, el) {
   }), problem = h("div", {
     class: "alarms"
   });
-  const run = fleetRun(wb), timing = fleetTiming(wb), models = fleetModels(wb), gantt = ganttChart(wb, FLEET_CHART), devices = h("div", {
+  const run = fleetRun(wb), timing = fleetTiming(wb), models = fleetModels(wb), drawn = h("div", {
+    class: "picture"
+  }), note = h("p", {
+    class: "muted slices"
+  }), devices = h("div", {
     class: "fleetdevices"
   }), losses = lossesOf(wb);
   const figures = h("div", {
@@ -7104,11 +6673,10 @@ function mountFleet(model, el) {
   const empty = h("p", {
     class: "muted"
   }, "Losses of all models are drawn here while they train.");
-  gantt.element.append(devices);
   const schedule = h("section", {
     class: "fleettimeline",
     ariaLabel: "Schedule"
-  }, gantt.element);
+  }, h("h2", {}, termLabel(wb, "Shard units over time")), devices, drawn, note);
   const others = h("section", {
     class: "fleetways",
     ariaLabel: "Ways to train the same models"
@@ -7164,12 +6732,6 @@ function mountFleet(model, el) {
     }, ` ${wrong.ways_out.join(" \xB7 ")}`) : null)
   ] : []));
   const paintWays = painter((all2) => patch(ways, all2, drawWay));
-  const paintGantt = painter((state) => gantt.paint({
-    ...state,
-    tasks: JSON.parse(state.tasks),
-    measured: JSON.parse(state.measured),
-    expected: JSON.parse(state.expected)
-  }));
   const paintDevices = painter((state) => keepingFocus(root, devices, () => drawDevices(wb, devices, state)));
   let said = "";
   wb.paint = () => {
@@ -7196,15 +6758,9 @@ function mountFleet(model, el) {
     });
     models.paint(state.models, state.columns, now.models);
     schedule.hidden = !timeline;
-    if (timeline) {
-      paintGantt({
-        ...timeline,
-        measured: now.measured,
-        expected: now.expected,
-        ran: now.lasted,
-        lasted: Math.max(now.lasted, now.expects)
-      });
-    }
+    if (timeline?.picture) paintPicture(wb, drawn, withRun(timeline.picture, now.ran));
+    note.textContent = timeline?.note ?? "";
+    note.hidden = !note.textContent;
     paintDevices({
       running: now.phase === "running" && Boolean(now.known),
       devices: timeline?.devices ?? 0,
@@ -7262,6 +6818,28 @@ function mountFleet(model, el) {
     box.close();
     clearInterval(watching);
     for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
+  };
+}
+function withRun(picture, ran) {
+  const [chart] = picture.charts ?? [];
+  if (!chart || !ran) return picture;
+  const whole = {
+    ...chart,
+    ...ran,
+    sources: {
+      ...chart.sources,
+      ...ran.sources
+    },
+    spans: [
+      ...chart.spans,
+      ...ran.spans
+    ]
+  };
+  return {
+    ...picture,
+    charts: [
+      whole
+    ]
   };
 }
 function drawFleetFigure(wb, figure) {

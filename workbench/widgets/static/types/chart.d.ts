@@ -14,10 +14,12 @@ export interface Lane {
   other: string;
   /** Seconds that are 1 on the x axis where tiers have scales of their own; 0 where there is no other scale. */
   own: number;
+  /** The opacity of them all. */
+  weight: number;
 }
-/** What spans of one kind have in common; a colour where it is not that of the lane. */
-export type SpanStyle = [label: string, title: string, subject: string, weight: number, colour: string];
-/** Spans as they are sent: arrays in base64. */
+/** What spans of one kind have in common; a colour where it is not that of the lane, a group where it is not their number. */
+export type SpanStyle = [label: string, title: string, subject: string, weight: number, colour: string, group: string];
+/** Spans as they are sent: arrays in base64. Of several parts those after the first have its styles. */
 export interface SentSpans {
   lanes: Lane[];
   styles: SpanStyle[];
@@ -28,6 +30,7 @@ export interface SentSpans {
   unit: number;
   numbers: string | null;
   shares: string | null;
+  hatched: string;
 }
 /** Spans of lane `i` are at `firsts[i]` to `firsts[i + 1]`, by their start. */
 export interface Spans {
@@ -38,10 +41,11 @@ export interface Spans {
   seconds: Float32Array;
   kinds: Uint32Array;
   unit: number;
-  /** What stands for `#` in their labels and titles, or -1. */
+  /** What stands for `{number}` in their labels and titles, or -1. */
   numbers: Int32Array | null;
-  /** How much of each is hatched, from its start. */
+  /** How much of each is hatched, from its start; `hatched` says what that is. */
   shares: Float32Array | null;
+  hatched: string;
   /** Whether each tier is drawn on a scale of its own. */
   own: boolean;
 }
@@ -72,7 +76,7 @@ export interface ChartState {
   properties: Record<string, Record<string, unknown>>;
   key: [colour: string, name: string, hatched: boolean][];
   across: string;
-  spans: SentSpans | null;
+  spans: SentSpans[];
 }
 
 interface Signal {
@@ -135,8 +139,8 @@ export interface ShownChart {
   blocks: Blocks | null;
   /** The mark that the keyboard is at; of a timeline the span. */
   at: number;
-  /** The number of the span under the pointer or the keyboard, of which all others stand back; or -1. */
-  number: number;
+  /** The group of the span under the pointer or the keyboard, of which all others stand back; or none. */
+  group: string;
   /** While it marks what is chosen itself, nothing was tapped. */
   marking: boolean;
   /** Its own height, and that of the place it has over the whole window, else 0. */

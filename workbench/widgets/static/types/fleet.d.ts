@@ -1,7 +1,8 @@
 /** The parts of a fleet's board as Python publishes them: `forecast_state.py`, `fleet_timeline.py`, `fleet_run_panel.py`. */
 
-import type { ChartState } from "./pipeline.d.ts";
+import type { ChartState } from "./chart.d.ts";
 import type { Answer, Refusal, Toned, Work } from "./states.d.ts";
+import type { Block } from "./table_cells.d.ts";
 
 export interface FleetControls {
   policy: string;
@@ -77,41 +78,8 @@ export interface FleetBoard {
   told: unknown;
 }
 
-/** Device, start, end, model, unit, load, lost; a slice of many units has the share it begins and ends at, and how many begin in it. */
-export type Unit = [
-  device: number,
-  start: number,
-  end: number,
-  model: number,
-  unit: number,
-  load: number,
-  lost: number,
-  ...slice: number[],
-];
-export interface UnitModel {
-  name: string;
-  number: string;
-  fill: string;
-  ink: string;
-  units: { says: string; weak: boolean }[];
-}
-/** As it is sent: the units as one text. */
-export interface FleetTimeline extends Omit<ChartState, "lasted"> {
-  bound: number;
-  bound_text: string;
-  models: UnitModel[];
-  tasks: string;
-}
-/** As it is drawn, with what has run and what is still expected. */
-export interface FleetChart extends ChartState {
-  bound: number;
-  bound_text: string;
-  models: UnitModel[];
-  tasks: Unit[];
-  measured: Unit[];
-  expected: Unit[];
-  ran: number;
-}
+/** The schedule that is predicted, and a note on how it is drawn. */
+export type FleetTimeline = Pick<Block, "picture" | "note"> & { devices: number };
 export interface FleetTable {
   tab?: undefined;
   timeline: FleetTimeline | null;
@@ -151,10 +119,8 @@ export interface FleetLive extends Work {
   models: Record<string, ModelLive>;
   losses: Losses | null;
   away: number[];
-  measured: string;
-  lasted: number;
-  expected: string;
-  expects: number;
+  /** What has run adds to the chart of the schedule: its spans come behind those, its other parts instead of them. */
+  ran: Pick<ChartState, "spans" | "sources" | "ranges" | "properties" | "key"> | null;
   stale: string;
   told: unknown;
 }

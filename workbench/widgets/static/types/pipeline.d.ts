@@ -1,4 +1,4 @@
-/** The tab Pipeline as Python tells it: `stage_board.py`; and charts over time: `fleet_timeline.py`. */
+/** The tab Pipeline as Python tells it: `stage_board.py`. */
 
 import type { Problem } from "./states.d.ts";
 import type { Block } from "./table_cells.d.ts";
@@ -55,44 +55,6 @@ export interface StageBoard {
   even: string;
 }
 
-/** What any chart over time is told. */
-export interface ChartState {
-  devices: number;
-  seconds: number;
-  lasted: number;
-  far: boolean;
-  about: string;
-  note: string;
-  difference: string;
-  text: string;
-}
-/** What of a chart is seen: `from` and `to` in seconds; with `own`, the measured step is as long as the predicted one. */
-export interface Sight<T> {
-  from: number;
-  to: number;
-  width: number;
-  own: boolean;
-  chosen: T | null;
-}
-/** Device, start, end, and what else a chart says of a task. */
-export type AnyTask = [device: number, start: number, end: number, ...more: number[]];
-/** A state with its tasks: predicted, measured, and those that are still expected. */
-export interface Drawn<T> extends ChartState {
-  tasks: T[];
-  measured: T[];
-  expected?: T[];
-}
-/** What a chart over time is of; the drawing, the words and the key are its own, zooming and walking are the same. */
-export interface Chart<S extends Drawn<T>, T extends AnyTask> {
-  title: string;
-  name: string;
-  draw(state: S, sight: Sight<T>): string;
-  tell(state: S, task: T): string;
-  key(state: S): Node[];
-  /** The task that was chosen, in a newer state. */
-  again(chosen: T | null, before: S | null, next: S): T | null;
-}
-
 export interface Invitation {
   kind: "none";
   about: string;
@@ -132,16 +94,3 @@ export interface BoundaryInHand {
   restore(): void;
   preview(blocks: Block[]): void;
 }
-/** The place on the screen of a time in seconds. */
-export type Scale = (time: number) => number;
-/** Where the tasks of a chart are drawn: the top of a device's row, its height, and how much longer than told they are. */
-export interface Lane<T> {
-  x: Scale;
-  width: number;
-  chosen: T | null;
-  at: (device: number) => number;
-  high: number;
-  stretch: number;
-}
-/** The part of a chart that is seen, as shares of the whole. */
-export type Seen = [from: number, to: number];

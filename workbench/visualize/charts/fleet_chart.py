@@ -1,0 +1,265 @@
+"""A fleet's schedule over time, to explore: a lane a device in the colours of the models, thin lanes of state brought in, and below them
+what was measured, then as now expected.
+
+Until a run begins the chart has one section. `run_part` is what a run adds: it is sent again and again, the rest once.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from workbench.multimodel import FleetSchedule, Job, Pass, ScheduledUnit, Unit
+from workbench.units import format_seconds
+from workbench.visualize.charts.axis_units import seconds_unit
+from workbench.visualize.charts.chart import Chart, KeyEntry
+from workbench.visualize.charts.packed_spans import NUMBER, Lane, Span, SpanStyle, pack_spans
+from workbench.visualize.charts.still_blocks import still_blocks
+from workbench.visualize.charts.time_slices import Slice, time_slices
+from workbench.visualize.draw.palette import AXES, NEUTRAL, WARNING
+
+MOST_UNITS = 20_000  # drawn one by one; more are drawn as shares of time slices
+MOST_EXPECTED = 2_000  # of the rest of a run, which is sent repeatedly
+_CAPTION, _MOVING, _GAP = 20, 3, 4  # pixels
+_AXIS = 48
+_MANY = 16  # devices, from which on they have less room
+_FORWARD, _MOVED, _EXPECTED, _SLICED = 0.6, 0.55, 0.4, 0.9  # opacities
+_PASSES = {Pass.FORWARD: "forward", Pass.FORWARD_LOSS: "forward and backward", Pass.BACKWARD: "backward"}
+_LOST = "lost with its device, and done again"
+_EDGES = ("left", "right", "bottom", "top")
+_SLICE_COLUMNS = (*_EDGES, "color", "alpha", "title")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Where the rows of a section are, in pixels from the top."""
+
+    devices: int
+    section: int = 0
+
+    @property
+    def _bar(self) -> int:
+        return 18 if self.devices <= _MANY else 11
+
+    @property
+    def _pitch(self) -> int:
+        return self._bar + 1 + _MOVING + _GAP
+
+    @property
+    def top(self) -> int:
+        """Of its caption."""
+        return self.section * (_CAPTION + self.devices * self._pitch + _GAP)
+
+    def units(self, device: int) -> tuple[int, int]:
+        """The bottom and the top of a device's lane."""
+        top = self.top + _CAPTION + device * self._pitch
+        return top + self._bar, top
+
+    def moving(self, device: int) -> tuple[int, int]:
+        """Of what says when state was brought in."""
+        bottom, _ = self.units(device)
+        return bottom + 1 + _MOVING, bottom + 1
+
+    @property
+    def bottom(self) -> int:
+        return _Rows(self.devices, self.section + 1).top
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRun:
+    """What ran so far, in seconds from its beginning, and the rest as it is now expected."""
+
+    measured: Sequence[ScheduledUnit]
+    expected: FleetSchedule | None = None
+
+    @property
+    def lasted(self) -> float:
+        return max((each.end for each in self.measured), default=0.0)
+
+    @property
+    def seconds(self) -> float:
+        return max(self.lasted, self.expected.makespan if self.expected else 0.0)
+
+    @property
+    def coming(self) -> tuple[ScheduledUnit, ...]:
+        """What is expected and has not run: the expectation is a little older than what was measured."""
+        done = {(each.model, each.unit) for each in self.measured if not each.lost}
+        ends: dict[int, float] = {}
+        for each in self.measured:
+            ends[each.device] = max(each.end, ends.get(each.device, 0.0))
+        rest = [each for each in (self.expected.placed if self.expected else ()) if (each.model, each.unit) not in done]
+        cut = [replace(each, start=max(each.start, ends.get(each.device, 0.0))) for each in rest]
+        return tuple(each for each in cut if each.end > each.start)
+
+
+def fleet_chart(jobs: Sequence[Job], schedule: FleetSchedule, bound: float) -> Chart | None:
+    """A predicted schedule of these jobs, with the lower bound on its makespan; `None` where it takes no time.
+
+    Forward units are light; a thin lane below says when a unit's state was copied in; what was lost with its device is hatched.
+    """
+    if not schedule.makespan:
+        return None
+    unit, rows = seconds_unit(schedule.makespan).size, _Rows(schedule.devices)
+    drawn = len(schedule.placed) <= MOST_UNITS
+    lanes, spans = _lanes(jobs, schedule.placed if drawn else (), rows, "predicted", "measured")
+    packed = pack_spans(spans, lanes, tuple(_styles(jobs)), unit, _LOST)
+    slices = [] if drawn else _sliced(schedule.placed, schedule.makespan, rows, len(jobs))
+    return Chart(
+        empty_fleet,
+        (),
+        {
+            "idle": _idle(rows, schedule.makespan / unit),
+            "bound": {"xs": [[bound / unit] * 2], "ys": [[0, rows.bottom]]},
+            "slices": _slice_columns([(each, _SLICED) for each in slices], jobs, rows, unit),
+            "ran slices": _slice_columns((), jobs, rows, unit),
+        },
+        {"x": (0.0, max(schedule.makespan, bound) / unit), "y": (float(rows.bottom), 0.0)},
+        _properties([(rows, "predicted")], seconds_unit(schedule.makespan).name),
+        key=tuple(_key(bound)),
+        across=f"fleet {seconds_unit(schedule.makespan).name}",
+        spans=packed,
+        still=lambda: {"blocks": still_blocks(packed, schedule.makespan)},
+    )
+
+
+def run_part(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run: FleetRun) -> dict[str, Any]:
+    """What of the chart is another with a run of the schedule, as JSON; its spans come behind those of the chart."""
+    axis = seconds_unit(schedule.makespan)
+    unit, first, rows = axis.size, _Rows(schedule.devices), _Rows(schedule.devices, 1)
+    own = unit * run.seconds / schedule.makespan
+    drawn = len(run.measured) <= MOST_UNITS
+    rest = run.coming
+    few = len(rest) <= MOST_EXPECTED
+    expected = _lanes(jobs, rest if few else (), rows, "as now expected", "predicted", own, _EXPECTED)
+    measured = _lanes(jobs, run.measured if drawn else (), rows, "measured", "predicted", own)
+    spans = pack_spans([*expected[1], *measured[1]], (*expected[0], *measured[0]), (), unit, _LOST)
+    ran = [] if drawn else _sliced(run.measured, run.seconds, rows, len(jobs))
+    coming = [] if few else _sliced(rest, run.seconds, rows, len(jobs))
+    name = "measured, then as now expected" if run.expected else "measured"
+    longest = max(schedule.makespan, bound, run.seconds)
+    idle = [_idle(first, schedule.makespan / unit), _idle(rows, run.seconds / unit)]
+    return {
+        "spans": [spans.state],
+        "sources": {
+            "idle": {edge: [*idle[0][edge], *idle[1][edge]] for edge in _EDGES},
+            "bound": {"xs": [[bound / unit] * 2], "ys": [[0, rows.bottom]]},
+            "ran slices": _slice_columns([*((each, _EXPECTED) for each in coming), *((each, _SLICED) for each in ran)], jobs, rows, unit),
+        },
+        "ranges": {"x": [0.0, longest / unit], "y": [float(rows.bottom), 0.0]},
+        "properties": _json(_properties([(first, "predicted at the start" if run.expected else "predicted"), (rows, name)], axis.name)),
+        "key": [list(each) for each in _key(bound, expects=run.expected is not None)],
+    }
+
+
+def empty_fleet() -> Any:
+    """The figure: idle time, shares of time slices, units, and the lower bound."""
+    from workbench.visualize.charts.empty_figure import add_source
+    from workbench.visualize.charts.lanes_figure import EDGES, add_idle, add_tasks, empty_lanes
+
+    plot = empty_lanes()
+    add_idle(plot)
+    sliced = [
+        plot.quad(source=add_source(name, _SLICE_COLUMNS), fill_color="color", fill_alpha="alpha", line_color=None, **EDGES)
+        for name in ("slices", "ran slices")
+    ]
+    plot.multi_line("xs", "ys", source=add_source("bound", ("xs", "ys")), line_color=WARNING, line_dash=[4, 3], line_width=1.25)
+    add_tasks(plot, *sliced)
+    return plot
+
+
+def _lanes(
+    jobs: Sequence[Job], units: Sequence[ScheduledUnit], rows: _Rows, tier: str, other: str, own: float = 0.0, weight: float = 1.0
+) -> tuple[tuple[Lane, ...], list[list[Span]]]:
+    """Two lanes of each device: its units, and when their state was brought in."""
+    firsts = [*itertools.accumulate((len(job.units) for job in jobs), initial=0)]
+    by_device: list[list[ScheduledUnit]] = [[] for _ in range(rows.devices)]
+    for each in units:
+        if each.device < rows.devices and each.model < len(jobs):
+            by_device[each.device].append(each)
+    lanes, spans = [], []
+    for device, placed in enumerate(by_device):
+        lanes += [Lane(f"device {device}", NEUTRAL, *edges(device), tier, other, own, weight) for edges in (rows.units, rows.moving)]
+        spans.append([_unit_span(each, jobs[each.model], firsts[each.model]) for each in placed])
+        spans.append([Span(each.load, each.start - each.load, firsts[-1] + each.model) for each in placed if each.load < each.start])
+    return tuple(lanes), spans
+
+
+def _unit_span(placed: ScheduledUnit, job: Job, first: int) -> Span:
+    batch, unit = divmod(placed.unit, len(job.units))
+    return Span(placed.start, placed.end - placed.start, first + unit, batch + 1, float(placed.lost))
+
+
+def _styles(jobs: Sequence[Job]) -> Iterator[SpanStyle]:
+    """Of each unit of a mini-batch of every model, then of each model's state."""
+    for number, job in enumerate(jobs):
+        for unit in job.units:
+            weight = _FORWARD if unit.kind is Pass.FORWARD else 1.0
+            yield SpanStyle(str(number + 1), _unit_title(job, unit), "", weight, _colour(number), str(number))
+    for number, job in enumerate(jobs):
+        yield SpanStyle("", f"state of {job.name} brought in", "", _MOVED, _colour(number), str(number))
+
+
+def _unit_title(job: Job, unit: Unit) -> str:
+    return f"{job.name}, {_PASSES[unit.kind]} of shard {unit.shard}, mini-batch {NUMBER}"
+
+
+def _colour(model: int) -> str:
+    return AXES[model % len(AXES)]
+
+
+def _idle(rows: _Rows, end: float) -> dict[str, list[float]]:
+    edges = [rows.units(device) for device in range(rows.devices)]
+    columns = [0.0] * rows.devices, [end] * rows.devices, [float(low) for low, _ in edges], [float(high) for _, high in edges]
+    return dict(zip(_EDGES, columns, strict=True))
+
+
+def _properties(sections: Sequence[tuple[_Rows, str]], unit: str) -> dict[str, Mapping[str, Any]]:
+    ticks: dict[float, str] = {}
+    for rows, name in sections:
+        ticks[rows.top + _CAPTION / 2] = name
+        ticks |= {sum(rows.units(device)) / 2: f"device {device}" for device in range(rows.devices)}
+    return {
+        "figure": {"height": sections[-1][0].bottom + _AXIS},
+        "x axis": {"axis_label": f"{unit} of the training"},
+        "lanes": {"ticks": list(ticks)},
+        "y axis": {"major_label_overrides": ticks},
+    }
+
+
+def _json(properties: dict[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """With texts in place of numbers that are keys."""
+    return {name: {key: _texts(value) for key, value in values.items()} for name, values in properties.items()}
+
+
+def _texts(value: Any) -> Any:
+    return {str(key): text for key, text in value.items()} if isinstance(value, dict) else value
+
+
+def _key(bound: float, *, expects: bool = False) -> Iterator[KeyEntry]:
+    yield KeyEntry("", "light: forward")
+    yield KeyEntry("", "thin: state brought in")
+    yield KeyEntry(NEUTRAL, "idle", hatched=True)
+    yield KeyEntry(WARNING, f"lower bound {format_seconds(bound)}")
+    if expects:
+        yield KeyEntry("", "faint: as now expected")
+
+
+def _sliced(units: Sequence[ScheduledUnit], seconds: float, rows: _Rows, models: int) -> list[Slice]:
+    spans = ((each.model, each.unit, each.device, each.start, each.end) for each in units if each.device < rows.devices)
+    return time_slices(spans, seconds, rows.devices, models)
+
+
+def _slice_columns(slices: Sequence[tuple[Slice, float]], jobs: Sequence[Job], rows: _Rows, unit: float) -> dict[str, list[Any]]:
+    """A model's share of a device's lane in a slice of time, from below, with its opacity."""
+    found: dict[str, list[Any]] = {name: [] for name in _SLICE_COLUMNS}
+    for each, alpha in slices:
+        bottom, top = rows.units(each.device)
+        high = bottom - top
+        title = (
+            f"{jobs[each.model].name}, {each.high - each.low:.0%} of device {each.device}\n"
+            f"{format_seconds(each.start)} to {format_seconds(each.end)}, {each.units} units begin"
+        )
+        edges = each.start / unit, each.end / unit, bottom - high * each.low, bottom - high * each.high
+        for column, value in zip(found.values(), (*edges, _colour(each.model), alpha, title), strict=True):
+            column.append(value)
+    return found
