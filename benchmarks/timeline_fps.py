@@ -28,11 +28,10 @@ from workbench.reports.device_trace import Trace, TraceEvent, summarize_trace
 from workbench.session.plan_history import Session
 from workbench.visualize.charts.chart import bokeh_script
 from workbench.visualize.charts.timeline_chart import timeline_chart
-from workbench.visualize.draw.drawing_marks import Label, fit_drawing
 from workbench.visualize.draw.picture import Picture
 from workbench.widgets.board.board import Board
 from workbench.widgets.front_end import module_text
-from workbench.widgets.tabs.blocks import picture_block
+from workbench.widgets.tabs.blocks import as_json, picture_block
 
 EVENTS = 100_000
 GOAL = 30.0
@@ -81,7 +80,7 @@ def write_page(folder: Path, count: int) -> int:
     assert chart is not None
     assert chart.spans is not None
     about = f"a step of {chart.spans.count:,} events"
-    block = picture_block(Picture(fit_drawing((Label(0, 12, about),)), about), name="timeline", charts=[chart])
+    block = as_json(picture_block(Picture.of_title(about), name="timeline", charts=[chart]), lambda _name: False)
     published["table"] = {**published["table"], "tab": "timeline", "search": None, "blocks": [block]}
     (folder / "parts.json").write_text(json.dumps(published), encoding="utf-8")
     (folder / "board.js").write_text(module_text(), encoding="utf-8")
