@@ -25,6 +25,7 @@ def _scale_to_unit(value: float, base: float, units: tuple[str, ...]) -> str:
     return f"{value:.{digits}f} {units[power]}".rstrip()
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def format_bytes(count: float) -> str:
     """
     >>> format_bytes(75_497_472), format_bytes(512), format_bytes(0)

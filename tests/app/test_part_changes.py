@@ -34,14 +34,17 @@ class Window:
 
     def publish(self, part, state):
         messages = {part: self.sent.begin(part, state)} if self.begins else self.sent.next(part, state)
-        ((name, text),) = messages.items()
+        for name, text in messages.items():
+            self.take(part, name, text)
+        assert {**self.parts[part], "edition": 0} == {**json.loads(json.dumps(state)), "edition": 0}
+
+    def take(self, part, name, text):
         self.characters += len(text)
         content = json.loads(text)
         if name == "changes":
             assert content["of"] == self.parts[part]["edition"]
             content = made(self.parts[part], content["by"])
         self.parts[part] = content
-        assert {**content, "edition": 0} == {**json.loads(json.dumps(state)), "edition": 0}
 
 
 def test_the_first_drop_sends_what_it_changed_and_a_page_that_asks_gets_all():
@@ -54,3 +57,18 @@ def test_the_first_drop_sends_what_it_changed_and_a_page_that_asks_gets_all():
     window.characters = 0
     board.answer({"verb": "refresh", "view": "a", "seq": 2})
     assert window.characters > 25_000
+
+
+def test_what_has_not_changed_is_not_sent_again():
+    sent, state = SentParts(), {"told": 0, "log": ["a"]}
+    sent.begin("live", state)
+    assert sent.next("live", dict(state)) == {}
+    ((name, text),) = sent.next("live", {**state, "log": ["a", "b"] * 20}).items()
+    assert (name, json.loads(text)["edition"]) == ("live", 2)
+
+
+def test_a_column_of_which_most_is_another_is_sent_whole():
+    before = {"x": [0, 1, 2, 3], "of": [[1], [2]]}
+    assert find_changes(before, {**before, "x": [0, 1, 9, 3]}) == {"x": {"2": [9]}}
+    assert find_changes(before, {**before, "x": [9, 8, 7, 3]}) == {"x": [[9, 8, 7, 3]]}
+    assert find_changes({"x": [1]}, {"x": [True]}) == {"x": [[True]]}

@@ -70,8 +70,12 @@ def make_chart(seconds: Sequence[float], values: Sequence[float], size: tuple[fl
 
 def write_value(value: float, figure: Up) -> str:
     """A value of what goes upwards in words."""
-    write: Callable[[float], str] = {"memory": format_bytes, "devices": lambda count: f"{count:,.0f}", "dollars": format_dollars}[figure]
-    return write(value)
+    writers: dict[Up, Callable[[float], str]] = {
+        "memory": format_bytes,
+        "devices": lambda count: f"{count:,.0f}",
+        "dollars": format_dollars,
+    }
+    return writers[figure](value)
 
 
 def is_near(figures: Figures, chart_figure: Up, slowest: float, largest: float) -> bool:

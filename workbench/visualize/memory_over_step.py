@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from math import ceil
 
 from workbench.core.tensor import Role
@@ -56,8 +56,8 @@ def memory_over_step(report: Report, compiled: Compiled | None = None, listed: i
     The tooltip shows what is held at each moment; `chosen` is an index of the curve to mark.
     """
     report = report.shown
-    charts = memory_tiers(report, compiled)
-    return Picture(_title(report), lambda: _drawing(report, charts, listed, chosen), lambda: _text(report, charts, listed))
+    tiers = cache(lambda: memory_tiers(report, compiled))
+    return Picture(_title(report), lambda: _drawing(report, tiers(), listed, chosen), lambda: _text(report, tiers(), listed))
 
 
 def memory_over_step_text(report: Report, compiled: Compiled | None = None, listed: int = LISTED) -> str:

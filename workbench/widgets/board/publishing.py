@@ -34,4 +34,4 @@ class Publisher:
     def show_owed(self) -> None:
         """Publish what the last answers left for later: the user waits for the board, and for the tables after it."""
         owed, self._owed = self._owed, set()
-        self.show(*sorted(owed))
+        self.show(*sorted(owed, reverse=True))  # the tables first

@@ -132,7 +132,7 @@ export function drawFigure(wb, figure) {
   );
 }
 
-/** Of which answer figures were drawn last, and how wide they were. @type {WeakMap<HTMLElement, { seq: number; across: number }>} */
+/** Of which answer figures were drawn last, and how wide they were. @type {WeakMap<HTMLElement, { seq: number; across: number | null }>} */
 const heights = new WeakMap();
 
 /**
@@ -144,9 +144,14 @@ const heights = new WeakMap();
  */
 export function keepTall(figures, seq, comesAndGoes) {
   const before = heights.get(figures);
-  const stays = (before?.seq === seq || comesAndGoes) && before?.across === figures.offsetWidth;
+  const stays = (before?.seq === seq || comesAndGoes) && before !== undefined &&
+    (before.across ?? figures.offsetWidth) === figures.offsetWidth;
   figures.style.minHeight = stays ? `${figures.offsetHeight}px` : "";
-  heights.set(figures, { seq, across: figures.offsetWidth });
+  const now = { seq, across: /** @type {number | null} */ (stays ? before.across : null) };
+  heights.set(figures, now);
+  requestAnimationFrame(() => { // with the frame: to ask now would lay out the page once more
+    now.across ??= figures.offsetWidth;
+  });
 }
 
 /**

@@ -111,11 +111,35 @@ export function patchBlocks(wb, parent, blocks) {
 }
 
 /**
+ * New numbers on the tabs that are there; says whether these are the same tabs. A drop changes no more of them, and drawing them anew would
+ * move the focus and lay out the page.
+ * @param {HTMLElement} parent
+ * @param {Tab[]} tabs
+ * @returns {boolean}
+ */
+function patchBadges(parent, tabs) {
+  const shown = all(parent, ".tab");
+  const same = shown.length === tabs.length &&
+    tabs.every((tab, i) =>
+      shown[i].dataset.tab === tab.key && shown[i].ariaSelected === String(tab.open) && shown[i].dataset.label === tab.label
+    );
+  if (!same) return false;
+  tabs.forEach((tab, i) => {
+    const badge = one(shown[i], ".badge");
+    if ((badge?.textContent ?? "") === tab.badge) return;
+    badge?.remove();
+    if (tab.badge) shown[i].append(h("span", { class: "badge" }, tab.badge));
+  });
+  return true;
+}
+
+/**
  * @param {Wb} wb
  * @param {HTMLElement} parent
  * @param {Tab[]} tabs
  */
 function drawTabs(wb, parent, tabs) {
+  if (!wb.focusTab && patchBadges(parent, tabs)) return;
   /** @param {string} tab */
   const open = (tab) => wb.send({ verb: "open", tab });
   /**
@@ -138,7 +162,7 @@ function drawTabs(wb, parent, tabs) {
         role: "tab",
         ariaSelected: String(tab.open),
         tabIndex: tab.open ? 0 : -1,
-        data: { tab: tab.key, focus: `tab-${tab.key}` },
+        data: { tab: tab.key, label: tab.label, focus: `tab-${tab.key}` },
         onclick: () => open(tab.key),
         onkeydown: (e) => {
           if (e.key === "ArrowRight") step(e, 1);

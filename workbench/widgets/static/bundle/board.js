@@ -3515,11 +3515,18 @@ function drawFigure(wb, figure) {
 var heights = /* @__PURE__ */ new WeakMap();
 function keepTall(figures, seq, comesAndGoes) {
   const before = heights.get(figures);
-  const stays = (before?.seq === seq || comesAndGoes) && before?.across === figures.offsetWidth;
+  const stays = (before?.seq === seq || comesAndGoes) && before !== void 0 && (before.across ?? figures.offsetWidth) === figures.offsetWidth;
   figures.style.minHeight = stays ? `${figures.offsetHeight}px` : "";
-  heights.set(figures, {
+  const now = {
     seq,
-    across: figures.offsetWidth
+    across: (
+      /** @type {number | null} */
+      stays ? before.across : null
+    )
+  };
+  heights.set(figures, now);
+  requestAnimationFrame(() => {
+    now.across ??= figures.offsetWidth;
   });
 }
 function drawAlarm(wb, alarm) {
@@ -4944,7 +4951,22 @@ function patchBlocks(wb, parent, blocks) {
     note.hidden = !block.note;
   });
 }
+function patchBadges(parent, tabs) {
+  const shown = all(parent, ".tab");
+  const same = shown.length === tabs.length && tabs.every((tab, i) => shown[i].dataset.tab === tab.key && shown[i].ariaSelected === String(tab.open) && shown[i].dataset.label === tab.label);
+  if (!same) return false;
+  tabs.forEach((tab, i) => {
+    const badge = one(shown[i], ".badge");
+    if ((badge?.textContent ?? "") === tab.badge) return;
+    badge?.remove();
+    if (tab.badge) shown[i].append(h("span", {
+      class: "badge"
+    }, tab.badge));
+  });
+  return true;
+}
 function drawTabs(wb, parent, tabs) {
+  if (!wb.focusTab && patchBadges(parent, tabs)) return;
   const open = (tab) => wb.send({
     verb: "open",
     tab
@@ -4964,6 +4986,7 @@ function drawTabs(wb, parent, tabs) {
     tabIndex: tab.open ? 0 : -1,
     data: {
       tab: tab.key,
+      label: tab.label,
       focus: `tab-${tab.key}`
     },
     onclick: () => open(tab.key),
