@@ -99,7 +99,7 @@ def test_the_figures_settle_and_those_that_the_partitioner_says_nothing_of_stay_
 
 def test_the_board_is_shown_first_and_the_tables_after_it(screen):
     screen.answer()
-    assert screen.order == ["board", "live", "table"]
+    assert screen.order == ["board", "table", "live"]
 
 
 def test_nothing_but_the_board_is_shown_where_the_mark_alone_changed(screen, session):

@@ -124,8 +124,8 @@ class Visit:
     def _publish(self, part: str, state: dict[str, Any]) -> None:
         if self._first is not None:
             self._first[part] = self._sent.begin(part, state)
-        elif told := self._sent.next(part, state):
-            self.window.show_board(**told)
+        elif parameters := self._sent.next(part, state):
+            self.window.show_board(**parameters)
 
     def _hear(self, message: Message) -> None:
         if message.get("kind") == "save" and self.board:

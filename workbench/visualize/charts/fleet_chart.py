@@ -31,7 +31,7 @@ _SLICE_COLUMNS = (*_EDGES, "color", "alpha", "title")
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _FleetRows:
     """Where the rows of a section are, in pixels from the top."""
 
     devices: int
@@ -62,11 +62,11 @@ class _Rows:
 
     @property
     def bottom(self) -> int:
-        return _Rows(self.devices, self.section + 1).top
+        return _FleetRows(self.devices, self.section + 1).top
 
 
 @dataclass(frozen=True, slots=True)
-class FleetRun:
+class RunSoFar:
     """What ran so far, in seconds from its beginning, and the rest as it is now expected."""
 
     measured: Sequence[ScheduledUnit]
@@ -99,7 +99,7 @@ def fleet_chart(jobs: Sequence[Job], schedule: FleetSchedule, bound: float) -> C
     """
     if not schedule.makespan:
         return None
-    unit, rows = seconds_unit(schedule.makespan).size, _Rows(schedule.devices)
+    unit, rows = seconds_unit(schedule.makespan).size, _FleetRows(schedule.devices)
     drawn = len(schedule.placed) <= MOST_UNITS
     lanes, spans = _lanes(jobs, schedule.placed if drawn else (), rows, "predicted", "measured")
     packed = pack_spans(spans, lanes, tuple(_styles(jobs)), unit, _LOST)
@@ -122,10 +122,10 @@ def fleet_chart(jobs: Sequence[Job], schedule: FleetSchedule, bound: float) -> C
     )
 
 
-def run_part(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run: FleetRun) -> dict[str, Any]:
+def run_part(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run: RunSoFar) -> dict[str, Any]:
     """What of the chart is another with a run of the schedule, as JSON; its spans come behind those of the chart."""
     axis = seconds_unit(schedule.makespan)
-    unit, first, rows = axis.size, _Rows(schedule.devices), _Rows(schedule.devices, 1)
+    unit, first, rows = axis.size, _FleetRows(schedule.devices), _FleetRows(schedule.devices, 1)
     own = unit * run.seconds / schedule.makespan
     drawn = len(run.measured) <= MOST_UNITS
     rest = run.coming
@@ -168,7 +168,7 @@ def empty_fleet() -> Any:
 
 
 def _lanes(
-    jobs: Sequence[Job], units: Sequence[ScheduledUnit], rows: _Rows, tier: str, other: str, own: float = 0.0, weight: float = 1.0
+    jobs: Sequence[Job], units: Sequence[ScheduledUnit], rows: _FleetRows, tier: str, other: str, own: float = 0.0, weight: float = 1.0
 ) -> tuple[tuple[Lane, ...], list[list[Span]]]:
     """Two lanes of each device: its units, and when their state was brought in."""
     firsts = [*itertools.accumulate((len(job.units) for job in jobs), initial=0)]
@@ -207,13 +207,13 @@ def _colour(model: int) -> str:
     return AXES[model % len(AXES)]
 
 
-def _idle(rows: _Rows, end: float) -> dict[str, list[float]]:
+def _idle(rows: _FleetRows, end: float) -> dict[str, list[float]]:
     edges = [rows.units(device) for device in range(rows.devices)]
     columns = [0.0] * rows.devices, [end] * rows.devices, [float(low) for low, _ in edges], [float(high) for _, high in edges]
     return dict(zip(_EDGES, columns, strict=True))
 
 
-def _properties(sections: Sequence[tuple[_Rows, str]], unit: str) -> dict[str, Mapping[str, Any]]:
+def _properties(sections: Sequence[tuple[_FleetRows, str]], unit: str) -> dict[str, Mapping[str, Any]]:
     ticks: dict[float, str] = {}
     for rows, name in sections:
         ticks[rows.top + _CAPTION / 2] = name
@@ -244,12 +244,12 @@ def _key(bound: float, *, expects: bool = False) -> Iterator[KeyEntry]:
         yield KeyEntry("", "faint: as now expected")
 
 
-def _sliced(units: Sequence[ScheduledUnit], seconds: float, rows: _Rows, models: int) -> list[Slice]:
+def _sliced(units: Sequence[ScheduledUnit], seconds: float, rows: _FleetRows, models: int) -> list[Slice]:
     spans = ((each.model, each.unit, each.device, each.start, each.end) for each in units if each.device < rows.devices)
     return time_slices(spans, seconds, rows.devices, models)
 
 
-def _slice_columns(slices: Sequence[tuple[Slice, float]], jobs: Sequence[Job], rows: _Rows, unit: float) -> dict[str, list[Any]]:
+def _slice_columns(slices: Sequence[tuple[Slice, float]], jobs: Sequence[Job], rows: _FleetRows, unit: float) -> dict[str, list[Any]]:
     """A model's share of a device's lane in a slice of time, from below, with its opacity."""
     found: dict[str, list[Any]] = {name: [] for name in _SLICE_COLUMNS}
     for each, alpha in slices:

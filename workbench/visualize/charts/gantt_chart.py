@@ -23,7 +23,7 @@ _MEASURED, _GAP, _HEAD = 10, 6, 20  # pixels of a lane of measured tasks, betwee
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _StageRows:
     """Where the rows of each stage are, in pixels from the top."""
 
     stages: int
@@ -71,7 +71,7 @@ def gantt_chart(step: SimulatedPipeline, tasks: Sequence[TaskTime] = ()) -> Char
     begin = min((task.start for task in tasks), default=0.0)
     lasted = max((task.end - begin for task in tasks), default=0.0)
     longest = max(step.seconds, lasted)
-    unit, rows = seconds_unit(longest), _Rows(len(step.devices), bool(tasks))
+    unit, rows = seconds_unit(longest), _StageRows(len(step.devices), bool(tasks))
     packed = _packed(step, tasks, begin, lasted, rows, unit.size)
     ticks = {(low + high) / 2: name for name, (low, high) in _names(step, rows)}
     return Chart(
@@ -105,7 +105,7 @@ def empty_gantt() -> Any:
     return plot
 
 
-def _packed(step: SimulatedPipeline, tasks: Sequence[TaskTime], begin: float, lasted: float, rows: _Rows, unit: float) -> PackedSpans:
+def _packed(step: SimulatedPipeline, tasks: Sequence[TaskTime], begin: float, lasted: float, rows: _StageRows, unit: float) -> PackedSpans:
     """Of each stage a lane of predicted tasks and, of a run, one of measured tasks. The styles are the kinds of each virtual stage."""
     stages, styles = len(step.devices), _Styles(len(step.devices))
     own = unit * lasted / step.seconds
@@ -158,7 +158,7 @@ def _measured(task: TaskTime, begin: float, styles: _Styles) -> Span:
     return Span(task.start - begin, task.seconds, styles.place(task.kind, task.stage), task.micro_batch)
 
 
-def _names(step: SimulatedPipeline, rows: _Rows) -> Iterator[tuple[str, tuple[int, int]]]:
+def _names(step: SimulatedPipeline, rows: _StageRows) -> Iterator[tuple[str, tuple[int, int]]]:
     """What is written before the rows, and where they are."""
     for stage in range(rows.stages):
         yield f"stage {stage}", rows.predicted(stage)
@@ -166,7 +166,7 @@ def _names(step: SimulatedPipeline, rows: _Rows) -> Iterator[tuple[str, tuple[in
         yield f"memory {stage}: {format_bytes(peak)}", rows.memory(stage)
 
 
-def _idle(step: SimulatedPipeline, rows: _Rows, unit: float) -> dict[str, list[float]]:
+def _idle(step: SimulatedPipeline, rows: _StageRows, unit: float) -> dict[str, list[float]]:
     """The whole step of each stage: what no task is drawn over is idle."""
     edges = [rows.predicted(stage) for stage in range(rows.stages)]
     return {
@@ -177,7 +177,7 @@ def _idle(step: SimulatedPipeline, rows: _Rows, unit: float) -> dict[str, list[f
     }
 
 
-def _memory(step: SimulatedPipeline, rows: _Rows, unit: float) -> dict[str, list[list[float]]]:
+def _memory(step: SimulatedPipeline, rows: _StageRows, unit: float) -> dict[str, list[list[float]]]:
     """The outline of each stage's memory over the step, all on one scale."""
     most = max(step.peaks) or 1
     outlines = [list(_outline(step.memory(stage), step.seconds, most, rows.memory(stage))) for stage in range(rows.stages)]

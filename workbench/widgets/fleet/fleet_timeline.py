@@ -7,7 +7,7 @@ from workbench.multimodel import FleetSchedule, ScheduledUnit
 from workbench.multimodel.fleet_forecast import FleetForecast
 from workbench.multimodel.fleet_measurement import FleetMeasurement
 from workbench.units import format_seconds
-from workbench.visualize.charts.fleet_chart import MOST_UNITS, FleetRun, fleet_chart, run_part
+from workbench.visualize.charts.fleet_chart import MOST_UNITS, RunSoFar, fleet_chart, run_part
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.fleet import fleet
 from workbench.widgets.fleet.training_progress import Row, TrainingProgress
@@ -29,7 +29,7 @@ def ran_state(seen: FleetForecast, live: TrainingProgress, rest: FleetSchedule |
     """What has run of a forecast so far and what is now expected, as a part of its chart; `None` before the first unit."""
     if not (live.measured and seen.schedule.makespan):
         return None
-    return run_part(seen.jobs, seen.schedule, seen.bound, FleetRun(_units(live.measured), rest))
+    return run_part(seen.jobs, seen.schedule, seen.bound, RunSoFar(_units(live.measured), rest))
 
 
 def _units(rows: Sequence[Row]) -> list[ScheduledUnit]:
