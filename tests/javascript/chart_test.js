@@ -4,7 +4,7 @@
 import "./page.js";
 import { deepEqual, equal } from "./assert.js";
 import { scaledState } from "../../workbench/widgets/static/chart_scale.js";
-import { placeAfter, unpackSpans, visibleBlocks, visibleNames } from "../../workbench/widgets/static/chart_spans.js";
+import { placeAfter, sameSpan, unpackSpans, visibleBlocks, visibleNames } from "../../workbench/widgets/static/chart_spans.js";
 import { blockOf, inkOn } from "../../workbench/widgets/static/chart_timeline.js";
 import { titleOf } from "../../workbench/widgets/static/chart_titles.js";
 import { nextSpan } from "../../workbench/widgets/static/chart_walk.js";
@@ -167,13 +167,23 @@ Deno.test("on a scale of its own what was measured is as long as what was predic
   const own = { ...unpacked(tasks()), own: true }, blocks = visibleBlocks(own, WHOLE);
   deepEqual(blocks.right.slice(3, 6).map(Math.round), blocks.right.slice(0, 3).map(Math.round));
   const properties = { "x axis": { axis_label: "ms" } };
-  const sent = { spans: [tasks()], ranges: { x: [0, 12], y: [60, 0] }, across: "pipeline ms", properties };
+  const sent = {
+    spans: [tasks()],
+    ranges: { x: [0, 12], y: [60, 0] },
+    across: "pipeline ms",
+    properties,
+    rescales: true,
+    sources: { idle: { right: [6], own: [3] } },
+  };
   /** @param {boolean | null} chosen */
   const shown = (chosen) => scaledState(/** @type {ShownChart} */ (/** @type {unknown} */ ({ sent, own: chosen })));
   deepEqual([shown(null).ranges.x, shown(true).ranges.x, shown(false).ranges.x], [[0, 12], [0, 6], [0, 12]]);
   equal(shown(true).properties["x axis"].axis_label, "ms, as predicted");
+  deepEqual([shown(true).sources.idle.right, shown(false).sources.idle.right], [[3], [6]]);
   for (const lane of sent.spans[0].lanes) lane.own *= 3; // more than four times as long
   deepEqual(shown(null).ranges.x, [0, 2]);
+  sent.rescales = false; // by itself it stays on one scale
+  deepEqual(shown(null).ranges.x, [0, 12]);
 });
 
 Deno.test("keys go along a lane, stop at its ends, and go to what begins nearest in the next lane, round the ends", () => {
@@ -192,6 +202,29 @@ Deno.test("keys go on where what is drawn ends, and over blocks of many spans at
   equal(nextSpan(all, near, near.span[0], -1, 0), 0);
   equal(nextSpan(all, far, 0, 1, 0), far.span[1]);
   deepEqual([blockOf(all, far, 0), blockOf(all, far, 100)], [0, far.lane.lastIndexOf(0)]);
+});
+
+Deno.test("a task is found again by its words, whatever came before it, and what is gone is not", () => {
+  const before = unpacked(tasks()), more = tasks(), gone = tasks();
+  more.firsts = [0, 0, 0, 3, 6];
+  more.starts = packed(new Float64Array([0, 0.001, 0.002, 0, 0.002, 0.004]));
+  more.seconds = packed(new Float32Array(6));
+  more.kinds = packed(new Uint32Array([0, 0, 1, 2, 2, 1]));
+  more.numbers = packed(new Int32Array([0, 1, 0, 0, 1, 0]));
+  more.shares = packed(new Float32Array(6));
+  equal(sameSpan(before, 11, unpacked(more)), 5); // backward of micro-batch 0, as measured in stage 1
+  equal(sameSpan(before, 2, unpacked(more)), -1);
+  gone.lanes = gone.lanes.map((lane) => ({ ...lane, name: "elsewhere" }));
+  equal(sameSpan(before, 0, unpacked(gone)), -1);
+});
+
+Deno.test("what was lost with its device is compared with nothing", () => {
+  const lost = tasks();
+  lost.shares = packed(new Float32Array([0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]));
+  lost.hatched = "lost";
+  const all = unpacked(lost), blocks = visibleBlocks(all, WHOLE);
+  equal(titleOf(all, blocks, 0), "stage 0 · 1.00 ms: forward of micro-batch 0\npredicted from 0.00 µs");
+  equal(titleOf(all, blocks, 3), "stage 0 · 2.00 ms: forward of micro-batch 0\nmeasured from 0.00 µs, 2.00 ms of it lost");
 });
 
 Deno.test("spans that come in parts are one, with the styles of the first", () => {

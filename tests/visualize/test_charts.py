@@ -16,6 +16,8 @@ from tests.visualize.test_found_plans import FOUND, MIB
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules.stage_cost import equal_stages
 from workbench.core.tensor import Role
+from workbench.multimodel import Job, Pass, Unit, policy_named
+from workbench.multimodel import simulate as simulate_fleet
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.reports.measurement import TaskTime
 from workbench.search.figures import Figures
@@ -23,6 +25,7 @@ from workbench.search.requirements import AtMost
 from workbench.units import format_bytes
 from workbench.visualize.charts.axis_units import bytes_unit, count_unit, seconds_unit
 from workbench.visualize.charts.chart import bokeh_script
+from workbench.visualize.charts.fleet_chart import fleet_chart
 from workbench.visualize.charts.front_chart import front_chart
 from workbench.visualize.charts.gantt_chart import gantt_chart
 from workbench.visualize.charts.memory_chart import memory_charts
@@ -35,6 +38,7 @@ from workbench.visualize.step_timeline import timeline_parts
 SIGNS = FrontSigns("1", Figures(1.2, 5 * MIB, 8), "20% slower", (AtMost("memory", 7 * MIB),), least=0.9)
 
 
+JOBS = tuple(Job(name, (Unit(0, Pass.FORWARD, 1.0, load=0.5), Unit(0, Pass.BACKWARD, 2.0)), 3) for name in ("a", "b", "c"))
 STEP = simulate(PipelineSpec(3, 4, "1f1b"), equal_stages(3, sent=8))
 
 
@@ -53,10 +57,11 @@ def charts():
         "roofline": roofline_chart(step_report()),
         "front": front_chart(FOUND, "memory", SIGNS),
         "gantt": gantt_chart(STEP, ran(STEP)),
+        "fleet": fleet_chart(JOBS, simulate_fleet(JOBS, 2, policy_named("round-robin")), 1.0),
     }
 
 
-@pytest.mark.parametrize("kind", ["timeline", "memory", "roofline", "front", "gantt"])
+@pytest.mark.parametrize("kind", ["timeline", "memory", "roofline", "front", "gantt", "fleet"])
 def test_a_chart_is_json_and_fills_its_figure(kind):
     chart = charts()[kind]
     state = json.loads(json.dumps(chart.state, allow_nan=False))
@@ -116,6 +121,13 @@ def test_each_task_is_in_its_stages_lane_and_the_measured_one_under_it_is_found_
     assert {round(each.share, 6) for each in predicted.values()} == {round(span.recompute / span.seconds, 6) for span in STEP.spans} | {0.0}
     assert chart.ranges["x"][1] == pytest.approx(2 * STEP.makespan)
     assert lanes[1].own == pytest.approx(2 * STEP.makespan / STEP.seconds * chart.spans.unit)
+
+
+def test_the_measured_updates_of_chunks_are_not_compared_with_that_of_the_whole_stage():
+    step = simulate(PipelineSpec(2, 4, "interleaved", chunks=2), equal_stages(4))
+    tasks = [*ran(step), *(TaskTime(stage % 2, "update", stage, 0, 99 + stage, 1.0) for stage in range(4))]
+    found = [each.title for each in read_spans(*gantt_chart(step, tasks).state["spans"]) if "update" in each.title]
+    assert sorted(found) == ["update of chunk 0", "update of chunk 0", "update of chunk 1", "update of chunk 1"]
 
 
 def test_memory_beneath_the_tasks_is_on_one_scale_and_keeps_its_peaks(monkeypatch):

@@ -28,6 +28,7 @@ from workbench.multimodel.training_events import (
 from workbench.multimodel.unit_schedule import ScheduledUnit
 from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.units import format_bytes, format_seconds
+from workbench.visualize.charts.fleet_chart import RunSoFar, fleet_chart, run_part
 from workbench.visualize.charts.packed_spans import NUMBER
 from workbench.widgets.fleet.fleet_board import FleetView
 
@@ -706,7 +707,51 @@ def test_units_that_are_too_many_are_drawn_as_shares_of_slices_of_time(fleet, ti
     training.units(30)
     ask(view, "refresh")
     assert measured(view) == []
-    assert sum(shares(view.parts["live"]["ran"]["sources"]["ran slices"])) > 0
+    slices = view.parts["live"]["ran"]["sources"]["ran slices"]
+    took = [end - start for _, _, _, start, end, *_ in view._work.live.measured]
+    drawn = [share for share, alpha in zip(shares(slices), slices["alpha"], strict=True) if alpha > 0.5]
+    assert sum(drawn) * unit / 18 == pytest.approx(sum(took), rel=1e-3)
+
+
+def test_what_ran_is_drawn_into_the_chart_of_its_own_schedule_alone(view, runner):
+    training = ran(view, runner)
+    training.units(9)
+    ask(view, "refresh")
+    assert view.parts["live"]["ran"]["of"] == view.parts["table"]["timeline"]["of"]
+    training.units()
+    training.done()
+    before = view.parts["live"]["ran"]["of"]
+    ask(view, "memory", "24 KiB")  # other shards
+    assert view.parts["table"]["timeline"]["of"] != before
+
+
+def test_a_unit_that_was_lost_is_hatched_and_stands_beside_its_repetition(view):
+    jobs, schedule = view.seen.jobs, view.seen.schedule
+    unit = schedule.placed[0]
+    again = replace(unit, start=2 * unit.end, end=3 * unit.end)
+    part = run_part(jobs, schedule, view.seen.bound, RunSoFar((replace(unit, lost=True), again)))
+    chart = fleet_chart(jobs, schedule, view.seen.bound)
+    found = [each for each in read_spans(*chart.state["spans"], *part["spans"]) if each.tier == "measured" and each.number > 0]
+    assert [each.share for each in found] == [1.0, 0.0]
+    assert part["spans"][0]["hatched"].startswith("lost")
+
+
+def test_a_model_that_the_forecast_does_not_know_yet_is_left_out(view, monkeypatch):
+    jobs, schedule = view.seen.jobs, view.seen.schedule
+    strange = ScheduledUnit(len(jobs), 0, 0, 0.0, 1.0, 0.0)
+    for most in (10, 0):  # one by one, and as slices
+        monkeypatch.setattr("workbench.visualize.charts.fleet_chart.MOST_UNITS", most)
+        part = run_part(jobs, schedule, view.seen.bound, RunSoFar((strange,)))
+        assert part["spans"][0]["firsts"][-1] == 0
+        assert part["sources"]["ran slices"]["left"] == []
+
+
+def test_a_run_that_was_cancelled_is_in_the_text_too(view, runner):
+    training = ran(view, runner)
+    training.units(5)
+    training.handle.tell(Cancelled())
+    ask(view, "picture", name="fleet timeline")
+    assert "measured, 0 to" in view.parts["table"]["timeline"]["picture"]["text"]
 
 
 def shares(slices: dict[str, list[float]]) -> list[float]:

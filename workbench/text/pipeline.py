@@ -91,6 +91,10 @@ def _stages(report: PipelineReport) -> str:
     return f"Stages, of one micro-batch\n\n{table_text(heads, rows)}"
 
 
+def gantt_title(step: SimulatedPipeline) -> str:
+    return f"The step, {format_seconds(step.seconds)} from left to right"
+
+
 def gantt_text(step: SimulatedPipeline, columns: int = COLUMNS) -> str:
     """A row per device, time to the right: `F3---` forward, `B3===` backward, `+` recomputation, `u` the update, `.` idle."""
     scale = columns / step.seconds if step.seconds else 0.0
@@ -103,7 +107,7 @@ def gantt_text(step: SimulatedPipeline, columns: int = COLUMNS) -> str:
         cells[begin:end] = _UPDATE * (end - begin)
         rows.append(f"  {device:>3}  {''.join(cells)[:columns]}")
     legend = _legend_text(step)
-    return "\n".join((f"The step, {format_seconds(step.seconds)} from left to right\n", *rows, f"\n  {legend}"))
+    return "\n".join((f"{gantt_title(step)}\n", *rows, f"\n  {legend}"))
 
 
 def _draw_task(cells: list[str], span: TaskSpan, scale: float, devices: int) -> None:

@@ -24,8 +24,8 @@ class _FleetPart:
     schedule: FleetSchedule
 
 
-def fleet(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = ()) -> Picture:
-    """A run's predicted schedule above its measured one, on one scale; or one schedule of these jobs.
+def fleet(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = (), measured: FleetSchedule | None = None) -> Picture:
+    """A run's predicted schedule above its measured one, on one scale; or one schedule of these jobs, above what was `measured` of it.
 
     Forward units are light, backward ones strong; a thin line below shows when a unit's state was copied in, before it began; a unit that
     was lost with its device is hatched. The dashed line is the lower bound on the makespan from units timed before the run, without those
@@ -37,7 +37,8 @@ def fleet(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = ()) -> Pi
         title = f"{_count(len(jobs))} on {run.schedule.devices} devices, {run.policy}: "
         title += f"{format_seconds(run.schedule.makespan)} measured, {format_seconds(run.predicted.makespan)} predicted"
     else:
-        parts, bound = (_FleetPart("", run),), lower_bound(jobs, run.devices)
+        predicted = _FleetPart("predicted" if measured else "", run)
+        parts, bound = (predicted, *([_FleetPart("measured", measured)] if measured else ())), lower_bound(jobs, run.devices)
         title = f"{_count(len(jobs))} on {run.devices} devices: {format_seconds(run.makespan)}"
     about = f"{title}; lower bound {format_seconds(bound)}"
     return Picture(about, lambda: _drawing(title, parts, jobs, bound), lambda: _text(about, parts, jobs))

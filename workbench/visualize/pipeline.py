@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from workbench.core.schedules.tasks import Kind, Task
 from workbench.reports.measurement import TaskTime, bubble_share
 from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
-from workbench.text.pipeline import TASK_NAMES, gantt_text
+from workbench.text.pipeline import TASK_NAMES, gantt_text, gantt_title
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing_marks import Area, Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, TASKS
@@ -38,8 +38,11 @@ def pipeline(step: SimulatedPipeline, tasks: Sequence[TaskTime] = (), *, memory:
 
     The number in a box is that of its micro-batch, with a prime for each further turn around the devices.
     """
-    text = gantt_text(step) + (f"\n\n{_measured_title(tasks)}" if tasks else "")
-    return Picture(text.partition("\n")[0], lambda: _drawing(step, tasks, memory=memory), lambda: text)
+    return Picture(gantt_title(step), lambda: _drawing(step, tasks, memory=memory), lambda: _text(step, tasks))
+
+
+def _text(step: SimulatedPipeline, tasks: Sequence[TaskTime]) -> str:
+    return gantt_text(step) + (f"\n\n{_measured_title(tasks)}" if tasks else "")
 
 
 def _measured_title(tasks: Sequence[TaskTime]) -> str:

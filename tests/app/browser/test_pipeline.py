@@ -207,6 +207,23 @@ def test_the_timeline_tells_of_a_task_dims_other_micro_batches_zooms_and_is_walk
     pipeline.keyboard.press("ArrowRight")
     pipeline.keyboard.press("ArrowDown")
     expect(chart.locator(".tasktold")).to_contain_text("stage 1")
+    assert charts.selected(chart, "title")
+    pipeline.keyboard.press("Escape")
+    expect(chart.locator(".tasktold")).to_be_empty()
+    assert charts.selected(chart, "title") == set()
+
+
+def test_keys_walk_though_the_pointer_rests_on_the_chart(pipeline):
+    chart = gantt(pipeline)
+    chart.scroll_into_view_if_needed()
+    (first,) = titles(pipeline, "stage 0 ·", "forward of micro-batch 0\npredicted from 0.00 µs")
+    charts.click(chart, first)
+    chart.locator(".plot").focus()
+    for _ in range(2):
+        pipeline.keyboard.press("ArrowRight")
+    expect(chart.locator(".tasktold")).to_contain_text("forward of micro-batch 1")
+    pipeline.wait_for_timeout(300)
+    assert {re.search(r"micro-batch (\d)", title)[1] for title in charts.selected(chart, "title")} == {"1"}
 
 
 def test_walking_by_key_brings_what_is_out_of_sight_into_it(pipeline):

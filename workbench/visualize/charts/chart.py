@@ -37,6 +37,7 @@ class Chart:
     - `properties`: other properties of models;
     - `key`: colours and what they stand for;
     - `across`: the quantity along x, with its unit: while it stays, so does what a person zoomed to;
+    - `rescales`: whether tiers that are far from each other are drawn on scales of their own until somebody says otherwise;
     - `spans`: of a timeline, from which the front end draws those that can be seen; `still()` are the sources without a front end.
     """
 
@@ -47,6 +48,7 @@ class Chart:
     properties: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     key: tuple[KeyEntry, ...] = ()
     across: str = ""
+    rescales: bool = False
     spans: PackedSpans | None = None
     still: Callable[[], Mapping[str, Columns]] | None = None
 
@@ -69,11 +71,17 @@ class Chart:
             **empty_figure(self.make, self.settings),
             "sources": self.sources,
             "ranges": {name: list(ends) for name, ends in self.ranges.items()},
-            "properties": json.loads(json.dumps(self.properties)),  # a number that is a key becomes a text
+            "properties": plain_properties(self.properties),
             "key": [list(each) for each in self.key],
             "across": self.across,
+            "rescales": self.rescales,
             "spans": [self.spans.state] if self.spans else [],
         }
+
+
+def plain_properties(properties: Mapping[str, Mapping[str, Any]]) -> Any:
+    """As JSON, where a number that is a key is a text."""
+    return json.loads(json.dumps(properties))
 
 
 @cache

@@ -12,8 +12,8 @@ from typing import Any
 from workbench.multimodel import FleetSchedule, Job, Pass, ScheduledUnit, Unit
 from workbench.units import format_seconds
 from workbench.visualize.charts.axis_units import seconds_unit
-from workbench.visualize.charts.chart import Chart, KeyEntry
-from workbench.visualize.charts.packed_spans import NUMBER, Lane, Span, SpanStyle, pack_spans
+from workbench.visualize.charts.chart import Chart, KeyEntry, plain_properties
+from workbench.visualize.charts.packed_spans import NUMBER, Lane, Span, SpanStyle, lane_properties, pack_spans
 from workbench.visualize.charts.still_blocks import still_blocks
 from workbench.visualize.charts.time_slices import Slice, time_slices
 from workbench.visualize.draw.palette import AXES, NEUTRAL, WARNING
@@ -88,8 +88,13 @@ class RunSoFar:
         for each in self.measured:
             ends[each.device] = max(each.end, ends.get(each.device, 0.0))
         rest = [each for each in (self.expected.placed if self.expected else ()) if (each.model, each.unit) not in done]
-        cut = [replace(each, start=max(each.start, ends.get(each.device, 0.0))) for each in rest]
-        return tuple(each for each in cut if each.end > each.start)
+        return tuple(_after(each, ends.get(each.device, 0.0)) for each in rest if each.end > ends.get(each.device, 0.0))
+
+
+def _after(placed: ScheduledUnit, end: float) -> ScheduledUnit:
+    """What of a unit and of its loading is behind a moment."""
+    start = max(placed.start, end)
+    return replace(placed, start=start, load=min(max(placed.load, end), start))
 
 
 def fleet_chart(jobs: Sequence[Job], schedule: FleetSchedule, bound: float) -> Chart | None:
@@ -126,27 +131,26 @@ def run_part(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run: Ru
     """What of the chart is another with a run of the schedule, as JSON; its spans come behind those of the chart."""
     axis = seconds_unit(schedule.makespan)
     unit, first, rows = axis.size, _FleetRows(schedule.devices), _FleetRows(schedule.devices, 1)
-    own = unit * run.seconds / schedule.makespan
-    drawn = len(run.measured) <= MOST_UNITS
     rest = run.coming
-    few = len(rest) <= MOST_EXPECTED
+    drawn, few = len(run.measured) <= MOST_UNITS, len(rest) <= MOST_EXPECTED
+    own = unit * run.seconds / schedule.makespan if drawn and few else 0.0  # slices have one scale
     expected = _lanes(jobs, rest if few else (), rows, "as now expected", "predicted", own, _EXPECTED)
     measured = _lanes(jobs, run.measured if drawn else (), rows, "measured", "predicted", own)
     spans = pack_spans([*expected[1], *measured[1]], (*expected[0], *measured[0]), (), unit, _LOST)
     ran = [] if drawn else _sliced(run.measured, run.seconds, rows, len(jobs))
     coming = [] if few else _sliced(rest, run.seconds, rows, len(jobs))
-    name = "measured, then as now expected" if run.expected else "measured"
+    above, below = ("predicted at the start", "measured, then as now expected") if run.expected else ("predicted", "measured")
     longest = max(schedule.makespan, bound, run.seconds)
-    idle = [_idle(first, schedule.makespan / unit), _idle(rows, run.seconds / unit)]
+    idle = [_idle(first, schedule.makespan / unit), _idle(rows, run.seconds / unit, own / unit)]
     return {
         "spans": [spans.state],
         "sources": {
-            "idle": {edge: [*idle[0][edge], *idle[1][edge]] for edge in _EDGES},
+            "idle": {name: [*idle[0][name], *idle[1][name]] for name in idle[0]},
             "bound": {"xs": [[bound / unit] * 2], "ys": [[0, rows.bottom]]},
             "ran slices": _slice_columns([*((each, _EXPECTED) for each in coming), *((each, _SLICED) for each in ran)], jobs, rows, unit),
         },
         "ranges": {"x": [0.0, longest / unit], "y": [float(rows.bottom), 0.0]},
-        "properties": _json(_properties([(first, "predicted at the start" if run.expected else "predicted"), (rows, name)], axis.name)),
+        "properties": plain_properties(_properties([(first, above), (rows, below)], axis.name)),
         "key": [list(each) for each in _key(bound, expects=run.expected is not None)],
     }
 
@@ -163,6 +167,8 @@ def empty_fleet() -> Any:
         for name in ("slices", "ran slices")
     ]
     plot.multi_line("xs", "ys", source=add_source("bound", ("xs", "ys")), line_color=WARNING, line_dash=[4, 3], line_width=1.25)
+    for each in sliced:
+        each.nonselection_glyph = each.glyph
     add_tasks(plot, *sliced)
     return plot
 
@@ -178,7 +184,8 @@ def _lanes(
             by_device[each.device].append(each)
     lanes, spans = [], []
     for device, placed in enumerate(by_device):
-        lanes += [Lane(f"device {device}", NEUTRAL, *edges(device), tier, other, own, weight) for edges in (rows.units, rows.moving)]
+        lanes.append(Lane(f"device {device}", NEUTRAL, *rows.units(device), tier, other, own, weight))
+        lanes.append(Lane(f"device {device}", NEUTRAL, *rows.moving(device), tier, "", own, weight))
         spans.append([_unit_span(each, jobs[each.model], firsts[each.model]) for each in placed])
         spans.append([Span(each.load, each.start - each.load, firsts[-1] + each.model) for each in placed if each.load < each.start])
     return tuple(lanes), spans
@@ -207,10 +214,11 @@ def _colour(model: int) -> str:
     return AXES[model % len(AXES)]
 
 
-def _idle(rows: _FleetRows, end: float) -> dict[str, list[float]]:
+def _idle(rows: _FleetRows, end: float, ratio: float = 0.0) -> dict[str, list[float]]:
+    """The whole time of each device; on a scale of its own it ends a `ratio` earlier (`own`)."""
     edges = [rows.units(device) for device in range(rows.devices)]
     columns = [0.0] * rows.devices, [end] * rows.devices, [float(low) for low, _ in edges], [float(high) for _, high in edges]
-    return dict(zip(_EDGES, columns, strict=True))
+    return {**dict(zip(_EDGES, columns, strict=True)), "own": [end / (ratio or 1.0)] * rows.devices}
 
 
 def _properties(sections: Sequence[tuple[_FleetRows, str]], unit: str) -> dict[str, Mapping[str, Any]]:
@@ -218,21 +226,7 @@ def _properties(sections: Sequence[tuple[_FleetRows, str]], unit: str) -> dict[s
     for rows, name in sections:
         ticks[rows.top + _CAPTION / 2] = name
         ticks |= {sum(rows.units(device)) / 2: f"device {device}" for device in range(rows.devices)}
-    return {
-        "figure": {"height": sections[-1][0].bottom + _AXIS},
-        "x axis": {"axis_label": f"{unit} of the training"},
-        "lanes": {"ticks": list(ticks)},
-        "y axis": {"major_label_overrides": ticks},
-    }
-
-
-def _json(properties: dict[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """With texts in place of numbers that are keys."""
-    return {name: {key: _texts(value) for key, value in values.items()} for name, values in properties.items()}
-
-
-def _texts(value: Any) -> Any:
-    return {str(key): text for key, text in value.items()} if isinstance(value, dict) else value
+    return lane_properties(sections[-1][0].bottom + _AXIS, f"{unit} of the training", ticks)
 
 
 def _key(bound: float, *, expects: bool = False) -> Iterator[KeyEntry]:
@@ -245,7 +239,7 @@ def _key(bound: float, *, expects: bool = False) -> Iterator[KeyEntry]:
 
 
 def _sliced(units: Sequence[ScheduledUnit], seconds: float, rows: _FleetRows, models: int) -> list[Slice]:
-    spans = ((each.model, each.unit, each.device, each.start, each.end) for each in units if each.device < rows.devices)
+    spans = ((each.model, each.device, each.start, each.end) for each in units if each.device < rows.devices and each.model < models)
     return time_slices(spans, seconds, rows.devices, models)
 
 

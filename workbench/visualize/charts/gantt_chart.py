@@ -11,11 +11,12 @@ from workbench.text.pipeline import TASK_NAMES
 from workbench.units import format_bytes
 from workbench.visualize.charts.axis_units import seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry
-from workbench.visualize.charts.packed_spans import NUMBER, Lane, PackedSpans, Span, SpanStyle, pack_spans
+from workbench.visualize.charts.packed_spans import NUMBER, Lane, PackedSpans, Span, SpanStyle, lane_properties, pack_spans
 from workbench.visualize.charts.still_blocks import still_blocks
 from workbench.visualize.draw.palette import NEUTRAL, TASKS
 
 _KINDS = tuple(TASK_NAMES)
+_PART = "update of a chunk"
 _MANY = 16  # stages, from which on they have less room
 _MOST_MOMENTS = 2_000  # of the memory of a stage
 _AXIS = 48  # pixels under the lanes
@@ -79,14 +80,10 @@ def gantt_chart(step: SimulatedPipeline, tasks: Sequence[TaskTime] = ()) -> Char
         (),
         {"idle": _idle(step, rows, unit.size), "memory": _memory(step, rows, unit.size)},
         {"x": (0.0, longest / unit.size), "y": (float(rows.height), 0.0)},
-        {
-            "figure": {"height": rows.height + _AXIS},
-            "x axis": {"axis_label": f"{unit.name} of the step"},
-            "lanes": {"ticks": list(ticks)},
-            "y axis": {"major_label_overrides": ticks},
-        },
+        lane_properties(rows.height + _AXIS, f"{unit.name} of the step", ticks),
         key=tuple(_key(step, tasks)),
         across=f"pipeline {unit.name}",
+        rescales=True,
         spans=packed,
         still=lambda: {"blocks": still_blocks(packed, longest)},
     )
@@ -107,8 +104,12 @@ def empty_gantt() -> Any:
 
 def _packed(step: SimulatedPipeline, tasks: Sequence[TaskTime], begin: float, lasted: float, rows: _StageRows, unit: float) -> PackedSpans:
     """Of each stage a lane of predicted tasks and, of a run, one of measured tasks. The styles are the kinds of each virtual stage."""
-    stages, styles = len(step.devices), _Styles(len(step.devices))
+    stages, styles = len(step.devices), _Styles(len(step.devices), len(step.costs))
     own = unit * lasted / step.seconds
+    ran: list[list[TaskTime]] = [[] for _ in range(stages)]
+    for each in tasks:
+        if each.device < stages and each.kind in _KINDS:
+            ran[each.device].append(each)
     lanes: list[Lane] = []
     spans: list[list[Span]] = []
     for stage in range(stages):
@@ -116,15 +117,15 @@ def _packed(step: SimulatedPipeline, tasks: Sequence[TaskTime], begin: float, la
         spans.append(list(_predicted(step, stage, styles)))
         if tasks:
             lanes.append(Lane(f"stage {stage}", NEUTRAL, *rows.below(stage), "measured", "predicted", own))
-            spans.append([_measured(each, begin, styles) for each in tasks if each.device == stage and each.kind in _KINDS])
+            spans.append([_measured(each, begin, styles) for each in ran[stage]])
     return pack_spans(spans, tuple(lanes), styles.all, unit, "computed again")
 
 
 class _Styles:
     """The styles of tasks, by kind and virtual stage, in the order in which they are first asked for."""
 
-    def __init__(self, stages: int) -> None:
-        self._stages = stages
+    def __init__(self, stages: int, virtual_stages: int) -> None:
+        self._stages, self.has_chunks = stages, virtual_stages > stages
         self._places: dict[tuple[str, int], int] = {}
 
     def place(self, kind: str, stage: int) -> int:
@@ -135,10 +136,12 @@ class _Styles:
         return tuple(self._style(kind, stage) for kind, stage in self._places)
 
     def _style(self, kind: str, stage: int) -> SpanStyle:
-        turn, colour = stage // self._stages, TASKS[_KINDS.index(kind)][0]
+        turn, colour = stage // self._stages, TASKS[_KINDS.index("update" if kind == _PART else kind)][0]
+        chunk = f", chunk {turn}" if turn else ""
         if kind == "update":
             return SpanStyle("", TASK_NAMES[kind], colour=colour)
-        chunk = f", chunk {turn}" if turn else ""
+        if kind == _PART:
+            return SpanStyle("", f"update of chunk {turn}", colour=colour)
         return SpanStyle(NUMBER + "'" * turn, f"{TASK_NAMES[kind]} of micro-batch {NUMBER}{chunk}", colour=colour)
 
 
@@ -153,8 +156,11 @@ def _predicted(step: SimulatedPipeline, device: int, styles: _Styles) -> Iterato
 
 
 def _measured(task: TaskTime, begin: float, styles: _Styles) -> Span:
+    """The update of a stage with chunks is predicted as one and measured chunk by chunk: these have styles of their own, so that no part is
+    compared with the whole."""
     if task.kind == "update":
-        return Span(task.start - begin, task.seconds, styles.place("update", task.device))
+        style = styles.place(_PART, task.stage) if styles.has_chunks else styles.place("update", task.device)
+        return Span(task.start - begin, task.seconds, style)
     return Span(task.start - begin, task.seconds, styles.place(task.kind, task.stage), task.micro_batch)
 
 
@@ -172,6 +178,7 @@ def _idle(step: SimulatedPipeline, rows: _StageRows, unit: float) -> dict[str, l
     return {
         "left": [0.0] * rows.stages,
         "right": [step.seconds / unit] * rows.stages,
+        "own": [step.seconds / unit] * rows.stages,
         "bottom": [float(bottom) for bottom, _ in edges],
         "top": [float(top) for _, top in edges],
     }

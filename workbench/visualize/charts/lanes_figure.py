@@ -23,9 +23,9 @@ def empty_lanes() -> Any:
 
 
 def add_idle(plot: Any) -> None:
-    """The source `idle` is the whole time of each lane: what no span is drawn over."""
+    """The source `idle` is the whole time of each lane: what no span is drawn over. Its column `own` is `right` on a scale of its own."""
     hatch = {"hatch_color": NEUTRAL, "hatch_alpha": 0.35, "hatch_pattern": "right_diagonal_line", "hatch_scale": 6, "hatch_weight": 1}
-    plot.quad(source=add_source("idle", tuple(EDGES)), fill_color=NEUTRAL, fill_alpha=0.08, line_color=None, **hatch, **EDGES)
+    plot.quad(source=add_source("idle", (*EDGES, "own")), fill_color=NEUTRAL, fill_alpha=0.08, line_color=None, **hatch, **EDGES)
 
 
 def add_tasks(plot: Any, *others: Any) -> None:

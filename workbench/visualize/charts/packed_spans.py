@@ -2,7 +2,7 @@
 
 import base64
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -115,6 +115,16 @@ def pack_spans(
         firsts.append(len(starts))
     packed = PackedSpans(lanes, styles, tuple(firsts), starts, seconds, kinds, unit, hatched=hatched)
     return replace(packed, numbers=numbers, shares=shares) if any(each >= 0 for each in numbers) else packed
+
+
+def lane_properties(height: float, along: str, ticks: Mapping[float, str]) -> dict[str, Mapping[str, Any]]:
+    """Properties of a figure of lanes: its height in pixels, what is along x, and the names before the lanes."""
+    return {
+        "figure": {"height": height},
+        "x axis": {"axis_label": along},
+        "lanes": {"ticks": list(ticks)},
+        "y axis": {"major_label_overrides": ticks},
+    }
 
 
 def _base64(values: Any) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 MOST_SLICES, MOST_MARKS = 600, 12_000  # slices of the whole time; for all devices and models, approximately
-UnitSpan = tuple[int, int, int, float, float]
-"""Model, unit, device, start, end."""
+UnitSpan = tuple[int, int, float, float]
+"""Model, device, start, end."""
 
 
 class Slice(NamedTuple):
@@ -22,18 +22,18 @@ class Slice(NamedTuple):
     units: int
 
 
-def time_slices(spans: Iterable[UnitSpan], whole: float, devices: int, models: int, most: int = MOST_MARKS) -> list[Slice]:
+def time_slices(spans: Iterable[UnitSpan], whole: float, devices: int, models: int) -> list[Slice]:
     """
-    >>> for each in time_slices([(0, 0, 0, 0.0, 1.0), (1, 0, 0, 1.0, 1.5)], whole=10.0, devices=1, models=1200):
+    >>> for each in time_slices([(0, 0, 0.0, 1.0), (1, 0, 1.0, 1.5)], whole=10.0, devices=1, models=1200):
     ...     print(tuple(each))
     (0, 0.0, 1.0, 0, 0.0, 1.0, 1)
     (0, 1.0, 2.0, 1, 0.0, 0.5, 1)
     """
-    count = max(10, min(MOST_SLICES, most // (devices * models)))
+    count = max(10, min(MOST_SLICES, MOST_MARKS // (devices * models)))
     width = whole / count or 1.0
     seconds: dict[tuple[int, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
     units: dict[tuple[int, int, int], int] = defaultdict(int)
-    for model, _, device, start, end in spans:
+    for model, device, start, end in spans:
         units[device, min(count - 1, int(start / width)), model] += 1
         for place in range(min(count - 1, int(start / width)), min(count - 1, int(end / width)) + 1):
             within = min(end, (place + 1) * width) - max(start, place * width)

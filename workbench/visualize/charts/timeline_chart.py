@@ -9,7 +9,7 @@ from workbench.reports.report import Report
 from workbench.reports.timeline import COMPUTE
 from workbench.visualize.charts.axis_units import seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry
-from workbench.visualize.charts.packed_spans import Lane, Span, SpanStyle, pack_spans
+from workbench.visualize.charts.packed_spans import Lane, Span, SpanStyle, lane_properties, pack_spans
 from workbench.visualize.charts.still_blocks import still_blocks
 from workbench.visualize.draw.palette import STEP
 from workbench.visualize.draw.timeline_spans import DrawnSpan
@@ -34,12 +34,7 @@ def timeline_chart(report: Report, trace: Trace | None = None, parts: tuple[Time
         (),
         {},
         {"x": (0.0, longest / unit.size), "y": (float(rows), 0.0)},
-        {
-            "figure": {"height": rows * _ROW + _AXIS},
-            "x axis": {"axis_label": f"{unit.name} of the step"},
-            "lanes": {"ticks": list(ticks)},
-            "y axis": {"major_label_overrides": ticks},
-        },
+        lane_properties(rows * _ROW + _AXIS, f"{unit.name} of the step", ticks),
         key=(
             KeyEntry(STEP[0], "strong: matrix products, data under way"),
             KeyEntry(STEP[1], "light: other kernels, waiting for other devices"),

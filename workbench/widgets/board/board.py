@@ -80,7 +80,6 @@ class Board:
         self._find = FindPanel(session, runner, self._later, self._show, lambda: self._sight.tab == "find")
         self._settler: Settler | None = None
         self._resting: RestingCompiler | None = None
-        self._changed = False  # the plan, since the host was told
         self._free_at = 0.0  # when the last drag ended, as far as is known
         self._handlers = self._make_handlers()
         self._know()
@@ -141,7 +140,6 @@ class Board:
             self._publisher.answering = False
             self._show("board")
             self._later(self._publisher.show_owed)
-            self._later(self._tell_host)
 
     def begin_settling(self, partitioner: Partitioner, defer: Defer, is_idle: Callable[[], bool] = lambda: True) -> None:
         """Begin to replace the planned figures of each plan by the answers of XLA's partitioner; may be called again.
@@ -298,18 +296,11 @@ class Board:
                 self._figures.begin()
                 self._know()
                 self._show("table", "live")
-                self._changed = True
+                self._host.changed(plan)
                 if not report.is_compiled and self._jobs.compiling.of(plan) is not None:
                     self._later(self._settle_compiled)
             if not self._publisher.answering:  # the answer publishes the board once, at its end
                 self._show("board")
-                self._tell_host()
-
-    def _tell_host(self) -> None:
-        """Tell the host of a plan that it has not been told of: nobody waits for what it does."""
-        changed, self._changed = self._changed, False
-        if changed:
-            self._host.changed(self.session.plan)
 
     def _show_settled(self, report: Report) -> None:
         """Show the same plan with figures of another tier: the tables are published too, if anything in them changed."""

@@ -159,12 +159,12 @@ class FleetView:
                 on(controls.RereadGesture, lambda _: self._take(resolve_fleet(self._path, self._allow).models)),
                 on(controls.LeaveGesture, lambda gesture: self._work.send(RemoveDevice(_number(gesture.value, "device", least=0)))),
                 on(controls.ReturnGesture, lambda gesture: self._work.send(ReturnDevice(_number(gesture.value, "device", least=0)))),
-                on(PictureGesture, lambda gesture: self._draw(gesture.name)),
+                on(PictureGesture, lambda gesture: self._want(gesture.name)),
                 on(RefreshGesture, lambda _: None),  # only an answer is wanted
             ]
         )
 
-    def _draw(self, name: str) -> None:
+    def _want(self, name: str) -> None:
         """Show all forms of a picture, until the fleet is another."""
         self._pictures.add(name)
         self._show("table")
@@ -211,7 +211,7 @@ class FleetView:
         self._pictures.clear()
 
     def _show_forecast(self, whole: bool) -> None:
-        self._show(*(("board", "table") if whole else ("board",)))
+        self._show(*(PARTS if whole else ("board",)))
 
     @property
     def seen(self) -> FleetForecast | None:
@@ -291,7 +291,8 @@ class FleetView:
         return f"Makespan {format_seconds(self.seen.schedule.makespan)}." if self.seen else ""
 
     def _table(self) -> dict[str, Any]:
-        timeline = timeline_state(self.seen, self.measured, self._pictures.__contains__) if self.seen else None
+        ran = self._work.live if self._mine() else None
+        timeline = timeline_state(self.seen, self.measured, ran, self._pictures.__contains__) if self.seen else None
         return {"timeline": timeline, "seq": self._answers.last["seq"], "told": self._answers.revision}
 
     def _live(self) -> dict[str, Any]:

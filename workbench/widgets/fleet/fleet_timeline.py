@@ -14,22 +14,30 @@ from workbench.widgets.fleet.training_progress import Row, TrainingProgress
 from workbench.widgets.tabs.blocks import as_json, picture_block
 
 
-def timeline_state(seen: FleetForecast, measured: FleetMeasurement | None, is_asked: Callable[[str], bool]) -> dict[str, Any]:
-    """The picture of a forecast, and a note; its text and its SVG also have what a run `measured`, once that has ended."""
-    drawn = fleet(measured) if measured else fleet(seen.schedule, seen.jobs)
+def timeline_state(
+    seen: FleetForecast, measured: FleetMeasurement | None, ran: TrainingProgress | None, is_asked: Callable[[str], bool]
+) -> dict[str, Any]:
+    """The picture of a forecast, and a note; its text and its SVG also have what a run `measured`, or `ran` before it was ended."""
+    stopped = FleetSchedule(seen.devices, tuple(_units(ran.measured))) if ran and ran.measured and not ran.running else None
+    drawn = fleet(measured) if measured else fleet(seen.schedule, seen.jobs, stopped)
     title = f"{seen.fleet.policy} on {seen.devices} device{'s' * (seen.devices != 1)}"
     about = f"Shard units of {len(seen.jobs)} models, {title}: predicted {format_seconds(seen.schedule.makespan)}."
     picture = Picture(about, lambda: drawn.drawing, lambda: f"{about}\n\n{drawn.text}")
     chart = fleet_chart(seen.jobs, seen.schedule, seen.bound)
     block = picture_block(picture, _slices_note(seen.schedule), name="fleet timeline", charts=[chart] if chart else [])
-    return {"devices": seen.devices, **as_json(block, is_asked)}
+    return {"devices": seen.devices, "of": _mark(seen), **as_json(block, is_asked)}
 
 
 def ran_state(seen: FleetForecast, live: TrainingProgress, rest: FleetSchedule | None) -> dict[str, Any] | None:
     """What has run of a forecast so far and what is now expected, as a part of its chart; `None` before the first unit."""
     if not (live.measured and seen.schedule.makespan):
         return None
-    return run_part(seen.jobs, seen.schedule, seen.bound, RunSoFar(_units(live.measured), rest))
+    return {"of": _mark(seen), **run_part(seen.jobs, seen.schedule, seen.bound, RunSoFar(_units(live.measured), rest))}
+
+
+def _mark(seen: FleetForecast) -> str:
+    """What tells forecasts apart: what ran is drawn into the chart of its own alone."""
+    return f"{hash((tuple((each.name, len(each.units)) for each in seen.jobs), seen.devices, seen.schedule.makespan)):x}"
 
 
 def _units(rows: Sequence[Row]) -> list[ScheduledUnit]:

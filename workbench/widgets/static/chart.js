@@ -6,6 +6,7 @@ import { loadBokeh, presentBokeh } from "./bokeh.js";
 import { dressChart, fillSources, modelOf, paintKey, propertiesOf } from "./chart_look.js";
 import { paintScale, scaledState, scaleTool } from "./chart_scale.js";
 import { dimOthers, drawSpansSoon, fillSpans } from "./chart_timeline.js";
+import { leaveKeys } from "./chart_walk.js";
 import { zoomTools } from "./chart_zoom.js";
 import { all, h, the } from "./dom.js";
 import { isChosen } from "./select.js";
@@ -13,12 +14,9 @@ import { isChosen } from "./select.js";
 /** @import { Picture } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
-export const CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the marks, Enter chooses one.";
+const CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the marks, Enter chooses one, Escape leaves them.";
 /** The chart in an element. @type {WeakMap<Element, ShownChart>} */
 const chartIn = new WeakMap();
-
-/** @param {Element} element */
-export const chartOf = (element) => chartIn.get(element);
 
 /**
  * Draws the charts of a picture where Bokeh is there, and says whether it is; else it is fetched, and `again` told whether it could be had.
@@ -93,6 +91,7 @@ function beginChart(wb, bokeh, state, act) {
     blocks: null,
     at: -1,
     group: "",
+    keyed: false,
     marking: false,
     room: 0,
     height: 0,
@@ -126,7 +125,12 @@ async function embed(wb, shown, plot) {
   Object.assign(shown, { view, doc, height: view.model.height });
   const marks = /** @type {BokehModel} */ (marksOf(shown));
   marks.selected.change.connect(() => onTap(wb, shown, marks.selected.indices));
-  marks.inspect?.connect(() => dimOthers(wb, shown, marks.inspected.indices[0] ?? -1));
+  marks.inspect?.connect(() => {
+    if (!shown.keyed) dimOthers(wb, shown, marks.inspected.indices[0] ?? -1);
+  });
+  plot.addEventListener("pointermove", (event) => {
+    if (event.movementX || event.movementY) leaveKeys(wb, shown); // else what is drawn has moved, and not the pointer
+  });
   plot.addEventListener("pointerdown", () => unmark(shown), true);
   plot.addEventListener("pointerup", () => setTimeout(() => shown.doc && markChart(wb, shown)));
   /** @type {BokehModel} */ (doc.get_model_by_name("x")).change.connect(() => drawSpansSoon(wb, shown));
@@ -140,7 +144,10 @@ async function embed(wb, shown, plot) {
  * @param {ShownChart} shown
  * @returns {BokehModel | null}
  */
-export const marksOf = ({ doc }) => doc && (doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
+export function marksOf({ doc, spans }) {
+  const slices = spans?.starts.length === 0 ? doc?.get_model_by_name("slices") : null; // of spans too many to be drawn one by one
+  return doc && (slices ?? doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
+}
 
 /**
  * Nothing is marked while the pointer is down: else Bokeh would not tell of a click on what is marked already.

@@ -11,7 +11,7 @@ const FAR = 4; // from this ratio on they have their own scales, until somebody 
  * @param {ChartState} state
  * @returns {number}
  */
-export function ratioOf({ spans }) {
+function ratioOf({ spans }) {
   const lane = spans.flatMap(({ lanes }) => lanes).find(({ own }) => own);
   return lane ? lane.own / spans[0].unit : 0;
 }
@@ -27,7 +27,14 @@ export function scaledState(shown) {
   if (!ratio || !isOwn(shown)) return sent;
   const [start, end] = sent.ranges.x, axis = sent.properties["x axis"];
   const properties = { ...sent.properties, "x axis": { ...axis, axis_label: `${axis?.axis_label}, as predicted` } };
-  return { ...sent, properties, across: `${sent.across}, own`, ranges: { ...sent.ranges, x: [start, ratio > 1 ? end / ratio : end] } };
+  const { idle } = sent.sources, sources = idle?.own ? { ...sent.sources, idle: { ...idle, right: idle.own } } : sent.sources;
+  return {
+    ...sent,
+    properties,
+    sources,
+    across: `${sent.across}, own`,
+    ranges: { ...sent.ranges, x: [start, ratio > 1 ? end / ratio : end] },
+  };
 }
 
 /**
@@ -36,7 +43,7 @@ export function scaledState(shown) {
  */
 export function isOwn({ own, sent }) {
   const ratio = ratioOf(sent);
-  return Boolean(ratio) && (own ?? (ratio > FAR || ratio < 1 / FAR));
+  return Boolean(ratio) && (own ?? (sent.rescales && (ratio > FAR || ratio < 1 / FAR)));
 }
 
 /**

@@ -3,7 +3,7 @@
 
 /** @import { Blocks, SentSpans, Spans, Window } from "./types/chart.d.ts" */
 
-export const NARROW = 2; // pixels: narrower spans are drawn with their neighbours
+const NARROW = 2; // pixels: narrower spans are drawn with their neighbours
 const COLUMN = 3; // pixels that spans are gathered over, at most
 const NAMED = 38; // pixels that a name needs
 const CHARACTER = 6.65, PADDING = 8, CLOSE = 3; // pixels: of a letter, beside a name, beside a number
@@ -42,8 +42,7 @@ export function unpackSpans(sent) {
   if (!sent.length) return null;
   const [first] = sent, starts = join(Float64Array, sent.map((part) => new Float64Array(bytesOf(part.starts))));
   const numbered = sent.some(({ numbers }) => numbers);
-  /** @type {(part: SentSpans, packed: string | null) => ArrayBuffer} */
-  const four = (part, packed) => packed ? bytesOf(packed) : new ArrayBuffer(4 * /** @type {number} */ (part.firsts.at(-1)));
+  const lengthOf = (/** @type {SentSpans} */ part) => part.firsts.at(-1) ?? 0;
   return {
     ...first,
     lanes: sent.flatMap(({ lanes }) => lanes),
@@ -53,8 +52,12 @@ export function unpackSpans(sent) {
     starts,
     seconds: join(Float32Array, sent.map((part) => new Float32Array(bytesOf(part.seconds)))),
     kinds: join(Uint32Array, sent.map((part) => new Uint32Array(bytesOf(part.kinds)))),
-    numbers: numbered ? join(Int32Array, sent.map((part) => new Int32Array(four(part, part.numbers)))) : null,
-    shares: numbered ? join(Float32Array, sent.map((part) => new Float32Array(four(part, part.shares)))) : null,
+    numbers: numbered
+      ? join(Int32Array, sent.map((part) => part.numbers ? new Int32Array(bytesOf(part.numbers)) : new Int32Array(lengthOf(part)).fill(-1)))
+      : null,
+    shares: numbered
+      ? join(Float32Array, sent.map((part) => part.shares ? new Float32Array(bytesOf(part.shares)) : new Float32Array(lengthOf(part))))
+      : null,
     own: false,
   };
 }
@@ -96,6 +99,22 @@ export function groupOf({ styles, kinds, numbers }, span) {
 export function textOf({ styles, kinds, numbers }, span, part) {
   const text = styles[kinds[span]][part], number = numbers?.[span] ?? -1;
   return number < 0 ? text : text.replaceAll("{number}", `${number}`);
+}
+
+/**
+ * The span of other spans that says the same in the same lane, or -1: their places move with each edit and each unit of a run.
+ * @param {Spans} before
+ * @param {number} at
+ * @param {Spans} after
+ * @returns {number}
+ */
+export function sameSpan(before, at, after) {
+  const { name, tier, top } = before.lanes[laneOf(before, at)], text = textOf(before, at, 1);
+  const lane = after.lanes.findIndex((each) => each.name === name && each.tier === tier && each.top === top);
+  for (let span = after.firsts[lane]; span < after.firsts[lane + 1]; span++) {
+    if (textOf(after, span, 1) === text) return span;
+  }
+  return -1;
 }
 
 /**

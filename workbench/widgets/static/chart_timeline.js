@@ -3,7 +3,7 @@
 
 import { colourOf, isDark } from "./chart_look.js";
 import { isOwn } from "./chart_scale.js";
-import { groupOf, laneOf, unitOf, unpackSpans, visibleBlocks, visibleNames } from "./chart_spans.js";
+import { groupOf, laneOf, sameSpan, unitOf, unpackSpans, visibleBlocks, visibleNames } from "./chart_spans.js";
 import { titleOf } from "./chart_titles.js";
 import { isChosen } from "./select.js";
 /** @import { Blocks, BokehModel, ShownChart, Spans, Window } from "./types/chart.d.ts" */
@@ -20,12 +20,13 @@ const NAMES = 60; // milliseconds between two times that names are placed anew w
  * @param {ShownChart} shown
  */
 export function fillSpans(wb, shown) {
-  shown.spans = unpackSpans(shown.state.spans);
-  if (shown.spans) shown.spans.own = isOwn(shown);
+  const before = shown.spans, spans = shown.spans = unpackSpans(shown.state.spans);
   shown.drawn = shown.blocks = null;
-  if (shown.spans && shown.at >= shown.spans.starts.length) shown.at = -1;
-  shown.group = "";
-  if (shown.spans && shown.doc) drawSpansNow(wb, shown);
+  if (!spans) return;
+  spans.own = isOwn(shown);
+  shown.at = before && shown.at >= 0 ? sameSpan(before, shown.at, spans) : -1;
+  if (shown.group && !spans.starts.some((_, span) => groupOf(spans, span) === shown.group)) shown.group = "";
+  if (shown.doc) drawSpansNow(wb, shown);
 }
 
 /**
@@ -58,7 +59,7 @@ export function drawSpansSoon(wb, shown) {
   shown.timer = setTimeout(() => {
     if (!shown.doc) return;
     drawSpansNow(wb, shown);
-    if (hover) hover.active = true;
+    if (hover) hover.active = !shown.keyed;
   }, STILL);
 }
 
@@ -98,7 +99,8 @@ function drawBlocks(wb, shown, named) {
   shown.marking = true;
   source.data = columnsOf(spans, blocks, shown.drawn, named, isDark(wb));
   source.selected.indices = selectedBlocks(wb, shown);
-  if (shown.at >= 0) source.inspected.indices = [blockOf(spans, blocks, shown.at)];
+  const at = shown.at < 0 ? -1 : blockOf(spans, blocks, shown.at);
+  if (at >= 0) source.inspected.indices = [at];
   shown.marking = false;
 }
 
@@ -141,7 +143,7 @@ export function dimOthers(wb, shown, block) {
 }
 
 /**
- * The block that a span is drawn in, or the one nearest to it in its lane.
+ * The block that a span is drawn in, or the one nearest to it in its lane; -1 where none of that lane is.
  * @param {Spans} spans
  * @param {Blocks} blocks
  * @param {number} span
@@ -153,7 +155,7 @@ export function blockOf(spans, blocks, span) {
   for (let i = 0; i < blocks.lane.length; i++) {
     if (blocks.lane[i] === lane && (best < 0 || blocks.left[i] <= x + 1e-9 * Math.abs(x))) best = i;
   }
-  return Math.max(best, 0);
+  return best;
 }
 
 /**

@@ -34,12 +34,19 @@ export function titleOf(spans, blocks, i) {
  */
 function otherOf(spans, lane, span) {
   const { lanes, starts, seconds } = spans, { tier, other: of } = lanes[lane];
-  const other = of ? placesOf(spans).get(keyOf(spans, of, span)) : undefined;
+  const other = of && !isLost(spans, span) ? placesOf(spans).get(keyOf(spans, of, span)) : undefined;
   if (other === undefined) return "";
   const ratio = tier === "measured" ? seconds[span] / seconds[other] : seconds[other] / seconds[span];
   const times = Number.isFinite(ratio) && [tier, of].includes("measured") ? `: measured is ${ratio.toFixed(2)}× of what was predicted` : "";
   return `\n${of} ${clock(seconds[other])} from ${clock(starts[other])}${times}`;
 }
+
+/**
+ * All of it was for nothing: the same is there once more.
+ * @param {Spans} spans
+ * @param {number} span
+ */
+const isLost = ({ shares }, span) => shares?.[span] === 1;
 
 /**
  * @param {Spans} spans
@@ -52,7 +59,9 @@ function placesOf(spans) {
   const places = new Map();
   for (let lane = 0; lane < spans.lanes.length; lane++) {
     const { tier, other } = spans.lanes[lane];
-    for (let span = spans.firsts[lane]; other && span < spans.firsts[lane + 1]; span++) places.set(keyOf(spans, tier, span), span);
+    for (let span = spans.firsts[lane]; other && span < spans.firsts[lane + 1]; span++) {
+      if (!isLost(spans, span)) places.set(keyOf(spans, tier, span), span);
+    }
   }
   placesIn.set(spans, places);
   return places;

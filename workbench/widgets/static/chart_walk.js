@@ -18,8 +18,9 @@ import { titleOf } from "./chart_titles.js";
 export function walk(wb, shown, by, down = 0) {
   const marks = marksOf(shown);
   if (!marks?.data.title?.length) return;
-  const at = shown.spans ? walkSpans(wb, shown, by, down) : walkMarks(shown, marks.data.title.length, by || down);
-  const title = shown.spans && shown.blocks ? titleOf(shown.spans, shown.blocks, at) : marks.data.title[at]; // while it moves none is in the source
+  pressKeys(shown);
+  const at = shown.spans?.starts.length ? walkSpans(wb, shown, by, down) : walkMarks(shown, marks.data.title.length, by || down);
+  const title = shown.spans?.starts.length && shown.blocks ? titleOf(shown.spans, shown.blocks, at) : marks.data.title[at]; // while it moves none is in the source
   const told = `${title}`.replaceAll("\n", " · ");
   const line = shown.element.querySelector(".tasktold");
   if (line) line.textContent = told;
@@ -30,11 +31,49 @@ export function walk(wb, shown, by, down = 0) {
 }
 
 /**
+ * While keys walk, a pointer that rests on the chart points at nothing.
+ * @param {ShownChart} shown
+ */
+function pressKeys(shown) {
+  const hover = shown.doc?.get_model_by_name("hover");
+  shown.keyed = true;
+  if (hover) hover.active = false;
+}
+
+/**
+ * The pointer is used again.
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ */
+export function leaveKeys(wb, shown) {
+  if (!shown.keyed) return;
+  const hover = shown.doc?.get_model_by_name("hover");
+  shown.keyed = false;
+  if (hover) hover.active = true;
+  leaveMarks(wb, shown);
+}
+
+/**
+ * No mark is outlined, and none stands back.
+ * @param {Wb} wb
+ * @param {ShownChart} shown
+ */
+export function leaveMarks(wb, shown) {
+  const marks = marksOf(shown), line = shown.element.querySelector(".tasktold");
+  shown.at = -1;
+  if (line) line.textContent = "";
+  dimOthers(wb, shown, -1);
+  if (!marks) return;
+  marks.inspected.indices = [];
+  marks.change.emit();
+}
+
+/**
  * The mark that the keyboard is at, or -1.
  * @param {ShownChart} shown
  * @returns {number}
  */
-export const markAt = ({ at, spans, blocks }) => (spans && blocks && at >= 0 ? blockOf(spans, blocks, at) : at);
+export const markAt = ({ at, spans, blocks }) => (spans?.starts.length && blocks && at >= 0 ? blockOf(spans, blocks, at) : at);
 
 /**
  * In reading order, round the ends.
@@ -58,7 +97,7 @@ function walkMarks(shown, count, by) {
 function walkSpans(wb, shown, by, down) {
   const spans = /** @type {Spans} */ (shown.spans), next = nextSpan(spans, /** @type {Blocks} */ (shown.blocks), shown.at, by, down);
   if (follow(shown, spans, next)) drawSpansNow(wb, shown);
-  const block = blockOf(spans, /** @type {Blocks} */ (shown.blocks), next);
+  const block = Math.max(blockOf(spans, /** @type {Blocks} */ (shown.blocks), next), 0);
   shown.at = /** @type {Blocks} */ (shown.blocks).span[block];
   return block;
 }
@@ -78,6 +117,7 @@ export function nextSpan(spans, blocks, at, by, down) {
   const lane = laneOf(spans, at);
   if (down) return nearestSpan(spans, spans.starts[at] / unitOf(spans, lane), nextLane(spans, lane, down));
   const block = blockOf(spans, blocks, at), beside = block + by;
+  if (block < 0) return at; // first it comes into sight
   if (blocks.lane[beside] === lane) return blocks.span[beside];
   const unit = unitOf(spans, lane), first = spans.firsts[lane], last = spans.firsts[lane + 1];
   const edge = (by > 0 ? blocks.right[block] : blocks.left[block]) * unit;

@@ -1,7 +1,7 @@
 // @ts-check
 // Zooming a chart by buttons and keys. The pointer and the wheel are Bokeh's own tools.
 
-import { markAt, walk } from "./chart_walk.js";
+import { leaveMarks, markAt, walk } from "./chart_walk.js";
 import { h } from "./dom.js";
 /** @import { BokehModel, ShownChart } from "./types/chart.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
@@ -75,6 +75,7 @@ export function zoomTools(wb, shown) {
     ArrowDown: () => walk(wb, shown, 0, 1),
     ArrowLeft: () => walk(wb, shown, -1),
     ArrowUp: () => walk(wb, shown, 0, -1),
+    Escape: () => leaveMarks(wb, shown),
     Enter: () => shown.act(markAt(shown)),
   };
   shown.element.addEventListener("keydown", (event) => {

@@ -162,7 +162,7 @@ export function mountFleet(model, el) {
     timing.paint({ ...state.timing, waits: state.waits });
     models.paint(state.models, state.columns, now.models);
     schedule.hidden = !timeline;
-    if (timeline?.picture) paintPicture(wb, drawn, withRun(timeline.picture, now.ran));
+    if (timeline?.picture) paintPicture(wb, drawn, withRun(timeline.picture, timeline.of, now.ran));
     note.textContent = timeline?.note ?? "";
     note.hidden = !note.textContent;
     paintDevices({ running: now.phase === "running" && Boolean(now.known), devices: timeline?.devices ?? 0, away: now.away });
@@ -216,14 +216,15 @@ export function mountFleet(model, el) {
 }
 
 /**
- * The picture of a schedule with what has run of it in its chart.
+ * The picture of a schedule with what has run of it in its chart; a run of another schedule waits for that.
  * @param {Picture} picture
+ * @param {string} of
  * @param {FleetLive["ran"]} ran
  * @returns {Picture}
  */
-function withRun(picture, ran) {
+function withRun(picture, of, ran) {
   const [chart] = picture.charts ?? [];
-  if (!chart || !ran) return picture;
+  if (!chart || ran?.of !== of) return picture;
   const whole = { ...chart, ...ran, sources: { ...chart.sources, ...ran.sources }, spans: [...chart.spans, ...ran.spans] };
   return { ...picture, charts: [whole] };
 }

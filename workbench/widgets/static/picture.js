@@ -10,7 +10,7 @@ import { widenTool } from "./widen.js";
 
 /** A picture in all its forms. @typedef {{ svg: string; text: string; name: string }} WholePicture */
 /** How it is made a file, by what the button says. @type {Record<string, (picture: WholePicture, ground: string) => Blob | Promise<Blob>>} */
-export const SAVES = {
+const SAVES = {
   SVG: (picture) => new Blob([picture.svg], { type: "image/svg+xml" }),
   PNG: pngOf,
   text: (picture) => new Blob([`${picture.text}\n`], { type: "text/plain" }),
@@ -188,7 +188,7 @@ export function makePicturesOpen(wb) {
  * @param {WholePicture} picture
  * @param {string} kind
  */
-export async function savePicture(wb, picture, kind) {
+async function savePicture(wb, picture, kind) {
   const file = await SAVES[kind](picture, getComputedStyle(wb.card).backgroundColor);
   const name = `${picture.name.replace(/[^\w.-]+/g, "-")}.${ENDINGS[kind]}`;
   download(wb, name, file);

@@ -101,7 +101,10 @@ function makePipeline(wb, place) {
     paintFigures(state);
     board.heads(state.board);
     const drawn = below?.picture, picture = drawn && one(wb.root, `[data-picture="${CSS.escape(drawn.name)}"]`);
-    if (drawn && picture) paintPicture(wb, picture, drawn);
+    if (!drawn || !picture) return;
+    paintPicture(wb, picture, drawn);
+    const note = picture.parentElement?.querySelector(":scope > .note");
+    if (note instanceof HTMLElement) note.hidden = !below.note;
   };
   const parts = [paintInvitation, paintControls, paintProblem, paintFigures, paintBalances, paintUnplaced];
   return { parts, restore: board.restore };

@@ -5,6 +5,7 @@ import { drawRow } from "./table_cells.js";
 import { removeCharts } from "./chart.js";
 import { all, h, keepingFocus, one, painter, patch, the } from "./dom.js";
 import { paintFind, paintFound } from "./find.js";
+import { termLabel } from "./help.js";
 import { paintPicture } from "./picture.js";
 import { paintReplay } from "./replay.js";
 import { canSort, drawColumn, markSorted, sortedRows } from "./sort.js";
@@ -60,7 +61,7 @@ export function patchBlocks(wb, parent, blocks) {
         h(
           "div",
           { class: "block" },
-          block.title && h("h3", {}, block.title),
+          block.title && h("h3", {}, termLabel(wb, block.title)),
           block.replay ? h("div", { class: "replay" }) : null,
           block.picture ? takePicture(kept, block.picture.name) : null,
           block.stages ? h("div", { class: "pipeline" }) : null,

@@ -373,9 +373,17 @@ function scaledState(shown) {
       axis_label: `${axis?.axis_label}, as predicted`
     }
   };
+  const { idle } = sent.sources, sources = idle?.own ? {
+    ...sent.sources,
+    idle: {
+      ...idle,
+      right: idle.own
+    }
+  } : sent.sources;
   return {
     ...sent,
     properties,
+    sources,
     across: `${sent.across}, own`,
     ranges: {
       ...sent.ranges,
@@ -388,7 +396,7 @@ function scaledState(shown) {
 }
 function isOwn({ own, sent }) {
   const ratio = ratioOf(sent);
-  return Boolean(ratio) && (own ?? (ratio > FAR || ratio < 1 / FAR));
+  return Boolean(ratio) && (own ?? (sent.rescales && (ratio > FAR || ratio < 1 / FAR)));
 }
 function scaleTool(shown, again) {
   const box = h("input", {
@@ -441,8 +449,7 @@ function unpackSpans(sent) {
   if (!sent.length) return null;
   const [first] = sent, starts = join(Float64Array, sent.map((part2) => new Float64Array(bytesOf(part2.starts))));
   const numbered = sent.some(({ numbers }) => numbers);
-  const four = (part2, packed) => packed ? bytesOf(packed) : new ArrayBuffer(4 * /** @type {number} */
-  part2.firsts.at(-1));
+  const lengthOf = (part2) => part2.firsts.at(-1) ?? 0;
   return {
     ...first,
     lanes: sent.flatMap(({ lanes }) => lanes),
@@ -455,8 +462,8 @@ function unpackSpans(sent) {
     starts,
     seconds: join(Float32Array, sent.map((part2) => new Float32Array(bytesOf(part2.seconds)))),
     kinds: join(Uint32Array, sent.map((part2) => new Uint32Array(bytesOf(part2.kinds)))),
-    numbers: numbered ? join(Int32Array, sent.map((part2) => new Int32Array(four(part2, part2.numbers)))) : null,
-    shares: numbered ? join(Float32Array, sent.map((part2) => new Float32Array(four(part2, part2.shares)))) : null,
+    numbers: numbered ? join(Int32Array, sent.map((part2) => part2.numbers ? new Int32Array(bytesOf(part2.numbers)) : new Int32Array(lengthOf(part2)).fill(-1))) : null,
+    shares: numbered ? join(Float32Array, sent.map((part2) => part2.shares ? new Float32Array(bytesOf(part2.shares)) : new Float32Array(lengthOf(part2)))) : null,
     own: false
   };
 }
@@ -469,6 +476,14 @@ function groupOf({ styles, kinds, numbers }, span) {
 function textOf({ styles, kinds, numbers }, span, part2) {
   const text = styles[kinds[span]][part2], number = numbers?.[span] ?? -1;
   return number < 0 ? text : text.replaceAll("{number}", `${number}`);
+}
+function sameSpan(before, at, after) {
+  const { name, tier, top } = before.lanes[laneOf(before, at)], text = textOf(before, at, 1);
+  const lane = after.lanes.findIndex((each) => each.name === name && each.tier === tier && each.top === top);
+  for (let span = after.firsts[lane]; span < after.firsts[lane + 1]; span++) {
+    if (textOf(after, span, 1) === text) return span;
+  }
+  return -1;
 }
 function placeAfter(values, value, low, high) {
   while (low < high) {
@@ -585,7 +600,7 @@ ${lane.tier && `${lane.tier} `}from ${clock(spans.starts[span])}${again}${otherO
 }
 function otherOf(spans, lane, span) {
   const { lanes, starts, seconds } = spans, { tier, other: of } = lanes[lane];
-  const other = of ? placesOf(spans).get(keyOf(spans, of, span)) : void 0;
+  const other = of && !isLost(spans, span) ? placesOf(spans).get(keyOf(spans, of, span)) : void 0;
   if (other === void 0) return "";
   const ratio = tier === "measured" ? seconds[span] / seconds[other] : seconds[other] / seconds[span];
   const times = Number.isFinite(ratio) && [
@@ -595,13 +610,16 @@ function otherOf(spans, lane, span) {
   return `
 ${of} ${clock(seconds[other])} from ${clock(starts[other])}${times}`;
 }
+var isLost = ({ shares }, span) => shares?.[span] === 1;
 function placesOf(spans) {
   const known = placesIn.get(spans);
   if (known) return known;
   const places = /* @__PURE__ */ new Map();
   for (let lane = 0; lane < spans.lanes.length; lane++) {
     const { tier, other } = spans.lanes[lane];
-    for (let span = spans.firsts[lane]; other && span < spans.firsts[lane + 1]; span++) places.set(keyOf(spans, tier, span), span);
+    for (let span = spans.firsts[lane]; other && span < spans.firsts[lane + 1]; span++) {
+      if (!isLost(spans, span)) places.set(keyOf(spans, tier, span), span);
+    }
   }
   placesIn.set(spans, places);
   return places;
@@ -1022,12 +1040,13 @@ var NEARLY = 1.6;
 var STILL = 120;
 var NAMES = 60;
 function fillSpans(wb, shown) {
-  shown.spans = unpackSpans(shown.state.spans);
-  if (shown.spans) shown.spans.own = isOwn(shown);
+  const before = shown.spans, spans = shown.spans = unpackSpans(shown.state.spans);
   shown.drawn = shown.blocks = null;
-  if (shown.spans && shown.at >= shown.spans.starts.length) shown.at = -1;
-  shown.group = "";
-  if (shown.spans && shown.doc) drawSpansNow(wb, shown);
+  if (!spans) return;
+  spans.own = isOwn(shown);
+  shown.at = before && shown.at >= 0 ? sameSpan(before, shown.at, spans) : -1;
+  if (shown.group && !spans.starts.some((_, span) => groupOf(spans, span) === shown.group)) shown.group = "";
+  if (shown.doc) drawSpansNow(wb, shown);
 }
 function drawSpansNow(wb, shown) {
   drawBlocks(wb, shown, true);
@@ -1049,7 +1068,7 @@ function drawSpansSoon(wb, shown) {
   shown.timer = setTimeout(() => {
     if (!shown.doc) return;
     drawSpansNow(wb, shown);
-    if (hover) hover.active = true;
+    if (hover) hover.active = !shown.keyed;
   }, STILL);
 }
 function isDrawn(shown) {
@@ -1086,8 +1105,9 @@ function drawBlocks(wb, shown, named) {
   shown.marking = true;
   source.data = columnsOf(spans, blocks, shown.drawn, named, isDark(wb));
   source.selected.indices = selectedBlocks(wb, shown);
-  if (shown.at >= 0) source.inspected.indices = [
-    blockOf(spans, blocks, shown.at)
+  const at = shown.at < 0 ? -1 : blockOf(spans, blocks, shown.at);
+  if (at >= 0) source.inspected.indices = [
+    at
   ];
   shown.marking = false;
 }
@@ -1121,7 +1141,7 @@ function blockOf(spans, blocks, span) {
   for (let i = 0; i < blocks.lane.length; i++) {
     if (blocks.lane[i] === lane && (best < 0 || blocks.left[i] <= x + 1e-9 * Math.abs(x))) best = i;
   }
-  return Math.max(best, 0);
+  return best;
 }
 function drawNames(wb, shown) {
   const { doc, spans, blocks } = shown;
@@ -1173,8 +1193,9 @@ function inkOn(colour, weight, dark) {
 function walk(wb, shown, by, down = 0) {
   const marks = marksOf(shown);
   if (!marks?.data.title?.length) return;
-  const at = shown.spans ? walkSpans(wb, shown, by, down) : walkMarks2(shown, marks.data.title.length, by || down);
-  const title = shown.spans && shown.blocks ? titleOf(shown.spans, shown.blocks, at) : marks.data.title[at];
+  pressKeys(shown);
+  const at = shown.spans?.starts.length ? walkSpans(wb, shown, by, down) : walkMarks2(shown, marks.data.title.length, by || down);
+  const title = shown.spans?.starts.length && shown.blocks ? titleOf(shown.spans, shown.blocks, at) : marks.data.title[at];
   const told = `${title}`.replaceAll("\n", " \xB7 ");
   const line = shown.element.querySelector(".tasktold");
   if (line) line.textContent = told;
@@ -1185,7 +1206,28 @@ function walk(wb, shown, by, down = 0) {
   marks.change.emit();
   wb.say(told);
 }
-var markAt = ({ at, spans, blocks }) => spans && blocks && at >= 0 ? blockOf(spans, blocks, at) : at;
+function pressKeys(shown) {
+  const hover = shown.doc?.get_model_by_name("hover");
+  shown.keyed = true;
+  if (hover) hover.active = false;
+}
+function leaveKeys(wb, shown) {
+  if (!shown.keyed) return;
+  const hover = shown.doc?.get_model_by_name("hover");
+  shown.keyed = false;
+  if (hover) hover.active = true;
+  leaveMarks(wb, shown);
+}
+function leaveMarks(wb, shown) {
+  const marks = marksOf(shown), line = shown.element.querySelector(".tasktold");
+  shown.at = -1;
+  if (line) line.textContent = "";
+  dimOthers(wb, shown, -1);
+  if (!marks) return;
+  marks.inspected.indices = [];
+  marks.change.emit();
+}
+var markAt = ({ at, spans, blocks }) => spans?.starts.length && blocks && at >= 0 ? blockOf(spans, blocks, at) : at;
 function walkMarks2(shown, count, by) {
   shown.at = shown.at < 0 ? by > 0 ? 0 : count - 1 : (shown.at + by + count) % count;
   return shown.at;
@@ -1203,12 +1245,12 @@ function walkSpans(wb, shown, by, down) {
     down
   );
   if (follow(shown, spans, next)) drawSpansNow(wb, shown);
-  const block = blockOf(
+  const block = Math.max(blockOf(
     spans,
     /** @type {Blocks} */
     shown.blocks,
     next
-  );
+  ), 0);
   shown.at = /** @type {Blocks} */
   shown.blocks.span[block];
   return block;
@@ -1218,6 +1260,7 @@ function nextSpan(spans, blocks, at, by, down) {
   const lane = laneOf(spans, at);
   if (down) return nearestSpan(spans, spans.starts[at] / unitOf(spans, lane), nextLane(spans, lane, down));
   const block = blockOf(spans, blocks, at), beside = block + by;
+  if (block < 0) return at;
   if (blocks.lane[beside] === lane) return blocks.span[beside];
   const unit = unitOf(spans, lane), first = spans.firsts[lane], last = spans.firsts[lane + 1];
   const edge = (by > 0 ? blocks.right[block] : blocks.left[block]) * unit;
@@ -1337,6 +1380,7 @@ function zoomTools(wb, shown) {
     ArrowDown: () => walk(wb, shown, 0, 1),
     ArrowLeft: () => walk(wb, shown, -1),
     ArrowUp: () => walk(wb, shown, 0, -1),
+    Escape: () => leaveMarks(wb, shown),
     Enter: () => shown.act(markAt(shown))
   };
   shown.element.addEventListener("keydown", (event) => {
@@ -1361,7 +1405,7 @@ function zoomTools(wb, shown) {
 }
 
 // workbench/widgets/static/chart.js
-var CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the marks, Enter chooses one.";
+var CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the marks, Enter chooses one, Escape leaves them.";
 var chartIn = /* @__PURE__ */ new WeakMap();
 function paintCharts(wb, image, picture, act, again) {
   const charts = picture.charts ?? [];
@@ -1434,6 +1478,7 @@ function beginChart(wb, bokeh, state, act) {
     blocks: null,
     at: -1,
     group: "",
+    keyed: false,
     marking: false,
     room: 0,
     height: 0,
@@ -1469,7 +1514,12 @@ async function embed(wb, shown, plot) {
     marksOf(shown)
   );
   marks.selected.change.connect(() => onTap(wb, shown, marks.selected.indices));
-  marks.inspect?.connect(() => dimOthers(wb, shown, marks.inspected.indices[0] ?? -1));
+  marks.inspect?.connect(() => {
+    if (!shown.keyed) dimOthers(wb, shown, marks.inspected.indices[0] ?? -1);
+  });
+  plot.addEventListener("pointermove", (event) => {
+    if (event.movementX || event.movementY) leaveKeys(wb, shown);
+  });
   plot.addEventListener("pointerdown", () => unmark(shown), true);
   plot.addEventListener("pointerup", () => setTimeout(() => shown.doc && markChart(wb, shown)));
   doc.get_model_by_name("x").change.connect(() => drawSpansSoon(wb, shown));
@@ -1477,7 +1527,10 @@ async function embed(wb, shown, plot) {
   fillChart(wb, shown, shown.sent, true);
   shown.element.dataset.drawn = "true";
 }
-var marksOf = ({ doc }) => doc && (doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
+function marksOf({ doc, spans }) {
+  const slices = spans?.starts.length === 0 ? doc?.get_model_by_name("slices") : null;
+  return doc && (slices ?? doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
+}
 function unmark(shown) {
   const marks = marksOf(shown);
   shown.marking = true;
@@ -4736,7 +4789,10 @@ function makePipeline(wb, place) {
     paintFigures(state);
     board.heads(state.board);
     const drawn = below2?.picture, picture = drawn && one(wb.root, `[data-picture="${CSS.escape(drawn.name)}"]`);
-    if (drawn && picture) paintPicture(wb, picture, drawn);
+    if (!drawn || !picture) return;
+    paintPicture(wb, picture, drawn);
+    const note = picture.parentElement?.querySelector(":scope > .note");
+    if (note instanceof HTMLElement) note.hidden = !below2.note;
   };
   const parts = [
     paintInvitation,
@@ -4920,7 +4976,7 @@ function patchBlocks(wb, parent, blocks) {
     const kept = picturesIn(parent);
     parent.replaceChildren(...blocks.map((block) => h("div", {
       class: "block"
-    }, block.title && h("h3", {}, block.title), block.replay ? h("div", {
+    }, block.title && h("h3", {}, termLabel(wb, block.title)), block.replay ? h("div", {
       class: "replay"
     }) : null, block.picture ? takePicture(kept, block.picture.name) : null, block.stages ? h("div", {
       class: "pipeline"
@@ -6781,7 +6837,7 @@ function mountFleet(model, el) {
     });
     models.paint(state.models, state.columns, now.models);
     schedule.hidden = !timeline;
-    if (timeline?.picture) paintPicture(wb, drawn, withRun(timeline.picture, now.ran));
+    if (timeline?.picture) paintPicture(wb, drawn, withRun(timeline.picture, timeline.of, now.ran));
     note.textContent = timeline?.note ?? "";
     note.hidden = !note.textContent;
     paintDevices({
@@ -6843,9 +6899,9 @@ function mountFleet(model, el) {
     for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
   };
 }
-function withRun(picture, ran) {
+function withRun(picture, of, ran) {
   const [chart] = picture.charts ?? [];
-  if (!chart || !ran) return picture;
+  if (!chart || ran?.of !== of) return picture;
   const whole = {
     ...chart,
     ...ran,

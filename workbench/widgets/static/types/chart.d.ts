@@ -76,6 +76,8 @@ export interface ChartState {
   properties: Record<string, Record<string, unknown>>;
   key: [colour: string, name: string, hatched: boolean][];
   across: string;
+  /** Whether tiers far from each other are drawn on scales of their own until somebody says otherwise. */
+  rescales: boolean;
   spans: SentSpans[];
 }
 
@@ -141,6 +143,8 @@ export interface ShownChart {
   at: number;
   /** The group of the span under the pointer or the keyboard, of which all others stand back; or none. */
   group: string;
+  /** While it is walked by key the pointer that rests on it points at nothing. */
+  keyed: boolean;
   /** While it marks what is chosen itself, nothing was tapped. */
   marking: boolean;
   /** Its own height, and that of the place it has over the whole window, else 0. */

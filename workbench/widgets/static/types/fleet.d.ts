@@ -79,7 +79,7 @@ export interface FleetBoard {
 }
 
 /** The schedule that is predicted, and a note on how it is drawn. */
-export type FleetTimeline = Pick<Block, "picture" | "note"> & { devices: number };
+export type FleetTimeline = Pick<Block, "picture" | "note"> & { devices: number; of: string };
 export interface FleetTable {
   tab?: undefined;
   timeline: FleetTimeline | null;
@@ -120,7 +120,7 @@ export interface FleetLive extends Work {
   losses: Losses | null;
   away: number[];
   /** What has run adds to the chart of the schedule: its spans come behind those, its other parts instead of them. */
-  ran: Pick<ChartState, "spans" | "sources" | "ranges" | "properties" | "key"> | null;
+  ran: (Pick<ChartState, "spans" | "sources" | "ranges" | "properties" | "key"> & { of: string }) | null;
   stale: string;
   told: unknown;
 }
