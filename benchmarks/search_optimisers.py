@@ -62,8 +62,7 @@ class Judge:
         asked = [each for each in dict.fromkeys(candidates) if each not in self.scores]
         for start in range(0, len(asked), BATCH):
             batch = asked[start : start + BATCH]
-            waiting = [] if self.is_over else [self.answerer.submit(Question("figures", each)) for each in batch]
-            found = [answer() for answer in waiting]
+            found = [] if self.is_over else self.answerer.ask([Question("figures", each) for each in batch])
             elapsed = time.perf_counter() - self.begin
             for candidate, answer in zip(batch, found, strict=False):
                 self._keep(candidate, answer, elapsed)
