@@ -22,6 +22,12 @@ MODEL = ["--model", "tests.support.importable:regression", "-a", "width=32"]
 LAYOUT = ["--mesh", "data:4 model:2", "--layout", "batch:data; d_ff:model"]
 
 
+@pytest.fixture(autouse=True)
+def never_calibrated(tmp_path, monkeypatch):
+    """As on a machine that nobody has measured: what is kept of this one is a person's."""
+    monkeypatch.setattr("workbench.engine.spmd.kept_calibration._path", lambda devices: tmp_path / "calibrated" / f"{devices}.toml")
+
+
 @pytest.fixture
 def plan_file(tmp_path) -> str:
     path = tmp_path / "regression.plan.json"
