@@ -29,7 +29,7 @@ from tests.app.browser.test_pipeline import (
     pipeline,
     test_a_boundary_is_dragged_and_everything_moves_with_it_before_it_is_let_go,
     test_a_pipeline_runs_live_and_its_tasks_are_measured,
-    test_the_timeline_tells_of_a_task_zooms_and_is_walked_by_key,
+    test_the_timeline_tells_of_a_task_dims_other_micro_batches_zooms_and_is_walked_by_key,
 )
 from tests.app.browser.test_tensors import (
     test_a_chip_of_a_tensor_dropped_on_an_axis_moves_every_tensor_by_the_rule,
