@@ -8,7 +8,7 @@ from workbench.multimodel.fleet_measurement import FleetMeasurement
 from workbench.text.fleet import schedules_text
 from workbench.units import format_seconds
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
-from workbench.visualize.draw.palette import AXES, NEUTRAL, WARNING
+from workbench.visualize.draw.palette import NEUTRAL, WARNING, model_colour
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.time_ticks import ticks
 
@@ -85,7 +85,7 @@ def _rows(part: _FleetPart, jobs: Sequence[Job], left: float, top: float, scale:
 
 
 def _unit(placed: ScheduledUnit, job: Job, left: float, at: float, scale: float) -> Iterator[Mark]:
-    colour = _colour(placed.model)
+    colour = model_colour(placed.model)
     unit = job.unit(placed.unit)
     batch = placed.unit // len(job.units) + 1
     width = (placed.end - placed.start) * scale
@@ -109,13 +109,9 @@ def _key(jobs: Sequence[Job], top: float, left: float) -> Iterator[Mark]:
         if x + text_width(job.name) > left + _LENGTH - text_width("and 99 more"):
             yield Label(x, top + 12, f"and {len(jobs) - number} more")
             return
-        yield Rectangle(x, top + 4, 9, 9, _colour(number), title=job.name)
+        yield Rectangle(x, top + 4, 9, 9, model_colour(number), title=job.name)
         yield Label(x + 13, top + 12, job.name)
         x += 13 + text_width(job.name) + 12
-
-
-def _colour(model: int) -> str:
-    return AXES[model % len(AXES)]
 
 
 def _count(models: int) -> str:

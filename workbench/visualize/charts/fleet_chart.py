@@ -13,10 +13,10 @@ from workbench.multimodel import FleetSchedule, Job, Pass, ScheduledUnit, Unit
 from workbench.units import format_seconds
 from workbench.visualize.charts.axis_units import seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry, plain_properties
-from workbench.visualize.charts.packed_spans import NUMBER, Lane, Span, SpanStyle, lane_properties, pack_spans
+from workbench.visualize.charts.packed_spans import EDGES, NUMBER, Lane, Span, SpanStyle, lane_properties, pack_spans
 from workbench.visualize.charts.still_blocks import still_blocks
 from workbench.visualize.charts.time_slices import Slice, time_slices
-from workbench.visualize.draw.palette import AXES, NEUTRAL, WARNING
+from workbench.visualize.draw.palette import NEUTRAL, WARNING, model_colour
 
 MOST_UNITS = 20_000  # drawn one by one; more are drawn as shares of time slices
 MOST_EXPECTED = 2_000  # of the rest of a run, which is sent repeatedly
@@ -26,8 +26,7 @@ _MANY = 16  # devices, from which on they have less room
 _FORWARD, _MOVED, _EXPECTED, _SLICED = 0.6, 0.55, 0.4, 0.9  # opacities
 _PASSES = {Pass.FORWARD: "forward", Pass.FORWARD_LOSS: "forward and backward", Pass.BACKWARD: "backward"}
 _LOST = "lost with its device, and done again"
-_EDGES = ("left", "right", "bottom", "top")
-_SLICE_COLUMNS = (*_EDGES, "color", "alpha", "title")
+_SLICE_COLUMNS = (*EDGES, "color", "alpha", "title")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,8 @@ def fleet_chart(jobs: Sequence[Job], schedule: FleetSchedule, bound: float) -> C
     """
     if not schedule.makespan:
         return None
-    unit, rows = seconds_unit(schedule.makespan).size, _FleetRows(schedule.devices)
+    axis, rows = seconds_unit(schedule.makespan), _FleetRows(schedule.devices)
+    unit = axis.size
     drawn = len(schedule.placed) <= MOST_UNITS
     lanes, spans = _lanes(jobs, schedule.placed if drawn else (), rows, "predicted", "measured")
     packed = pack_spans(spans, lanes, tuple(_styles(jobs)), unit, _LOST)
@@ -114,14 +114,14 @@ def fleet_chart(jobs: Sequence[Job], schedule: FleetSchedule, bound: float) -> C
         (),
         {
             "idle": _idle(rows, schedule.makespan / unit),
-            "bound": {"xs": [[bound / unit] * 2], "ys": [[0, rows.bottom]]},
+            "bound": _bound(bound / unit, rows),
             "slices": _slice_columns([(each, _SLICED) for each in slices], jobs, rows, unit),
             "ran slices": _slice_columns((), jobs, rows, unit),
         },
         {"x": (0.0, max(schedule.makespan, bound) / unit), "y": (float(rows.bottom), 0.0)},
-        _properties([(rows, "predicted")], seconds_unit(schedule.makespan).name),
+        _properties([(rows, "predicted")], axis.name),
         key=tuple(_key(bound)),
-        across=f"fleet {seconds_unit(schedule.makespan).name}",
+        across=f"fleet {axis.name}",
         spans=packed,
         still=lambda: {"blocks": still_blocks(packed, schedule.makespan)},
     )
@@ -146,7 +146,7 @@ def run_part(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run: Ru
         "spans": [spans.state],
         "sources": {
             "idle": {name: [*idle[0][name], *idle[1][name]] for name in idle[0]},
-            "bound": {"xs": [[bound / unit] * 2], "ys": [[0, rows.bottom]]},
+            "bound": _bound(bound / unit, rows),
             "ran slices": _slice_columns([*((each, _EXPECTED) for each in coming), *((each, _SLICED) for each in ran)], jobs, rows, unit),
         },
         "ranges": {"x": [0.0, longest / unit], "y": [float(rows.bottom), 0.0]},
@@ -158,12 +158,12 @@ def run_part(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run: Ru
 def empty_fleet() -> Any:
     """The figure: idle time, shares of time slices, units, and the lower bound."""
     from workbench.visualize.charts.empty_figure import add_source
-    from workbench.visualize.charts.lanes_figure import EDGES, add_idle, add_tasks, empty_lanes
+    from workbench.visualize.charts.lanes_figure import AT_EDGES, add_idle, add_tasks, empty_lanes
 
     plot = empty_lanes()
     add_idle(plot)
     sliced = [
-        plot.quad(source=add_source(name, _SLICE_COLUMNS), fill_color="color", fill_alpha="alpha", line_color=None, **EDGES)
+        plot.quad(source=add_source(name, _SLICE_COLUMNS), fill_color="color", fill_alpha="alpha", line_color=None, **AT_EDGES)
         for name in ("slices", "ran slices")
     ]
     plot.multi_line("xs", "ys", source=add_source("bound", ("xs", "ys")), line_color=WARNING, line_dash=[4, 3], line_width=1.25)
@@ -201,24 +201,25 @@ def _styles(jobs: Sequence[Job]) -> Iterator[SpanStyle]:
     for number, job in enumerate(jobs):
         for unit in job.units:
             weight = _FORWARD if unit.kind is Pass.FORWARD else 1.0
-            yield SpanStyle(str(number + 1), _unit_title(job, unit), "", weight, _colour(number), str(number))
+            yield SpanStyle(str(number + 1), _unit_title(job, unit), "", weight, model_colour(number), str(number))
     for number, job in enumerate(jobs):
-        yield SpanStyle("", f"state of {job.name} brought in", "", _MOVED, _colour(number), str(number))
+        yield SpanStyle("", f"state of {job.name} brought in", "", _MOVED, model_colour(number), str(number))
 
 
 def _unit_title(job: Job, unit: Unit) -> str:
     return f"{job.name}, {_PASSES[unit.kind]} of shard {unit.shard}, mini-batch {NUMBER}"
 
 
-def _colour(model: int) -> str:
-    return AXES[model % len(AXES)]
+def _bound(x: float, rows: _FleetRows) -> dict[str, list[list[float]]]:
+    """A line over all rows to the end of these."""
+    return {"xs": [[x, x]], "ys": [[0.0, float(rows.bottom)]]}
 
 
 def _idle(rows: _FleetRows, end: float, ratio: float = 0.0) -> dict[str, list[float]]:
     """The whole time of each device; on a scale of its own it ends a `ratio` earlier (`own`)."""
     edges = [rows.units(device) for device in range(rows.devices)]
     columns = [0.0] * rows.devices, [end] * rows.devices, [float(low) for low, _ in edges], [float(high) for _, high in edges]
-    return {**dict(zip(_EDGES, columns, strict=True)), "own": [end / (ratio or 1.0)] * rows.devices}
+    return {**dict(zip(EDGES, columns, strict=True)), "own": [end / (ratio or 1.0)] * rows.devices}
 
 
 def _properties(sections: Sequence[tuple[_FleetRows, str]], unit: str) -> dict[str, Mapping[str, Any]]:
@@ -254,6 +255,6 @@ def _slice_columns(slices: Sequence[tuple[Slice, float]], jobs: Sequence[Job], r
             f"{format_seconds(each.start)} to {format_seconds(each.end)}, {each.units} units begin"
         )
         edges = each.start / unit, each.end / unit, bottom - high * each.low, bottom - high * each.high
-        for column, value in zip(found.values(), (*edges, _colour(each.model), alpha, title), strict=True):
+        for column, value in zip(found.values(), (*edges, model_colour(each.model), alpha, title), strict=True):
             column.append(value)
     return found

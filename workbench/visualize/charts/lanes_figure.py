@@ -5,11 +5,10 @@ from typing import Any
 from bokeh.models import FixedTicker
 
 from workbench.visualize.charts.empty_figure import add_source, add_text, empty_chart, react
+from workbench.visualize.charts.packed_spans import BLOCKS, EDGES
 from workbench.visualize.draw.palette import NEUTRAL
 
-EDGES = {each: each for each in ("left", "right", "bottom", "top")}
-BLOCKS = (*EDGES, "shared", "color", "alpha", "title", "subject")
-"""Columns of the source `blocks`; from `left` to `shared` a block is hatched."""
+AT_EDGES = {each: each for each in EDGES}
 
 
 def empty_lanes() -> Any:
@@ -25,17 +24,17 @@ def empty_lanes() -> Any:
 def add_idle(plot: Any) -> None:
     """The source `idle` is the whole time of each lane: what no span is drawn over. Its column `own` is `right` on a scale of its own."""
     hatch = {"hatch_color": NEUTRAL, "hatch_alpha": 0.35, "hatch_pattern": "right_diagonal_line", "hatch_scale": 6, "hatch_weight": 1}
-    plot.quad(source=add_source("idle", (*EDGES, "own")), fill_color=NEUTRAL, fill_alpha=0.08, line_color=None, **hatch, **EDGES)
+    plot.quad(source=add_source("idle", (*EDGES, "own")), fill_color=NEUTRAL, fill_alpha=0.08, line_color=None, **hatch, **AT_EDGES)
 
 
 def add_tasks(plot: Any, *others: Any) -> None:
     """Spans with a number or a word in their middle, a share of them hatched; while some are pointed at the rest stands back. `others` are
     glyphs that are pointed at too."""
     blocks = add_source("blocks", BLOCKS)
-    tasks = plot.quad(source=blocks, fill_color="color", fill_alpha="alpha", line_color=None, **EDGES)
+    tasks = plot.quad(source=blocks, fill_color="color", fill_alpha="alpha", line_color=None, **AT_EDGES)
     tasks.hover_glyph = tasks.glyph.clone(line_color=NEUTRAL, line_width=2)
     tasks.nonselection_glyph = tasks.glyph.clone(fill_alpha=0.25)
-    hatched = plot.quad(source=blocks, fill_color=None, line_color=None, **{**EDGES, "right": "shared"})
+    hatched = plot.quad(source=blocks, fill_color=None, line_color=None, **{**AT_EDGES, "right": "shared"})
     hatched.glyph.update(hatch_color="#FFFFFF", hatch_alpha=0.5, hatch_pattern="left_diagonal_line", hatch_scale=5, hatch_weight=1.5)
     hatched.nonselection_glyph = hatched.glyph.clone(hatch_alpha=0.15)
     names = add_source("names", ("x", "y", "text", "color"))

@@ -7,6 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 NUMBER = "{number}"
+EDGES = ("left", "right", "bottom", "top")
+BLOCKS = (*EDGES, "shared", "color", "alpha", "title", "subject")
+"""Columns of the source `blocks` of a figure of spans; from `left` to `shared` a block is hatched."""
 
 
 class Span(NamedTuple):

@@ -9,7 +9,7 @@ from workbench.reports.report import Report
 from workbench.reports.timeline import COMPUTE
 from workbench.visualize.charts.axis_units import seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry
-from workbench.visualize.charts.packed_spans import Lane, Span, SpanStyle, lane_properties, pack_spans
+from workbench.visualize.charts.packed_spans import BLOCKS, Lane, Span, SpanStyle, lane_properties, pack_spans
 from workbench.visualize.charts.still_blocks import still_blocks
 from workbench.visualize.draw.palette import STEP
 from workbench.visualize.draw.timeline_spans import DrawnSpan
@@ -48,10 +48,10 @@ def timeline_chart(report: Report, trace: Trace | None = None, parts: tuple[Time
 def empty_timeline() -> Any:
     """The figure: blocks of time, and the names of those that are wide enough for one."""
     from workbench.visualize.charts.empty_figure import MARKED, add_source, add_text, react
-    from workbench.visualize.charts.lanes_figure import BLOCKS, EDGES, empty_lanes
+    from workbench.visualize.charts.lanes_figure import AT_EDGES, empty_lanes
 
     plot = empty_lanes()
-    drawn = plot.quad(source=add_source("blocks", BLOCKS), fill_color="color", fill_alpha="alpha", line_color=None, **EDGES)
+    drawn = plot.quad(source=add_source("blocks", BLOCKS), fill_color="color", fill_alpha="alpha", line_color=None, **AT_EDGES)
     drawn.selection_glyph = drawn.glyph.clone(line_color=MARKED, line_width=2)
     drawn.nonselection_glyph = drawn.glyph
     add_text(plot, add_source("names", ("x", "y", "text", "color")), text_color="color", text_baseline="middle", x_offset=4)

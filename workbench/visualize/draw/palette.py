@@ -48,6 +48,11 @@ def axis_colour(axis: str, mesh: Mesh) -> str:
     return AXES[mesh.names.index(base_axis(axis)) % len(AXES)]
 
 
+def model_colour(number: int) -> str:
+    """The colour of a model of a fleet: by its number, from 0; they begin again after the last."""
+    return AXES[number % len(AXES)]
+
+
 def axes_colour(axes: tuple[str, ...], mesh: Mesh) -> str:
     """The colour of a set of axes: a single one's own, else neutral."""
     bases = {base_axis(axis) for axis in axes}
