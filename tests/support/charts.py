@@ -1,7 +1,7 @@
 """Charts that Bokeh draws on the board, as a test reads and points at them."""
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from playwright.sync_api import Locator
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
@@ -45,15 +45,16 @@ def place(chart: Locator, index: int) -> tuple[float, float]:
 
 
 def click(chart: Locator, index: int) -> None:
-    """With the mouse, as a person does."""
+    """With the mouse, as a person does; never so soon that BokehJS takes it for the second half of a double click, which does nothing."""
     chart.scroll_into_view_if_needed()
+    chart.page.wait_for_timeout(350)
     chart.page.mouse.click(*place(chart, index))
 
 
-def click_for(chart: Locator, index: int, what: Locator) -> None:
-    """Click until something is there that stays: where much else is done BokehJS takes a click for a long press, which does nothing."""
+def click_for(chart: Locator, index: int, what: Locator, state: Literal["visible", "hidden"] = "visible") -> None:
+    """Click until something is there, or gone: where much else is done BokehJS takes a click for a long press, which does nothing."""
     for patience in (5_000, 20_000):
         click(chart, index)
         with suppress(PlaywrightTimeout):
-            what.wait_for(timeout=patience)
+            what.wait_for(state=state, timeout=patience)
             return

@@ -56,8 +56,8 @@ def test_charts_are_as_wide_as_the_window_gives_and_can_be_used_by_everyone(expl
 def test_a_kernel_clicked_in_the_timeline_is_marked_in_every_view_with_its_source_line(explored):
     chart = charts.drawn(open_tab(explored, "timeline"))
     path = charts.column(chart, "subject")[longest(chart)]
-    charts.click(chart, longest(chart))
     source = explored.locator(".source")
+    charts.click_for(chart, longest(chart), source)
     expect(source.locator(".codeline")).to_have_count(11)
     expect(source.locator(".here .lineno")).to_have_text(source.locator("h2 .mono").inner_text().split(":")[1])
     is_still(explored)
@@ -68,7 +68,7 @@ def test_a_kernel_clicked_in_the_timeline_is_marked_in_every_view_with_its_sourc
         assert path in charts.selected(roofline)
     expect(tables.locator("tr.chosen").first).to_be_visible()
     chart = charts.drawn(open_tab(explored, "timeline"))
-    charts.click(chart, longest(chart))
+    charts.click_for(chart, longest(chart), source, "hidden")
     expect(source).to_be_hidden()
 
 

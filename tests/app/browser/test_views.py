@@ -91,10 +91,9 @@ def test_the_graph_is_walked_and_opened_by_keyboard(views, closed):
 def test_a_moment_of_the_step_shows_what_is_alive_there(views):
     tables = open_tab(views, "memory")
     chart = charts.drawn(tables)
-    charts.click(chart, 3)
-    expect(tables.locator("th", has_text="alive at this moment")).to_be_visible()
-    charts.click(chart, 3)
-    expect(tables.locator("th", has_text="alive at the peak")).to_be_visible()
+    for says in ("alive at this moment", "alive at the peak"):
+        charts.click_for(chart, 3, tables.locator("th", has_text=says))
+        expect(tables.locator("th", has_text=says)).to_be_visible()
 
 
 def test_what_is_selected_in_a_picture_is_marked_in_the_next_view_and_shown_on_the_devices(views):

@@ -131,7 +131,7 @@ async function embed(wb, shown, plot) {
   plot.addEventListener("pointermove", (event) => {
     if (event.movementX || event.movementY) leaveKeys(wb, shown); // else what is drawn has moved, and not the pointer
   });
-  plot.addEventListener("pointerdown", () => unmark(shown), true);
+  plot.addEventListener("pointerup", () => unmark(shown), true); // before Bokeh takes it for a click
   plot.addEventListener("pointerup", () => setTimeout(() => shown.doc && markChart(wb, shown)));
   /** @type {BokehModel} */ (doc.get_model_by_name("x")).change.connect(() => drawSpansSoon(wb, shown));
   new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
@@ -150,7 +150,7 @@ export function marksOf({ doc, spans }) {
 }
 
 /**
- * Nothing is marked while the pointer is down: else Bokeh would not tell of a click on what is marked already.
+ * Nothing is marked when Bokeh finds what was clicked: else it would not tell of a click on what is marked already.
  * @param {ShownChart} shown
  */
 function unmark(shown) {

@@ -1520,7 +1520,7 @@ async function embed(wb, shown, plot) {
   plot.addEventListener("pointermove", (event) => {
     if (event.movementX || event.movementY) leaveKeys(wb, shown);
   });
-  plot.addEventListener("pointerdown", () => unmark(shown), true);
+  plot.addEventListener("pointerup", () => unmark(shown), true);
   plot.addEventListener("pointerup", () => setTimeout(() => shown.doc && markChart(wb, shown)));
   doc.get_model_by_name("x").change.connect(() => drawSpansSoon(wb, shown));
   new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
