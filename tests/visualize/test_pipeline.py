@@ -16,7 +16,7 @@ def boxes(picture):
     """Of each row its boxes, the hatched ones included."""
     rows: dict[float, list] = {}
     for each in picture.drawing.rectangles:
-        if each.fill in {fill for fill, _ in TASKS} and each.title:
+        if each.fill in {fill for fill, _ in TASKS.values()} and each.title:
             rows.setdefault(each.y, []).append(each)
     return [sorted(row, key=lambda each: each.x) for _, row in sorted(rows.items())]
 

@@ -16,7 +16,6 @@ from workbench.visualize.draw.time_ticks import ticks
 
 _LENGTH, _HIGH, _GAP, _TALL = 760, 20, 4, 34  # pixels
 _RECOMPUTE_ALPHA = 0.55  # opacity of recomputation
-_KINDS = tuple(TASK_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ def _draw_part(marks: list[Mark], title: str, boxes: Sequence[_Box], devices: in
 
 
 def _draw_box(box: _Box, head: float, y: float, scale: float) -> Iterator[Mark]:
-    fill, ink = TASKS[_KINDS.index(box.kind)]
+    fill, ink = TASKS[box.kind]
     left, wide = head + box.start * scale, max((box.end - box.start) * scale, 0.5)
     about = f"{box.about}: {format_seconds(box.end - box.start)}"
     again = min(box.again * scale, wide)
@@ -138,7 +137,7 @@ def _memory(marks: list[Mark], step: SimulatedPipeline, head: float, y: float) -
     for device, peak in enumerate(step.peaks):
         base = y + _TALL
         marks.append(Label(0, base - 4, f"device {device}"))
-        marks.append(Area(tuple(_outline(step.memory(device), step.seconds, most, head, base)), fill=TASKS[0][0], alpha=0.6))
+        marks.append(Area(tuple(_outline(step.memory(device), step.seconds, most, head, base)), fill=TASKS["forward"][0], alpha=0.6))
         marks.append(Label(head + _LENGTH + 6, base - 4, format_bytes(peak)))
         y += _TALL + _GAP
     return _scale(marks, step.seconds, head, y)
@@ -158,11 +157,11 @@ def _outline(moments: Sequence[Moment], seconds: float, most: int, head: float, 
 
 def _key(kinds: set[str], *, again: bool, head: float, y: float) -> Iterator[Mark]:
     x = head
-    for kind in _KINDS:
+    for kind, name in TASK_NAMES.items():
         if kind in kinds:
-            yield Rectangle(x, y + 2, 10, 10, fill=TASKS[_KINDS.index(kind)][0])
-            yield Label(x + 14, y + 11, TASK_NAMES[kind])
-            x += text_width(TASK_NAMES[kind]) + 30
+            yield Rectangle(x, y + 2, 10, 10, fill=TASKS[kind][0])
+            yield Label(x + 14, y + 11, name)
+            x += text_width(name) + 30
     if again:
-        yield Rectangle(x, y + 2, 10, 10, fill=TASKS[1][0], alpha=_RECOMPUTE_ALPHA, hatched=True)
+        yield Rectangle(x, y + 2, 10, 10, fill=TASKS["backward"][0], alpha=_RECOMPUTE_ALPHA, hatched=True)
         yield Label(x + 14, y + 11, "computed again")

@@ -13,7 +13,7 @@ from workbench.multimodel import FleetSchedule, Job, Pass, ScheduledUnit, Unit
 from workbench.units import format_seconds
 from workbench.visualize.charts.axis_units import seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry, plain_properties
-from workbench.visualize.charts.packed_spans import EDGES, NUMBER, Lane, Span, SpanStyle, lane_properties, pack_spans
+from workbench.visualize.charts.packed_spans import EDGES, NUMBER, Lane, Span, SpanStyle, idle_columns, lane_properties, pack_spans
 from workbench.visualize.charts.still_blocks import still_blocks
 from workbench.visualize.charts.time_slices import Slice, time_slices
 from workbench.visualize.draw.palette import NEUTRAL, WARNING, model_colour
@@ -216,10 +216,8 @@ def _bound(x: float, rows: _FleetRows) -> dict[str, list[list[float]]]:
 
 
 def _idle(rows: _FleetRows, end: float, ratio: float = 0.0) -> dict[str, list[float]]:
-    """The whole time of each device; on a scale of its own it ends a `ratio` earlier (`own`)."""
-    edges = [rows.units(device) for device in range(rows.devices)]
-    columns = [0.0] * rows.devices, [end] * rows.devices, [float(low) for low, _ in edges], [float(high) for _, high in edges]
-    return {**dict(zip(EDGES, columns, strict=True)), "own": [end / (ratio or 1.0)] * rows.devices}
+    """The whole time of each device; on a scale of its own it ends a `ratio` earlier."""
+    return idle_columns([rows.units(device) for device in range(rows.devices)], end, end / (ratio or 1.0))
 
 
 def _properties(sections: Sequence[tuple[_FleetRows, str]], unit: str) -> dict[str, Mapping[str, Any]]:

@@ -4,18 +4,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.core.schedules.tasks import Kind
 from workbench.reports.measurement import TaskTime
 from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
 from workbench.text.pipeline import TASK_NAMES
 from workbench.units import format_bytes
 from workbench.visualize.charts.axis_units import seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry
-from workbench.visualize.charts.packed_spans import NUMBER, Lane, PackedSpans, Span, SpanStyle, lane_properties, pack_spans
+from workbench.visualize.charts.packed_spans import NUMBER, Lane, PackedSpans, Span, SpanStyle, idle_columns, lane_properties, pack_spans
 from workbench.visualize.charts.still_blocks import still_blocks
 from workbench.visualize.draw.palette import NEUTRAL, TASKS
 
-_KINDS = tuple(TASK_NAMES)
 _PART = "update of a chunk"
 _MANY = 16  # stages, from which on they have less room
 _MOST_MOMENTS = 2_000  # of the memory of a stage
@@ -78,7 +76,10 @@ def gantt_chart(step: SimulatedPipeline, tasks: Sequence[TaskTime] = ()) -> Char
     return Chart(
         empty_gantt,
         (),
-        {"idle": _idle(step, rows, unit.size), "memory": _memory(step, rows, unit.size)},
+        {
+            "idle": idle_columns([rows.predicted(stage) for stage in range(rows.stages)], step.seconds / unit.size),
+            "memory": _memory(step, rows, unit.size),
+        },
         {"x": (0.0, longest / unit.size), "y": (float(rows.height), 0.0)},
         lane_properties(rows.height + _AXIS, f"{unit.name} of the step", ticks),
         key=tuple(_key(step, tasks)),
@@ -97,7 +98,7 @@ def empty_gantt() -> Any:
     plot = empty_lanes()
     add_idle(plot)
     memory = add_source("memory", ("xs", "ys"))
-    plot.patches("xs", "ys", source=memory, fill_color="#A3B4CE", fill_alpha=0.55, line_color=TASKS[0][0], line_width=1)
+    plot.patches("xs", "ys", source=memory, fill_color="#A3B4CE", fill_alpha=0.55, line_color=TASKS["forward"][0], line_width=1)
     add_tasks(plot)
     return plot
 
@@ -108,7 +109,7 @@ def _packed(step: SimulatedPipeline, tasks: Sequence[TaskTime], begin: float, la
     own = unit * lasted / step.seconds
     ran: list[list[TaskTime]] = [[] for _ in range(stages)]
     for each in tasks:
-        if each.device < stages and each.kind in _KINDS:
+        if each.device < stages and each.kind in TASK_NAMES:
             ran[each.device].append(each)
     lanes: list[Lane] = []
     spans: list[list[Span]] = []
@@ -136,7 +137,7 @@ class _Styles:
         return tuple(self._style(kind, stage) for kind, stage in self._places)
 
     def _style(self, kind: str, stage: int) -> SpanStyle:
-        turn, colour = stage // self._stages, TASKS[_KINDS.index("update" if kind == _PART else kind)][0]
+        turn, colour = stage // self._stages, TASKS["update" if kind == _PART else kind][0]
         chunk = f", chunk {turn}" if turn else ""
         if kind == "update":
             return SpanStyle("", TASK_NAMES[kind], colour=colour)
@@ -172,18 +173,6 @@ def _names(step: SimulatedPipeline, rows: _StageRows) -> Iterator[tuple[str, tup
         yield f"memory {stage}: {format_bytes(peak)}", rows.memory(stage)
 
 
-def _idle(step: SimulatedPipeline, rows: _StageRows, unit: float) -> dict[str, list[float]]:
-    """The whole step of each stage: what no task is drawn over is idle."""
-    edges = [rows.predicted(stage) for stage in range(rows.stages)]
-    return {
-        "left": [0.0] * rows.stages,
-        "right": [step.seconds / unit] * rows.stages,
-        "own": [step.seconds / unit] * rows.stages,
-        "bottom": [float(bottom) for bottom, _ in edges],
-        "top": [float(top) for _, top in edges],
-    }
-
-
 def _memory(step: SimulatedPipeline, rows: _StageRows, unit: float) -> dict[str, list[list[float]]]:
     """The outline of each stage's memory over the step, all on one scale."""
     most = max(step.peaks) or 1
@@ -213,11 +202,11 @@ def _key(step: SimulatedPipeline, tasks: Sequence[TaskTime]) -> Iterator[KeyEntr
     kinds = {*(span.task.kind.value for span in step.spans), *(task.kind for task in tasks)}
     if step.seconds > step.makespan:
         kinds.add("update")
-    for (kind, name), (colour, _) in zip(TASK_NAMES.items(), TASKS, strict=True):
+    for kind, name in TASK_NAMES.items():
         if kind in kinds:
-            yield KeyEntry(colour, name)
+            yield KeyEntry(TASKS[kind][0], name)
     if any(span.recompute for span in step.spans):
-        yield KeyEntry(TASKS[_KINDS.index(Kind.BACKWARD.value)][0], "computed again", hatched=True)
+        yield KeyEntry(TASKS["backward"][0], "computed again", hatched=True)
     yield KeyEntry(NEUTRAL, "idle", hatched=True)
     if tasks:
         yield KeyEntry("", "thin: measured")

@@ -5,7 +5,7 @@ from typing import Any
 from bokeh.models import FixedTicker
 
 from workbench.visualize.charts.empty_figure import add_source, add_text, empty_chart, react
-from workbench.visualize.charts.packed_spans import BLOCKS, EDGES
+from workbench.visualize.charts.packed_spans import BLOCKS, EDGES, IDLE
 from workbench.visualize.draw.palette import NEUTRAL
 
 AT_EDGES = {each: each for each in EDGES}
@@ -24,7 +24,7 @@ def empty_lanes() -> Any:
 def add_idle(plot: Any) -> None:
     """The source `idle` is the whole time of each lane: what no span is drawn over. Its column `own` is `right` on a scale of its own."""
     hatch = {"hatch_color": NEUTRAL, "hatch_alpha": 0.35, "hatch_pattern": "right_diagonal_line", "hatch_scale": 6, "hatch_weight": 1}
-    plot.quad(source=add_source("idle", (*EDGES, "own")), fill_color=NEUTRAL, fill_alpha=0.08, line_color=None, **hatch, **AT_EDGES)
+    plot.quad(source=add_source("idle", IDLE), fill_color=NEUTRAL, fill_alpha=0.08, line_color=None, **hatch, **AT_EDGES)
 
 
 def add_tasks(plot: Any, *others: Any) -> None:

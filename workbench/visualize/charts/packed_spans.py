@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 NUMBER = "{number}"
 EDGES = ("left", "right", "bottom", "top")
+IDLE = (*EDGES, "own")
 BLOCKS = (*EDGES, "shared", "color", "alpha", "title", "subject")
 """Columns of the source `blocks` of a figure of spans; from `left` to `shared` a block is hatched."""
 
@@ -128,6 +129,16 @@ def lane_properties(height: float, along: str, ticks: Mapping[float, str]) -> di
         "lanes": {"ticks": list(ticks)},
         "y axis": {"major_label_overrides": ticks},
     }
+
+
+def idle_columns(edges: Sequence[tuple[int, int]], end: float, own: float | None = None) -> dict[str, list[float]]:
+    """Columns of the source `idle`: the whole time of lanes, each from `bottom` to `top`, to its `end`; on a scale of its own to `own`.
+
+    >>> idle_columns([(18, 0)], 2.0)
+    {'left': [0.0], 'right': [2.0], 'bottom': [18.0], 'top': [0.0], 'own': [2.0]}
+    """
+    rows = [(0.0, end, float(bottom), float(top), end if own is None else own) for bottom, top in edges]
+    return {name: [row[place] for row in rows] for place, name in enumerate(IDLE)}
 
 
 def _base64(values: Any) -> str:

@@ -26,14 +26,14 @@ ON_ROLES = ("#FFFFFF", "#FFFFFF", "#1B1F24", "#1B1F24", "#1B1F24", "#1B1F24", "#
 STEP = ("#3B5A8C", "#6F8BB8", "#8B949E", "#B8901C", "#5B8C85")
 """The parts of a step's time: arithmetic, memory traffic, launches, communication; and elementwise work."""
 
-TASKS = (
-    ("#3B5A8C", "#FFFFFF"),
-    ("#B8901C", "#1B1F24"),
-    ("#B8901C", "#1B1F24"),
-    ("#E0CC8A", "#1B1F24"),
-    ("#5B8C85", "#FFFFFF"),
-)
-"""Tasks of a pipeline and the text upon them: forward, backward, its two halves (gradients of the input and of the weights), update."""
+TASKS = {
+    "forward": ("#3B5A8C", "#FFFFFF"),
+    "backward": ("#B8901C", "#1B1F24"),
+    "backward_input": ("#B8901C", "#1B1F24"),
+    "backward_weight": ("#E0CC8A", "#1B1F24"),
+    "update": ("#5B8C85", "#FFFFFF"),
+}
+"""Tasks of a pipeline and the text upon them, by kind."""
 
 WARNING = "#D1383F"
 """Warnings: contrast 4.6:1 on #FFFFFF and 4.0:1 on #0D1117."""

@@ -131,8 +131,10 @@ async function embed(wb, shown, plot) {
   plot.addEventListener("pointermove", (event) => {
     if (event.movementX || event.movementY) leaveKeys(wb, shown); // else what is drawn has moved, and not the pointer
   });
-  plot.addEventListener("pointerup", () => unmark(shown), true); // before Bokeh takes it for a click
-  plot.addEventListener("pointerup", () => setTimeout(() => shown.doc && markChart(wb, shown)));
+  plot.addEventListener("pointerup", () => {
+    unmark(shown); // before Bokeh takes it for a click
+    setTimeout(() => shown.doc && markChart(wb, shown)); // and after
+  }, true);
   /** @type {BokehModel} */ (doc.get_model_by_name("x")).change.connect(() => drawSpansSoon(wb, shown));
   new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
   fillChart(wb, shown, shown.sent, true);

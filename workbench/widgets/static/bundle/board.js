@@ -1520,8 +1520,10 @@ async function embed(wb, shown, plot) {
   plot.addEventListener("pointermove", (event) => {
     if (event.movementX || event.movementY) leaveKeys(wb, shown);
   });
-  plot.addEventListener("pointerup", () => unmark(shown), true);
-  plot.addEventListener("pointerup", () => setTimeout(() => shown.doc && markChart(wb, shown)));
+  plot.addEventListener("pointerup", () => {
+    unmark(shown);
+    setTimeout(() => shown.doc && markChart(wb, shown));
+  }, true);
   doc.get_model_by_name("x").change.connect(() => drawSpansSoon(wb, shown));
   new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
   fillChart(wb, shown, shown.sent, true);
