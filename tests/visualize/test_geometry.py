@@ -8,7 +8,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -92,6 +92,7 @@ def test_the_boxes_of_the_parts_tile_the_square(placement):
 
 
 @given(placements())
+@example(placed((1, 5, 3), "batch seq d_model", "[data, model, pipe]", "data:2 model:3 pipe:2"))  # a third of two fifths
 def test_a_part_is_what_its_bands_share(placement):
     view = projection(placement)
     for part in parts(placement):

@@ -161,13 +161,16 @@ def choose_shown(count: int, most: int) -> tuple[int | None, ...]:
 
 
 def _nested_interval(part: DeviceShard, dims: tuple[int, ...]) -> tuple[float, float]:
-    """The interval of [0, 1] for the ranges of `dims`, each dimension nested in the one before it."""
-    start, stop = 0.0, 1.0
+    """The interval of [0, 1] for the ranges of `dims`, each dimension nested in the one before it.
+
+    It is rounded once, at the end: so one interval within another ends where that ends, and not a rounding error behind it.
+    """
+    start, stop, whole = 0, 1, 1
     for dim in dims:
         low, high = part.ranges[dim]
         size, length = part.shape[dim] or 1, stop - start
-        start, stop = start + length * low / size, start + length * high / size
-    return start, stop
+        start, stop, whole = start * size + length * low, start * size + length * high, whole * size
+    return start / whole, stop / whole
 
 
 def _stride(axis: str, mesh: Mesh) -> int:
