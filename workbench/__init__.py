@@ -8,7 +8,7 @@
     measurement = plan.run(steps=20)
     wb.Workbench(plan)  # the board, in a notebook cell
 
-Importing this package imports no user interface; `Workbench` and `FleetBoard` are fetched when they are asked for.
+Importing this package imports nothing else: what it exports is fetched when it is asked for.
 """
 
 from workbench.core import import_path as import_path  # before anything that could be found beside a downloaded plan
@@ -17,53 +17,84 @@ from workbench.core import import_path as import_path  # before anything that co
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from workbench.adapters import from_equinox as from_equinox
-from workbench.adapters import from_flax as from_flax
-from workbench.adapters import from_haiku as from_haiku
-from workbench.adapters import from_keras as from_keras
-from workbench.core.layout import Layout as Layout
-from workbench.core.mesh import Mesh as Mesh
-from workbench.core.offload import Offload as Offload
-from workbench.core.precision import Precision as Precision
-from workbench.core.program import Program as Program
-from workbench.core.program import Reference as Reference
-from workbench.core.remat import Remat as Remat
-from workbench.core.sharding import Sharding as Sharding
-from workbench.errors import WorkbenchError as WorkbenchError
-from workbench.plan.plan import Plan as Plan
-from workbench.reports.measurement import Measurement as Measurement
-from workbench.reports.report import Report as Report
-from workbench.session.plan_history import Session as Session
-from workbench.tracing import checkpoint_name as checkpoint_name
-from workbench.tracing import layer as layer
-from workbench.tracing import micro_batch_weight as micro_batch_weight
-from workbench.tracing import moving_average as moving_average
-from workbench.tracing import scanned_loss as scanned_loss
-from workbench.tracing import sequential_loss as sequential_loss
-from workbench.tracing import trace as trace
-from workbench.tracing import trace_step as trace_step
-from workbench.tracing import trace_training as trace_training
-
 if TYPE_CHECKING:
+    from workbench.adapters import from_equinox as from_equinox
+    from workbench.adapters import from_flax as from_flax
+    from workbench.adapters import from_haiku as from_haiku
+    from workbench.adapters import from_keras as from_keras
     from workbench.app.notebook.board_cell import Workbench as Workbench
     from workbench.app.notebook.fleet_cell import FleetBoard as FleetBoard
+    from workbench.core.layout import Layout as Layout
+    from workbench.core.mesh import Mesh as Mesh
+    from workbench.core.offload import Offload as Offload
+    from workbench.core.precision import Precision as Precision
+    from workbench.core.program import Program as Program
+    from workbench.core.program import Reference as Reference
+    from workbench.core.remat import Remat as Remat
+    from workbench.core.sharding import Sharding as Sharding
+    from workbench.errors import WorkbenchError as WorkbenchError
+    from workbench.plan.plan import Plan as Plan
+    from workbench.reports.measurement import Measurement as Measurement
+    from workbench.reports.report import Report as Report
+    from workbench.session.plan_history import Session as Session
+    from workbench.tracing import checkpoint_name as checkpoint_name
+    from workbench.tracing import layer as layer
+    from workbench.tracing import micro_batch_weight as micro_batch_weight
+    from workbench.tracing import moving_average as moving_average
+    from workbench.tracing import scanned_loss as scanned_loss
+    from workbench.tracing import sequential_loss as sequential_loss
+    from workbench.tracing import trace as trace
+    from workbench.tracing import trace_step as trace_step
+    from workbench.tracing import trace_training as trace_training
 
 __version__ = "0.1.0"
 
+_MODULE_OF = {
+    "from_equinox": "workbench.adapters",
+    "from_flax": "workbench.adapters",
+    "from_haiku": "workbench.adapters",
+    "from_keras": "workbench.adapters",
+    "Workbench": "workbench.app.notebook.board_cell",
+    "FleetBoard": "workbench.app.notebook.fleet_cell",
+    "Layout": "workbench.core.layout",
+    "Mesh": "workbench.core.mesh",
+    "Offload": "workbench.core.offload",
+    "Precision": "workbench.core.precision",
+    "Program": "workbench.core.program",
+    "Reference": "workbench.core.program",
+    "Remat": "workbench.core.remat",
+    "Sharding": "workbench.core.sharding",
+    "WorkbenchError": "workbench.errors",
+    "Plan": "workbench.plan.plan",
+    "Measurement": "workbench.reports.measurement",
+    "Report": "workbench.reports.report",
+    "Session": "workbench.session.plan_history",
+    "checkpoint_name": "workbench.tracing",
+    "layer": "workbench.tracing",
+    "micro_batch_weight": "workbench.tracing",
+    "moving_average": "workbench.tracing",
+    "scanned_loss": "workbench.tracing",
+    "sequential_loss": "workbench.tracing",
+    "trace": "workbench.tracing",
+    "trace_step": "workbench.tracing",
+    "trace_training": "workbench.tracing",
+}
+"""The module of each name that this package exports, imported when it is first asked for: the process that serves a team's pages imports
+this package, and neither JAX nor a user interface."""
+
 
 def __getattr__(name: str) -> Any:
-    if name == "Workbench":
-        from workbench.app.notebook.board_cell import Workbench
-
-        return Workbench
-    if name == "FleetBoard":
-        from workbench.app.notebook.fleet_cell import FleetBoard
-
-        return FleetBoard
     if name == "models":
         return import_module("workbench.models")
     if name == "load":
         from workbench.documents import load_plan
 
         return load_plan
-    raise AttributeError(f"module 'workbench' has no attribute {name!r}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'workbench' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF, "models", "load"})

@@ -1,0 +1,83 @@
+"""Who may do what: roles in a project, and the person behind a request."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+from workbench.errors import WorkbenchError
+
+
+class Role(IntEnum):
+    """What a person may do in a project; each may do what those below it may.
+
+    A viewer reads; an editor also edits plans, in rooms and in the gallery; a runner also spends devices; an owner also says who is in the
+    project, approves its programs, and sets its hardware.
+    """
+
+    VIEWER = 1
+    EDITOR = 2
+    RUNNER = 3
+    OWNER = 4
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+def parse_role(text: str) -> Role:
+    """The role of a name; raises `WorkbenchError` for another word."""
+    found = {str(role): role for role in Role}.get(text.strip().lower())
+    if found is None:
+        raise WorkbenchError(f"`{text[:40]}` is no role.", [f"give one of {', '.join(map(str, Role))}"])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The person behind a request, and by which key: a browser's `login`, or a `token` that may do less (`scopes`; a login has none and
+    may do everything that the person may)."""
+
+    user_id: str
+    name: str
+    display: str
+    admin: bool = False
+    way: Literal["login", "token"] = "login"
+    key: str = ""
+    scopes: frozenset[str] | None = None
+
+    def has_scope(self, scope: str) -> bool:
+        return self.scopes is None or scope in self.scopes
+
+
+SCOPES = ("read", "edit", "run", "manage")
+"""Of tokens: to read, to change plans and rooms, to spend devices, to do what an owner or an administrator does."""
+
+
+class NotSignedInError(WorkbenchError):
+    """Nobody is behind the request."""
+
+    def __init__(self) -> None:
+        super().__init__("Nobody is signed in.", ["sign in", "send a token: `Authorization: Bearer ...`"])
+
+
+class ForbiddenError(WorkbenchError):
+    """The person may not do this."""
+
+
+class MissingError(WorkbenchError):
+    """There is no such thing, or it is not the person's to know of: the answer is the same."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(
+            f"There is no {kind} `{name[:80]}`, or you may not see it.", ["look at the address", "ask an owner of its project"]
+        )
+
+
+def require(held: Role | None, needed: Role, to_do: str) -> None:
+    """Raises `ForbiddenError` for a role that is not enough."""
+    if held is None or held < needed:
+        has = f"you are {_with_article(held)}" if held else "you are not in it"
+        raise ForbiddenError(f"To {to_do} takes {_with_article(needed)} of the project, and {has}.", ["ask an owner of the project"])
+
+
+def _with_article(role: Role) -> str:
+    return f"{'an' if str(role)[0] in 'aeiou' else 'a'} {role}"

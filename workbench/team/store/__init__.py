@@ -1,0 +1,1 @@
+"""What a team keeps: people, plans by their digest, rooms, jobs. One database, SQLite or PostgreSQL."""

@@ -1,0 +1,127 @@
+"""The database of a team: `Store.open(address)`, then `with store.read() as session` and `with store.write() as session`.
+
+SQLite by default, in write-ahead mode with one writer at a time; PostgreSQL by its address.
+"""
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any, Self
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
+from sqlalchemy.orm import Session as DatabaseSession
+
+from workbench.errors import WorkbenchError
+
+BUSY = 10.0
+"""Seconds to wait for another process that writes to SQLite."""
+
+
+class Store:
+    """One database. It may be used from any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._writing = threading.Lock()
+
+    @classmethod
+    def open(cls, address: str) -> Self:
+        """The database at an address such as `sqlite:///team.db` or `postgresql://user@host/team`; its tables are made by
+        `team.store.migrate`. Raises `WorkbenchError` for an address that names none."""
+        try:
+            engine = create_engine(_with_driver(address), pool_pre_ping=not address.startswith("sqlite"))
+        except (ArgumentError, NoSuchModuleError) as error:
+            ways_out = ["give `sqlite:///folder/team.db`", "give `postgresql://user@host/name`"]
+            raise WorkbenchError(f"`{address[:200]}` is no address of a database: {error}.", ways_out) from None
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", _set_up_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+        return cls(engine)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def read(self) -> Iterator[DatabaseSession]:
+        """A session that only reads."""
+        with DatabaseSession(self.engine, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[DatabaseSession]:
+        """A session that is committed at the end, or rolled back by an exception. On SQLite one thread writes at a time."""
+        with self._writing if self.is_sqlite else _no_lock(), DatabaseSession(self.engine, expire_on_commit=False) as session:
+            if self.is_sqlite:
+                session.connection(execution_options={"workbench_writes": True})
+            yield session
+            session.commit()
+
+    def is_ready(self) -> bool:
+        """Whether it answers."""
+        try:
+            with self.engine.connect() as connection:
+                connection.exec_driver_sql("SELECT 1")
+        except OperationalError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+def new_id() -> str:
+    """An id for an address: 80 random bits, in letters and digits.
+
+    >>> len(new_id())
+    16
+    """
+    alphabet = "abcdefghijkmnpqrstuvwxyz23456789"  # 32 of them, none like another
+    return "".join(secrets.choice(alphabet) for _ in range(16))
+
+
+def new_secret() -> str:
+    """A secret of 256 random bits, as text for a cookie, a token or a link."""
+    return secrets.token_urlsafe(32)
+
+
+def digest_of(secret: str) -> str:
+    """What the store keeps of a secret, or of a document: its SHA-256."""
+    return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def now() -> float:
+    """The present time, as the tables have it."""
+    return time.time()
+
+
+def _with_driver(address: str) -> str:
+    """The address with the driver that this package brings."""
+    for short in ("postgresql://", "postgres://"):
+        if address.startswith(short):
+            return "postgresql+psycopg://" + address.removeprefix(short)
+    return address
+
+
+def _set_up_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # we begin transactions ourselves: Python's own way begins them too late
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={BUSY * 1000:.0f}"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Any) -> None:
+    """A writer takes the lock at its start: one that read first could be refused when it begins to write."""
+    writes = connection.get_execution_options().get("workbench_writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def _no_lock() -> Iterator[None]:
+    yield

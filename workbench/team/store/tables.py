@@ -1,0 +1,303 @@
+"""The tables of a team's database.
+
+Secrets (cookies, tokens, links, invitations) are stored as SHA-256 only: 256 random bits need no slow hash. Times are seconds since 1970,
+UTC. Ids that people see in addresses are random. A plan is stored once, under the digest of its canonical document; a room is its log, and
+nothing else: whatever it shows follows from replaying that.
+"""
+
+from typing import Any
+
+from sqlalchemy import JSON, ForeignKey, Index, MetaData, Text, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+NAMING = {
+    "ix": "ix_%(column_0_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+"""Names of constraints: a migration on SQLite can only change what has a name."""
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {dict[str, Any]: JSON, list[str]: JSON}  # noqa: RUF012 - SQLAlchemy reads it
+
+
+class User(Base):
+    """A person. One who is not `active` can sign in nowhere; `admin` may see and set everything of the server."""
+
+    __tablename__ = "user"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)  # unique, what colleagues type
+    display: Mapped[str]
+    email: Mapped[str | None]
+    admin: Mapped[bool] = mapped_column(default=False)
+    active: Mapped[bool] = mapped_column(default=True)
+    created: Mapped[float]
+
+
+class Identity(Base):
+    """How somebody else vouches for a person: the issuer of OpenID Connect and its `sub`, or a hub and its user name."""
+
+    __tablename__ = "identity"
+    issuer: Mapped[str] = mapped_column(primary_key=True)
+    subject: Mapped[str] = mapped_column(primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
+
+
+class Password(Base):
+    """The argon2 hash of a local account's password."""
+
+    __tablename__ = "password"
+    user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), primary_key=True)
+    hash: Mapped[str]
+    changed: Mapped[float]
+
+
+class Login(Base):
+    """One browser that is signed in; `digest` is of its cookie."""
+
+    __tablename__ = "login"
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
+    way: Mapped[str]  # "local", "oidc", "hub"
+    agent: Mapped[str] = mapped_column(default="")
+    created: Mapped[float]
+    expires: Mapped[float]
+    revoked: Mapped[float | None]
+
+
+class Token(Base):
+    """A key to the REST API that a person made for a script; it may do less than the person (`scopes`)."""
+
+    __tablename__ = "token"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    digest: Mapped[str] = mapped_column(unique=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
+    name: Mapped[str]
+    scopes: Mapped[list[str]]
+    created: Mapped[float]
+    expires: Mapped[float | None]
+    used: Mapped[float | None]
+    revoked: Mapped[float | None]
+
+
+class Invitation(Base):
+    """A link by which somebody makes an account, once; into a project with a role, or as an administrator."""
+
+    __tablename__ = "invitation"
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str | None] = mapped_column(ForeignKey("project.id"))
+    role: Mapped[str | None]
+    admin: Mapped[bool] = mapped_column(default=False)
+    note: Mapped[str] = mapped_column(default="")
+    by: Mapped[str | None] = mapped_column(ForeignKey("user.id"))
+    created: Mapped[float]
+    expires: Mapped[float]
+    used_by: Mapped[str | None] = mapped_column(ForeignKey("user.id"))
+
+
+class Project(Base):
+    """Plans, rooms, programs and jobs that belong together, and the people who may see them."""
+
+    __tablename__ = "project"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    slug: Mapped[str] = mapped_column(unique=True)  # in addresses
+    name: Mapped[str]
+    description: Mapped[str] = mapped_column(Text, default="")
+    created: Mapped[float]
+    archived: Mapped[float | None]
+
+
+class Member(Base):
+    """A person's role in a project: viewer, editor, runner, owner; each may do what those before it may."""
+
+    __tablename__ = "member"
+    project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), primary_key=True, index=True)
+    role: Mapped[str]
+    since: Mapped[float]
+
+
+class RegisteredProgram(Base):
+    """A program of the team's own: a commit of a git repository, or a wheel. Its code runs only once an owner has `approved` it, and only
+    in a sandbox. `digest` is of the files that were fetched: what was approved is what runs."""
+
+    __tablename__ = "program"
+    __table_args__ = (UniqueConstraint("project_id", "name"),)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), index=True)
+    name: Mapped[str]
+    target: Mapped[str]  # "module:function", as in a plan document
+    kind: Mapped[str]  # "git" or "wheel"
+    locator: Mapped[str]  # the repository's address and commit, or the wheel's file name
+    digest: Mapped[str | None]
+    state: Mapped[str]  # "added", "fetched", "approved", "withdrawn", "failed"
+    problem: Mapped[str] = mapped_column(Text, default="")
+    by: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    created: Mapped[float]
+    approved_by: Mapped[str | None] = mapped_column(ForeignKey("user.id"))
+    approved: Mapped[float | None]
+
+
+class StoredPlan(Base):
+    """A plan document, by the SHA-256 of its canonical text. It never changes. What stands beside the document is for searching."""
+
+    __tablename__ = "plan"
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    document: Mapped[str] = mapped_column(Text)
+    target: Mapped[str]  # the program: a model of the zoo, or "module:function"
+    mesh: Mapped[str]
+    devices: Mapped[int]
+    hardware: Mapped[str] = mapped_column(default="")
+    layout: Mapped[str] = mapped_column(Text, default="")
+    dims: Mapped[list[str]]
+    created: Mapped[float]
+
+
+class GalleryEntry(Base):
+    """A plan as somebody put it into a project's gallery; `forked_from` is the entry that it began as."""
+
+    __tablename__ = "entry"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), index=True)
+    digest: Mapped[str] = mapped_column(ForeignKey("plan.digest"), index=True)
+    name: Mapped[str]
+    note: Mapped[str] = mapped_column(Text, default="")
+    author_id: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    room_id: Mapped[str | None] = mapped_column(ForeignKey("room.id"))
+    forked_from: Mapped[str | None] = mapped_column(ForeignKey("entry.id"))
+    created: Mapped[float]
+    withdrawn: Mapped[float | None]
+
+
+class Figures(Base):
+    """What a tier says of a plan: peak bytes, bytes sent, seconds of a step, whether it fits; `thumbnail` is an SVG. `version` is the
+    workbench's, whose figures they are."""
+
+    __tablename__ = "figures"
+    digest: Mapped[str] = mapped_column(ForeignKey("plan.digest"), primary_key=True)
+    tier: Mapped[str] = mapped_column(primary_key=True)  # "planned", "partitioned", "compiled", "measured"
+    version: Mapped[str]
+    values: Mapped[dict[str, Any]]
+    thumbnail: Mapped[str] = mapped_column(Text, default="")
+    job_id: Mapped[str | None]
+    created: Mapped[float]
+
+
+class Room(Base):
+    """A session that several people edit. `first` is the plan it began with; what happened since is its log."""
+
+    __tablename__ = "room"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), index=True)
+    name: Mapped[str]
+    program_id: Mapped[str | None] = mapped_column(ForeignKey("program.id"))  # none: a program of the zoo
+    first: Mapped[str] = mapped_column(ForeignKey("plan.digest"))
+    by: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    created: Mapped[float]
+    touched: Mapped[float]
+    closed: Mapped[float | None]
+
+
+class LogEntry(Base):
+    """One thing that happened in a room, in the one order that all saw it in: `seq` counts from 1 without a gap. `kind` says what `body`
+    holds (`team.rooms.log_records`). `digest` is of the plan that was present afterwards."""
+
+    __tablename__ = "log"
+    room_id: Mapped[str] = mapped_column(ForeignKey("room.id"), primary_key=True)
+    seq: Mapped[int] = mapped_column(primary_key=True)
+    author_id: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    kind: Mapped[str]
+    body: Mapped[dict[str, Any]]
+    digest: Mapped[str]
+    created: Mapped[float]
+
+
+class Comment(Base):
+    """What somebody wrote on a node of a room's history."""
+
+    __tablename__ = "comment"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    room_id: Mapped[str] = mapped_column(ForeignKey("room.id"))
+    node: Mapped[int]
+    author_id: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    text: Mapped[str] = mapped_column(Text)
+    created: Mapped[float]
+    removed: Mapped[float | None]
+    __table_args__ = (Index("ix_comment_node", "room_id", "node"),)
+
+
+class Job(Base):
+    """A command line that runs a plan, or compiles it, where the team's devices are. `native` is its id there; its events are in a folder
+    of its own, named by `id`."""
+
+    __tablename__ = "job"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), index=True)
+    author_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
+    digest: Mapped[str] = mapped_column(ForeignKey("plan.digest"), index=True)
+    room_id: Mapped[str | None] = mapped_column(ForeignKey("room.id"))
+    kind: Mapped[str]  # "run" or "compile"
+    engine: Mapped[str]  # "here", "slurm", "ray", "kubernetes"
+    spec: Mapped[dict[str, Any]]
+    state: Mapped[str] = mapped_column(index=True)  # "queued", "starting", "running", "done", "failed", "cancelled"
+    native: Mapped[str | None]
+    summary: Mapped[dict[str, Any]]
+    problem: Mapped[str] = mapped_column(Text, default="")
+    created: Mapped[float]
+    started: Mapped[float | None]
+    ended: Mapped[float | None]
+    cancel_asked: Mapped[float | None]
+
+
+class Share(Base):
+    """A link with a secret in it, which gives whoever is signed in a role in one room, or lets anybody read one plan."""
+
+    __tablename__ = "share"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    digest: Mapped[str] = mapped_column(unique=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), index=True)
+    room_id: Mapped[str | None] = mapped_column(ForeignKey("room.id"))
+    entry_id: Mapped[str | None] = mapped_column(ForeignKey("entry.id"))
+    role: Mapped[str]
+    by: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    created: Mapped[float]
+    expires: Mapped[float]
+    revoked: Mapped[float | None]
+
+
+class CatalogueEntry(Base):
+    """A kind of hardware as the team has it: how many devices, at which price per device and hour, run by which engine."""
+
+    __tablename__ = "catalogue"
+    project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    hardware: Mapped[str]  # as in a plan document, "TPU v5e 4x4"
+    dollars_per_device_hour: Mapped[float | None]
+    engine: Mapped[str] = mapped_column(default="here")
+    options: Mapped[dict[str, Any]]  # of the engine: partition, queue, image
+    note: Mapped[str] = mapped_column(Text, default="")
+
+
+class Setting(Base):
+    """A limit or a choice that an administrator set."""
+
+    __tablename__ = "setting"
+    key: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[dict[str, Any]]
+
+
+class AuditEntry(Base):
+    """Who did what to what, and when: it is only added to. `user_id` is empty for somebody who was not signed in."""
+
+    __tablename__ = "audit"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    created: Mapped[float] = mapped_column(index=True)
+    user_id: Mapped[str | None]
+    action: Mapped[str]
+    subject: Mapped[str] = mapped_column(default="")
+    details: Mapped[dict[str, Any]]
+    address: Mapped[str] = mapped_column(default="")
