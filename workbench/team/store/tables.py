@@ -100,13 +100,14 @@ class Invitation(Base):
 
 
 class Project(Base):
-    """Plans, rooms, programs and jobs that belong together, and the people who may see them."""
+    """Plans, rooms, programs and jobs that belong together, and the people who may see them. Each person has one alone: `personal_of`."""
 
     __tablename__ = "project"
     id: Mapped[str] = mapped_column(primary_key=True)
     slug: Mapped[str] = mapped_column(unique=True)  # in addresses
     name: Mapped[str]
     description: Mapped[str] = mapped_column(Text, default="")
+    personal_of: Mapped[str | None] = mapped_column(ForeignKey("user.id"), unique=True)
     created: Mapped[float]
     archived: Mapped[float | None]
 
@@ -267,6 +268,15 @@ class Share(Base):
     created: Mapped[float]
     expires: Mapped[float]
     revoked: Mapped[float | None]
+
+
+class Guest(Base):
+    """Somebody who opened a link to a room, and has its role there as long as the link holds."""
+
+    __tablename__ = "guest"
+    share_id: Mapped[str] = mapped_column(ForeignKey("share.id"), primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), primary_key=True, index=True)
+    since: Mapped[float]
 
 
 class CatalogueEntry(Base):
