@@ -7,7 +7,7 @@ from typing import Literal
 from workbench.errors import WorkbenchError
 
 
-class Role(IntEnum):
+class ProjectRole(IntEnum):
     """What a person may do in a project; each may do what those below it may.
 
     A viewer reads; an editor also edits plans, in rooms and in the gallery; a runner also spends devices; an owner also says who is in the
@@ -23,11 +23,14 @@ class Role(IntEnum):
         return self.name.lower()
 
 
-def parse_role(text: str) -> Role:
+Role = ProjectRole
+
+
+def parse_role(text: str) -> ProjectRole:
     """The role of a name; raises `WorkbenchError` for another word."""
-    found = {str(role): role for role in Role}.get(text.strip().lower())
+    found = {str(role): role for role in ProjectRole}.get(text.strip().lower())
     if found is None:
-        raise WorkbenchError(f"`{text[:40]}` is no role.", [f"give one of {', '.join(map(str, Role))}"])
+        raise WorkbenchError(f"`{text[:40]}` is no role.", [f"give one of {', '.join(map(str, ProjectRole))}"])
     return found
 
 
@@ -72,12 +75,12 @@ class MissingError(WorkbenchError):
         )
 
 
-def require(held: Role | None, needed: Role, to_do: str) -> None:
+def require(held: ProjectRole | None, needed: ProjectRole, to_do: str) -> None:
     """Raises `ForbiddenError` for a role that is not enough."""
     if held is None or held < needed:
         has = f"you are {_with_article(held)}" if held else "you are not in it"
         raise ForbiddenError(f"To {to_do} takes {_with_article(needed)} of the project, and {has}.", ["ask an owner of the project"])
 
 
-def _with_article(role: Role) -> str:
+def _with_article(role: ProjectRole) -> str:
     return f"{'an' if str(role)[0] in 'aeiou' else 'a'} {role}"

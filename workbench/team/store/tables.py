@@ -174,7 +174,7 @@ class GalleryEntry(Base):
     withdrawn: Mapped[float | None]
 
 
-class Figures(Base):
+class StoredFigures(Base):
     """What a tier says of a plan: peak bytes, bytes sent, seconds of a step, whether it fits; `thumbnail` is an SVG. `version` is the
     workbench's, whose figures they are."""
 
@@ -188,7 +188,7 @@ class Figures(Base):
     created: Mapped[float]
 
 
-class Room(Base):
+class StoredRoom(Base):
     """A session that several people edit. `first` is the plan it began with; what happened since is its log."""
 
     __tablename__ = "room"
@@ -231,7 +231,7 @@ class Comment(Base):
     __table_args__ = (Index("ix_comment_node", "room_id", "node"),)
 
 
-class Job(Base):
+class StoredJob(Base):
     """A command line that runs a plan, or compiles it, where the team's devices are. `native` is its id there; its events are in a folder
     of its own, named by `id`."""
 
@@ -279,7 +279,7 @@ class Guest(Base):
     since: Mapped[float]
 
 
-class CatalogueEntry(Base):
+class TeamHardware(Base):
     """A kind of hardware as the team has it: how many devices, at which price per device and hour, run by which engine."""
 
     __tablename__ = "catalogue"
@@ -311,3 +311,6 @@ class AuditEntry(Base):
     subject: Mapped[str] = mapped_column(default="")
     details: Mapped[dict[str, Any]]
     address: Mapped[str] = mapped_column(default="")
+
+
+Figures, Room, Job, CatalogueEntry = StoredFigures, StoredRoom, StoredJob, TeamHardware  # names that other rooms have classes of
