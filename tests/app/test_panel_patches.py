@@ -14,8 +14,9 @@ from panel.io import document as writing
 from benchmarks import served_client
 from benchmarks.served_client import PATIENCE, Visitor
 from tests.support.servers import free_port, wait_for
+from workbench.app.page.page_template import template_of
 from workbench.app.page.panel_patches import patch_writes
-from workbench.app.page.serve import listen, template_of
+from workbench.app.page.serve import listen
 from workbench.app.page.visitor_screen import Screen, on_document
 
 

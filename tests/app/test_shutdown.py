@@ -18,14 +18,16 @@ from tests.support.servers import free_port, wait_for
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
 
 SERVED = """
-from workbench.app.page.serve import listen, template_of
+from workbench.app.page.page_template import template_of
+from workbench.app.page.serve import listen
 import panel as pn
 page = lambda: template_of("t", pn.pane.Str("here"))
 listen(page, {port}, False, "127.0.0.1", (), None, threaded=False, close=lambda: print("closed", flush=True))
 """
 STUCK = """
 import threading
-from workbench.app.page.serve import listen, template_of
+from workbench.app.page.page_template import template_of
+from workbench.app.page.serve import listen
 listen(lambda: template_of("t", None), {port}, False, "127.0.0.1", (), None, threaded=False, close=threading.Event().wait)
 """
 

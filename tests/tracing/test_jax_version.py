@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import workbench as wb
-from workbench.app.page.serve import template_of
+from workbench.app.page.serve import page
 from workbench.cli.main import main
 from workbench.tracing import UntestedJaxWarning, jax_version, untested_jax
 
@@ -35,7 +35,7 @@ def test_the_installed_jax_is_tested_and_not_told_of(capsys):
     assert untested_jax() is None
     assert main(["models"]) == 0
     assert capsys.readouterr().err == ""
-    assert template_of("title", None)._render_variables["untested"] == ""
+    assert page(lambda _query, _screen: lambda: None)._render_variables["untested"] == ""
 
 
 def test_python_warns_once_when_something_is_traced(another_jax):
@@ -52,7 +52,7 @@ def test_the_command_line_says_it_in_one_line(another_jax, capsys):
 
 
 def test_the_page_says_it_at_its_foot(another_jax):
-    assert template_of("title", None)._render_variables["untested"] == UNTESTED
+    assert page(lambda _query, _screen: lambda: None)._render_variables["untested"] == UNTESTED
 
 
 def test_the_range_of_the_package_begins_with_the_oldest_tested_and_ends_with_the_newest():

@@ -9,7 +9,8 @@ import panel as pn
 from bokeh.document import Document
 
 from workbench.app.page.board_component import BoardComponent
-from workbench.app.page.serve import LOOPBACK, TITLE, listen, template_of
+from workbench.app.page.page_template import TITLE, template_of
+from workbench.app.page.serve import LOOPBACK, listen
 from workbench.app.page.visit import failure_text
 from workbench.app.page.visitor_screen import on_document
 from workbench.app.page.window_channel import part_text
@@ -17,8 +18,9 @@ from workbench.app.runners.worker_fleet_runner import WorkerFleetRunner
 from workbench.documents import read_allowed, resolve_fleet
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.fleet_measurement import FleetTimes
-from workbench.widgets.board.board import at_once
+from workbench.tracing import untested_jax
 from workbench.widgets.board.publishing import Part
+from workbench.widgets.deferring import at_once
 from workbench.widgets.fleet.fleet_board import FleetView
 from workbench.widgets.fleet.fleet_runner import FleetRunner
 
@@ -88,8 +90,8 @@ def fleet_page(view: FleetView) -> pn.Template:
     try:
         component = FleetComponent(view, document, sizing_mode="stretch_width")
     except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
-        return template_of(TITLE, None, failure_text(error))
+        return template_of(TITLE, None, failure_text(error), untested=untested_jax() or "")
     if document:
         pn.state.on_session_destroyed(lambda _: component.leave())
     view.look()
-    return template_of(f"{view.parts['board']['name']} · {TITLE}", component)
+    return template_of(f"{view.parts['board']['name']} · {TITLE}", component, untested=untested_jax() or "")

@@ -13,7 +13,7 @@ from workbench.documents import parse_link
 from workbench.errors import DocumentError
 from workbench.plan.plan import Plan
 from workbench.widgets.board.board_host import Host
-from workbench.widgets.run.board_jobs import Defer
+from workbench.widgets.deferring import Defer
 from workbench.widgets.run.runner import Runner
 
 

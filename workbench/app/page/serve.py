@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import secrets
 import socket
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 import panel as pn
 
 from workbench.app.page.guarded_server import guarded_server, serve_in_thread
+from workbench.app.page.page_template import TITLE, template_of
 from workbench.app.page.request_policy import Hosts, allowed_hosts
 from workbench.app.page.requested_visit import ServeOptions, open_visit
 from workbench.app.page.shutdown import serve_until_signal
@@ -28,15 +28,12 @@ from workbench.documents import read_allowed
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.tracing import untested_jax
-from workbench.widgets.board.board import at_once
+from workbench.widgets.deferring import at_once
 from workbench.widgets.run.runner import Runner
 
 LOOPBACK = "127.0.0.1"
 LAST_PORT = 65_535
-TITLE = "Sharding workbench"
 PROXY_PATH = "/board"  # not at the root, which a proxy requests just to check that the server is up
-
-_PAGE = Path(__file__).parent / "page.html"
 
 
 Opening = Callable[[Mapping[str, str], Screen], Callable[[], None]]
@@ -163,24 +160,12 @@ def page(open_board: Opening) -> pn.Template:
     leave = open_board(_query_arguments(), screen)
     if document:
         pn.state.on_session_destroyed(lambda _: _close_page(screen, leave))
-    return template_of(TITLE, screen.root, opens=True)
+    return template_of(TITLE, screen.root, opens=True, untested=untested_jax() or "")
 
 
 def _close_page(screen: Screen, leave: Callable[[], None]) -> None:
     screen.leave()
     leave()
-
-
-def template_of(title: str, shown: Any, failure: str = "", *, opens: bool = False) -> pn.Template:
-    """The page around a board, or around a failure; `opens` if the bridge sends the board once the page is there."""
-    template = pn.Template(_PAGE.read_text(encoding="utf-8"))
-    template.add_variable("page_title", title)
-    template.add_variable("nonce", secrets.token_urlsafe())
-    template.add_variable("failure", failure)
-    template.add_variable("opens", opens)
-    template.add_variable("untested", untested_jax() or "")
-    template.add_panel("board", pn.pane.Str("") if shown is None else shown)
-    return template
 
 
 def _open_in_process(served: ServeOptions, runner: Runner) -> Opening:

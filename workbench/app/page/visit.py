@@ -20,7 +20,7 @@ from workbench.session.journal import Journal, find_journal
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host
-from workbench.widgets.run.board_jobs import Defer
+from workbench.widgets.deferring import Defer
 from workbench.widgets.run.runner import Runner
 
 WATCHED = 1500  # milliseconds between two checks of a file

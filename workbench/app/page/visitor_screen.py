@@ -13,7 +13,7 @@ from workbench.app.page.board_component import BoardComponent
 from workbench.app.page.browser_bridge import Bridge
 from workbench.app.page.panel_patches import mark_connected
 from workbench.app.page.window_channel import Target
-from workbench.widgets.board.board import at_once
+from workbench.widgets.deferring import at_once
 
 
 class Screen:

@@ -28,6 +28,7 @@ from workbench.widgets.board.publishing import Publish, Publisher
 from workbench.widgets.board.recipes_panel import RecipesPanel
 from workbench.widgets.board.table_chip_options import drag_options
 from workbench.widgets.board.view_state import Sight
+from workbench.widgets.deferring import Defer, at_once
 from workbench.widgets.find.find_panel import FindPanel
 from workbench.widgets.gestures.codec import asked_hardware, read_gesture, zone_of
 from workbench.widgets.gestures.gesture import Gesture, Message
@@ -37,7 +38,7 @@ from workbench.widgets.gestures.one_tensor import TakeGesture
 from workbench.widgets.gestures.running import CompileAtRestGesture, DismissGesture, RefreshGesture
 from workbench.widgets.gestures.suggestions import DecideGesture, TryEditsGesture
 from workbench.widgets.run.background_compile import RestingCompiler
-from workbench.widgets.run.board_jobs import Defer, Ended, Jobs
+from workbench.widgets.run.board_jobs import Ended, Jobs
 from workbench.widgets.run.calibration import Calibration
 from workbench.widgets.run.job_handlers import job_handlers
 from workbench.widgets.run.runner import Runner
@@ -48,11 +49,6 @@ from workbench.widgets.tabs.resharding import try_edits
 IN_HAND = 1.0  # seconds for which a drag that hovers over a zone is expected to end in a drop
 
 _log = logging.getLogger(__name__)
-
-
-def at_once(work: Callable[[], None]) -> None:
-    """Call it at once: no deferring."""
-    work()
 
 
 class Board:

@@ -8,6 +8,7 @@ from workbench.session.figure_tiers import Partitioner
 from workbench.session.plan_history import Session
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.publishing import Part
+from workbench.widgets.deferring import Defer
 from workbench.widgets.find.find_tab import find_blocks
 from workbench.widgets.find.finder import Finder
 from workbench.widgets.gestures.finding import (
@@ -21,7 +22,6 @@ from workbench.widgets.gestures.finding import (
     VerifyFoundGesture,
 )
 from workbench.widgets.gestures.gesture_handlers import Handlers, on
-from workbench.widgets.run.board_jobs import Defer
 from workbench.widgets.run.runner import Runner
 from workbench.widgets.tabs.blocks import Block
 

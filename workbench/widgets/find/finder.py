@@ -33,12 +33,12 @@ from workbench.search.search_messages import (
 from workbench.search.search_result import planned_figures
 from workbench.search.search_space import SearchSpace
 from workbench.text.plan_diff import change_text
+from workbench.widgets.deferring import Defer
 from workbench.widgets.find.find_form import SearchTask, first_form, read_task, relax_form
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.found_text import found_text
 from workbench.widgets.find.plan_verifier import PlanVerifier
 from workbench.widgets.gestures.finding import FindGesture
-from workbench.widgets.run.board_jobs import Defer
 from workbench.widgets.run.runner import Runner, SearchHandle
 
 MOST_CHANGES = 8  # lines under the pointer

@@ -19,8 +19,8 @@ from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progres
 from workbench.reports.verified_plan import TierFigures, VerifiedPlan
 from workbench.search.candidates import PlanCandidate
 from workbench.session.figure_tiers import Partitioner
+from workbench.widgets.deferring import Defer
 from workbench.widgets.find.verification import PENDING, STOPPED, Verification
-from workbench.widgets.run.board_jobs import Defer
 from workbench.widgets.run.runner import RunHandle, Runner
 
 NO_PARTITIONER = "This board does not ask XLA's partitioner."

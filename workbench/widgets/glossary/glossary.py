@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from workbench.widgets.board.tier_marks import TIERS
 from workbench.widgets.glossary.annotations import ANNOTATIONS
 from workbench.widgets.glossary.finding import FINDING
 from workbench.widgets.glossary.fleet import FLEETS
 from workbench.widgets.glossary.pipeline import PIPELINES
+from workbench.widgets.glossary.tiers import TIERS
 
 JAX = "https://docs.jax.dev/en/latest/"
 SHARDY = "https://openxla.org/shardy/"

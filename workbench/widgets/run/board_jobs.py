@@ -12,6 +12,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.reports.run_events import Failed, RunEvent, StepDone
 from workbench.widgets.board.comparison_state import ComparisonState
+from workbench.widgets.deferring import Defer
 from workbench.widgets.gestures.fields import whole_number
 from workbench.widgets.run.compile_panel import compile_state
 from workbench.widgets.run.compile_progress import CompileProgress
@@ -19,7 +20,6 @@ from workbench.widgets.run.run_panel import run_state
 from workbench.widgets.run.run_progress import MOST_STEPS, RunProgress
 from workbench.widgets.run.runner import RunHandle, Runner
 
-Defer = Callable[[Callable[[], None]], None]
 Ended = Literal["", "run", "compilation"]
 Changed = Callable[[Ended], None]
 

@@ -1,0 +1,23 @@
+"""The HTML page around a board."""
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import panel as pn
+
+TITLE = "Sharding workbench"
+_PAGE = Path(__file__).parent / "page.html"
+
+
+def template_of(title: str, shown: Any, failure: str = "", *, opens: bool = False, untested: str = "") -> pn.Template:
+    """The page around a board, or around a failure; `opens` if the bridge sends the board once the page is there;
+    `untested` says that this JAX was not tried."""
+    template = pn.Template(_PAGE.read_text(encoding="utf-8"))
+    template.add_variable("page_title", title)
+    template.add_variable("nonce", secrets.token_urlsafe())
+    template.add_variable("failure", failure)
+    template.add_variable("opens", opens)
+    template.add_variable("untested", untested)
+    template.add_panel("board", pn.pane.Str("") if shown is None else shown)
+    return template
