@@ -301,12 +301,14 @@ class Setting(Base):
 
 
 class AuditEntry(Base):
-    """Who did what to what, and when: it is only added to. `user_id` is empty for somebody who was not signed in."""
+    """Who did what to what, and when: it is only added to. `user_id` is empty for somebody who was not signed in, `project_id` where it
+    concerns the whole server."""
 
     __tablename__ = "audit"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
     created: Mapped[float] = mapped_column(index=True)
     user_id: Mapped[str | None]
+    project_id: Mapped[str | None] = mapped_column(index=True)
     action: Mapped[str]
     subject: Mapped[str] = mapped_column(default="")
     details: Mapped[dict[str, Any]]
