@@ -92,7 +92,9 @@ DOORS = {
     "anywidget": {"app"},
     "traitlets": {"app"},
     "psutil": {"widgets"},
-    **dict.fromkeys(("sqlalchemy", "alembic", "argon2", "authlib", "httpx", "jinja2", "jupyterhub", "prometheus_client"), {"team"}),
+    **dict.fromkeys(
+        ("sqlalchemy", "alembic", "argon2", "authlib", "httpx", "jinja2", "markupsafe", "jupyterhub", "prometheus_client"), {"team"}
+    ),
     **dict.fromkeys(("submitit", "yaml"), {"team"}),
 }
 USER_INTERFACES = ("panel", "bokeh", "param", "anywidget", "ipywidgets", "traitlets", "IPython", "graphviz")

@@ -1,0 +1,186 @@
+"""Charts of plans that are compared, as SVG for the page: classes of its style sheet and no colours, so that they follow its theme.
+
+A point is named by its plan's letter. Whether it is on the front, behind it, or does not fit is a shape as well as a colour.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from workbench.team.pages.chart_scale import ChartScale, scale_over
+from workbench.units import format_bytes, format_seconds
+
+BYTES = tuple(1024.0**each for each in range(6))
+SECONDS = (1e-6, 1e-3, 1.0)
+_WIDTH, _HEIGHT = 560.0, 340.0  # of the whole picture, in its own units
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76.0, 16.0, 30.0, 46.0
+_PLACES = ((0, -11), (12, 4), (-12, 4), (0, 20), (11, -9), (-11, -9), (11, 16), (-11, 16))  # of a name, around its point
+_NAME = 15.0  # pixels that a name takes, about
+_CHART = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}{}</svg>')
+_CURVE = Markup('<svg class="chart" viewBox="0 0 400 64" role="img" aria-label="{}"><path class="curve" d="M{}"/></svg>')
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPoint:
+    """A plan in a chart, by what goes across and upwards: both above 0."""
+
+    letter: str
+    name: str
+    across: float
+    up: float
+    fits: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ChartAxis:
+    """What an axis shows, how its values are written, and the units that its ticks are round in."""
+
+    name: str
+    write: Callable[[float], str]
+    units: tuple[float, ...]
+
+
+STEP = ChartAxis("time of a step", format_seconds, SECONDS)
+PEAK = ChartAxis("peak memory per device", format_bytes, BYTES)
+PREDICTED = ChartAxis("predicted step", format_seconds, SECONDS)
+MEASURED = ChartAxis("measured step", format_seconds, SECONDS)
+
+
+def front_of(points: Sequence[ChartPoint]) -> list[ChartPoint]:
+    """Those that fit and that no other one that fits beats in one figure without losing in the other, from left to right.
+
+    >>> a, b, c = ChartPoint("A", "", 1, 3), ChartPoint("B", "", 2, 2), ChartPoint("C", "", 3, 3)
+    >>> [each.letter for each in front_of([c, b, a])]
+    ['A', 'B']
+    """
+    front: list[ChartPoint] = []
+    for each in sorted((each for each in points if each.fits), key=lambda each: (each.across, each.up)):
+        if not front or each.up < front[-1].up or (each.across, each.up) == (front[-1].across, front[-1].up):
+            front.append(each)
+    return front
+
+
+def draw_memory_by_time(points: Sequence[ChartPoint]) -> Markup:
+    """Memory upwards against time across, and the line of those that nothing beats in both. Empty for fewer than two points."""
+    if len(points) < 2:
+        return Markup()
+    across, up = _scales(points)
+    front = front_of(points)
+    steps = [(across(each.across), up(each.up)) for each in front]
+    line = Markup('<path class="front-line" d="{}"/>').format(_staircase(steps)) if len(steps) > 1 else Markup()
+    letters = ", ".join(each.letter for each in front) or "none, for none fits"
+    about = f"{PEAK.name} against {STEP.name} of {len(points)} plans; on the front: {letters}"
+    return _picture(about, (STEP, across), (PEAK, up), line, points, front)
+
+
+def draw_predicted_by_measured(points: Sequence[ChartPoint]) -> Markup:
+    """The measured step upwards against the predicted one across, on one scale, with the line where both are equal. Empty without one."""
+    if not points:
+        return Markup()
+    values = [each for point in points for each in (point.across, point.up)]
+    across = scale_over(values, _LEFT, _WIDTH - _LEFT - _RIGHT)
+    up = scale_over(values, _HEIGHT - _BOTTOM, -(_HEIGHT - _TOP - _BOTTOM))
+    ends = (across(across.low), up(up.low), across(across.high), up(up.high))
+    line = Markup('<path class="equal-line" d="M{} {}L{} {}"/>').format(*map(_pixel, ends))
+    about = f"measured against predicted step of {len(points)} plan{'s' * (len(points) != 1)}; on the line, both are equal"
+    return _picture(about, (PREDICTED, across), (MEASURED, up), line, points, list(points))
+
+
+def draw_curve(values: Sequence[float], about: str) -> Markup:
+    """One curve over steps, without axes: losses, or times of steps. Empty for fewer than two values."""
+    if len(values) < 2:
+        return Markup()
+    low, high = min(values), max(values)
+    x = ChartScale(0, len(values) - 1, 1, 398, is_log=False)
+    y = ChartScale(low, high if high > low else low + 1, 62, -60, is_log=False)
+    path = "L".join(f"{_pixel(x(place))} {_pixel(y(value))}" for place, value in enumerate(values))
+    return _CURVE.format(about, path)
+
+
+def _scales(points: Sequence[ChartPoint]) -> tuple[ChartScale, ChartScale]:
+    across = scale_over([each.across for each in points], _LEFT, _WIDTH - _LEFT - _RIGHT)
+    return across, scale_over([each.up for each in points], _HEIGHT - _BOTTOM, -(_HEIGHT - _TOP - _BOTTOM))
+
+
+def _picture(
+    about: str,
+    across: tuple[ChartAxis, ChartScale],
+    up: tuple[ChartAxis, ChartScale],
+    line: Markup,
+    points: Sequence[ChartPoint],
+    front: Sequence[ChartPoint],
+) -> Markup:
+    marks = Markup().join(_mark(each, across[1](each.across), up[1](each.up), each in front) for each in points)
+    names = Markup().join(_names(points, across[1], up[1]))
+    ground = Markup().join((*_across_axis(*across), *_up_axis(*up)))
+    return _CHART.format(f"{_WIDTH:g}", f"{_HEIGHT:g}", about, ground, line, marks, names)
+
+
+def _across_axis(axis: ChartAxis, scale: ChartScale) -> Iterator[Markup]:
+    bottom = _HEIGHT - _BOTTOM
+    for value in scale.ticks(axis.units):
+        x = _pixel(scale(value))
+        yield Markup('<path class="tick-line" d="M{} {}V{}"/>').format(x, _TOP, bottom)
+        yield Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(x, bottom + 18, _tick_text(value, axis))
+    yield Markup('<path class="axis-line" d="M{} {}H{}"/>').format(_LEFT, bottom, _WIDTH - _RIGHT)
+    name = axis.name + (" (logarithmic)" if scale.is_log else "")
+    yield Markup('<text class="axis-name" x="{}" y="{}" text-anchor="end">{} →</text>').format(_WIDTH - _RIGHT, _HEIGHT - 6, name)
+
+
+def _up_axis(axis: ChartAxis, scale: ChartScale) -> Iterator[Markup]:
+    for value in scale.ticks(axis.units):
+        y = _pixel(scale(value))
+        yield Markup('<path class="tick-line" d="M{} {}H{}"/>').format(_LEFT, y, _WIDTH - _RIGHT)
+        yield Markup('<text x="{}" y="{}" text-anchor="end">{}</text>').format(_LEFT - 8, _pixel(scale(value) + 4), _tick_text(value, axis))
+    yield Markup('<path class="axis-line" d="M{} {}V{}"/>').format(_LEFT, _TOP, _HEIGHT - _BOTTOM)
+    name = axis.name + (" (logarithmic)" if scale.is_log else "")
+    yield Markup('<text class="axis-name" x="0" y="14">↑ {}</text>').format(name)
+
+
+def _tick_text(value: float, axis: ChartAxis) -> str:
+    """A round value without the zeros that say how exact a figure is.
+
+    >>> _tick_text(0.05, STEP), _tick_text(0.0, PEAK), _tick_text(2.5 * 1024**3, PEAK)
+    ('50 ms', '0', '2.5 GiB')
+    """
+    if not value:
+        return "0"
+    number, unit = axis.write(value).split(" ", 1)
+    return f"{float(number):g} {unit}"
+
+
+def _mark(point: ChartPoint, x: float, y: float, on_front: bool) -> Markup:
+    """A disc on the front, a ring behind it, a cross where it does not fit."""
+    title = Markup("<title>{} {}</title>").format(point.letter, point.name)
+    if not point.fits:
+        cross = f"M{_pixel(x - 5)} {_pixel(y - 5)}l10 10m0 -10l-10 10"
+        return Markup('<path class="no-fit" d="{}">{}</path>').format(cross, title)
+    look = "on-front" if on_front else "off-front"
+    return Markup('<circle class="{}" cx="{}" cy="{}" r="6">{}</circle>').format(look, _pixel(x), _pixel(y), title)
+
+
+def _names(points: Sequence[ChartPoint], across: ChartScale, up: ChartScale) -> Iterator[Markup]:
+    """Each point's letter, around it where it is on no other point and no other letter, if there is such a place."""
+    taken = [(across(each.across), up(each.up)) for each in points]
+    for point in points:
+        own = (across(point.across), up(point.up))
+        places = [(own[0] + x, own[1] + y) for x, y in _PLACES]
+        x, y = next((each for each in places if not _is_taken(each, own, taken)), places[0])
+        taken.append((x, y - 4))
+        yield Markup('<text class="point-name" x="{}" y="{}" text-anchor="middle">{}</text>').format(_pixel(x), _pixel(y), point.letter)
+
+
+def _is_taken(place: tuple[float, float], own: tuple[float, float], taken: Sequence[tuple[float, float]]) -> bool:
+    x, y = place[0], place[1] - 4
+    return any(abs(x - each[0]) < _NAME and abs(y - each[1]) < _NAME - 1 for each in taken if each != own)
+
+
+def _staircase(points: Sequence[tuple[float, float]]) -> str:
+    """Through the points of a front: to the right, then down, for what lies above that line is beaten."""
+    first, *others = points
+    return f"M{_pixel(first[0])} {_pixel(first[1])}" + "".join(f"H{_pixel(x)}V{_pixel(y)}" for x, y in others)
+
+
+def _pixel(value: float) -> str:
+    return f"{value:.1f}"
