@@ -1,0 +1,1 @@
+"""Who is who: passwords and invitations, OpenID Connect, JupyterHub, logins that can be revoked."""

@@ -1,0 +1,84 @@
+"""Ends what is open for a login that has ended: websockets are not asked again for their cookie, so somebody must tell them.
+
+What this process revokes it announces at once; what another process revokes (`workbench team user disable`) is found by asking the store
+twice a second about the logins for which something is open.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from workbench.team.accounts.logins import live_digests
+from workbench.team.store.store import Store
+
+POLLED_EVERY = 0.5
+"""Seconds between two questions to the store."""
+
+Close = Callable[[], None]
+_log = logging.getLogger(__name__)
+
+
+class Revocations:
+    """What is open, by the digest of the login that opened it. Used from the event loop alone."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._open: dict[str, list[Close]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def listen(self, digest: str, close: Close) -> Callable[[], None]:
+        """`close` is called once when the login has ended, in the event loop. The result is called when it is closed otherwise."""
+        listeners = self._open.setdefault(digest, [])
+        listeners.append(close)
+        return lambda: self._forget(digest, close)
+
+    def announce(self, digests: list[str]) -> None:
+        """Logins have ended: close what is open for them."""
+        for each in digests:
+            for close in self._open.pop(each, []):
+                _call(close)
+
+    def count(self) -> int:
+        """How much is open."""
+        return sum(map(len, self._open.values()))
+
+    def start(self) -> None:
+        """Ask the store from now on, in the running event loop."""
+        self._task = asyncio.get_running_loop().create_task(self._poll())
+
+    def stop(self) -> None:
+        """Ask no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def check(self) -> None:
+        """Ask the store once."""
+        asked = set(self._open)
+        live = await asyncio.to_thread(self._ask, asked)
+        self.announce(sorted(asked - live))
+
+    def _ask(self, digests: set[str]) -> set[str]:
+        with self._store.read() as session:
+            return live_digests(session, digests)
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLLED_EVERY)
+            try:
+                await self.check()
+            except Exception:  # noqa: BLE001 - it goes on asking, whatever failed
+                _log.exception("The store did not say which logins have ended; it is asked again in %s s.", POLLED_EVERY)
+
+    def _forget(self, digest: str, close: Close) -> None:
+        listeners = self._open.get(digest, [])
+        if close in listeners:
+            listeners.remove(close)
+        if not listeners:
+            self._open.pop(digest, None)
+
+
+def _call(close: Close) -> None:
+    try:
+        close()
+    except Exception:  # noqa: BLE001 - the others are closed in any case
+        _log.exception("Something that was open for a login that has ended did not close.")

@@ -1,0 +1,1 @@
+"""What all pages and answers of the server share: the handler they begin with, templates, security headers, health."""

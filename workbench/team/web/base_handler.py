@@ -1,0 +1,171 @@
+"""The handler that all pages and answers of the server begin with: who is behind the request, and how an error is said.
+
+**Invariants**
+
+- A request that changes something and is signed in by a cookie comes from this server's own pages.
+- A `WorkbenchError` is said in its own words; of anything else a visitor sees a number, under which the log has it.
+- Nothing is kept in a cache.
+"""
+
+import asyncio
+import json
+import logging
+from typing import Any
+from urllib.parse import quote
+
+from tornado.web import HTTPError, MissingArgumentError, RequestHandler
+
+from workbench.errors import WorkbenchError
+from workbench.team.access import ForbiddenError, MissingError, NotSignedInError, Principal
+from workbench.team.accounts.logins import principal_of_login
+from workbench.team.accounts.rate_limit import TooManyAttemptsError
+from workbench.team.accounts.tokens import principal_of_token
+from workbench.team.store.store import new_id
+from workbench.team.web.page_templates import page_environment
+from workbench.team.web.security import page_headers, verify_origin
+from workbench.team.web.services import TeamServices
+
+BEARER = "Bearer "
+LARGEST_BODY = 4 * 2**20
+"""Bytes of a request's JSON, unless a handler says otherwise: a plan document has a few thousand."""
+_STATUS = {NotSignedInError: 401, ForbiddenError: 403, MissingError: 404, TooManyAttemptsError: 429}
+
+_log = logging.getLogger(__name__)
+
+
+class TeamHandler(RequestHandler):
+    """`self.server` is what it works with, `self.principal` the person behind the request, or `None`."""
+
+    principal: Principal | None = None
+
+    def initialize(self) -> None:
+        self.request_id = new_id()
+
+    @property
+    def server(self) -> TeamServices:
+        found: TeamServices = self.application.settings["team"]
+        return found
+
+    @property
+    def is_api(self) -> bool:
+        """Whether the answer is JSON, errors too."""
+        return self.request.path.startswith(f"{self.server.prefix}/api/")
+
+    def set_default_headers(self) -> None:
+        self.clear_header("Server")
+        for name, value in page_headers().items():
+            self.set_header(name, value)
+
+    async def prepare(self) -> None:
+        """Refuse foreign requests, and find the person behind this one."""
+        given = self.request.headers.get("Authorization", "")
+        if given.startswith(BEARER):
+            self.principal = await asyncio.to_thread(principal_of_token, self.server.store, given.removeprefix(BEARER).strip())
+            if self.principal is None:
+                raise NotSignedInError
+            return
+        verify_origin(self.request.method or "", self.request.headers, self.server.own_origins)
+        if cookie := self.get_cookie(self.server.cookie_name):
+            self.principal = await asyncio.to_thread(principal_of_login, self.server.store, cookie)
+
+    def require_principal(self, scope: str = "read") -> Principal:
+        """The person behind the request. Raises `NotSignedInError`, and `ForbiddenError` for a token without the scope."""
+        if self.principal is None:
+            raise NotSignedInError
+        if not self.principal.has_scope(scope):
+            raise ForbiddenError(f"This token may not `{scope}`.", [f"make a token with the scope `{scope}`"])
+        return self.principal
+
+    def require_admin(self, scope: str = "manage") -> Principal:
+        """The administrator behind the request. Raises `NotSignedInError`, or `ForbiddenError`."""
+        found = self.require_principal(scope)
+        if not found.admin:
+            raise ForbiddenError("This is for administrators of the server.", ["ask one of them"])
+        return found
+
+    def read_json(self, largest: int = LARGEST_BODY) -> Any:
+        """The JSON of the request's body. Raises `WorkbenchError` for another, or for more bytes than `largest`."""
+        body = self.request.body
+        if len(body) > largest:
+            raise HTTPError(413, f"The request has {len(body):,} bytes; at most {largest:,} are read.")
+        try:
+            return json.loads(body, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise WorkbenchError(f"The request's body is no JSON: {_in_short(error)}.", ["send a JSON object in UTF-8"]) from None
+
+    def write_json(self, value: object, status: int = 200) -> None:
+        """Answer with JSON."""
+        self.set_status(status)
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+
+    def write_page(self, template: str, status: int = 200, **values: object) -> None:
+        """Answer with a page; templates know `path` (an address within the server), `principal`, and what is given."""
+        self.set_status(status)
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        shared = {"path": self.path_to, "principal": self.principal, "request_id": self.request_id}
+        self.finish(page_environment().get_template(template).render({**shared, **values}))
+
+    def path_to(self, path: str) -> str:
+        """The address of a path such as `/login`, under the server's prefix."""
+        return self.server.prefix + path
+
+    def redirect_to(self, path: str) -> None:
+        """Send the browser to a path such as `/login` of this server."""
+        self.redirect(self.path_to(path))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Say what went wrong; a visitor who is not signed in is sent to do so."""
+        error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
+        if isinstance(error, TooManyAttemptsError):
+            self.set_header("Retry-After", str(error.seconds))
+        status = _status_of(error, status_code)
+        if isinstance(error, NotSignedInError) and not self.is_api and self.request.method in ("GET", "HEAD"):
+            self.redirect_to(f"/login?next={quote(self.request.uri or '', safe='')}")
+            return
+        message, ways_out = self._describe(error, status)
+        if self.is_api:
+            self.write_json({"error": {"message": message, "ways_out": ways_out, "request": self.request_id}}, status)
+        else:
+            self.write_page("error.html", status, message=message, ways_out=ways_out, error_status=status)
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """What a person can mend is not the log's business; the rest is there under the request's number."""
+        if isinstance(value, (WorkbenchError, HTTPError)):
+            return
+        _log.error("Request %s (%s %s) failed.", self.request_id, self.request.method, self.request.path, exc_info=(typ, value, tb))
+
+    def _describe(self, error: BaseException | None, status: int) -> tuple[str, list[str]]:
+        if isinstance(error, WorkbenchError):
+            return error.message, list(error.ways_out)
+        if status == 404:
+            return "There is nothing at this address.", ["begin at the first page"]
+        if status == 405:
+            return f"{self.request.method} means nothing at this address.", []
+        if isinstance(error, MissingArgumentError):
+            return f"`{error.arg_name[:80]}` is missing.", []
+        if isinstance(error, HTTPError) and status < 500:
+            return error.log_message or "The request is not one that this server understands.", []
+        return f"This failed; it is request {self.request_id} in the server's log.", ["try again", "tell an administrator the number"]
+
+
+def _status_of(error: BaseException | None, status: int) -> int:
+    if isinstance(error, WorkbenchError):
+        return next((found for kind, found in _STATUS.items() if isinstance(error, kind)), 400)
+    return status
+
+
+def _in_short(error: BaseException) -> str:
+    return str(error)[:200].rstrip(".") if isinstance(error, ValueError) else "it is nested too deeply"
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+class MissingPageHandler(TeamHandler):
+    """Any other address: `default_handler_class` of the application."""
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        raise HTTPError(404)

@@ -1,0 +1,17 @@
+"""The templates of the pages: escaped by default, and a name that is not given is an error, never an empty place."""
+
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+_TEAM = Path(__file__).parents[1]
+FOLDERS = (_TEAM / "pages" / "templates", _TEAM / "web" / "templates")
+"""Where a template is looked for: `base.html` of the pages comes before that of this room."""
+
+
+@cache
+def page_environment() -> Environment:
+    """The one environment of all pages."""
+    loader = FileSystemLoader([str(each) for each in FOLDERS])
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

@@ -1,0 +1,114 @@
+"""What the handlers of the server work with: one frozen record, made at the start, in `application.settings["team"]`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from workbench.team.accounts.revocations import Revocations
+from workbench.team.store.store import Store
+from workbench.team.store.tables import RegisteredProgram
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedPlan:
+    """What a planner says of a plan document: its canonical text and that text's digest, what the gallery searches by, and figures by tier
+    ("planned", "partitioned"); `thumbnail` is an SVG of its layout."""
+
+    document: str
+    digest: str
+    target: str
+    mesh: str
+    devices: int
+    hardware: str
+    layout: str
+    dims: tuple[str, ...]
+    figures: Mapping[str, Mapping[str, Any]]
+    thumbnail: str = ""
+
+
+class Planner(Protocol):
+    """Whoever can import JAX: a process apart."""
+
+    def is_ready(self) -> bool:
+        """Whether it would answer."""
+
+    async def describe_document(self, text: str, program: RegisteredProgram | None) -> DescribedPlan:
+        """Validate a document, with the program that it names unless that is of the zoo. Raises `WorkbenchError`."""
+
+
+class Rooms(Protocol):
+    """The rooms that are open."""
+
+    def count(self) -> int:
+        """How many."""
+
+
+class JobService(Protocol):
+    """Whoever takes jobs from the queue."""
+
+    def is_ready(self) -> bool:
+        """Whether jobs would start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamServices:
+    """`address` is the server as people reach it, `https://plans.example.org/prefix`; `secret_key` signs the sessions of pages and the
+    cookies of a sign-in under way. What is `None` is not there: a server for the gallery alone has no planner.
+
+    **Invariants**
+
+    - `prefix` is empty or begins with `/`, and does not end with one; it is the path of `address`.
+    """
+
+    store: Store
+    revocations: Revocations
+    secret_key: bytes = field(repr=False)
+    address: str
+    data: Path
+    config: Any = None
+    planner: Planner | None = None
+    rooms: Rooms | None = None
+    jobs: JobService | None = None
+    programs: Any = None
+    sign_in: Any = None
+    """The ways to sign in: `team.accounts.ways.SignInWays`."""
+    origins: tuple[str, ...] = ()
+    """Further origins, `https://other.example.org`, under which people reach it."""
+    open_metrics: bool = False
+    """Whether `/metrics` answers anybody, and not administrators alone."""
+
+    @property
+    def prefix(self) -> str:
+        return urlsplit(self.address).path.rstrip("/")
+
+    @property
+    def is_https(self) -> bool:
+        return urlsplit(self.address).scheme == "https"
+
+    @property
+    def own_origins(self) -> frozenset[str]:
+        """The origins of this server's pages; a server on the loopback address has all names of that."""
+        parts = urlsplit(self.address.lower())
+        port = f":{parts.port}" if parts.port else ""
+        own = {f"{parts.scheme}://{parts.netloc}"}
+        if parts.netloc.removesuffix(port) in LOOPBACK:
+            own |= {f"{parts.scheme}://{name}{port}" for name in LOOPBACK}
+        return frozenset(own | {each.lower().rstrip("/") for each in self.origins})
+
+    @property
+    def cookie_name(self) -> str:
+        """Of the login. A `__Host-` cookie cannot be set by a neighbouring host, but takes HTTPS and the path `/`."""
+        return "__Host-workbench" if self.is_https and not self.prefix else "workbench"
+
+    @property
+    def cookie_options(self) -> dict[str, Any]:
+        """Of every cookie of the server."""
+        return {"path": f"{self.prefix}/" if self.prefix else "/", "secure": self.is_https, "httponly": True, "samesite": "Lax"}
+
+    def url(self, path: str) -> str:
+        """The whole address of a path such as `/login`."""
+        return self.address.rstrip("/") + path
