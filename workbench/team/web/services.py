@@ -1,9 +1,9 @@
 """What the handlers of the server work with: one frozen record, made at the start, in `application.settings["team"]`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from workbench.team.accounts.revocations import Revocations
@@ -16,7 +16,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 @dataclass(frozen=True, slots=True)
 class DescribedPlan:
     """What a planner says of a plan document: its canonical text and that text's digest, what the gallery searches by, and figures by tier
-    ("planned", "partitioned"); `thumbnail` is an SVG of its layout."""
+    ("planned", "partitioned"): `peak` and `sent` in bytes, `seconds` of a step and `fits`, each `None` where the tier does not say;
+    `thumbnail` is an SVG of its layout."""
 
     document: str
     digest: str
@@ -46,12 +47,59 @@ class Rooms(Protocol):
     def count(self) -> int:
         """How many."""
 
+    async def access_changed(self, room_id: str) -> None:
+        """Somebody's role in a room may be another now, or the room was closed: ask the store again for everybody in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """What somebody asks a job for; `options` are of the engine, within what its schema allows. `minutes` ends it."""
+
+    project_id: str
+    author_id: str
+    digest: str
+    kind: Literal["run", "compile"] = "run"
+    engine: str = "here"
+    steps: int = 20
+    check: bool = False
+    hosts: int = 1
+    processes_per_host: int = 1
+    minutes: int = 60
+    memory: int | None = None
+    room_id: str | None = None
+    program_id: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
 
 class JobService(Protocol):
     """Whoever takes jobs from the queue."""
 
     def is_ready(self) -> bool:
         """Whether jobs would start."""
+
+    async def submit(self, request: JobRequest) -> str:
+        """Put a job into the queue; its id. Raises `WorkbenchError` for an engine that is not here, or more than is allowed."""
+
+    async def cancel(self, job_id: str) -> None:
+        """Ask for a job to be ended; one that has ended stays as it is."""
+
+    async def events(self, job_id: str, after: int, most: int) -> Sequence[Mapping[str, Any]]:
+        """The events of a job from number `after + 1` on, each with its number as `seq`."""
+
+
+class Programs(Protocol):
+    """Whoever fetches, keeps and shows the programs of projects. Each method answers when the row of the program says so."""
+
+    async def add(
+        self, project_id: str, author_id: str, name: str, target: str, kind: Literal["git", "wheel"], locator: str, wheel: bytes | None
+    ) -> str:
+        """Register a program and fetch its files; its id. Raises `WorkbenchError` for a name that is taken, or what cannot be fetched."""
+
+    async def approve(self, program_id: str, approver_id: str, digest: str) -> None:
+        """Let it run. Raises `WorkbenchError` if the files that were fetched have another digest than the one that was seen."""
+
+    async def withdraw(self, program_id: str, author_id: str) -> None:
+        """Let it run no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +121,7 @@ class TeamServices:
     planner: Planner | None = None
     rooms: Rooms | None = None
     jobs: JobService | None = None
-    programs: Any = None
+    programs: Programs | None = None
     sign_in: Any = None
     """The ways to sign in: `team.accounts.ways.SignInWays`."""
     origins: tuple[str, ...] = ()
