@@ -91,6 +91,7 @@ class Session:
         self._compiled: dict[int, Compiled] = {}
         self._foreseen: Report | None = None
         self.seconds = 0.0  # seconds that the last report took
+        self.revision = 0  # counts what its listeners were called for
         self._report = self.report_of(now)
         self._listeners: list[Listener] = []
 
@@ -246,6 +247,7 @@ class Session:
         return self._report
 
     def _notify(self) -> None:
+        self.revision += 1
         for listener in tuple(self._listeners):
             listener(self.plan, self._report)
 

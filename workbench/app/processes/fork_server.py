@@ -1,7 +1,8 @@
-"""The process that makes board processes: `python -m workbench.app.processes.fork_server FD`.
+"""The process that makes board processes: `python -m workbench.app.processes.fork_server FD [module:function]`.
 
-It imports everything a board needs, once, and then forks a child for every connection it is sent: a fork shares those pages, and is ready
-in milliseconds. It starts no thread and opens no device, so that its children may. It ends when its parent does.
+It imports everything a board needs, once, and then forks a child for every connection it is sent, which calls the function with its
+descriptors: a fork shares those pages, and is ready in milliseconds. It starts no thread and opens no device, so that its children may. It
+ends when its parent does.
 
 This is `multiprocessing.forkserver` without the part that imports the parent's main module again, which would run a notebook's or a
 script's own lines a second time.
@@ -14,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from types import FrameType
 
 PRELOADED = (
@@ -23,14 +25,15 @@ PRELOADED = (
     "workbench.engine",
     "workbench.visualize.charts.empty_figure",  # Bokeh, which takes longer to import than a board to be made
     "bokeh.embed",
-    "workbench.app.processes.board_process",
 )
+BOARD = "workbench.app.processes.board_process:serve_board"
+MOST_DESCRIPTORS = 2  # sent with one request: the child's connection, and one more for a child that wants it
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, becomes: str = BOARD) -> None:
     """Fork for every connection sent on this socket, and report how each child ended: `{"pid", "status"}`, one JSON object per line."""
     control = socket.socket(fileno=descriptor)
-    _preload()
+    serve_child = _preload(becomes)
 
     def reap(_signal: int, _frame: FrameType | None) -> None:
         while (ended := _ended_child()) is not None:
@@ -40,21 +43,23 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: our parent gets it too, and ends us
     _tell(control, {"ready": True})
     while True:
-        _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        _, descriptors, _, _ = socket.recv_fds(control, 1, MOST_DESCRIPTORS)
         if not descriptors:
             return
         if os.fork() == 0:
             control.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _become_board(descriptors[0])
-        os.close(descriptors[0])
+            _become(serve_child, descriptors)
+        for each in descriptors:
+            os.close(each)
 
 
-def _preload() -> None:
-    """Import what boards need; a library's threads would not survive the fork."""
+def _preload(becomes: str) -> Callable[..., None]:
+    """Import what boards need, and the function of a child; a library's threads would not survive the fork."""
     threads = os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy starts a pool when it is imported
-    for name in PRELOADED:
+    module, _, function = becomes.partition(":")
+    for name in (*PRELOADED, module):
         importlib.import_module(name)
     importlib.import_module("workbench.documents.schema").import_validator()
     os.environ.pop("OPENBLAS_NUM_THREADS")
@@ -62,15 +67,15 @@ def _preload() -> None:
         os.environ["OPENBLAS_NUM_THREADS"] = threads
     gc.collect()
     gc.freeze()  # a garbage collection in a child would write to, and so copy, every page it visits
+    serve_child: Callable[..., None] = getattr(sys.modules[module], function)
+    return serve_child
 
 
-def _become_board(descriptor: int) -> None:
+def _become(serve_child: Callable[..., None], descriptors: list[int]) -> None:
     """In the child: never returns."""
-    from workbench.app.processes.board_process import serve_board
-
     status = 1
     try:
-        serve_board(descriptor)
+        serve_child(*descriptors)
         status = 0
     finally:
         sys.stderr.flush()
@@ -93,4 +98,4 @@ def _tell(control: socket.socket, message: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:3])

@@ -15,13 +15,16 @@ START_LIMIT = 120.0  # seconds for the fork server to import what boards need
 
 
 class ForkServer:
-    """Started at once; `connect` waits until it is ready. Raises `EngineError` where it cannot start. Closing it ends no child."""
+    """Started at once; `connect` waits until it is ready. Raises `EngineError` where it cannot start. Closing it ends no child.
 
-    def __init__(self) -> None:
+    `becomes` is the `module:function` that its children call with their descriptors, if they are not to be boards.
+    """
+
+    def __init__(self, becomes: str = "") -> None:
         self._control, theirs = socket.socketpair()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # noqa: PTH109
         self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
-            [sys.executable, "-P", "-m", "workbench.app.processes.fork_server", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "workbench.app.processes.fork_server", str(theirs.fileno()), *filter(None, [becomes])],
             pass_fds=(theirs.fileno(),),
             env=environment,
         )
@@ -32,15 +35,15 @@ class ForkServer:
         self._statuses: dict[int, int] = {}  # exit codes of ended processes, until they are requested
         threading.Thread(target=self._listen, daemon=True, name="fork server").start()
 
-    def connect(self) -> Connection:
-        """A connection to a new process."""
+    def connect(self, *descriptors: int) -> Connection:
+        """A connection to a new process, which gets copies of these descriptors besides."""
         with self._news:
             if not self._news.wait_for(lambda: self._is_ready or self._is_gone, START_LIMIT) or self._is_gone:
                 raise _ended_error()
         ours, theirs = socket.socketpair()
         try:
             with theirs, self._sending:
-                socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+                socket.send_fds(self._control, [b"f"], [theirs.fileno(), *descriptors])
         except OSError:  # closed meanwhile, or its process has just ended
             ours.close()
             raise _ended_error() from None

@@ -7,7 +7,8 @@ from typing import Any
 
 from workbench.app.page.visitor_screen import Screen
 from workbench.app.page.window_channel import Target
-from workbench.app.processes.remote_board import Message, RemoteBoard
+from workbench.app.processes.process_connection import Message
+from workbench.app.processes.remote_board import RemoteBoard
 from workbench.errors import EngineError
 
 PATIENCE, LIMIT = 3.0, 120.0

@@ -183,7 +183,12 @@ class Board:
             found=self._find.badge,
         )
         shown["hardware"]["attached"] = self._calibration.state()
-        about = {"answer": self._answers.last, "told": self._answers.revision, "follows": self._publisher.owes("table")}
+        about = {
+            "revision": self.session.revision,
+            "answer": self._answers.last,
+            "told": self._answers.revision,
+            "follows": self._publisher.owes("table"),
+        }
         return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **about}
 
     def _beside(self) -> dict[str, Any]:

@@ -59,7 +59,7 @@ export function outbox(model, root) {
     },
     send(gesture) {
       expected = null;
-      queue.push({ ...gesture, view, seq: ++seq });
+      queue.push({ ...gesture, view, seq: ++seq, saw: model.get("board")?.revision }); // others may edit the plan too
       if (gesture.verb === "open") opened = { tab: String(gesture.tab), seq };
       next();
     },

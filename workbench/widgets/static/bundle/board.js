@@ -6609,7 +6609,8 @@ function outbox(model, root) {
       queue.push({
         ...gesture,
         view,
-        seq: ++seq
+        seq: ++seq,
+        saw: model.get("board")?.revision
       });
       if (gesture.verb === "open") opened = {
         tab: String(gesture.tab),

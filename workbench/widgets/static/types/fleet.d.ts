@@ -59,6 +59,7 @@ export interface Way {
 export interface FleetBoard {
   kind: "fleet";
   name: string;
+  revision?: undefined;
   path: string;
   devices: string;
   controls: FleetControls;

@@ -183,6 +183,7 @@ export interface Tools {
 export interface BoardState {
   kind?: undefined;
   name: string;
+  revision?: number;
   mesh: string;
   devices: string;
   count: DeviceCount;
