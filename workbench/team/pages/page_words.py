@@ -1,0 +1,121 @@
+"""What the templates write numbers, times and names with: the filters of the pages."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup
+
+from workbench.units import format_bytes, format_dollars, format_seconds
+
+TIERS = ("planned", "partitioned", "compiled", "measured")
+"""From what is worked out to what was seen; a later one is the better known."""
+
+TIER_NAMES = {"planned": "predicted", "partitioned": "partitioned", "compiled": "compiled", "measured": "measured"}
+TIER_MEANINGS = {
+    "planned": "worked out from the plan alone",
+    "partitioned": "from the program as XLA's partitioner divides it",
+    "compiled": "from the compiler's own program",
+    "measured": "seen on devices",
+}
+_AGES = ((60.0, 1.0, "second"), (3600.0, 60.0, "minute"), (86400.0, 3600.0, "hour"), (86400.0 * 30, 86400.0, "day"))
+_SOON = 5.0  # seconds
+_TIME = Markup('<time datetime="{}" title="{}">{}</time>')
+
+
+def write_age(moment: float | None, present: float | None = None) -> Markup:
+    """How long ago a moment was, or how soon it is, with the moment itself in the element; nothing for none."""
+    if moment is None:
+        return Markup()
+    return _TIME.format(_iso(moment), write_moment(moment), _age(moment - (time.time() if present is None else present)))
+
+
+def write_moment(moment: float | None) -> str:
+    """
+    >>> write_moment(0.0)
+    '1970-01-01 00:00 UTC'
+    """
+    return "" if moment is None else f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def write_span(seconds: float | None) -> str:
+    """How long something took, as a clock says it.
+
+    >>> write_span(42.3), write_span(3723), write_span(190)
+    ('42 s', '1 h 2 min', '3 min 10 s')
+    """
+    if seconds is None:
+        return ""
+    whole = max(0, round(seconds))
+    minutes, rest = divmod(whole, 60)
+    hours, minutes_left = divmod(minutes, 60)
+    return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def write_bytes(count: float | None) -> str:
+    return "—" if count is None or not math.isfinite(count) else format_bytes(count)
+
+
+def write_seconds(seconds: float | None) -> str:
+    return "—" if seconds is None or not math.isfinite(seconds) else format_seconds(seconds)
+
+
+def write_dollars(amount: float | None) -> str:
+    return "—" if amount is None or not math.isfinite(amount) else format_dollars(amount)
+
+
+def initials(name: str) -> str:
+    """Two letters of a name for its disc.
+
+    >>> initials("Ada Lovelace"), initials("ben"), initials("")
+    ('AL', 'BE', '?')
+    """
+    words = name.split()
+    letters = words[0][0] + words[-1][0] if len(words) > 1 else name.strip()[:2]
+    return letters.upper() or "?"
+
+
+def face_colour(name: str) -> int:
+    """One of the six colours, the same for a name on every page."""
+    return sum(name.encode("utf-8", "replace")) % 6
+
+
+def short_digest(digest: str) -> str:
+    return digest[:10]
+
+
+def _age(difference: float) -> str:
+    """
+    >>> _age(-7200), _age(86400 * 3), _age(-2)
+    ('2 hours ago', 'in 3 days', 'just now')
+    """
+    size = abs(difference)
+    if size < _SOON:
+        return "just now"
+    for below, unit, name in _AGES:
+        if size < below:
+            count = int(size / unit)
+            text = f"{count} {name}{'s' * (count != 1)}"
+            return f"{text} ago" if difference < 0 else f"in {text}"
+    return f"{datetime.fromtimestamp(time.time() + difference, UTC):%d %B %Y}"
+
+
+def _iso(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+PAGE_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "age": write_age,
+    "moment": write_moment,
+    "span": write_span,
+    "bytes": write_bytes,
+    "seconds": write_seconds,
+    "dollars": write_dollars,
+    "initials": initials,
+    "face_colour": face_colour,
+    "short": short_digest,
+    "tier_name": lambda tier: TIER_NAMES.get(tier, tier),
+    "tier_meaning": lambda tier: TIER_MEANINGS.get(tier, ""),
+}
