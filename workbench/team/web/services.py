@@ -16,7 +16,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 @dataclass(frozen=True, slots=True)
 class DescribedPlan:
     """What a planner says of a plan document: its canonical text and that text's digest, what the gallery searches by, and figures by tier
-    ("planned", "partitioned"): `peak` and `sent` in bytes, `seconds` of a step and `fits`, each `None` where the tier does not say;
+    ("planned", "partitioned"): `peak_bytes`, `sent_bytes`, `step_seconds` and `fits`, each `None` where the tier does not say;
     `thumbnail` is an SVG of its layout."""
 
     document: str
