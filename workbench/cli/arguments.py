@@ -122,6 +122,16 @@ def add_allow(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_events(command: argparse.ArgumentParser) -> None:
+    """Add the file that others follow a job by."""
+    command.add_argument(
+        "--events",
+        metavar="FILE",
+        help="also add what happens to this file, a JSON object a line, for others to follow; of several processes each later one has "
+        "a file of its own beside it: events.1.jsonl",
+    )
+
+
 def positive(text: str) -> int:
     """A whole number from 1."""
     if not text.isdecimal() or int(text) < 1:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from workbench.analysis.compiled_report import with_compiled
 from workbench.cli import fleet_command
+from workbench.cli.event_log import EventLog, event_log
 from workbench.cli.page_access import listening, reach_of
 from workbench.cli.plan_arguments import ATTACHED, allowed_modules, hardware_of, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.documents import hardware_entry
@@ -33,7 +34,7 @@ CHANGES = (
     "axis_assignment",
     "pipeline",
 )  # options that make another plan than the file's
-LAUNCHERS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # more than one process, under launchers that `jax.distributed` recognises
+LAUNCHERS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "WORKBENCH_PROCESSES")  # more than one process, under launchers that are recognised
 
 
 def serve(options: argparse.Namespace) -> None:
@@ -117,21 +118,38 @@ def _run_here(options: argparse.Namespace) -> tuple[Measurement, Plan]:
     """Run in a worker process, so that running out of memory there becomes an error message here."""
     from workbench.engine import run_plan
 
-    plan = plan_on_the_cpu(options)
-    measurement = run_plan(plan, steps=options.steps, on_progress=_print_progress, check=options.check, profile=options.profile)
+    with event_log(options) as log:
+        plan = plan_on_the_cpu(options)
+        log.started("run", plan.name)
+        tell = _both(_print_progress, log)
+        measurement = run_plan(plan, steps=options.steps, on_progress=tell, check=options.check, profile=options.profile)
+        log.measured(measurement)
     return measurement, plan
 
 
 def _run_distributed(options: argparse.Namespace) -> tuple[Measurement | None, Plan]:
     """Run in this process, which is one of several that a launcher started; only process 0 prints."""
-    from workbench.engine import execute, start_distributed
+    from workbench.engine import count_processes, execute, start_distributed
 
     with _libraries_off_stdout():
-        speaks = start_distributed() == 0
-        plan = plan_of(options)
-        tell = _print_progress if speaks else _say_nothing
-        measurement = execute(plan, steps=options.steps, on_event=tell, check=options.check, profile=options.profile)
-    return (measurement if speaks else None), plan
+        process = start_distributed()
+        with event_log(options, process) as log:
+            plan = plan_of(options)
+            log.started("run", plan.name, process, count_processes())
+            tell = _both(_say_nothing if process else _print_progress, log)
+            measurement = execute(plan, steps=options.steps, on_event=tell, check=options.check, profile=options.profile)
+            log.measured(measurement)
+    return (None if process else measurement), plan
+
+
+def _both(tell: RunListener, log: EventLog) -> RunListener:
+    """Print an event, and log it."""
+
+    def hear(event: RunEvent) -> None:
+        tell(event)
+        log.hear(event)
+
+    return hear
 
 
 @contextmanager
@@ -164,9 +182,13 @@ def _say_nothing(event: RunEvent) -> None:
 def compile_(options: argparse.Namespace) -> None:
     from workbench.documents import compiled_record
 
-    plan = plan_on_the_cpu(options)
     hlo_file = None if options.hlo is None else str(Path(options.hlo).absolute())
-    compiled = plan.compile(on_progress=_stage_printer(), time_limit=options.time_limit, keep=not options.no_cache, hlo_file=hlo_file)
+    with event_log(options) as log:
+        plan = plan_on_the_cpu(options)
+        log.started("compile", plan.name)
+        tell = _both(_stage_printer(), log)
+        compiled = plan.compile(on_progress=tell, time_limit=options.time_limit, keep=not options.no_cache, hlo_file=hlo_file)
+        log.compiled(compiled)
     print(json.dumps(compiled_record(compiled), indent=1) if options.json else compiled)
 
 

@@ -8,6 +8,7 @@ from workbench.cli.arguments import (
     TERMS,
     add_allow,
     add_command,
+    add_events,
     add_hardware_file,
     add_json,
     add_link,
@@ -140,6 +141,7 @@ def _run(added: Any) -> None:
         help="profile one more step, and print what the devices did in it (default: yes; it takes about half a second)",
     )
     command.add_argument("--distributed", action="store_true", help="this is one of several processes (detected under Slurm and Open MPI)")
+    add_events(command)
     add_json(command, "; progress goes to stderr")
 
 
@@ -154,6 +156,7 @@ def _compile(added: Any) -> None:
     add_time_limit(command)
     command.add_argument("--hlo", metavar="FILE", help="also write the scheduled HLO text there")
     command.add_argument("--no-cache", action="store_true", help="compile anew, and keep nothing on disk")
+    add_events(command)
     add_json(command, "; progress goes to stderr")
 
 

@@ -11,6 +11,7 @@ from workbench.engine.search import open_answerer as open_answerer
 from workbench.engine.spmd.calibrate import calibrate as calibrate
 from workbench.engine.spmd.calibrate import calibrate_here as calibrate_here
 from workbench.engine.spmd.compiled_step import argument_specs as argument_specs
+from workbench.engine.spmd.distributed import count_processes as count_processes
 from workbench.engine.spmd.distributed import start_distributed as start_distributed
 from workbench.engine.spmd.execute_plan import execute as execute
 from workbench.engine.spmd.kept_calibration import kept_calibration as kept_calibration

@@ -1,0 +1,155 @@
+"""`--events FILE`: what a run or a compilation reports, as events in a file that others follow (`reports.event_file`).
+
+    with event_log(options) as log:
+        measurement = run_plan(plan, on_progress=log.hear)
+        log.measured(measurement)
+
+The end is written whatever happens: `done`, `failed` with the error's words, or `cancelled` on SIGTERM and Ctrl-C. A process that waits in
+a compiler or for another process hears no signal in Python; the end is then written by a thread, which ends the process.
+"""
+
+import argparse
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from workbench.core.public_error_text import describe_error
+from workbench.documents import compiled_record, measurement_record
+from workbench.errors import WorkbenchError
+from workbench.reports.compiled import Compiled
+from workbench.reports.event_file import EventFile
+from workbench.reports.measurement import Measurement
+from workbench.reports.run_events import Progress, RunEvent, StepDone
+
+TERMINATED = 128 + signal.SIGTERM
+"""The exit code of a process that was asked to end."""
+
+_LEFT_OUT = {
+    "measured": ("shards", "trace", "tasks", "why_untraced"),
+    "compiled": ("kernels", "collectives", "alive_at_peak", "rematerialised", "stages"),
+}
+"""What is long, and only the process that measured it needs."""
+
+
+class EventLog:
+    """Writes the events of one process of a job; without a file it writes none."""
+
+    def __init__(self, file: EventFile | None) -> None:
+        self._file = file
+        self._start = time.monotonic()
+
+    def started(self, command: str, plan: str, process: int = 0, processes: int = 1) -> None:
+        from workbench import __version__
+
+        self._add("started", process=process, processes=processes, command=command, plan=plan, version=__version__)
+
+    def hear(self, event: RunEvent) -> None:
+        """A listener for `run_plan`, `execute` and `compile_plan`."""
+        match event:
+            case Progress(stage=stage, fraction=fraction, elapsed=elapsed):
+                self._add("progress", stage=stage, fraction=fraction, seconds=elapsed)
+            case StepDone(step=step, of=of, seconds=seconds, loss=loss):
+                self._add("progress", stage="running", step=step, of=of, seconds=seconds, loss=loss)
+
+    def measured(self, measurement: Measurement) -> None:
+        self._add("measured", figures=_short("measured", measurement_record(measurement)))
+
+    def compiled(self, compiled: Compiled) -> None:
+        self._add("compiled", figures=_short("compiled", dict(compiled_record(compiled))))
+
+    def failed(self, error: BaseException) -> None:
+        message = error.message if isinstance(error, WorkbenchError) else f"The command failed: {describe_error(error)}"
+        self._add("failed", message=message, ways_out=list(getattr(error, "ways_out", ())))
+
+    def cancelled(self) -> None:
+        self._add("cancelled")
+
+    def done(self) -> None:
+        self._add("done", seconds=time.monotonic() - self._start)
+
+    def _add(self, kind: str, **fields: Any) -> None:
+        if self._file is not None:
+            self._file.add(kind, **fields)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+@contextmanager
+def event_log(options: argparse.Namespace, process: int = 0) -> Iterator[EventLog]:
+    """The log of `--events FILE`; processes after the first write `FILE.N.jsonl` beside it. Raises `WorkbenchError` for a file that cannot
+    be written."""
+    if options.events is None:
+        yield EventLog(None)
+        return
+    log = EventLog(_open(events_path(options.events, process)))
+    try:
+        with _ending_on_signals(log):
+            yield log
+        log.done()
+    except KeyboardInterrupt:
+        log.cancelled()
+        raise
+    except BaseException as error:
+        log.failed(error)
+        raise
+    finally:
+        log.close()
+
+
+def events_path(path: str, process: int) -> Path:
+    """The file of one process of a job.
+
+    >>> events_path("job/events.jsonl", 0).name, events_path("job/events.jsonl", 3).name
+    ('events.jsonl', 'events.3.jsonl')
+    """
+    first = Path(path)
+    return first if process == 0 else first.with_name(f"{first.stem}.{process}{first.suffix}")
+
+
+def _open(path: Path) -> EventFile:
+    try:
+        return EventFile(path)
+    except OSError as error:
+        raise WorkbenchError(
+            f"The events cannot be written to `{path}`: {error.strerror}.", ["name a file in a folder that exists"]
+        ) from None
+
+
+def _short(kind: str, figures: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in figures.items() if name not in _LEFT_OUT[kind]}
+
+
+@contextmanager
+def _ending_on_signals(log: EventLog) -> Iterator[None]:
+    """Within it, SIGTERM writes the end and ends the process, also while its main thread waits outside of Python."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    before_fd = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_end_when_asked, args=(ours, log), daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before_fd)
+        signal.signal(signal.SIGTERM, before)
+        theirs.close()  # ends the thread
+
+
+def _end_when_asked(numbers: socket.socket, log: EventLog) -> None:
+    with numbers, suppress(OSError):
+        while number := numbers.recv(1):
+            if number[0] == signal.SIGTERM:
+                log.cancelled()
+                log.close()
+                os._exit(TERMINATED)  # workers that it started end with their pipes
