@@ -85,18 +85,20 @@ class Token(Base):
 
 
 class Invitation(Base):
-    """A link by which somebody makes an account, once; into a project with a role, or as an administrator."""
+    """A link by which somebody makes an account, once; into a project with a role, or as an administrator. One for a
+    `user_id` lets that person alone set a new password."""
 
     __tablename__ = "invitation"
     digest: Mapped[str] = mapped_column(primary_key=True)
     project_id: Mapped[str | None] = mapped_column(ForeignKey("project.id"))
     role: Mapped[str | None]
     admin: Mapped[bool] = mapped_column(default=False)
+    user_id: Mapped[str | None] = mapped_column(ForeignKey("user.id"))
     note: Mapped[str] = mapped_column(default="")
     by: Mapped[str | None] = mapped_column(ForeignKey("user.id"))
     created: Mapped[float]
     expires: Mapped[float]
-    used_by: Mapped[str | None] = mapped_column(ForeignKey("user.id"))
+    used_by: Mapped[str | None] = mapped_column(ForeignKey("user.id"), index=True)
 
 
 class Project(Base):
