@@ -7,6 +7,8 @@ print(export_script(plan))
 
 from workbench.documents.allowed_programs import read_allowed as read_allowed
 from workbench.documents.allowed_programs import read_allowed_here as read_allowed_here
+from workbench.documents.edit_records import edit_record as edit_record
+from workbench.documents.edit_records import parse_edit as parse_edit
 from workbench.documents.export.export_formats import ALL_EXPORTS as ALL_EXPORTS
 from workbench.documents.export.script import export_script as export_script
 from workbench.documents.fleet_files import load_fleet as load_fleet
