@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 
 from workbench.errors import WorkbenchError
 
@@ -45,9 +46,23 @@ class Allowance:
         return 0.0 if beyond <= 0 else min(self.longest, self.first * 2 ** min(beyond - 1, 40))
 
 
-BY_NAME = Allowance(free=5, first=1.0, longest=900.0, forgotten=3600.0)
+BY_NAME = Allowance(free=5, first=1.0, longest=60.0, forgotten=3600.0)
+"""A guess a minute finds no password of twelve characters, and does not lock its owner out for longer."""
 BY_ADDRESS = Allowance(free=20, first=1.0, longest=900.0, forgotten=3600.0)
 """More than for a name: a whole office may share an address."""
+
+
+def address_key(address: str) -> str:
+    """Whom an address counts as: of IPv6 the network, for a household has 2**64 addresses.
+
+    >>> address_key("192.0.2.7"), address_key("2001:db8::7"), address_key("/run/socket")
+    ('192.0.2.7', '2001:db8::/64', '/run/socket')
+    """
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address[:100]
+    return str(parsed) if parsed.version == 4 else str(ip_network((parsed, 64), strict=False))
 
 
 class AttemptLimit:

@@ -1,0 +1,107 @@
+"""Signing in with a provider: away to it, and back with a code."""
+
+import asyncio
+
+from workbench.team.access import MissingError
+from workbench.team.accounts.group_rules import GroupRules
+from workbench.team.accounts.handlers import AccountHandler
+from workbench.team.accounts.hub import HubProvider
+from workbench.team.accounts.identities import SignInError, VouchedPerson, sign_in_as
+from workbench.team.accounts.logins import LONGEST_SECRET, IssuedLogin
+from workbench.team.accounts.oidc import OidcProvider
+from workbench.team.accounts.sign_in_flow import LASTS, SignInFlow, new_flow
+
+HUB = "hub"
+_LONGEST_CODE = 4096
+
+
+class ExternalHandler(AccountHandler):
+    """What the ways away and back share."""
+
+    @property
+    def flow_cookie(self) -> str:
+        return f"{self.server.cookie_name}-flow"
+
+    def begin(self, provider: str) -> SignInFlow:
+        """Begin a flow, which the browser keeps in a cookie."""
+        invitation = self.get_query_argument("invitation", "")[:LONGEST_SECRET]
+        flow = new_flow(provider, self.next_path, invitation)
+        written = self.ways.flows.write(self.flow_cookie, flow)
+        self.set_cookie(self.flow_cookie, written, max_age=int(LASTS), **self.server.cookie_options)
+        return flow
+
+    def end(self, provider: str) -> tuple[SignInFlow, str]:
+        """The flow that this browser began, and the code that came back. Raises `SignInError`."""
+        cookie = self.get_cookie(self.flow_cookie, "") or ""
+        flow = self.ways.flows.end(self.flow_cookie, cookie, provider, self.get_query_argument("state", ""))
+        self.set_cookie(self.flow_cookie, "", max_age=0, **self.server.cookie_options)
+        if (problem := self.get_query_argument("error", "")) != "":
+            raise SignInError(f"The provider signed nobody in: {problem[:100]}.", ["sign in again"])
+        code = self.get_query_argument("code", "")
+        if not 0 < len(code) <= _LONGEST_CODE:
+            raise SignInError("The provider sent no code.", ["sign in again"])
+        return flow, code
+
+    async def finish_sign_in(self, flow: SignInFlow, person: VouchedPerson, way: str, rules: GroupRules) -> None:
+        """Sign in whom a provider vouches for."""
+        self.set_login_cookie(await asyncio.to_thread(self._sign_in, flow, person, way, rules))
+        self.redirect(flow.next)
+
+    def _sign_in(self, flow: SignInFlow, person: VouchedPerson, way: str, rules: GroupRules) -> IssuedLogin:
+        with self.server.store.write() as session:
+            user = sign_in_as(session, person, rules, flow.invitation)
+            return self.issue(session, user.id, way)
+
+
+class OidcBeginHandler(ExternalHandler):
+    """`/login/oidc/<name>`: away to the provider."""
+
+    async def get(self, name: str) -> None:
+        provider = self.ways.provider(name)
+        flow = self.begin(name)
+        self.redirect(await provider.authorization_url(flow, self.server.url(f"/login/oidc/{name}/callback")))
+
+
+class OidcCallbackHandler(ExternalHandler):
+    """`/login/oidc/<name>/callback`: back from the provider."""
+
+    async def get(self, name: str) -> None:
+        provider = self.ways.provider(name)
+        flow, code = self.end(name)
+        self._verify_issuer(provider)
+        person = await provider.vouched_person(flow, code, self.server.url(f"/login/oidc/{name}/callback"))
+        await self.finish_sign_in(flow, person, "oidc", provider.settings.rules)
+
+    def _verify_issuer(self, provider: OidcProvider) -> None:
+        """A provider may say who it is (RFC 9207), so that none passes for another."""
+        issuer = self.get_query_argument("iss", None)
+        if issuer is not None and issuer != provider.settings.issuer:
+            raise SignInError("Another provider than the one that was asked sent this.", ["sign in again"])
+
+
+class HubHandler(ExternalHandler):
+    """What the way to JupyterHub and the way back share."""
+
+    @property
+    def hub(self) -> HubProvider:
+        """Raises `MissingError` where there is none."""
+        if self.ways.hub is None:
+            raise MissingError("way to sign in", HUB)
+        return self.ways.hub
+
+
+class HubBeginHandler(HubHandler):
+    """`/login/hub`: away to JupyterHub."""
+
+    def get(self) -> None:
+        self.redirect(self.hub.authorization_url(self.begin(HUB)))
+
+
+class HubCallbackHandler(HubHandler):
+    """`/oauth_callback`: back from JupyterHub, at the path that it sends its services' visitors to."""
+
+    async def get(self) -> None:
+        hub = self.hub
+        flow, code = self.end(HUB)
+        person = await hub.vouched_person(flow, code)
+        await self.finish_sign_in(flow, person, HUB, hub.settings.rules)

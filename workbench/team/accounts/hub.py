@@ -1,0 +1,95 @@
+"""Signing in with JupyterHub, as a service of it: `HubOAuth` begins the sign-in and says who came back; the login is the server's own.
+
+The hub's administrator adds to `jupyterhub_config.py`:
+
+    c.JupyterHub.services = [{"name": "workbench", "url": "http://127.0.0.1:5007", "command": ["workbench", "team", "serve"],
+                              "oauth_client_allowed_scopes": ["read:users:name!user", "read:users:groups!user"]}]
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from tornado.web import HTTPError
+
+from workbench.errors import WorkbenchError
+from workbench.team.accounts.group_rules import GroupRules
+from workbench.team.accounts.identities import SignInError, VouchedPerson
+from workbench.team.accounts.sign_in_flow import SignInFlow
+
+_NEEDED = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_API_URL", "JUPYTERHUB_SERVICE_PREFIX", "JUPYTERHUB_CLIENT_ID")
+
+
+@dataclass(frozen=True, slots=True)
+class HubSettings:
+    """What a hub gives to a service of its own. The token is a secret."""
+
+    environment: Mapping[str, str]
+    rules: GroupRules = field(default_factory=lambda: GroupRules(anyone=True))
+    label: str = "JupyterHub"
+
+    @classmethod
+    def from_environment(cls, rules: GroupRules | None = None) -> "HubSettings":
+        """Of this process. Raises `WorkbenchError` where it was not started by a hub."""
+        missing = [each for each in _NEEDED if not os.environ.get(each)]
+        if missing:
+            ways_out = ["add the workbench to `c.JupyterHub.services` with a `command`", "set these variables as the hub does"]
+            raise WorkbenchError(f"No JupyterHub started this server: there is no {', '.join(missing)}.", ways_out)
+        found = {name: value for name, value in os.environ.items() if name.startswith("JUPYTERHUB_")}
+        return cls(found, rules or GroupRules(anyone=True))
+
+    def __repr__(self) -> str:
+        return f"HubSettings({self.environment.get('JUPYTERHUB_API_URL')!r})"
+
+
+class HubProvider:
+    """One hub. The `HubOAuth` of `jupyterhub`, which must be installed, does what OAuth takes."""
+
+    def __init__(self, settings: HubSettings) -> None:
+        from jupyterhub.services.auth import HubOAuth
+
+        self.settings = settings
+        given = settings.environment
+        self._oauth = HubOAuth(
+            api_url=given["JUPYTERHUB_API_URL"],
+            api_token=given["JUPYTERHUB_API_TOKEN"],
+            base_url=given["JUPYTERHUB_SERVICE_PREFIX"],
+            oauth_client_id=given["JUPYTERHUB_CLIENT_ID"],
+            access_scopes=_access_scopes(given),
+            hub_host=given.get("JUPYTERHUB_HOST", ""),
+            hub_prefix=given.get("JUPYTERHUB_BASE_URL", "/").rstrip("/") + "/hub/",
+            cache_max_age=0,  # a login begins with what the hub says now
+        )
+
+    def authorization_url(self, flow: SignInFlow) -> str:
+        """Where the browser goes to sign in."""
+        challenge = {"code_challenge": create_s256_code_challenge(flow.verifier), "code_challenge_method": "S256"}
+        return f"{self._oauth.login_url}&{urlencode({'state': flow.state, **challenge})}"
+
+    async def vouched_person(self, flow: SignInFlow, code: str) -> VouchedPerson:
+        """Whom the hub vouches for with a code. Raises `SignInError`, also for somebody who may not use this service."""
+        try:
+            token = await self._oauth.token_for_code(code, code_verifier=flow.verifier, sync=False)
+            model = await self._oauth.user_for_token(token, use_cache=False, sync=False)
+        except (HTTPError, KeyError, OSError) as error:
+            raise SignInError(
+                f"{self.settings.label} does not vouch for this sign-in ({type(error).__name__}).", ["sign in again"]
+            ) from None
+        if not model or not self._oauth.check_scopes(self._oauth.access_scopes, model):
+            raise SignInError(f"{self.settings.label} does not let you use this service.", ["ask an administrator of the hub"])
+        return self._describe(model)
+
+    def _describe(self, model: Mapping[str, Any]) -> VouchedPerson:
+        groups = tuple(each for each in model.get("groups") or () if isinstance(each, str))
+        issuer = f"jupyterhub:{self._oauth.hub_host or self.settings.environment['JUPYTERHUB_API_URL']}"
+        return VouchedPerson(issuer, model["name"], model["name"], model["name"], None, groups)
+
+
+def _access_scopes(environment: Mapping[str, str]) -> set[str]:
+    """Those of which a person must have one to use this service."""
+    given = environment.get("JUPYTERHUB_OAUTH_ACCESS_SCOPES")
+    return set(json.loads(given)) if given else {f"access:services!service={environment.get('JUPYTERHUB_SERVICE_NAME', 'workbench')}"}

@@ -1,0 +1,116 @@
+"""Invitations: a link by which somebody makes an account, joins a project, or sets a new password. Each is good once, and for a week."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from workbench.errors import WorkbenchError
+from workbench.team.access import ProjectRole, parse_role
+from workbench.team.accounts.logins import LONGEST_SECRET, revoke_logins_of
+from workbench.team.accounts.passwords import LocalAccounts
+from workbench.team.accounts.people import add_user, note, raise_role
+from workbench.team.store.store import digest_of, new_secret, now
+from workbench.team.store.tables import Invitation, User
+
+LASTS = 7 * 86_400.0
+"""Seconds that an invitation is good for."""
+_LONGEST_NOTE = 200
+
+
+class InvitationError(WorkbenchError):
+    """An invitation that is not good (any more): never made, used, or too old; it is not said which."""
+
+    def __init__(self) -> None:
+        super().__init__("This invitation is not good: it was used, or it is too old, or the address is not whole.", ["ask for another"])
+
+
+@dataclass(frozen=True, slots=True)
+class NewInvitation:
+    """What an invitation gives: an account, as an administrator or not, and a role in a project; with `user_id`, a new password for that
+    person alone."""
+
+    by: str | None = None
+    project_id: str | None = None
+    role: ProjectRole | None = None
+    admin: bool = False
+    user_id: str | None = None
+    note: str = ""
+    lasts: float = LASTS
+
+
+def invite(session: Session, wanted: NewInvitation) -> str:
+    """Make an invitation; the secret of its link `/invite/<secret>`, which is kept nowhere."""
+    secret = new_secret()
+    row = Invitation(
+        digest=digest_of(secret),
+        project_id=wanted.project_id,
+        role=str(wanted.role) if wanted.role else None,
+        admin=wanted.admin,
+        user_id=wanted.user_id,
+        note=wanted.note[:_LONGEST_NOTE],
+        by=wanted.by,
+        created=now(),
+        expires=now() + wanted.lasts,
+        used_by=None,
+    )
+    session.add(row)
+    return secret
+
+
+def open_invitation(session: Session, secret: str) -> Invitation:
+    """The invitation of a link. Raises `InvitationError`."""
+    found = session.get(Invitation, digest_of(secret)) if 0 < len(secret) <= LONGEST_SECRET else None
+    if found is None or found.used_by is not None or found.expires <= now():
+        raise InvitationError
+    return found
+
+
+def accept_with_password(session: Session, accounts: LocalAccounts, secret: str, name: str, display: str, hashed: str) -> User:
+    """Make an account with a password, or set a new one. Raises `InvitationError`, and `WorkbenchError` for a name that cannot be."""
+    invitation = open_invitation(session, secret)
+    if invitation.user_id is None:
+        user = add_user(session, name, display, admin=invitation.admin)
+    else:
+        user = _invited_person(session, invitation)
+        revoke_logins_of(session, user.id)  # whoever else had the old password is out
+    _use(session, invitation, user)
+    accounts.set(session, user, hashed)
+    return user
+
+
+def accept_as(session: Session, secret: str, user: User) -> None:
+    """A person who has an account takes what the invitation gives. Raises `InvitationError`."""
+    invitation = open_invitation(session, secret)
+    if invitation.user_id not in (None, user.id):
+        raise InvitationError
+    _use(session, invitation, user)
+    user.admin = user.admin or invitation.admin
+
+
+def was_invited(session: Session, user: User) -> bool:
+    """Whether a person has used an invitation."""
+    return session.scalar(select(Invitation.digest).where(Invitation.used_by == user.id).limit(1)) is not None
+
+
+def forget_old(session: Session, before: float) -> None:
+    """Delete invitations that were never used and ended before a time."""
+    session.execute(delete(Invitation).where(Invitation.used_by.is_(None), Invitation.expires < before))
+
+
+def _invited_person(session: Session, invitation: Invitation) -> User:
+    user = session.get(User, invitation.user_id)
+    if user is None or not user.active:
+        raise InvitationError
+    return user
+
+
+def _use(session: Session, invitation: Invitation, user: User) -> None:
+    """Mark it as used, in the database's own order: of two at once one finds it used."""
+    mine = (Invitation.digest == invitation.digest, Invitation.used_by.is_(None), Invitation.expires > now())
+    used = update(Invitation).where(*mine).values(used_by=user.id).returning(Invitation.digest).execution_options(synchronize_session=False)
+    if not session.scalars(used).all():
+        raise InvitationError
+    if invitation.project_id and invitation.role:
+        raise_role(session, invitation.project_id, user.id, parse_role(invitation.role))
+    note(session, "accept_invitation", user.id, invitation.project_id or "", admin=invitation.admin, by=invitation.by)

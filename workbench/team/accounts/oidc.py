@@ -1,0 +1,184 @@
+"""Signing in with an OpenID provider (OpenID Connect Core 1.0): the authorisation code, with PKCE, a state and a nonce.
+
+**Invariants**
+
+- An ID token is believed only if it is signed with a key that the provider publishes, by an asymmetric algorithm: neither `none` nor an
+  HMAC with the provider's public key as its secret.
+- It is for this client, from this issuer, not expired, and has the nonce of this browser's flow.
+- The provider is spoken to over HTTPS, except on the loopback address.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+import httpx
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from authlib.oidc.core import CodeIDToken
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from workbench.team.accounts.group_rules import GroupRules
+from workbench.team.accounts.identities import SignInError, VouchedPerson
+from workbench.team.accounts.sign_in_flow import SignInFlow
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
+"""Signatures of ID tokens: asymmetric ones."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_TIMEOUT, _KEPT, _OLD_KEYS, _LEEWAY = 10.0, 3600.0, 60.0, 60  # seconds
+_LARGEST = 2**20  # bytes of an answer
+
+
+@dataclass(frozen=True, slots=True)
+class OidcSettings:
+    """A provider as an administrator writes it down; `name` is in addresses, `label` on the button, and `groups_claim` is where the
+    provider has a person's groups."""
+
+    name: str
+    issuer: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    label: str = "OpenID Connect"
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    groups_claim: str = "groups"
+    rules: GroupRules = field(default_factory=GroupRules)
+
+
+class OidcProvider:
+    """One provider. What it publishes is kept for an hour."""
+
+    def __init__(self, settings: OidcSettings, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self.settings = settings
+        self._transport = transport
+        self._metadata: tuple[float, dict[str, Any]] | None = None
+        self._keys: tuple[float, KeySet] | None = None
+
+    async def authorization_url(self, flow: SignInFlow, redirect_uri: str) -> str:
+        """Where the browser goes to sign in. Raises `SignInError` if the provider cannot be asked."""
+        endpoint = (await self._discover())["authorization_endpoint"]
+        query = {
+            "response_type": "code",
+            "client_id": self.settings.client_id,
+            "redirect_uri": redirect_uri,
+            "scope": " ".join(self.settings.scopes),
+            "state": flow.state,
+            "nonce": flow.nonce,
+            "code_challenge": create_s256_code_challenge(flow.verifier),
+            "code_challenge_method": "S256",
+        }
+        return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(query)}"
+
+    async def vouched_person(self, flow: SignInFlow, code: str, redirect_uri: str) -> VouchedPerson:
+        """Whom the provider vouches for with a code. Raises `SignInError` for anything that is not as it has to be."""
+        given = await self._redeem(flow, code, redirect_uri)
+        claims = await self.verify_id_token(_text(given, "id_token"), flow.nonce, _text(given, "access_token"))
+        return self._describe({**await self._ask_userinfo(claims["sub"], _text(given, "access_token")), **claims})
+
+    async def verify_id_token(self, token: str, nonce: str, access_token: str = "") -> dict[str, Any]:
+        """The claims of an ID token. Raises `SignInError`."""
+        try:
+            decoded = _decode(token, await self._key_set())
+        except (JoseError, ValueError):  # the provider may have new keys
+            try:
+                decoded = _decode(token, await self._key_set(_OLD_KEYS))
+            except (JoseError, ValueError) as error:
+                raise self._refused(f"its signature does not hold ({type(error).__name__})") from None
+        return self._checked(decoded, nonce, access_token)
+
+    def _checked(self, decoded: jwt.Token, nonce: str, access_token: str) -> dict[str, Any]:
+        options = {"iss": {"essential": True, "value": self.settings.issuer}, "aud": {"essential": True, "value": self.settings.client_id}}
+        parameters = {"nonce": nonce, "client_id": self.settings.client_id, "access_token": access_token}
+        try:
+            claims = CodeIDToken(dict(decoded.claims), decoded.header, options, parameters)
+            claims.validate(leeway=_LEEWAY)
+        except (JoseError, ValueError, TypeError, AttributeError) as error:
+            raise self._refused(f"a claim is not as it has to be ({error})"[:200]) from None
+        if not nonce or claims.get("nonce") != nonce or not isinstance(claims["sub"], str):
+            raise self._refused("it is of another sign-in")
+        return dict(claims)
+
+    async def _redeem(self, flow: SignInFlow, code: str, redirect_uri: str) -> Mapping[str, Any]:
+        metadata = await self._discover()
+        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri, "code_verifier": flow.verifier}
+        methods = metadata.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        credentials = {"client_id": self.settings.client_id, "client_secret": self.settings.client_secret}
+        if "client_secret_basic" in methods:
+            basic = httpx.BasicAuth(*(quote_plus(each) for each in credentials.values()))  # RFC 6749, section 2.3.1
+            return await self._ask("POST", metadata["token_endpoint"], data=form, auth=basic)
+        return await self._ask("POST", metadata["token_endpoint"], data={**form, **credentials})
+
+    async def _ask_userinfo(self, subject: str, access_token: str) -> Mapping[str, Any]:
+        """What the provider says beyond the ID token; nothing where it says nothing, or of somebody else."""
+        endpoint = (await self._discover()).get("userinfo_endpoint")
+        if not endpoint or not access_token:
+            return {}
+        found = await self._ask("GET", endpoint, headers={"Authorization": f"Bearer {access_token}"})
+        return found if found.get("sub") == subject else {}
+
+    def _describe(self, claims: Mapping[str, Any]) -> VouchedPerson:
+        groups = claims.get(self.settings.groups_claim, ())
+        named = [groups] if isinstance(groups, str) else groups if isinstance(groups, (list, tuple)) else []
+        email = _text(claims, "email") if claims.get("email_verified") is True else None
+        name = _text(claims, "preferred_username") or _text(claims, "nickname") or (email or "").partition("@")[0]
+        display = _text(claims, "name") or name
+        return VouchedPerson(
+            self.settings.issuer, claims["sub"], name, display, email, tuple(each for each in named if isinstance(each, str))
+        )
+
+    async def _discover(self) -> dict[str, Any]:
+        """The provider's own description (OpenID Connect Discovery 1.0)."""
+        if self._metadata is None or self._metadata[0] < time.monotonic() - _KEPT:
+            found = dict(await self._ask("GET", self.settings.issuer.rstrip("/") + "/.well-known/openid-configuration"))
+            if found.get("issuer") != self.settings.issuer:
+                raise self._failed(f"it calls itself {str(found.get('issuer'))[:100]!r}, and not {self.settings.issuer!r}")
+            for each in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+                _verify_address(found.get(each), self._failed)
+            self._metadata = (time.monotonic(), found)
+        return self._metadata[1]
+
+    async def _key_set(self, kept: float = _KEPT) -> KeySet:
+        if self._keys is None or self._keys[0] < time.monotonic() - kept:
+            found = await self._ask("GET", (await self._discover())["jwks_uri"])
+            try:
+                self._keys = (time.monotonic(), KeySet.import_key_set(found))  # type: ignore[arg-type]
+            except (JoseError, ValueError, KeyError, TypeError):
+                raise self._failed("the keys that it publishes cannot be read") from None
+        return self._keys[1]
+
+    async def _ask(self, method: str, address: str, **options: Any) -> Mapping[str, Any]:
+        """The JSON object of an answer. Raises `SignInError`."""
+        _verify_address(address, self._failed)
+        try:
+            async with httpx.AsyncClient(transport=self._transport, timeout=_TIMEOUT, follow_redirects=False) as client:
+                headers = {"Accept": "application/json", **options.pop("headers", {})}
+                response = await client.request(method, address, headers=headers, **options)
+            found = response.json() if response.is_success and len(response.content) <= _LARGEST else None
+        except (httpx.HTTPError, ValueError) as error:
+            raise self._failed(f"{urlsplit(address).path} does not answer ({type(error).__name__})") from None
+        if not isinstance(found, dict):
+            raise self._failed(f"{urlsplit(address).path} answers {response.status_code}")
+        return found
+
+    def _failed(self, reason: str) -> SignInError:
+        return SignInError(f"{self.settings.label} could not be asked: {reason}.", ["try again", "tell an administrator"])
+
+    def _refused(self, reason: str) -> SignInError:
+        return SignInError(f"What {self.settings.label} sent is not accepted: {reason}.", ["sign in again", "tell an administrator"])
+
+
+def _decode(token: str, keys: KeySet) -> jwt.Token:
+    return jwt.decode(token, keys, algorithms=list(ALGORITHMS))
+
+
+def _verify_address(address: object, error: Any) -> None:
+    parts = urlsplit(address if isinstance(address, str) else "")
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
+        raise error(f"{str(address)[:100]!r} is no address over HTTPS")
+
+
+def _text(claims: Mapping[str, Any], name: str) -> str:
+    found = claims.get(name)
+    return found if isinstance(found, str) else ""

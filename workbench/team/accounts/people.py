@@ -1,0 +1,117 @@
+"""People of the server: added, found, disabled.
+
+**Invariants**
+
+- A name is lower-case letters, digits, `.`, `_`, `-` and `@`: no two names look alike.
+- A server with people has an administrator who can sign in.
+"""
+
+import re
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from workbench.errors import WorkbenchError
+from workbench.team.access import ProjectRole, parse_role
+from workbench.team.accounts.logins import revoke_logins_of
+from workbench.team.store.store import new_id, now
+from workbench.team.store.tables import AuditEntry, Member, User
+
+LONGEST_NAME, LONGEST_DISPLAY, LONGEST_EMAIL = 64, 100, 254
+_NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
+
+
+def verify_name(name: str) -> str:
+    """The name as it is stored. Raises `WorkbenchError` for one that cannot be."""
+    clean = name.strip().lower()
+    if not _NAME.fullmatch(clean):
+        allowed = f"1 to {LONGEST_NAME} letters a to z, digits, `.`, `_`, `-` and `@`, and begins with a letter or a digit"
+        raise WorkbenchError(f"`{name[:80]}` cannot be a name: it has {allowed}.", ["give the first part of the e-mail address"])
+    return clean
+
+
+def add_user(session: Session, name: str, display: str = "", email: str | None = None, *, admin: bool = False) -> User:
+    """A new person. Raises `WorkbenchError` for a name that is taken or cannot be."""
+    clean = verify_name(name)
+    if find_user(session, clean):
+        raise WorkbenchError(f"There is somebody called `{clean}` already.", ["choose another name", "sign in"])
+    shown = " ".join("".join(each for each in display if each.isprintable()).split())[:LONGEST_DISPLAY] or clean
+    user = User(
+        id=new_id(), name=clean, display=shown, email=(email or "")[:LONGEST_EMAIL] or None, admin=admin, active=True, created=now()
+    )
+    session.add(user)
+    session.flush()
+    return user
+
+
+def find_user(session: Session, name: str) -> User | None:
+    """The person of a name, in whatever case it is typed."""
+    clean = name.strip().lower()
+    return session.scalar(select(User).where(User.name == clean)) if len(clean) <= LONGEST_NAME else None
+
+
+def free_name(session: Session, wanted: str) -> str:
+    """A name like `wanted` that nobody has: `ada`, or `ada-2`."""
+    clean = re.sub(r"[^a-z0-9._@-]+", "-", wanted.strip().lower()).strip("-._@")[: LONGEST_NAME - 6] or "person"
+    for number in range(1, 10_000):
+        candidate = clean if number == 1 else f"{clean}-{number}"
+        if not find_user(session, candidate):
+            return candidate
+    raise WorkbenchError(f"There are too many people called `{clean}`.", ["ask an administrator for an invitation"])
+
+
+def count_users(session: Session) -> int:
+    """How many people there are."""
+    return session.scalar(select(func.count()).select_from(User)) or 0
+
+
+def disable_user(session: Session, user: User) -> list[str]:
+    """Sign a person out everywhere, and let them in no more; the digests of the logins that ended, for `Revocations.announce`. Raises
+    `WorkbenchError` for the last administrator."""
+    if user.admin and user.active:
+        _verify_other_admin(session, user)
+    user.active = False
+    return revoke_logins_of(session, user.id)
+
+
+def enable_user(user: User) -> None:
+    """Let a person in again."""
+    user.active = True
+
+
+def set_admin(session: Session, user: User, *, admin: bool) -> None:
+    """Make a person an administrator, or no more. Raises `WorkbenchError` for the last one."""
+    if user.admin and not admin:
+        _verify_other_admin(session, user)
+    user.admin = admin
+
+
+def set_role(session: Session, project_id: str, user_id: str, role: ProjectRole) -> None:
+    """Give a person a role in a project, whatever role they had."""
+    found = session.get(Member, (project_id, user_id))
+    if found:
+        found.role = str(role)
+    else:
+        session.add(Member(project_id=project_id, user_id=user_id, role=str(role), since=now()))
+
+
+def raise_role(session: Session, project_id: str, user_id: str, role: ProjectRole) -> None:
+    """Give a person a role in a project, unless they have a greater one."""
+    found = session.get(Member, (project_id, user_id))
+    if found is None or parse_role(found.role) < role:
+        set_role(session, project_id, user_id, role)
+
+
+def note(session: Session, action: str, user_id: str | None, subject: str = "", address: str = "", **details: Any) -> None:
+    """Write into the audit what happened to an account."""
+    entry = AuditEntry(
+        created=now(), user_id=user_id, project_id=None, action=action, subject=subject[:200], details=details, address=address[:100]
+    )
+    session.add(entry)
+
+
+def _verify_other_admin(session: Session, user: User) -> None:
+    others = select(func.count()).select_from(User).where(User.admin, User.active, User.id != user.id)
+    if not session.scalar(others):
+        raise WorkbenchError(f"`{user.name}` is the only administrator who can sign in.", ["make somebody else an administrator first"])
