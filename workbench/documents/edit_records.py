@@ -45,7 +45,7 @@ _WAY_OUT = 'write it as `edit_record` does: {"edit": "shard_dim", "dim": "d_ff",
 
 
 @dataclass(frozen=True, slots=True)
-class Programs:
+class OpenablePrograms:
     """The programs that an opened plan may be of besides those of the zoo: those `allow`ed by name, and the `known` one (`parse_plan`)."""
 
     allow: tuple[str, ...] = ()
@@ -56,8 +56,8 @@ class Programs:
 class FieldForm:
     """How a field of an edit is written as JSON values, and read from values that fit the schema."""
 
-    write: Callable[[Any, Programs], Any]
-    read: Callable[[Any, Programs], Any]
+    write: Callable[[Any, OpenablePrograms], Any]
+    read: Callable[[Any, OpenablePrograms], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def edit_record(edit: Edit, known: Program | None = None) -> dict[str, Any]:
     not in the catalogue, or with a plan that cannot be saved.
     """
     try:
-        return _verify_record(_write_edit(edit, Programs(known=known)))
+        return _verify_record(_write_edit(edit, OpenablePrograms(known=known)))
     except DocumentError as error:
         message = f"`{str(edit)[:80]}` cannot be recorded, for it could not be read again. {error.message}"
         raise DocumentError(message, error.ways_out) from None
@@ -92,10 +92,10 @@ def parse_edit(record: Any, *, allow: str | Iterable[str] = (), known: Program |
     Raises `DocumentError` if it is no record or beyond the limits, the errors of the values in it (`LayoutError` for a sharding, say), and
     those of `parse_plan` for a plan that it opens. Whether the edit fits a plan is known once it is applied.
     """
-    return _read_edit(_verify_record(record), Programs(read_allowed(allow), known))
+    return _read_edit(_verify_record(record), OpenablePrograms(read_allowed(allow), known))
 
 
-def _write_edit(edit: Edit, programs: Programs) -> dict[str, Any]:
+def _write_edit(edit: Edit, programs: OpenablePrograms) -> dict[str, Any]:
     form = _BY_KIND.get(type(edit))
     if form is None:
         raise DocumentError(
@@ -105,19 +105,19 @@ def _write_edit(edit: Edit, programs: Programs) -> dict[str, Any]:
     return {"edit": form.name, **{name: field.write(getattr(edit, name), programs) for name, field in form.fields.items()}}
 
 
-def _read_edit(record: Mapping[str, Any], programs: Programs) -> Edit:
+def _read_edit(record: Mapping[str, Any], programs: OpenablePrograms) -> Edit:
     form = _BY_NAME[record["edit"]]
     return form.kind(**{name: field.read(record[name], programs) for name, field in form.fields.items() if name in record})
 
 
-def _unchanged(value: Any, _: Programs) -> Any:
+def _unchanged(value: Any, _: OpenablePrograms) -> Any:
     return value
 
 
 def _noun(write: Callable[[Any], Any], read: Callable[[Any], Any], *ways_out: str) -> FieldForm:
     """The form of a value that stands as in a plan document, or of `None`. One that would not be read as it is is not written."""
 
-    def write_verified(value: Any, _: Programs) -> Any:
+    def write_verified(value: Any, _: OpenablePrograms) -> Any:
         if value is None:
             return None
         written = write(value)
@@ -132,19 +132,19 @@ def _noun(write: Callable[[Any], Any], read: Callable[[Any], Any], *ways_out: st
     return FieldForm(write_verified, lambda written, _: None if written is None else read(written))
 
 
-def _write_plan(plan: Plan, programs: Programs) -> Any:
+def _write_plan(plan: Plan, programs: OpenablePrograms) -> Any:
     return json.loads(dump_plan(plan, programs.known))
 
 
-def _read_plan(document: Any, programs: Programs) -> Plan:
+def _read_plan(document: Any, programs: OpenablePrograms) -> Plan:
     return parse_plan(json.dumps(document, ensure_ascii=False), "The plan of the edit", programs.allow, programs.known)
 
 
-def _write_edits(group: Iterable[Edit], programs: Programs) -> list[Any]:
+def _write_edits(group: Iterable[Edit], programs: OpenablePrograms) -> list[Any]:
     return [_write_edit(each, programs) for each in group]
 
 
-def _read_edits(records: Iterable[Mapping[str, Any]], programs: Programs) -> tuple[Edit, ...]:
+def _read_edits(records: Iterable[Mapping[str, Any]], programs: OpenablePrograms) -> tuple[Edit, ...]:
     return tuple(_read_edit(each, programs) for each in records)
 
 
