@@ -93,7 +93,8 @@ DOORS = {
     "traitlets": {"app"},
     "psutil": {"widgets"},
     **dict.fromkeys(
-        ("sqlalchemy", "alembic", "argon2", "authlib", "joserfc", "httpx", "jinja2", "markupsafe", "jupyterhub", "prometheus_client"), {"team"}
+        ("sqlalchemy", "alembic", "argon2", "authlib", "joserfc", "httpx", "jinja2", "markupsafe", "jupyterhub", "prometheus_client"),
+        {"team"},
     ),
     **dict.fromkeys(("submitit", "yaml"), {"team"}),
 }
