@@ -1,0 +1,138 @@
+"""An action: one thing that a person can do on a team's server apart from gestures in a room.
+
+**Invariants**
+
+- It says itself who may do it (`gate`, `scope`), what it takes (`body`, `query`) and what it answers (`answer`): routes, authorisation, the
+  OpenAPI document and the tests over all of them read this one record.
+- `do` runs inside one transaction, in which the person has just been authorised, and which also holds the entry of the audit.
+- `prepare`, which may ask a planner or an engine, runs before that transaction and after a first authorisation; `afterwards` says what
+  has changed to those who have it open.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sqlalchemy.orm import Session as DatabaseSession
+
+from workbench.team.access import NotSignedInError, Principal, ProjectRole
+from workbench.team.actions.schemas import Schema
+from workbench.team.store.tables import Project
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Who may: `anyone`, a `person` who is signed in, an `admin` of the server, or a `member` of the project with a `role`; the path
+    parameter `of` leads to the project. `guests` who opened a link to a room count as members with the link's role."""
+
+    who: Literal["anyone", "person", "admin", "member"]
+    role: ProjectRole | None = None
+    of: str = "project"
+    guests: bool = False
+
+    def __str__(self) -> str:
+        """As a part of a sentence: `an editor of the project`."""
+        if self.role is not None:
+            return f"{'an' if str(self.role)[0] in 'aeiou' else 'a'} {self.role} of the project"
+        return {"anyone": "anybody", "person": "anybody who is signed in", "admin": "an administrator of the server"}[self.who]
+
+
+ANYONE, PERSON, ADMIN = Gate("anyone"), Gate("person"), Gate("admin")
+
+
+def member(role: ProjectRole, of: str = "project", *, guests: bool = False) -> Gate:
+    """Those who have at least this role in the project that the path parameter `of` leads to."""
+    return Gate("member", role, of, guests)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a person sent: the parameters of the path, the query as texts, and the body as JSON values (`None`: there was none)."""
+
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a path leads to: the resource, its project, and the role that the person has there."""
+
+    resource: Any = None
+    project: Project | None = None
+    role: ProjectRole | None = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """One action as it is carried out, for one person."""
+
+    services: Any  # `team.web.services.TeamServices`
+    principal: Principal | None
+    session: DatabaseSession
+    inputs: Inputs
+    found: Found = Found()
+    prepared: Any = None
+    details: dict[str, Any] = field(default_factory=dict)  # what `do` wants to have in the audit
+
+    @property
+    def person(self) -> Principal:
+        if self.principal is None:
+            raise NotSignedInError
+        return self.principal
+
+    @property
+    def project(self) -> Project:
+        assert self.found.project is not None  # of a gate for members, which found it
+        return self.found.project
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        body: Mapping[str, Any] = self.inputs.body or {}
+        return body
+
+    @property
+    def query(self) -> Mapping[str, Any]:
+        return self.inputs.query
+
+    def may(self, role: ProjectRole) -> bool:
+        """Whether the person's role in the project is at least this one."""
+        return self.found.role is not None and self.found.role >= role
+
+    def note(self, **details: Any) -> None:
+        """Details for the audit; no secrets."""
+        self.details.update(details)
+
+
+@dataclass(frozen=True, eq=False)
+class Action:
+    """See the module. `subject` says which path parameter, or which key of the answer, names what was changed."""
+
+    name: str
+    method: Method
+    path: str
+    summary: str
+    gate: Gate
+    scope: str
+    answer: Schema
+    do: Callable[[Call], Any]
+    body: Schema | None = None
+    query: Mapping[str, Schema] = field(default_factory=dict)
+    required: tuple[str, ...] = ()  # of the query
+    prepare: Callable[[Call], Awaitable[Any]] | None = None
+    afterwards: Callable[[Call, Any], Awaitable[None]] | None = None
+    status: int = 200
+    subject: str = ""
+    etag: Callable[[Any], str] | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether something may be different afterwards."""
+        return self.method != "GET"
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Those of the path, in their order."""
+        return tuple(part[1:-1] for part in self.path.split("/") if part.startswith("{"))

@@ -1,0 +1,141 @@
+"""Hold what somebody sent against the schemas of an action. Texts are texts that every database keeps: without halves of characters and
+without the character zero; numbers are finite; a pattern is of the whole text, so that no line end may follow."""
+
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from workbench.errors import unknown_name
+from workbench.team.actions.action import Action, Inputs
+from workbench.team.actions.input_errors import InputError
+from workbench.team.actions.schemas import Schema, record
+
+_GRAMMARS = "rfc3987_syntax"
+_QUERY = 2_000  # characters of one value
+
+
+def check_inputs(action: Action, inputs: Inputs) -> Inputs:
+    """The inputs, with the values of the query as the schema has them. Raises `InputError`."""
+    query = {key: _query_value(action, key, value) for key, value in inputs.query.items()}
+    _check("query", query_schema(action), query)
+    if action.body is None and inputs.body not in (None, {}):
+        raise InputError("This takes no body.", ["send none"])
+    if action.body is not None:
+        body = {} if inputs.body is None else inputs.body
+        _check("body", action.body, body)
+        return Inputs(inputs.path, query, body)
+    return Inputs(inputs.path, query, None)
+
+
+@lru_cache(maxsize=1024)
+def query_schema(action: Action) -> Schema:
+    """The query of an action as one object."""
+    return {**record({}, action.query), "required": list(action.required)}
+
+
+def schema_flaw(schema: Schema, value: Any) -> tuple[str, str] | None:
+    """The place where a value departs most from a schema, and how; `None` if it does nowhere."""
+    from jsonschema.exceptions import best_match
+
+    try:
+        error = best_match(_validator(schema).iter_errors(value))
+    except RecursionError:
+        return "$", "it is nested too deep"
+    return None if error is None else (error.json_path, _short(error.message))
+
+
+def _check(name: str, schema: Schema, value: Any) -> None:
+    if flaw := schema_flaw(schema, value):
+        place = flaw[0].removeprefix("$").removeprefix(".")
+        raise InputError(f"The {name} is not as it has to be{f' at `{place}`' if place else ''}: {flaw[1]}.", ["see /api/v1/openapi.json"])
+
+
+def _query_value(action: Action, key: str, value: Any) -> Any:
+    """A value of an address as the schema's type; one that cannot be read stays a text, which the schema refuses."""
+    if key not in action.query:
+        raise InputError(*unknown_name("parameter", _printable(key), sorted(action.query)))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) != 1:
+            raise InputError(f"`{key}` is given {len(value)} times.", ["give it once"])
+        value = value[0]
+    if not isinstance(value, str):
+        return value
+    if len(value) > _QUERY:
+        raise InputError(f"`{key}` has {len(value):,} characters; at most {_QUERY:,} are read.", ["shorten it"])
+    return _typed(action.query[key].get("type"), value)
+
+
+def _typed(kind: Any, value: str) -> Any:
+    if kind == "integer" and re.fullmatch(r"-?[0-9]{1,15}", value):
+        return int(value)
+    if kind == "number" and re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", value):
+        return float(value)
+    if kind == "boolean" and value in ("true", "false"):
+        return value == "true"
+    if kind == "array":
+        return [part for part in value.split(",") if part]
+    return value
+
+
+def _validator(schema: Schema) -> Any:
+    """The validator of a schema, made once; schemas are made once themselves, with the action."""
+    kept = _VALIDATORS.get(id(schema))
+    if kept is None or kept.schema is not schema:
+        kept = _VALIDATORS[id(schema)] = _validator_class()(schema)
+    return kept
+
+
+_VALIDATORS: dict[int, Any] = {}
+
+
+@lru_cache(maxsize=1)
+def _validator_class() -> Any:
+    _import_jsonschema()
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many({"string": _is_text, "integer": _is_whole, "number": _is_number})
+    return extend(Draft202012Validator, {"pattern": _whole_pattern}, type_checker=types)
+
+
+def _import_jsonschema() -> None:
+    """Import it without the 38 grammars that it would compile where JupyterLab is installed, for addresses that no schema here has."""
+    if "jsonschema" in sys.modules or _GRAMMARS in sys.modules:
+        return
+    sys.modules[_GRAMMARS] = None  # type: ignore[assignment]
+    try:
+        import jsonschema  # noqa: F401
+    finally:
+        del sys.modules[_GRAMMARS]
+
+
+def _is_text(_checker: Any, value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
+
+
+def _is_whole(_checker: Any, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(_checker: Any, value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _whole_pattern(_validator: Any, pattern: str, value: Any, _schema: Mapping[str, Any]) -> Iterator[Any]:
+    from jsonschema.exceptions import ValidationError
+
+    if isinstance(value, str) and not re.search(pattern.removesuffix("$") + r"\Z", value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _short(message: str) -> str:
+    """The message in 200 characters; it begins with the value, and ends with what is wrong with it."""
+    return _printable(message if len(message) <= 200 else f"{message[:120]} … {message[-60:]}")
+
+
+def _printable(text: str) -> str:
+    """A text that can be sent as UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()

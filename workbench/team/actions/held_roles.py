@@ -1,0 +1,106 @@
+"""The role that a person has in a project or a room, and what an address leads to.
+
+**Invariants**
+
+- What a person may not know of is answered exactly like what does not exist.
+- An administrator of the server is an owner of every project.
+- A link to a room gives its role in that room alone, as long as it is neither revoked nor past its day.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session as DatabaseSession
+
+from workbench.team.access import MissingError, NotSignedInError, Principal, ProjectRole, parse_role, require
+from workbench.team.actions.action import Action, Found, Gate
+from workbench.team.actions.input_errors import ConflictError
+from workbench.team.store.store import now
+from workbench.team.store.tables import (
+    Comment,
+    GalleryEntry,
+    Guest,
+    Member,
+    Project,
+    RegisteredProgram,
+    Share,
+    StoredJob,
+    StoredRoom,
+    User,
+)
+
+
+def verify_active(session: DatabaseSession, principal: Principal) -> User:
+    """The person's row. Raises `NotSignedInError` for one who was disabled since."""
+    user = session.get(User, principal.user_id)
+    if user is None or not user.active:
+        raise NotSignedInError
+    return user
+
+
+def role_in_project(session: DatabaseSession, user: User, project_id: str) -> ProjectRole | None:
+    """The role that somebody has in a project; `None` for a stranger."""
+    if user.admin:
+        return ProjectRole.OWNER
+    held = session.get(Member, (project_id, user.id))
+    return parse_role(held.role) if held else None
+
+
+def role_in_room(session: DatabaseSession, user: User, room: StoredRoom) -> ProjectRole | None:
+    """The higher one of the role in the room's project, and of the links to it that the person has opened."""
+    held = role_in_project(session, user, room.project_id)
+    good = (Share.room_id == room.id, Share.revoked.is_(None), Share.expires > now(), Guest.user_id == user.id)
+    links = session.scalars(select(Share.role).join(Guest, Guest.share_id == Share.id).where(*good))
+    roles = [*map(parse_role, links), *([held] if held else [])]
+    return max(roles, default=None)
+
+
+def find(session: DatabaseSession, action: Action, user: User, name: str) -> Found:
+    """What the path leads to. Raises `MissingError`, `ForbiddenError` for a role that is not enough, and `ConflictError` for a change in a
+    project that is archived."""
+    gate = action.gate
+    resource = _FINDERS[gate.of](session, name)
+    project = _project_of(session, gate, resource)
+    if resource is None or project is None:
+        raise MissingError(gate.of, name)
+    role = role_in_room(session, user, resource) if gate.guests else role_in_project(session, user, project.id)
+    if role is None:
+        raise MissingError(gate.of, name)
+    assert gate.role is not None
+    require(role, gate.role, _to_do(action))
+    if action.changes and project.archived is not None and action.name != "projects.update":
+        raise ConflictError(f"The project `{project.slug}` is archived: nothing in it changes.", ["ask an owner to open it again"])
+    return Found(resource, project, role)
+
+
+def project_of_slug(session: DatabaseSession, slug: str) -> Project | None:
+    """The project of an address."""
+    return session.scalars(select(Project).where(Project.slug == slug)).first()
+
+
+def _to_do(action: Action) -> str:
+    return action.summary[0].lower() + action.summary[1:]
+
+
+def _project_of(session: DatabaseSession, gate: Gate, resource: Any) -> Project | None:
+    if resource is None or gate.of == "project":
+        return resource
+    if isinstance(resource, Comment):
+        resource = session.get(StoredRoom, resource.room_id)
+    return session.get(Project, resource.project_id)
+
+
+def _by_id(kind: type[Any]) -> Callable[[DatabaseSession, str], Any]:
+    return lambda session, name: session.get(kind, name)
+
+
+_FINDERS: dict[str, Callable[[DatabaseSession, str], Any]] = {
+    "project": project_of_slug,
+    "entry": _by_id(GalleryEntry),
+    "room": _by_id(StoredRoom),
+    "comment": _by_id(Comment),
+    "share": _by_id(Share),
+    "program": _by_id(RegisteredProgram),
+    "job": _by_id(StoredJob),
+}

@@ -1,0 +1,120 @@
+"""The only door to the actions: who may, whether what was sent is as it has to be, then what it does, and the audit.
+
+In this order, so that nobody learns from an error what is not theirs: signed in, scope of the token, membership and role, inputs.
+"""
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session as DatabaseSession
+
+from workbench.team.access import ForbiddenError, MissingError, NotSignedInError, Principal
+from workbench.team.actions.action import Action, Call, Found, Inputs
+from workbench.team.actions.check_inputs import check_inputs
+from workbench.team.actions.held_roles import find, verify_active
+from workbench.team.store.store import now
+from workbench.team.store.tables import AuditEntry
+
+_PARAMETER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@~-]{0,79}")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """For whom an action is carried out: the services of the server (`team.web.services.TeamServices`), the person, and the address
+    that the request is from, for the audit."""
+
+    services: Any
+    principal: Principal | None
+    address: str = ""
+
+
+async def perform(action: Action, context: Context, inputs: Inputs) -> Any:
+    """Carry out an action and return its answer, JSON values.
+
+    Raises `NotSignedInError`, `ForbiddenError`, `MissingError`, `InputError`, `ConflictError`, and other `WorkbenchError`s of whoever is
+    asked (a planner, an engine); nothing has changed then.
+    """
+    _verify_scope(action, context.principal)
+    if not action.changes and action.prepare is None:
+        return await asyncio.to_thread(_carry_out, action, context, inputs, None)
+    first = await asyncio.to_thread(_authorise_first, action, context, inputs)
+    prepared = await action.prepare(first) if action.prepare is not None else None
+    answer = await asyncio.to_thread(_carry_out, action, context, inputs, prepared)
+    if action.afterwards is not None:
+        await action.afterwards(first, answer)
+    return answer
+
+
+def _authorise_first(action: Action, context: Context, inputs: Inputs) -> Call:
+    """The call, authorised and with checked inputs; its session is closed and serves no more questions."""
+    with context.services.store.read() as session:
+        return _authorised(session, action, context, inputs, None)
+
+
+def _carry_out(action: Action, context: Context, inputs: Inputs, prepared: Any) -> Any:
+    """One transaction: the person is authorised once more in it, for `prepare` took its time."""
+    store = context.services.store
+    with store.write() if action.changes else store.read() as session:
+        call = _authorised(session, action, context, inputs, prepared)
+        answer = action.do(call)
+        if action.changes:
+            session.add(_audit_entry(action, context, call, answer))
+    return answer
+
+
+def _authorised(session: DatabaseSession, action: Action, context: Context, inputs: Inputs, prepared: Any) -> Call:
+    found = _authorise(session, action, context.principal, inputs)
+    return Call(context.services, context.principal, session, check_inputs(action, inputs), found, prepared)
+
+
+def _verify_scope(action: Action, principal: Principal | None) -> None:
+    if action.gate.who == "anyone":
+        return
+    if principal is None:
+        raise NotSignedInError
+    if not principal.has_scope(action.scope):
+        raise ForbiddenError(f"This token may not `{action.scope}`.", [f"make a token with the scope `{action.scope}`"])
+
+
+def _authorise(session: DatabaseSession, action: Action, principal: Principal | None, inputs: Inputs) -> Found:
+    """What the path leads to, for a person who may do this. See `perform` for what it raises."""
+    for name in action.parameters:
+        if not _PARAMETER.fullmatch(inputs.path.get(name, "")):
+            raise MissingError(name, inputs.path.get(name, "").encode("ascii", "backslashreplace").decode())
+    if principal is not None:
+        user = verify_active(session, principal)
+        if action.gate.who == "admin" and not (user.admin and principal.admin):
+            raise ForbiddenError("This is for administrators of the server.", ["ask one of them"])
+        if action.gate.who == "member":
+            return find(session, action, user, inputs.path[action.gate.of])
+    elif action.gate.who != "anyone":
+        raise NotSignedInError
+    return Found()
+
+
+def _audit_entry(action: Action, context: Context, call: Call, answer: Any) -> AuditEntry:
+    user_id = context.principal.user_id if context.principal else None
+    project = call.details.pop("project", call.found.project)
+    return AuditEntry(
+        created=now(),
+        user_id=user_id,
+        project_id=project.id if project else None,
+        action=action.name,
+        subject=_subject(action, call, answer),
+        details=_way(context.principal) | call.details,
+        address=context.address[:100],
+    )
+
+
+def _subject(action: Action, call: Call, answer: Any) -> str:
+    """What was changed: the last parameter of the path, or what the answer calls the new thing."""
+    if action.subject and isinstance(answer, dict):
+        return str(answer.get(action.subject, ""))
+    return call.inputs.path[action.parameters[-1]] if action.parameters else ""
+
+
+def _way(principal: Principal | None) -> dict[str, Any]:
+    """A token's id, where one was the key: of a login nothing is noted, for its key is in the store as a digest only."""
+    return {"token": principal.key} if principal is not None and principal.way == "token" else {}

@@ -1,0 +1,56 @@
+"""Which plans somebody may read: those in galleries, rooms and jobs of their projects, and in rooms that they have a link to."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, exists, or_, select
+from sqlalchemy.orm import Session as DatabaseSession
+
+from workbench.team.access import MissingError
+from workbench.team.store.store import now
+from workbench.team.store.tables import GalleryEntry, Guest, LogEntry, Member, Project, Share, StoredJob, StoredPlan, StoredRoom, User
+
+_DIGEST = 64  # characters
+
+
+def project_ids_of(session: DatabaseSession, user: User) -> set[str]:
+    """The projects whose plans somebody may read."""
+    if user.admin:
+        return set(session.scalars(select(Project.id)))
+    return set(session.scalars(select(Member.project_id).where(Member.user_id == user.id)))
+
+
+def plan_of_project(session: DatabaseSession, project_id: str, name: str) -> tuple[StoredPlan, GalleryEntry | None]:
+    """The plan of a digest or of an entry's id within one project, and the newest entry that it is in. Raises `MissingError`."""
+    entry = session.scalars(_entries(project_id, name).limit(1)).first()
+    digest = entry.digest if entry else name
+    plan = session.get(StoredPlan, digest) if len(digest) == _DIGEST else None
+    if plan is None or not (
+        entry or session.scalar(select(_is_in(StoredRoom.project_id == project_id, StoredJob.project_id == project_id, digest)))
+    ):
+        raise MissingError("plan", name)
+    return plan, entry
+
+
+def readable_plan(session: DatabaseSession, user: User, digest: str) -> StoredPlan:
+    """The plan of a digest, if somebody may read it in any way. Raises `MissingError`."""
+    plan = session.get(StoredPlan, digest)
+    projects = project_ids_of(session, user)
+    in_gallery = exists().where(GalleryEntry.digest == digest, GalleryEntry.project_id.in_(projects))
+    links = select(Share.room_id).join(Guest, Guest.share_id == Share.id)
+    links = links.where(Guest.user_id == user.id, Share.revoked.is_(None), Share.expires > now(), Share.room_id.is_not(None))
+    rooms = or_(StoredRoom.project_id.in_(projects), StoredRoom.id.in_(links))
+    if plan is None or not session.scalar(select(or_(in_gallery, _is_in(rooms, StoredJob.project_id.in_(projects), digest)))):
+        raise MissingError("plan", digest)
+    return plan
+
+
+def _entries(project_id: str, name: str) -> Any:
+    which = GalleryEntry.digest == name if len(name) == _DIGEST else GalleryEntry.id == name
+    return select(GalleryEntry).where(GalleryEntry.project_id == project_id, which).order_by(GalleryEntry.created.desc())
+
+
+def _is_in(rooms: ColumnElement[bool], jobs: ColumnElement[bool], digest: str) -> ColumnElement[bool]:
+    """Whether the plan is, or was, in one of the rooms, or in one of the jobs."""
+    first = exists().where(StoredRoom.first == digest, rooms)
+    later = exists().where(LogEntry.digest == digest, LogEntry.room_id == StoredRoom.id, rooms)
+    return or_(first, later, exists().where(StoredJob.digest == digest, jobs))
