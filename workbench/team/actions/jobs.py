@@ -35,7 +35,7 @@ from workbench.team.actions.schemas import (
 )
 from workbench.team.actions.server_parts import jobs_of
 from workbench.team.actions.server_settings import read_setting
-from workbench.team.actions.visible_plans import plan_of_project
+from workbench.team.actions.visible_plans import newest_entries, plan_of_project
 from workbench.team.store.tables import Project, StoredJob, User
 from workbench.team.web.services import JobRequest
 
@@ -49,6 +49,7 @@ _JOB = record(
         "project": SLUG,
         "author": PERSON,
         "digest": DIGEST,
+        "plan": or_none(record({"id": ID, "name": TEXT})),
         "kind": one_of("run", "compile"),
         "engine": TEXT,
         "spec": _DETAILS,
@@ -164,12 +165,14 @@ def _records(call: Call, jobs: list[StoredJob]) -> list[dict[str, Any]]:
     people = people_by_id(call.session, (each.author_id for each in jobs))
     wanted = select(Project.id, Project.slug).where(Project.id.in_({each.project_id for each in jobs}))
     slugs = dict(call.session.execute(wanted).tuples())
+    entries = newest_entries(call.session, {(each.project_id, each.digest) for each in jobs})
     return [
         {
             "id": each.id,
             "project": slugs[each.project_id],
             "author": people[each.author_id],
             "digest": each.digest,
+            "plan": entries.get((each.project_id, each.digest)),
             "kind": each.kind,
             "engine": each.engine,
             "spec": each.spec,

@@ -44,6 +44,14 @@ def readable_plan(session: DatabaseSession, user: User, digest: str) -> StoredPl
     return plan
 
 
+def newest_entries(session: DatabaseSession, plans: set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Id and name of the newest entry that a plan is in, by project and digest; none for a plan that is in no gallery there."""
+    projects, digests = {each[0] for each in plans}, {each[1] for each in plans}
+    entries = select(GalleryEntry).where(GalleryEntry.project_id.in_(projects), GalleryEntry.digest.in_(digests))
+    found = session.scalars(entries.where(GalleryEntry.withdrawn.is_(None)).order_by(GalleryEntry.created)) if plans else ()
+    return {(each.project_id, each.digest): {"id": each.id, "name": each.name} for each in found}
+
+
 def _entries(project_id: str, name: str) -> Any:
     which = GalleryEntry.digest == name if len(name) == _DIGEST else GalleryEntry.id == name
     return select(GalleryEntry).where(GalleryEntry.project_id == project_id, which).order_by(GalleryEntry.created.desc())

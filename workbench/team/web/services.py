@@ -47,13 +47,16 @@ class Rooms(Protocol):
     def count(self) -> int:
         """How many."""
 
+    def people_in(self, room_id: str) -> Sequence[str]:
+        """The ids of the people who have the room open now; none for a room that is not open."""
+
     async def access_changed(self, room_id: str) -> None:
         """Somebody's role in a room may be another now, or the room was closed: ask the store again for everybody in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What somebody asks a job for; `options` are of the engine, within what its schema allows. `minutes` ends it."""
+    """What somebody asks a job for, as in `team.jobs.spec.JobSpec`; `program_id` is of the approved program that the plan names."""
 
     project_id: str
     author_id: str
@@ -63,12 +66,13 @@ class JobRequest:
     steps: int = 20
     check: bool = False
     hosts: int = 1
-    processes_per_host: int = 1
-    minutes: int = 60
+    processes: int = 1
+    minutes: float = 30.0
     memory: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
     room_id: str | None = None
     program_id: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class JobService(Protocol):
