@@ -49,6 +49,11 @@ class ForkServer:
             raise _ended_error() from None
         return Connection(ours.detach())
 
+    def is_ready(self) -> bool:
+        """Whether a process could be started now."""
+        with self._news:
+            return self._is_ready and not self._is_gone
+
     def status_of(self, pid: int, patience: float = 2.0) -> int | None:
         """The exit code of an ended process, negative for a signal; `None` if it is not known within so many seconds."""
         with self._news:

@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session as DatabaseSession
 
 import workbench
 from workbench.team.access import ForbiddenError, MissingError, ProjectRole, require
@@ -44,7 +45,7 @@ async def _describe(call: Call) -> DescribedPlan:
 
 def _push(call: Call) -> dict[str, Any]:
     described: DescribedPlan = call.prepared
-    keep_plan(call, described)
+    keep_plan(call.session, described)
     origin = call.body.get("forked_from")
     if origin is not None:
         _verify_readable(call, origin)
@@ -61,9 +62,9 @@ def _verify_readable(call: Call, entry_id: str) -> None:
         raise MissingError("entry", entry_id)
 
 
-def keep_plan(call: Call, described: DescribedPlan) -> None:
+def keep_plan(session: DatabaseSession, described: DescribedPlan) -> None:
     """Store a plan, unless it is there, and what the planner says of it now."""
-    if call.session.get(StoredPlan, described.digest) is None:
+    if session.get(StoredPlan, described.digest) is None:
         plan = StoredPlan(
             digest=described.digest,
             document=described.document,
@@ -75,12 +76,12 @@ def keep_plan(call: Call, described: DescribedPlan) -> None:
             dims=list(described.dims),
             created=now(),
         )
-        call.session.add(plan)
-        call.session.flush()
+        session.add(plan)
+        session.flush()
     for tier, values in described.figures.items():
         own = {"digest": described.digest, "tier": tier, "version": workbench.__version__, "job_id": None, "created": now()}
-        call.session.merge(StoredFigures(**own, values=dict(values), thumbnail=described.thumbnail))
-    call.session.flush()
+        session.merge(StoredFigures(**own, values=dict(values), thumbnail=described.thumbnail))
+    session.flush()
 
 
 def _same_entry(call: Call, digest: str) -> GalleryEntry | None:

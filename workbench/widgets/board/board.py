@@ -75,6 +75,7 @@ class Board:
         self._calibration = Calibration(session, runner, self._later, lambda: self._show("board"))
         self._find = FindPanel(session, runner, self._later, self._show, lambda: self._sight.tab == "find")
         self._settler: Settler | None = None
+        self._is_settler_shared = False
         self._resting: RestingCompiler | None = None
         self._free_at = 0.0  # when the last drag ended, as far as is known
         self._handlers = self._make_handlers()
@@ -158,10 +159,27 @@ class Board:
             self._resting = RestingCompiler(self.session, self._jobs, defer=self._locking(defer))
             self._show("live")
 
+    def share_settling(self, settler: Settler, partitioner: Partitioner) -> None:
+        """As `begin_settling`, where several boards show one session and have one `settler`: whoever made it calls `show_settling` when it
+        changes, and closes it."""
+        self._settler, self._is_settler_shared = settler, True
+        self._find.use_partitioner(partitioner)
+        self._calibration.use_kept()
+        self._show("board")
+
+    def show_settling(self) -> None:
+        """Show how settled the figures are now."""
+        with self._lock:
+            self._show("board")
+
+    def view(self) -> tuple[str, str]:
+        """What is before the person's eyes: the name of the open tab, and the path of what is selected."""
+        return self._sight.tab, self._sight.selected
+
     def close(self) -> None:
         """Stop listening, runs and compilations: nobody watches any more."""
         self._stop_listening()
-        if self._settler:
+        if self._settler and not self._is_settler_shared:
             self._settler.close()
         if self._resting:
             self._resting.close()

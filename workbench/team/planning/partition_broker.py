@@ -1,0 +1,49 @@
+"""The process that asks XLA's partitioner for all rooms: `python -m workbench.team.planning.partition_broker FD`.
+
+It is sent a connection for each room, and has the one warm process of the partitioner. Like the server it does not unpickle what a room
+sent. It ends when the server's connection does.
+"""
+
+import json
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from workbench.app.processes.warm_partitioner_proxy import Questions
+from workbench.engine import WarmWorker, shared_worker
+
+
+def main(descriptor: int) -> None:
+    """Serve every connection that is sent on this socket, each on a thread of its own."""
+    control = socket.socket(fileno=descriptor)
+    worker = shared_worker()
+    while True:
+        _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not descriptors:
+            return
+        connection = Connection(descriptors[0])
+        threading.Thread(target=_serve, args=(connection, worker), daemon=True, name="room").start()
+
+
+def _serve(connection: Connection, worker: WarmWorker) -> None:
+    """Answer the questions of one room, until it ends."""
+    lock = threading.Lock()
+
+    def send(message: Mapping[str, Any]) -> None:
+        with lock, suppress(OSError):
+            connection.send_bytes(json.dumps(message).encode())
+
+    questions = Questions(worker, send)
+    with suppress(EOFError, OSError):
+        while True:
+            questions.handle(json.loads(connection.recv_bytes()))
+    questions.give_up()
+    connection.close()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

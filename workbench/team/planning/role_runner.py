@@ -1,0 +1,54 @@
+"""A runner that starts only what a person's role allows: a runner of the project may spend devices, an editor may compile and search."""
+
+from collections.abc import Callable
+
+from workbench.errors import WorkbenchError
+from workbench.hardware.hardware import Hardware
+from workbench.plan.plan import Plan
+from workbench.reports.run_events import RunListener
+from workbench.search.search_messages import SearchListener
+from workbench.search.search_space import SearchSpace
+from workbench.team.access import ProjectRole
+from workbench.team.planning.room_person import RoomPerson
+from workbench.widgets.run.runner import RunHandle, Runner, SearchHandle
+
+
+class RoleRunner:
+    """Passes on to `inner` what `person()`, whose role may change, may start. Raises `WorkbenchError` for the rest."""
+
+    def __init__(self, inner: Runner, person: Callable[[], RoomPerson]) -> None:
+        self._inner, self._person = inner, person
+
+    def start(self, plan: Plan, steps: int, on_event: RunListener) -> RunHandle:
+        self._person().verify(ProjectRole.RUNNER, "run a plan")
+        return self._inner.start(plan, steps, on_event)
+
+    def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> RunHandle:
+        self._person().verify(ProjectRole.EDITOR, "compile a plan")
+        return self._inner.compile(plan, on_event, behind=behind)
+
+    def calibrate(self, plan: Plan, on_event: RunListener) -> RunHandle:
+        self._person().verify(ProjectRole.RUNNER, "measure the attached devices")
+        return self._inner.calibrate(plan, on_event)
+
+    def calibrated(self, plan: Plan) -> Hardware | None:
+        return self._inner.calibrated(plan)
+
+    def expect(self, plan: Plan) -> None:
+        if not self.refuses(plan):
+            self._inner.expect(plan)
+
+    def refuses(self, plan: Plan) -> str:
+        try:
+            self._person().verify(ProjectRole.EDITOR, "compile a plan")
+        except WorkbenchError as error:
+            return error.message
+        return self._inner.refuses(plan)
+
+    def search(self, space: SearchSpace, on_event: SearchListener) -> SearchHandle:
+        self._person().verify(ProjectRole.EDITOR, "search for a plan")
+        return self._inner.search(space, on_event)
+
+    def expect_search(self, plan: Plan) -> None:
+        if self._person().role >= ProjectRole.EDITOR:
+            self._inner.expect_search(plan)

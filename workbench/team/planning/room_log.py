@@ -1,0 +1,124 @@
+"""What a room's log holds, as records; and the history of plans that follows from them.
+
+Every entry has a `kind` and a `body` of plain JSON:
+
+- `edit`, `undo`, `redo`, `go`: the plan that is present afterwards, `head`, and the nodes `added` for it, each with its `parent`, `edit`
+  (`documents.edit_record`) and `author`. An undo names the node that is `undone`, a redo the one `redone`;
+- `name` and `pin`: the `node`, and its `name`, or whether it is `pinned`.
+
+A node's number is its place: the first plan is 0. So a log is replayed without a decision, and gives the same history each time.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from workbench.core.program import Program
+from workbench.documents import edit_record, parse_edit
+from workbench.errors import DocumentError, WorkbenchError
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
+from workbench.session.plan_history import HistoryNode
+
+MOVES = ("edit", "undo", "redo", "go")
+KINDS = (*MOVES, "name", "pin")
+
+
+@dataclass(frozen=True, slots=True)
+class RoomLogRecord:
+    """One thing that somebody did."""
+
+    kind: str
+    author: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AddedEdit:
+    """An edit of the plan `parent` of the history, and who made it."""
+
+    parent: int
+    edit: Edit
+    author: str
+
+    def as_record(self) -> dict[str, Any]:
+        """As the log has it."""
+        return {"parent": self.parent, "edit": edit_record(self.edit), "author": self.author}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], allow: Sequence[str], known: Program | None) -> "AddedEdit":
+        """The edit of a record. Raises `WorkbenchError` for one that cannot be read."""
+        return cls(record["parent"], parse_edit(record["edit"], allow=tuple(allow), known=known), record["author"])
+
+
+@dataclass(frozen=True, slots=True)
+class RoomHistory:
+    """The nodes of a room, who made each, the present one, and by person what they undid and may redo, last one last."""
+
+    nodes: tuple[HistoryNode, ...]
+    authors: tuple[str, ...]
+    head: int = 0
+    undone: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan) -> "RoomHistory":
+        """The history of a room in which nothing has happened yet."""
+        return cls((HistoryNode(0, plan),), ("",))
+
+    def with_record(self, record: RoomLogRecord, allow: Sequence[str] = (), known: Program | None = None) -> "RoomHistory":
+        """The history after an entry of the log. Raises `WorkbenchError` for an entry that cannot be replayed."""
+        body = record.body
+        try:
+            if record.kind in MOVES:
+                added = [AddedEdit.from_record(each, allow, known) for each in body["added"]]
+                return self.extended(record, added, body["head"])
+            return self.marked(record)
+        except (LookupError, TypeError, ValueError) as error:
+            raise DocumentError(f"It is damaged: {error!r}.", ["restore a backup of the team's store"]) from None
+
+    def extended(self, record: RoomLogRecord, added: Sequence["AddedEdit"], head: int) -> "RoomHistory":
+        """The history with plans added, and another one present. Raises the `WorkbenchError` of an edit that would be illegal."""
+        nodes, authors = list(self.nodes), list(self.authors)
+        for each in added:
+            plan = nodes[each.parent].plan.apply(each.edit)
+            nodes.append(HistoryNode(len(nodes), plan, each.parent, each.edit))
+            authors.append(each.author)
+        return RoomHistory(tuple(nodes), tuple(authors), nodes[head].number, self._undone_after(record))
+
+    def marked(self, record: RoomLogRecord) -> "RoomHistory":
+        """The history with a plan named or pinned."""
+        node = self.nodes[record.body["node"]]
+        changed = replace(node, name=record.body["name"]) if record.kind == "name" else replace(node, pinned=record.body["pinned"])
+        return replace(self, nodes=(*self.nodes[: node.number], changed, *self.nodes[node.number + 1 :]))
+
+    def _undone_after(self, record: RoomLogRecord) -> Mapping[str, tuple[int, ...]]:
+        mine = self.undone.get(record.author, ())
+        if record.kind == "undo":
+            mine = (*mine, record.body["undone"])
+        elif record.kind == "redo":
+            mine = tuple(each for each in mine if each != record.body["redone"])
+        elif record.kind == "edit":
+            mine = ()  # as everywhere: who edits after an undo does not redo
+        return {**self.undone, record.author: mine}
+
+    def path(self) -> tuple[int, ...]:
+        """The nodes from the first plan to the present one."""
+        path = [self.head]
+        while (parent := self.nodes[path[-1]].parent) is not None:
+            path.append(parent)
+        return tuple(reversed(path))
+
+    def last_edit_of(self, author: str) -> int | None:
+        """The node of the person's last edit that is in the present plan."""
+        return next((number for number in reversed(self.path()) if number and self.authors[number] == author), None)
+
+
+def replay(first: Plan, records: Sequence[RoomLogRecord], allow: Sequence[str] = ()) -> RoomHistory:
+    """The history of a room from its log. Raises `WorkbenchError`, which names the entry, if one cannot be replayed."""
+    history = RoomHistory.of(first)
+    for place, record in enumerate(records, 1):
+        try:
+            history = history.with_record(record, allow, first.program)
+        except WorkbenchError as error:
+            raise DocumentError(f"Entry {place:,} of the room's log cannot be replayed: {error.message}", error.ways_out) from None
+    return history

@@ -1,0 +1,239 @@
+"""The process of one room: it receives what the people in it do, one JSON object each, and sends what each of them is to be shown.
+
+Incoming:
+
+- `{"room": {"document", "name", "log", "allow", "time_limit"}}` first: the plan it began with, and its log, which is replayed;
+- `{"enter": {"user_id", "display", "role"}, "visitor": v}` when somebody opens the page, `{"role": r, "visitor": v}` when their role is
+  another now, `{"leave": true, "visitor": v}`;
+- `{"gesture": {...}, "visitor": v}`, `{"heard": {...}, "visitor": v}`, `{"again": true, "visitor": v}`;
+- `{"describe": document, "allow": [...]}`, of a process that has no room: `{"described": {...}}` or `{"problem": {...}}` comes back;
+- `{"ticket": n, "ahead": jobs}` from the server's queue of runs.
+
+Outgoing: `{"ready": pid}`; `{"opened": problem}`; `{"log": {...}}`, an entry of the log, always before the first `{"show": target,
+"parameters": {...}, "visitor": v}` that follows from it; `{"save": {...}, "visitor": v}`; `{"note": ...}` for the activity of the room;
+`{"enter": kind, "ticket": n}` and `{"leave": n}` to the queue; `{"done": number}` when a message was handled.
+"""
+
+import gc
+import json
+import os
+import queue
+import resource
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+from workbench.app.page.window_channel import VisitorWindow
+from workbench.app.processes.job_queue_proxy import RemoteSlots
+from workbench.app.processes.warm_partitioner_proxy import RemoteWorker
+from workbench.app.runners.engine_partitioner import EnginePartitioner
+from workbench.app.runners.queued_runner import QueuedRunner
+from workbench.app.runners.worker_runner import WorkerRunner
+from workbench.core.public_error_text import describe_error
+from workbench.documents import dump_plan, parse_plan
+from workbench.errors import WorkbenchError
+from workbench.plan.plan import Plan
+from workbench.session.figure_tiers import Settler
+from workbench.session.plan_history import Session
+from workbench.team.planning.describe_plan import describe_plan, description_record, figures_of
+from workbench.team.planning.room_log import RoomLogRecord, replay
+from workbench.team.planning.room_person import RoomPerson
+from workbench.team.planning.room_session import RoomSession
+from workbench.team.planning.room_visit import RoomVisit
+from workbench.team.planning.statements import common_statements
+from workbench.team.store.store import digest_of
+from workbench.tracing.jax_backends import force_cpu_backend
+
+MOST_PARTITIONING = 10.0  # seconds that a document's description waits for XLA's partitioner
+MEMORY = 4 << 30  # bytes of data a room may allocate; the kernel refuses more, and the process ends
+
+Message = Mapping[str, Any]
+
+
+def serve_room(descriptor: int, broker: int | None = None) -> None:
+    """Serve one room, from its opening to the end of the connection; `broker` is a connection to who asks XLA's partitioner for all."""
+    force_cpu_backend()
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    with Connection(descriptor) as connection:
+        RoomProcess(connection, None if broker is None else Connection(broker)).serve()
+
+
+class RoomProcess:
+    """The event loop of a room. All work on its session happens on the main thread; others read the connections."""
+
+    def __init__(self, connection: Connection, broker: Connection | None) -> None:
+        self._connection, self._broker = connection, broker
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._slots = RemoteSlots(self._send)
+        self._partitioner = EnginePartitioner(RemoteWorker(_sender(broker)) if broker else None)
+        self._session: RoomSession | None = None
+        self._settler: Settler | None = None
+        self._allow: tuple[str, ...] = ()
+        self._time_limit = 0.0
+        self._seq = 0
+        self._visits: dict[int, RoomVisit] = {}
+        self._sending = threading.Lock()
+
+    def serve(self) -> None:
+        """Run until the connection ends."""
+        self._send({"ready": os.getpid()})
+        threading.Thread(target=self._listen, daemon=True).start()
+        if self._broker is not None:
+            threading.Thread(target=self._listen_to_broker, args=(self._broker,), daemon=True).start()
+        while (work := self._inbox.get()) is not None:
+            work()
+        for visit in self._visits.values():
+            visit.close()
+
+    def _listen(self) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                message = json.loads(self._connection.recv_bytes())
+                if "ticket" in message:
+                    self._slots.tell(message["ticket"], message["ahead"])
+                    self._send({"done": message["number"]})
+                else:
+                    self._inbox.put(lambda message=message: self._handle_message(message))  # type: ignore[misc]
+        self._inbox.put(None)
+
+    def _listen_to_broker(self, broker: Connection) -> None:
+        worker = self._partitioner.worker
+        assert isinstance(worker, RemoteWorker)
+        with suppress(EOFError, OSError):
+            while True:
+                message = json.loads(broker.recv_bytes())
+                worker.tell(message["partition"], message["answer"])
+
+    def _handle_message(self, message: Message) -> None:
+        try:
+            if "room" in message:
+                self._open_room(message["room"])
+            elif "enter" in message:
+                self._enter(message["visitor"], RoomPerson.from_message(message["enter"]))
+            elif "describe" in message:
+                self._send({**self._describe(message["describe"], tuple(message["allow"])), "answers": message["number"]})
+            elif (visit := self._visits.get(message.get("visitor", 0))) is not None:
+                self._handle_visitor(message["visitor"], visit, message)
+        finally:
+            self._send({"done": message.get("number", 0)})
+
+    def _open_room(self, room: Message) -> None:
+        """Replay the log. A room that cannot be replayed is not opened, and says why."""
+        self._allow, self._time_limit = tuple(room["allow"]), room["time_limit"]
+        try:
+            first = parse_plan(room["document"], "The plan of this room", self._allow)
+            records = [RoomLogRecord(each["kind"], each["author"], each["body"]) for each in room["log"]]
+            self._session = RoomSession.begin(replay(first, records, self._allow), self._keep)
+            self._seq = len(records)
+        except WorkbenchError as error:
+            self._send({"opened": _problem(error)})
+            return
+        except Exception as error:  # noqa: BLE001 - whoever waits at the door must be answered
+            self._send({"opened": _problem(WorkbenchError(f"The room could not be opened: {describe_error(error)}"))})
+            return
+        self._settler = Settler(
+            self._session, self._partitioner, defer=self._inbox.put, is_idle=self._inbox.empty, on_change=self._show_settling
+        )
+        gc.collect()
+        gc.freeze()  # the plans so far stay: no edit waits for a garbage collection of them
+        self._send({"opened": None})
+
+    def _enter(self, visitor: int, person: RoomPerson) -> None:
+        if self._session is None:
+            return
+        window = VisitorWindow(lambda target, parameters: self._send({"show": target, "parameters": parameters, "visitor": visitor}))
+        runner = QueuedRunner(WorkerRunner(self._time_limit, self._time_limit), self._slots)
+        visit = RoomVisit(self._session, person, window, runner, self._inbox.put)
+        try:
+            visit.open(lambda plan: self._save(visitor, plan), self._allow)
+        except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
+            visit.show_failure(error)
+        self._visits[visitor] = visit
+        if visit.board and self._settler:
+            visit.board.share_settling(self._settler, self._partitioner)
+        self._tell_view(visitor, visit)
+
+    def _handle_visitor(self, visitor: int, visit: RoomVisit, message: Message) -> None:
+        if message.get("leave"):
+            del self._visits[visitor]
+            visit.close()
+        elif "role" in message:
+            visit.person = RoomPerson(visit.person.user_id, visit.person.display, visit.person.role.__class__(message["role"]))
+        elif message.get("again"):
+            visit.show_again()
+        else:
+            visit.hear(message)
+            self._tell_view(visitor, visit)
+
+    def _tell_view(self, visitor: int, visit: RoomVisit) -> None:
+        """What this person sees now, for the others."""
+        self._send({"view": visit.view(), "visitor": visitor})
+
+    def _keep(self, record: RoomLogRecord, plan: Plan) -> None:
+        """The server stores the entry before it passes on anything that is sent after it."""
+        assert self._session is not None
+        self._seq += 1
+        self._send(
+            {
+                "log": {"seq": self._seq, "kind": record.kind, "author": record.author, "body": record.body},
+                "says": self._session.words_of(record),
+                "digest": digest_of(dump_plan(plan)),
+                "conflicts": self._conflicts(record),
+            }
+        )
+
+    def _conflicts(self, record: RoomLogRecord) -> list[dict[str, Any]]:
+        """Whose edits of the same statement this edit replaces, without having seen them."""
+        session = self._session
+        if session is None or record.kind != "edit" or session.edit_under_way is None:
+            return []
+        shared = [(each, common_statements(each.edit, session.edit_under_way)) for each in session.unseen_edits()]
+        return [{"user_id": each.person.user_id, "edit": str(each.edit), "statements": sorted(common)} for each, common in shared if common]
+
+    def _save(self, visitor: int, plan: Plan) -> str:
+        assert self._session is not None
+        self._send({"save": description_record(describe_plan(plan, self._session.report)), "name": plan.name, "visitor": visitor})
+        return "the gallery"
+
+    def _describe(self, document: str, allow: tuple[str, ...]) -> Message:
+        """What the gallery keeps of a document, with the partitioner's figures where it answers in time."""
+        try:
+            session = Session(parse_plan(document, "The document", allow))
+            planned = describe_plan(session.plan, session.report)
+            with suppress(WorkbenchError, TimeoutError, CancelledError):
+                session.use_partitioned(0, self._partitioner.ask(session.plan, session.plan.hardware).result(MOST_PARTITIONING))
+            figures = {**planned.figures, session.report.tier: figures_of(session.report)}
+            return {"described": description_record(replace(planned, figures=figures))}
+        except WorkbenchError as error:
+            return {"problem": _problem(error)}
+        except Exception as error:  # noqa: BLE001 - whoever asked must be answered
+            return {"problem": _problem(WorkbenchError(f"The workbench itself failed: {describe_error(error)}"))}
+
+    def _show_settling(self) -> None:
+        for visit in self._visits.values():
+            if visit.board:
+                visit.board.show_settling()
+
+    def _send(self, message: Message) -> None:
+        content = json.dumps(message).encode()
+        with self._sending, suppress(OSError):  # no server any more: the listener ends the event loop
+            self._connection.send_bytes(content)
+
+
+def _problem(error: WorkbenchError) -> Message:
+    return {"message": error.message, "ways_out": list(error.ways_out)}
+
+
+def _sender(connection: Connection) -> Callable[[Message], None]:
+    lock = threading.Lock()
+
+    def send(message: Message) -> None:
+        with lock, suppress(OSError):
+            connection.send_bytes(json.dumps(message).encode())
+
+    return send

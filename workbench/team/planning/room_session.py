@@ -1,0 +1,230 @@
+"""The history of a room: one session that several people edit, each of whom undoes only what they did themselves."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.session.plan_history import MOST_NAME, Listener, Session
+from workbench.team.access import ProjectRole
+from workbench.team.planning.room_log import AddedEdit, RoomHistory, RoomLogRecord
+from workbench.team.planning.room_person import NOBODY, RoomPerson
+
+KeepRecord = Callable[[RoomLogRecord, Plan], None]
+"""Keeps an entry of the log, given the plan that is present after it; it may raise, and then nothing has happened."""
+MOST_RECENT = 200  # edits that a late hand is compared with
+
+
+@dataclass(frozen=True, slots=True)
+class RecentEdit:
+    """An edit that was made while the room's process ran: at which `revision` of the session, by whom, and when (monotonic seconds)."""
+
+    revision: int
+    person: RoomPerson
+    edit: Edit
+    at: float
+
+
+class RoomSession(Session):
+    """A session in which `acting(person)` says who acts. Each change is given to `keep(record, plan)` before any listener is called.
+
+    A listener is called as the person who acted when it was added: `can_undo` is then that person's. Those who may only look are refused.
+    """
+
+    @classmethod
+    def begin(cls, history: RoomHistory, keep: KeepRecord) -> "RoomSession":
+        """The session of a room's history; only the present plan is analysed."""
+        session = cls.from_history(history.nodes, history.head, {}, {})
+        assert isinstance(session, RoomSession)
+        session._history, session._keep = history, keep  # noqa: SLF001 - its own
+        return session
+
+    def _set_up(self, *arguments: Any) -> None:
+        self._acting: RoomPerson = NOBODY
+        self._saw: int | None = None
+        self.edit_under_way: Edit | None = None
+        self._keep: KeepRecord = lambda _record, _plan: None
+        self.recent: list[RecentEdit] = []
+        super()._set_up(*arguments)
+        self._history = RoomHistory(tuple(self._nodes), ("",) * len(self._nodes), self._now)
+
+    @property
+    def acting_person(self) -> RoomPerson:
+        return self._acting
+
+    @contextmanager
+    def acting(self, person: RoomPerson, saw: int | None = None) -> Iterator[None]:
+        """Meanwhile it is this person who acts, having seen the session at revision `saw`, if that is known."""
+        before = self._acting, self._saw
+        self._acting, self._saw = person, saw
+        try:
+            yield
+        finally:
+            self._acting, self._saw = before
+
+    @property
+    def authors(self) -> Sequence[str]:
+        """Who made each plan of the history, by number; the first is nobody's."""
+        return self._history.authors
+
+    @property
+    def can_undo(self) -> bool:
+        return self._history.last_edit_of(self._acting.user_id) is not None
+
+    @property
+    def can_redo(self) -> bool:
+        return bool(self._history.undone.get(self._acting.user_id))
+
+    @property
+    def undone(self) -> Edit | None:
+        return self._nodes[self._history.undone[self._acting.user_id][-1]].edit if self.can_redo else None
+
+    def apply(self, edit: Edit) -> Report:
+        """Make an edit; raises its `WorkbenchError` and changes nothing if the plan would be illegal."""
+        self._verify_may_edit()
+        report = self._foresee_for_person(edit)
+        number = len(self._nodes)
+        record, added = RoomLogRecord("edit", self._acting.user_id, {}), [AddedEdit(self._now, edit, self._acting.user_id)]
+        self._store_report(number, report)
+        self.edit_under_way = edit
+        try:
+            shown = self._move_to(record, added, number, report.plan)
+        except BaseException:
+            self._forget_report(number)
+            raise
+        finally:
+            self.edit_under_way = None
+        self._foreseen = None
+        self.recent.append(RecentEdit(self.revision, self._acting, edit, time.monotonic()))
+        del self.recent[:-MOST_RECENT]
+        return shown
+
+    def undo(self) -> Report:
+        """Take back the person's own last edit: those that came after it are made again without it, on a branch of their own.
+
+        Raises `WorkbenchError` if one of them would be illegal then.
+        """
+        self._verify_may_edit()
+        mine = self._history.last_edit_of(self._acting.user_id)
+        if mine is None:
+            return self._report
+        path = self._history.path()
+        parent = self._nodes[mine].parent
+        assert parent is not None, "only an edit has an author"
+        added: list[AddedEdit] = []
+        head = parent
+        for number in path[path.index(mine) + 1 :]:
+            added.append(AddedEdit(head, self._edit_of(number), self.authors[number]))
+            head = len(self._nodes) + len(added) - 1
+        try:
+            return self._move_to(RoomLogRecord("undo", self._acting.user_id, {"undone": mine}), added, head)
+        except WorkbenchError as error:
+            text = f"`{self._edit_of(mine)}` cannot be taken back alone: what was done later would be illegal without it. {error.message}"
+            raise WorkbenchError(text, ["take back what came later first", "go to an earlier plan in the history"]) from None
+
+    def redo(self) -> Report:
+        """Make the edit again that the person undid last."""
+        self._verify_may_edit()
+        if not self.can_redo:
+            return self._report
+        number = self._history.undone[self._acting.user_id][-1]
+        record = RoomLogRecord("redo", self._acting.user_id, {"redone": number})
+        if self._nodes[number].parent == self._now:
+            return self._move_to(record, [], number)
+        return self._move_to(record, [AddedEdit(self._now, self._edit_of(number), self._acting.user_id)], len(self._nodes))
+
+    def go(self, number: int) -> Report:
+        """Go to any plan of the history, and all in the room with it."""
+        self._verify_may_edit()
+        return self._move_to(RoomLogRecord("go", self._acting.user_id, {}), [], self._find_node(number).number)
+
+    def name(self, number: int, name: str) -> None:
+        """Name a plan of the history, or remove its name with an empty one."""
+        self._mark(RoomLogRecord("name", self._acting.user_id, {"node": number, "name": " ".join(name.split())[:MOST_NAME]}))
+
+    def pin(self, number: int, pinned: bool = True) -> None:
+        """Pin a plan of the history."""
+        self._mark(RoomLogRecord("pin", self._acting.user_id, {"node": number, "pinned": bool(pinned)}))
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        person = self._acting
+
+        def listen_as(plan: Plan, report: Report) -> None:
+            with self.acting(person):
+                listener(plan, report)
+
+        return super().listen(listen_as)
+
+    def unseen_edits(self) -> list[RecentEdit]:
+        """The edits that others made after what the acting person saw, oldest first; none where that is not known."""
+        if self._saw is None:
+            return []
+        return [each for each in self.recent if each.revision > self._saw and each.person.user_id != self._acting.user_id]
+
+    def words_of(self, record: RoomLogRecord) -> str:
+        """What an entry of the log did, for colleagues: `d_ff → model`, or `took back d_ff → model`."""
+        nodes, body = self._history.nodes, record.body
+        if record.kind in ("name", "pin"):
+            return f"named a plan {body['name']}" if record.kind == "name" else f"{'' if body['pinned'] else 'un'}pinned a plan"
+        if record.kind == "go":
+            return f"went to {nodes[body['head']].name or 'plan ' + str(body['head'])}"
+        if record.kind == "edit":
+            return str(nodes[body["head"]].edit)
+        return f"took back {nodes[body['undone']].edit}" if record.kind == "undo" else f"made {nodes[body['redone']].edit} again"
+
+    def _foresee_for_person(self, edit: Edit) -> Report:
+        """As `foresee`; a refusal says what others did that the person has not seen."""
+        try:
+            return self.foresee(edit)
+        except WorkbenchError as error:
+            if not (unseen := self.unseen_edits()):
+                raise
+            last = unseen[-1]
+            ago = max(time.monotonic() - last.at, 0.0)
+            text = f"{error.message} {last.person.display} made the edit `{last.edit}` {ago:.0f} s ago, which you had not seen yet."
+            raise WorkbenchError(text, error.ways_out) from None
+
+    def _verify_may_edit(self) -> None:
+        self._acting.verify(ProjectRole.EDITOR, "edit this plan")
+
+    def _edit_of(self, number: int) -> Edit:
+        edit = self._nodes[number].edit
+        assert edit is not None, "only the first plan has none"
+        return edit
+
+    def _mark(self, record: RoomLogRecord) -> None:
+        self._verify_may_edit()
+        self._find_node(record.body["node"])
+        history = self._history.marked(record)
+        self._keep(record, self.plan)
+        self._take_over(history)
+        self._notify()
+
+    def _move_to(self, record: RoomLogRecord, added: Sequence[AddedEdit], head: int, plan: Plan | None = None) -> Report:
+        """Go to a plan, with these edits added to the history, as one entry of the log: all of it, or nothing. `plan` is the same as the
+        edits make, if it is known."""
+        body = {**record.body, "added": [each.as_record() for each in added], "head": head}
+        whole, before = RoomLogRecord(record.kind, record.author, body), self._history
+        history = before.extended(whole, added, head)
+        if plan is not None:
+            history = replace(history, nodes=(*history.nodes[:head], replace(history.nodes[head], plan=plan)))
+        self._take_over(history)
+        try:
+            self.report_of(head)  # analysed before it is kept: one that cannot be is no plan of the history
+            self._keep(whole, history.nodes[head].plan)
+        except BaseException:
+            self._take_over(before)
+            raise
+        return self._move(head)
+
+    def _take_over(self, history: RoomHistory) -> None:
+        self._history, self._nodes = history, list(history.nodes)
+
+    def _forget_report(self, number: int) -> None:
+        self._reports.pop(number, None)
+        self._summaries.pop(number, None)

@@ -1,0 +1,56 @@
+"""One person's board in a room: a view of their own on the session of all."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workbench.app.page.visit import Visit, VisitContext
+from workbench.app.page.window_channel import VisitorWindow
+from workbench.plan.plan import Plan
+from workbench.session.plan_history import Session
+from workbench.team.planning.role_runner import RoleRunner
+from workbench.team.planning.room_person import RoomPerson
+from workbench.team.planning.room_session import RoomSession
+from workbench.widgets.board.board_host import Host
+from workbench.widgets.deferring import Defer
+from workbench.widgets.run.runner import Runner
+
+Message = Mapping[str, Any]
+
+
+class RoomVisit(Visit):
+    """The board of `person`, whose role may change while it is open. All that it does, it does as that person."""
+
+    def __init__(self, session: RoomSession, person: RoomPerson, window: VisitorWindow, runner: Runner, defer: Defer) -> None:
+        self.person, self._session = person, session
+        as_person: Defer = lambda work: defer(lambda: self._act(work))  # noqa: E731
+        super().__init__(VisitContext(window, RoleRunner(runner, lambda: self.person), as_person))
+
+    def open(self, save: Callable[[Plan], str], allow: tuple[str, ...]) -> None:
+        """Show the room's board. `save(plan)` puts a plan into the gallery, and returns where it is."""
+        self._act(lambda: self.show(lambda: self._session.plan, Host(save=save, allow=allow)))
+
+    def hear(self, message: Message) -> None:
+        """Handle a message of the person's page."""
+        self._act(lambda: super(RoomVisit, self).hear(message), saw=_revision_of(message))
+
+    def show_again(self) -> None:
+        self._act(super().show_again)
+
+    def view(self) -> Mapping[str, Any]:
+        """What the person has before their eyes, for colleagues: the open tab and what is selected."""
+        state = self.board.view() if self.board else ("", "")
+        return {"tab": state[0], "selected": state[1]}
+
+    def _begin(self, make: Callable[[], Plan]) -> tuple[Session, str]:
+        del make
+        return self._session, ""
+
+    def _act(self, work: Callable[[], None], saw: int | None = None) -> None:
+        with self._session.acting(self.person, saw):
+            work()
+
+
+def _revision_of(message: Message) -> int | None:
+    """Which revision of the session a gesture's hand saw, if it says so."""
+    saw = message["gesture"].get("saw") if isinstance(message.get("gesture"), Mapping) else None
+    return saw if isinstance(saw, int) and not isinstance(saw, bool) else None

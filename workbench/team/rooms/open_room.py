@@ -1,0 +1,262 @@
+"""A room that people are in: its process, and the pages that show it. A process that dies is replaced by one that replays the log."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workbench.app.page.visitor_screen import Screen
+from workbench.app.runners.job_queue import JobQueue
+from workbench.errors import WorkbenchError
+from workbench.team.access import Principal, ProjectRole
+from workbench.team.rooms.planners import Planners
+from workbench.team.rooms.presence import RoomPresence
+from workbench.team.rooms.room_connection import RoomConnection
+from workbench.team.rooms.room_guest import RoomGuest
+from workbench.team.rooms.room_records import RoomSource, append_entry, read_room
+from workbench.team.store.store import Store
+
+PATIENCE, LIMIT = 3.0, 120.0
+"""Seconds until the people see that the room is busy, and until its work is stopped."""
+MOST_DEATHS, WITHIN = 3, 60.0
+"""A room whose process dies so often within so many seconds is not started again by itself."""
+
+_STOPPED = "Somebody stopped what it was at"
+_TOO_SLOW = f"What it was at took longer than {LIMIT:.0f} s and was stopped"
+
+
+SavePlan = Callable[[RoomSource, RoomGuest, Mapping[str, Any]], str]
+"""Puts a plan into the gallery, and says where it is."""
+
+
+class OpenRoom:
+    """A `RoomListener`. Thread-safe: pages are of the server's event loop, what the process says comes on a thread."""
+
+    def __init__(self, source: RoomSource, store: Store, planners: Planners, queue: JobQueue, save: SavePlan, time_limit: float) -> None:
+        self.source = source
+        self.is_closed = False
+        self.left_at: float | None = time.monotonic()
+        self._store, self._planners, self._queue, self._save_plan, self._time_limit = store, planners, queue, save, time_limit
+        self._lock = threading.RLock()
+        self._guests: dict[int, RoomGuest] = {}
+        self._connection: RoomConnection | None = None
+        self._deaths: list[float] = []
+        self._stopped = ""
+        self._number = 0
+        self.presence = RoomPresence(self._show_presence)
+        self._begin("")
+
+    def enter(self, principal: Principal, role: ProjectRole, screen: Screen) -> int:
+        """Somebody opens the page; the number of the visitor."""
+        with self._lock:
+            self._number += 1
+            guest = RoomGuest(self._number, principal, role, screen)
+            self._guests[guest.number], self.left_at = guest, None
+            screen.hear = lambda message: self._hear(guest, message)
+            self.presence.enter(guest.number, principal.user_id, principal.display, str(role))
+            self._send(guest.entering())
+            return guest.number
+
+    def leave(self, number: int) -> None:
+        """A page is closed."""
+        with self._lock:
+            if self._guests.pop(number, None) is None:
+                return
+            self.presence.leave(number)
+            self._send({"leave": True, "visitor": number})
+            if not self._guests:
+                self.left_at = time.monotonic()
+
+    def guests(self) -> list[RoomGuest]:
+        with self._lock:
+            return list(self._guests.values())
+
+    def set_role(self, number: int, role: ProjectRole | None) -> None:
+        """Somebody's role is another now; without one the page shows the room no more."""
+        with self._lock:
+            guest = self._guests.get(number)
+            if guest is None or guest.role is role:
+                return
+            if role is None:
+                guest.screen.hear = _to_nobody
+                self.leave(number)
+                _show_failure(guest.screen, "This room is not yours to see any more: your role was taken back, or the room was closed.")
+                return
+            guest.role = role
+            self.presence.update(number, role=str(role))
+            self._send({"role": int(role), "visitor": number})
+
+    def look(self) -> None:
+        """Called every second: who is still there, and whether the process is at one thing for too long."""
+        for guest in self.guests():
+            if guest.screen.is_watched():
+                self.presence.touch(guest.number)
+        seconds = self._connection.busy_for() if self._connection else 0.0
+        if seconds > LIMIT:
+            self._stop(_TOO_SLOW)
+            return
+        for guest in self.guests():
+            guest.screen.show_busy(seconds if seconds > PATIENCE else 0.0)
+
+    def close(self, text: str = "") -> None:
+        """End the process; with a text every page shows that in place of the board."""
+        with self._lock:
+            self.is_closed = True
+            if self._connection:
+                self._connection.close()
+            for guest in self._guests.values():
+                guest.screen.hear = _to_nobody
+                if text:
+                    _show_failure(guest.screen, text)
+
+    def keep(self, message: Mapping[str, Any]) -> None:
+        """Store an entry of the log, and tell the room of it."""
+        entry = message["log"]
+        append_entry(self._store, self.source.room_id, entry, message["digest"])
+        self.presence.say(entry["author"], message["says"])
+        for conflict in message["conflicts"]:
+            self._tell_conflict(entry["author"], message["says"], conflict)
+
+    def show(self, visitor: int, target: str, parameters: Mapping[str, Any]) -> None:
+        """Show parameters on a visitor's page."""
+        guest = self._guests.get(visitor)
+        if guest is not None:
+            guest.screen.show("board" if target == "board" else "bridge", parameters)
+
+    def save(self, visitor: int, message: Mapping[str, Any]) -> None:
+        """Put a plan into the gallery."""
+        guest = self._guests.get(visitor)
+        if guest is None:
+            return
+        try:
+            place = self._save_plan(self.source, guest, message)
+        except WorkbenchError as error:
+            _show_notice(guest.screen, "This plan was not put into the gallery", str(error))
+            return
+        _show_notice(guest.screen, "In the gallery", f"This plan is in the gallery of {self.source.project}.", [["open", "Show it", place]])
+
+    def see(self, visitor: int, view: Mapping[str, Any]) -> None:
+        """What a visitor sees now; whoever follows them sees it too."""
+        if self.presence.update(visitor, tab=view["tab"], selected=view["selected"]) is not None:
+            for person in self.presence.people():
+                if person.following == visitor:
+                    self._lead(person.visitor, visitor)
+
+    def ended(self, connection: RoomConnection) -> None:
+        """The process died: another one replays the log, and says what happened."""
+        reason = self._stopped or self._reason(connection)
+        with self._lock:
+            now, self._connection, self._stopped = time.monotonic(), None, ""
+            self._deaths = [*(each for each in self._deaths if now - each < WITHIN), now]
+            if self.is_closed:
+                return
+            if len(self._deaths) >= MOST_DEATHS or not self._guests:
+                self.close(f"{reason}, and so it did {MOST_DEATHS} times within {WITHIN:.0f} s. Reload the page to try once more.")
+                return
+        self._begin(reason)
+
+    def _reason(self, connection: RoomConnection) -> str:
+        if connection.failure is not None:
+            return "What was done last could not be stored, so it was not done"
+        return self._planners.ended_because(connection.pid)
+
+    def _begin(self, died: str) -> None:
+        """Start a process in a thread: the first of a server takes a moment."""
+        threading.Thread(target=self._open, args=(died,), daemon=True, name="room").start()
+
+    def _open(self, died: str) -> None:
+        try:
+            source = read_room(self._store, self.source.room_id)
+            connection = RoomConnection(self._planners.connect(source.program), self._queue, self)
+        except WorkbenchError as error:
+            self.close(str(error))
+            return
+        allow = (source.program.target.partition(":")[0],) if source.program else ()
+        room = {"document": source.document, "name": source.name, "log": source.log, "allow": allow, "time_limit": self._time_limit}
+        connection.send({"room": room})
+        problem = connection.opened.result()
+        if problem is not None:
+            connection.close()
+            self.close(str(WorkbenchError(problem["message"], problem["ways_out"])))
+            return
+        self._connect_guests(connection, died)
+
+    def _connect_guests(self, connection: RoomConnection, died: str) -> None:
+        with self._lock:
+            if self.is_closed:
+                connection.close()
+                return
+            self._connection = connection
+            for guest in self._guests.values():
+                connection.send(guest.entering())
+                if died:
+                    text = f"{died}, so what was done last may not have been done. Everything before it is here."
+                    _show_notice(guest.screen, "The room was started again", text)
+
+    def _hear(self, guest: RoomGuest, message: Mapping[str, Any]) -> None:
+        heard = message.get("heard", {})
+        if heard.get("kind") == "stop":
+            self._stop(_STOPPED)
+        elif heard.get("kind") == "follow":
+            self._follow(guest.number, heard.get("visitor"))
+        elif "gesture" in message or "heard" in message:
+            self.presence.touch(guest.number)
+            self._send({**message, "visitor": guest.number})
+
+    def _follow(self, visitor: int, leader: object) -> None:
+        known = {person.visitor for person in self.presence.people()} - {visitor}
+        chosen = leader if isinstance(leader, int) and leader in known else 0
+        self.presence.update(visitor, following=chosen)
+        if chosen:
+            self._lead(visitor, chosen)
+
+    def _lead(self, follower: int, leader: int) -> None:
+        """Open what the leader sees on the follower's board."""
+        mine, theirs = self.presence.person(follower), self.presence.person(leader)
+        if mine is None or theirs is None:
+            return
+        if theirs.tab and mine.tab != theirs.tab:
+            self._send({"gesture": {"verb": "open", "tab": theirs.tab}, "visitor": follower})
+        if mine.selected != theirs.selected:
+            self._send({"gesture": {"verb": "select", "path": theirs.selected or mine.selected}, "visitor": follower})
+
+    def _tell_conflict(self, author: str, says: str, conflict: Mapping[str, Any]) -> None:
+        """Two edits of one statement: the later one holds, and both people are told."""
+        statements = ", ".join(conflict["statements"])
+        names = {guest.principal.user_id: guest.principal.display for guest in self.guests()}
+        for guest in self.guests():
+            if guest.principal.user_id == author:
+                before = f"{names.get(conflict['user_id'], 'Somebody')} had made the edit `{conflict['edit']}` a moment before"
+                _show_notice(guest.screen, f"Both of you changed {statements}", f"{before}; yours, `{says}`, holds.")
+            elif guest.principal.user_id == conflict["user_id"]:
+                after = f"{names.get(author, 'Somebody')} made the edit `{says}` without having seen yours"
+                _show_notice(guest.screen, f"Both of you changed {statements}", f"{after}, `{conflict['edit']}`. The later one holds.")
+
+    def _show_presence(self) -> None:
+        state = self.presence.state()
+        for guest in self.guests():
+            room = {**state, "you": guest.number, "name": self.source.name, "project": self.source.project, "room": self.source.room_id}
+            guest.screen.show("bridge", {"room": room})
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        with self._lock:
+            if self._connection:
+                self._connection.send(message)  # else the guests enter when there is a process
+
+    def _stop(self, reason: str) -> None:
+        self._stopped = reason
+        if self._connection:
+            self._connection.kill()
+
+
+def _show_notice(screen: Screen, title: str, text: str, choices: list[list[str]] | None = None) -> None:
+    screen.show("bridge", {"notice": {"title": title, "text": text, "choices": [*(choices or []), ["dismiss", "All right"]]}})
+
+
+def _show_failure(screen: Screen, text: str) -> None:
+    screen.show("board", {"closed": True})
+    screen.show("bridge", {"failure": {"text": text, "by_link": False}})
+
+
+def _to_nobody(_message: Mapping[str, Any]) -> None:
+    """The page shows no room any more."""

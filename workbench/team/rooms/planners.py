@@ -1,0 +1,133 @@
+"""The processes that import JAX: forks of one for the zoo, and one in a sandbox for each room about a program of a team's own.
+
+The server itself imports neither JAX nor anybody's code; it passes messages.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from workbench.app.processes.fork_server_client import ForkServer
+from workbench.errors import WorkbenchError
+from workbench.team.rooms.room_connection import DescribeConnection
+from workbench.team.store.tables import RegisteredProgram
+from workbench.team.web.services import DescribedPlan
+
+MOST_SECONDS = 60.0
+"""Seconds that describing a document may take."""
+_ROOM = "workbench.team.planning.room_process:serve_room"
+_BROKER = "workbench.team.planning.partition_broker"
+
+
+class Planners:
+    """Starts planner processes. `describe_document` and `is_ready` are those of `web.services.Planner`.
+
+    Raises `EngineError` where processes cannot be started.
+    """
+
+    def __init__(self) -> None:
+        self._forking = ForkServer(_ROOM)
+        self._broker = PartitionBroker()
+        self._lock = threading.Lock()
+        self._describing: DescribeConnection | None = None
+
+    def connect(self, program: RegisteredProgram | None) -> Connection:
+        """A connection to a new process, for a room or a document about this program, `None` for the zoo."""
+        if program is not None:
+            raise WorkbenchError(f"The program `{program.name}` cannot run here.", ["open a room about a model of the zoo"])
+        ours, theirs = socket.socketpair()
+        with theirs:
+            connection = self._forking.connect(theirs.fileno())
+        self._broker.attach(ours)
+        return connection
+
+    def is_ready(self) -> bool:
+        """Whether a process could be started now."""
+        return self._forking.is_ready()
+
+    async def describe_document(self, text: str, program: RegisteredProgram | None) -> DescribedPlan:
+        """Validate a document, and say what the gallery keeps of it. Raises `WorkbenchError`."""
+        found = await asyncio.to_thread(self._describe, text, program)
+        return described_plan(found)
+
+    def ended_because(self, pid: int | None) -> str:
+        """How a process of a room ended, in words."""
+        status = None if pid is None else self._forking.status_of(pid)
+        if status is None or status >= 0:
+            return "The process of this room ended"
+        if -status == signal.SIGKILL:
+            return "Something killed the process of this room (SIGKILL), as Linux does when memory runs out"
+        return f"The process of this room ended by {signal.Signals(-status).name}: the compiler that plans for it failed, or memory ran out"
+
+    def close(self) -> None:
+        """End those that start others; a room's process ends with its connection."""
+        with self._lock:
+            if self._describing:
+                self._describing.close()
+        self._broker.close()
+        self._forking.close()
+
+    def _describe(self, text: str, program: RegisteredProgram | None) -> Mapping[str, Any]:
+        if program is not None:
+            return self._describe_apart(text, program)
+        with self._lock:
+            if self._describing is None or self._describing.is_closed:
+                self._describing = DescribeConnection(self.connect(None))
+            describing = self._describing
+        return _wait(describing, text, ())
+
+    def _describe_apart(self, text: str, program: RegisteredProgram) -> Mapping[str, Any]:
+        describing = DescribeConnection(self.connect(program))
+        try:
+            return _wait(describing, text, (program.target.partition(":")[0],))
+        finally:
+            describing.close()
+
+
+class PartitionBroker:
+    """The process that asks XLA's partitioner for all rooms of the zoo (`team.planning.partition_broker`)."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair()
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # noqa: PTH109
+        self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
+            [sys.executable, "-P", "-m", _BROKER, str(theirs.fileno())], pass_fds=(theirs.fileno(),), env=environment
+        )
+        theirs.close()
+        self._sending = threading.Lock()
+
+    def attach(self, connection: socket.socket) -> None:
+        """Hand over its end of a connection to a room's process. Without a broker that room shows planned figures."""
+        with connection, self._sending, suppress(OSError):
+            socket.send_fds(self._control, [b"c"], [connection.fileno()])
+
+    def close(self) -> None:
+        """End it."""
+        self._control.close()
+        self._process.terminate()
+        self._process.wait()
+
+
+def described_plan(record: Mapping[str, Any]) -> DescribedPlan:
+    """The description in a process's message."""
+    fields = {name: record[name] for name in DescribedPlan.__dataclass_fields__}
+    return DescribedPlan(**{**fields, "dims": tuple(fields["dims"])})
+
+
+def _wait(describing: DescribeConnection, text: str, allow: tuple[str, ...]) -> Mapping[str, Any]:
+    answer = describing.ask(text, allow)
+    try:
+        return answer.result(MOST_SECONDS)
+    except TimeoutError:
+        describing.kill()
+        raise WorkbenchError(
+            f"Reading this document took longer than {MOST_SECONDS:.0f} s and was stopped.", ["plan a smaller program", "ask again later"]
+        ) from None

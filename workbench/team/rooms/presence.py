@@ -1,0 +1,131 @@
+"""Who is in a room, and what each of them has before their eyes. Nothing of it is stored."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+LEAST_PAUSE = 0.1
+"""Seconds between two messages about it."""
+GONE_AFTER = 5.0
+"""Seconds after the last sign of a browser until somebody is shown no more."""
+MOST_SAID = 30
+COLOURS = ("#3b5ed1", "#b3420e", "#0a7d57", "#a3309a", "#8a6100", "#00738a", "#c02654", "#5d5f00", "#5b3fc4", "#4f6d1f")
+"""Of people, each readable under white text."""
+
+
+@dataclass(frozen=True, slots=True)
+class PresentPerson:
+    """A person on one page: `colour` is theirs in this room, `following` the visitor whose view they follow, 0 for nobody's."""
+
+    visitor: int
+    user_id: str
+    display: str
+    role: str
+    colour: str
+    tab: str = ""
+    selected: str = ""
+    following: int = 0
+    last_seen: float = 0.0
+
+    def as_state(self, now: float) -> dict[str, Any]:
+        """As a page shows it."""
+        shown = ("visitor", "display", "role", "colour", "tab", "selected", "following")
+        return {**{name: getattr(self, name) for name in shown}, "away": now - self.last_seen > GONE_AFTER}
+
+
+@dataclass(frozen=True, slots=True)
+class SaidEdit:
+    """What somebody did, for the others to read."""
+
+    display: str
+    colour: str
+    text: str
+    at: float  # seconds since 1970
+
+
+class RoomPresence:
+    """Thread-safe. `publish()` is called, from a thread, soon after something changed, and ten times a second at most."""
+
+    def __init__(self, publish: Callable[[], None]) -> None:
+        self._publish, self._lock = publish, threading.Lock()
+        self._people: dict[int, PresentPerson] = {}
+        self._colours: dict[str, str] = {}
+        self._said: deque[SaidEdit] = deque(maxlen=MOST_SAID)
+        self._timer: threading.Timer | None = None
+
+    def enter(self, visitor: int, user_id: str, display: str, role: str) -> PresentPerson:
+        """Somebody opens the room's page."""
+        with self._lock:
+            colour = self._colours.setdefault(user_id, COLOURS[len(self._colours) % len(COLOURS)])
+            person = PresentPerson(visitor, user_id, display, role, colour, last_seen=time.monotonic())
+            self._people[visitor] = person
+        self.changed()
+        return person
+
+    def leave(self, visitor: int) -> None:
+        """The page is closed; whoever followed it follows nobody."""
+        with self._lock:
+            self._people.pop(visitor, None)
+            for each in list(self._people.values()):
+                if each.following == visitor:
+                    self._people[each.visitor] = replace(each, following=0)
+        self.changed()
+
+    def update(self, visitor: int, **changes: Any) -> PresentPerson | None:
+        """Fields of `PresentPerson` that are others now; `None` for somebody who has left, or where nothing changed."""
+        with self._lock:
+            before = self._people.get(visitor)
+            if before is None or (after := replace(before, **changes)) == before:
+                return None
+            self._people[visitor] = after
+        self.changed()
+        return after
+
+    def touch(self, visitor: int) -> None:
+        """A sign of life."""
+        with self._lock:
+            if (person := self._people.get(visitor)) is not None:
+                was_away = time.monotonic() - person.last_seen > GONE_AFTER
+                self._people[visitor] = replace(person, last_seen=time.monotonic())
+        if person is not None and was_away:
+            self.changed()
+
+    def say(self, user_id: str, text: str) -> None:
+        """Somebody did something."""
+        with self._lock:
+            person = next((each for each in self._people.values() if each.user_id == user_id), None)
+            if person is not None:
+                self._said.append(SaidEdit(person.display, person.colour, text, time.time()))
+        self.changed()
+
+    def person(self, visitor: int) -> PresentPerson | None:
+        with self._lock:
+            return self._people.get(visitor)
+
+    def people(self) -> list[PresentPerson]:
+        """Everybody, in order of arrival."""
+        with self._lock:
+            return list(self._people.values())
+
+    def state(self) -> Mapping[str, Any]:
+        """What every page shows of it."""
+        with self._lock:
+            now = time.monotonic()
+            said = [{"who": each.display, "colour": each.colour, "text": each.text, "at": each.at} for each in reversed(self._said)]
+            return {"people": [each.as_state(now) for each in self._people.values()], "said": said}
+
+    def changed(self) -> None:
+        """Publish soon."""
+        with self._lock:
+            if self._timer is None:
+                self._timer = threading.Timer(LEAST_PAUSE, self._publish_now)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _publish_now(self) -> None:
+        with self._lock:
+            self._timer = None
+        self._publish()

@@ -1,0 +1,118 @@
+"""The server's side of a room's process: what it says is stored before it is passed on."""
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+from workbench.app.processes.job_queue_proxy import QueuePlaces
+from workbench.app.processes.process_connection import ProcessConnection
+from workbench.app.runners.job_queue import JobQueue
+from workbench.errors import WorkbenchError
+
+
+class RoomListener(Protocol):
+    """What a room does with what its process says. All are called on one thread, in the order in which it said it."""
+
+    def keep(self, message: Mapping[str, Any]) -> None:
+        """Store an entry of the log; what follows waits for it. If it raises, the process is ended."""
+
+    def show(self, visitor: int, target: str, parameters: Mapping[str, Any]) -> None:
+        """Show parameters on a visitor's page."""
+
+    def save(self, visitor: int, message: Mapping[str, Any]) -> None:
+        """Put a plan into the gallery."""
+
+    def see(self, visitor: int, view: Mapping[str, Any]) -> None:
+        """What a visitor sees now."""
+
+    def ended(self, connection: "RoomConnection") -> None:
+        """The process has ended without having been closed."""
+
+
+class RoomConnection(ProcessConnection):
+    """`opened` is known once the log is replayed: `None`, or what went wrong. `failure` is why the log could not be stored."""
+
+    def __init__(self, connection: Connection, queue: JobQueue, listener: RoomListener) -> None:
+        super().__init__(connection)
+        self.opened: Future[Mapping[str, Any] | None] = Future()
+        self.failure: Exception | None = None
+        self._listener, self._places = listener, QueuePlaces(queue, self.send)
+        self.start()
+
+    def handle(self, message: dict[str, Any]) -> None:
+        if self.failure is not None:
+            return  # nothing is shown that follows from what is not stored
+        if "opened" in message:
+            self.opened.set_result(message["opened"])
+        elif "log" in message:
+            self._keep(message)
+        elif "show" in message:
+            self._listener.show(message["visitor"], message["show"], message["parameters"])
+        elif "view" in message:
+            self._listener.see(message["visitor"], message["view"])
+        elif "save" in message:
+            self._listener.save(message["visitor"], message)
+        elif "enter" in message or "leave" in message:
+            self._places.handle(message)
+
+    def handle_end(self) -> None:
+        self._places.leave_all()
+        if not self.opened.done():
+            self.opened.set_result({"message": "The process of this room ended before it was open.", "ways_out": ["reload the page"]})
+        if not self.is_closed:
+            self.is_closed = True
+            self._listener.ended(self)
+
+    def _keep(self, message: Mapping[str, Any]) -> None:
+        try:
+            self._listener.keep(message)
+        except Exception as error:  # noqa: BLE001 - whatever failed, an edit that is not stored was not made
+            self.failure = error
+            self.kill()
+
+
+class DescribeConnection(ProcessConnection):
+    """A process that describes plan documents, one after another."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._answers: dict[int, Future[Mapping[str, Any]]] = {}
+        self._asking = threading.Lock()
+        self.start()
+
+    def ask(self, document: str, allow: tuple[str, ...]) -> Future[Mapping[str, Any]]:
+        """What the gallery keeps of it; the future raises `WorkbenchError` for a document that is none."""
+        answer: Future[Mapping[str, Any]] = Future()
+        with self._asking:
+            if self.is_closed:
+                raise _ended_error()
+            self._answers[self._number + 1] = answer
+            self.send({"describe": document, "allow": list(allow)})
+        return answer
+
+    def handle(self, message: dict[str, Any]) -> None:
+        with self._asking:
+            answer = self._answers.pop(message.get("answers", 0), None)
+        if answer is None or not answer.set_running_or_notify_cancel():
+            return
+        if "described" in message:
+            answer.set_result(message["described"])
+        else:
+            answer.set_exception(WorkbenchError(message["problem"]["message"], message["problem"]["ways_out"]))
+
+    def handle_end(self) -> None:
+        with self._asking:
+            self.is_closed = True
+            pending, self._answers = list(self._answers.values()), {}
+        for each in pending:
+            if each.set_running_or_notify_cancel():
+                each.set_exception(_ended_error())
+
+
+def _ended_error() -> WorkbenchError:
+    return WorkbenchError(
+        "The process that reads plan documents ended: memory ran out, or a compiler failed on this document.",
+        ["try once more", "open the plan with `workbench serve` to see more"],
+    )

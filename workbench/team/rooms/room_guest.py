@@ -1,0 +1,23 @@
+"""One page in a room."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.app.page.visitor_screen import Screen
+from workbench.team.access import Principal, ProjectRole
+
+
+@dataclass(slots=True)
+class RoomGuest:
+    """One page in the room, of one person."""
+
+    number: int
+    principal: Principal
+    role: ProjectRole
+    screen: Screen
+
+    def entering(self) -> Mapping[str, Any]:
+        """As the room's process learns of it."""
+        person = {"user_id": self.principal.user_id, "display": self.principal.display, "role": int(self.role)}
+        return {"enter": person, "visitor": self.number}

@@ -1,0 +1,130 @@
+"""All open rooms of the server: opened when somebody comes, ended some minutes after the last has left. Their state is their log."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.app.page.visitor_screen import Screen
+from workbench.app.runners.job_queue import JobQueue
+from workbench.errors import WorkbenchError
+from workbench.team.access import MissingError, NotSignedInError, Principal, ProjectRole
+from workbench.team.rooms.open_room import OpenRoom
+from workbench.team.rooms.planners import Planners
+from workbench.team.rooms.room_guest import RoomGuest
+from workbench.team.rooms.room_records import RoomSource, read_room, role_of
+from workbench.team.rooms.save_to_gallery import save_to_gallery
+from workbench.team.store.store import Store
+
+IDLE_FOR, MOST_ROOMS = 600.0, 200
+"""Seconds that a room without people keeps its process, and how many rooms are open at once."""
+LOOK = 1.0  # seconds between two checks of all rooms
+RUN_LIMIT = 1800.0  # seconds of a run or compilation from a board
+
+_log = logging.getLogger(__name__)
+
+
+class RoomHub:
+    """`count` and `access_changed` are those of `web.services.Rooms`."""
+
+    def __init__(self, store: Store, planners: Planners, address: str, *, idle_for: float = IDLE_FOR) -> None:
+        self._store, self._planners, self._address, self._idle_for = store, planners, address, idle_for
+        self._queue = JobQueue()
+        self._lock = threading.RLock()
+        self._rooms: dict[str, OpenRoom] = {}
+        self._is_closed = threading.Event()
+        threading.Thread(target=self._watch, daemon=True, name="rooms").start()
+
+    def count(self) -> int:
+        """How many rooms are open."""
+        with self._lock:
+            return len(self._rooms)
+
+    def people_in(self, room_id: str) -> list[str]:
+        """The names of those in a room now."""
+        with self._lock:
+            room = self._rooms.get(room_id)
+        return [person.display for person in room.presence.people()] if room else []
+
+    def enter(self, room_id: str, principal: Principal, screen: Screen) -> "GuestPage":
+        """Show a room on somebody's page. Raises `MissingError` for one that is not theirs to see, and `WorkbenchError` for one that cannot
+        be opened."""
+        role = role_of(self._store, principal, room_id)
+        if role is None:
+            raise MissingError("room", room_id)
+        room = self._room(room_id)
+        return GuestPage(room, room.enter(principal, role, screen))
+
+    async def access_changed(self, room_id: str) -> None:
+        """Somebody's role in a room may be another now, or the room was closed."""
+        with self._lock:
+            room = self._rooms.get(room_id)
+        if room is not None:
+            await asyncio.to_thread(self._verify_roles, room)
+
+    def close(self) -> None:
+        """End all of them."""
+        self._is_closed.set()
+        with self._lock:
+            for room in self._rooms.values():
+                room.close()
+            self._rooms.clear()
+
+    def _room(self, room_id: str) -> OpenRoom:
+        with self._lock:
+            room = self._rooms.get(room_id)
+            if room is None or room.is_closed:
+                if len(self._rooms) >= MOST_ROOMS:
+                    raise WorkbenchError(
+                        f"{MOST_ROOMS} rooms are open, and no more at once.", ["close the page of a room that nobody needs"]
+                    )
+                source = read_room(self._store, room_id)
+                room = OpenRoom(source, self._store, self._planners, self._queue, self._save, RUN_LIMIT)
+                self._rooms[room_id] = room
+            return room
+
+    def _save(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
+        return self._address + save_to_gallery(self._store, source, guest, message)
+
+    def _verify_roles(self, room: OpenRoom) -> None:
+        for guest in room.guests():
+            room.set_role(guest.number, self._role_now(guest, room.source.room_id))
+
+    def _role_now(self, guest: RoomGuest, room_id: str) -> ProjectRole | None:
+        try:
+            return role_of(self._store, guest.principal, room_id)
+        except NotSignedInError:
+            return None
+
+    def _watch(self) -> None:
+        while not self._is_closed.wait(LOOK):
+            with self._lock:
+                rooms = list(self._rooms.values())
+            for room in rooms:
+                try:
+                    room.look()
+                except Exception:  # noqa: BLE001 - the other rooms are looked after in any case
+                    _log.exception("A room could not be looked after.")
+            self._end_idle()
+
+    def _end_idle(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            for room_id, room in list(self._rooms.items()):
+                if room.left_at is not None and now - room.left_at > self._idle_for:
+                    room.close()
+                if room.is_closed and not room.guests():
+                    del self._rooms[room_id]
+
+
+class GuestPage:
+    """One page in a room."""
+
+    def __init__(self, room: OpenRoom, number: int) -> None:
+        self._room, self._number = room, number
+
+    def leave(self) -> None:
+        """The page is closed."""
+        self._room.leave(self._number)

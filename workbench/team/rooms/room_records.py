@@ -1,0 +1,74 @@
+"""A room in the store: what its process is opened with, and its log as it grows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from workbench.errors import WorkbenchError
+from workbench.team.access import Principal, ProjectRole
+from workbench.team.actions.held_roles import role_in_room, verify_active
+from workbench.team.store.store import Store, now
+from workbench.team.store.tables import LogEntry, Project, RegisteredProgram, StoredPlan, StoredRoom
+
+
+@dataclass(frozen=True, slots=True)
+class RoomSource:
+    """What a room is opened from: the document it began with, and its log, oldest first. `program` is the registered one that it is
+    about, if that is not of the zoo."""
+
+    room_id: str
+    project_id: str
+    project: str
+    name: str
+    document: str
+    log: tuple[Mapping[str, Any], ...]
+    program: RegisteredProgram | None
+
+
+def read_room(store: Store, room_id: str) -> RoomSource:
+    """A room as the store has it. Raises `WorkbenchError` for one that is not there, was closed, or whose program may not run."""
+    with store.read() as session:
+        room = session.get(StoredRoom, room_id)
+        if room is None or room.closed is not None:
+            raise WorkbenchError("This room was closed.", ["open its plan from the gallery in a new room"])
+        first, project = session.get(StoredPlan, room.first), session.get(Project, room.project_id)
+        assert first is not None, "a foreign key"
+        assert project is not None, "a foreign key"
+        entries = session.scalars(select(LogEntry).where(LogEntry.room_id == room_id).order_by(LogEntry.seq))
+        log = tuple({"kind": each.kind, "author": each.author_id, "body": each.body} for each in entries)
+        program = session.get(RegisteredProgram, room.program_id) if room.program_id else None
+    if program is not None and program.state != "approved":
+        raise WorkbenchError(
+            f"The program `{program.name}` of this room may not run: it is {program.state}.", ["ask an owner of the project to approve it"]
+        )
+    return RoomSource(room.id, room.project_id, project.slug, room.name, first.document, log, program)
+
+
+def append_entry(store: Store, room_id: str, entry: Mapping[str, Any], digest: str) -> None:
+    """Store an entry of a room's log. Raises SQLAlchemy's `IntegrityError` where another process has stored one of that number."""
+    with store.write() as session:
+        session.add(
+            LogEntry(
+                room_id=room_id,
+                seq=entry["seq"],
+                author_id=entry["author"],
+                kind=entry["kind"],
+                body=entry["body"],
+                digest=digest,
+                created=now(),
+            )
+        )
+        room = session.get(StoredRoom, room_id)
+        if room is not None:
+            room.touched = now()
+
+
+def role_of(store: Store, principal: Principal, room_id: str) -> ProjectRole | None:
+    """What somebody may do in a room; `None` for nothing at all. Raises `NotSignedInError` for somebody who was disabled."""
+    with store.read() as session:
+        room = session.get(StoredRoom, room_id)
+        if room is None or room.closed is not None:
+            return None
+        return role_in_room(session, verify_active(session, principal), room)

@@ -1,0 +1,66 @@
+"""A small picture of a layout: a row for each of the largest arguments, every dimension a box cut as the mesh cuts it."""
+
+from itertools import islice
+
+from workbench.core.mesh import Mesh
+from workbench.core.path_patterns import template
+from workbench.reports.placement import Placement
+from workbench.reports.report import Report
+from workbench.visualize.draw.drawing_marks import Drawing, Mark, Rectangle
+from workbench.visualize.draw.palette import axis_colour
+from workbench.visualize.draw.svg import svg_text
+
+WIDTH, HEIGHT = 240.0, 132.0  # pixels
+_ROWS, _GAP = 6, 4.0
+_MOST_PARTS = 8  # drawn of one dimension
+_WHOLE = "#8b949e"
+
+
+def thumbnail(report: Report) -> str:
+    """The picture as SVG, 240 by 132 pixels, readable on light and dark grounds."""
+    report = report.shown
+    rows = list(islice(_distinct(sorted(report.arguments, key=lambda each: -each.tensor.elements)), _ROWS))
+    pitch = HEIGHT / max(len(rows), 1)
+    marks = [mark for number, row in enumerate(rows) for mark in _row(row, report.mesh, number * pitch, min(pitch, 40.0) - _GAP)]
+    about = f"Layout: {str(report.plan.layout) or 'everything replicated'}"
+    return svg_text(Drawing(WIDTH, HEIGHT, tuple(marks)), about)
+
+
+def _distinct(arguments: list[Placement]) -> list[Placement]:
+    """The first of those that are alike: layers, and the two moments of an optimiser."""
+    found: dict[object, Placement] = {}
+    for each in arguments:
+        found.setdefault((each.tensor.dims or template(each.tensor.path), each.tensor.shape, str(each.sharding)), each)
+    return list(found.values())
+
+
+def _row(placement: Placement, mesh: Mesh, top: float, height: float) -> list[Mark]:
+    """One argument: a box for each dimension, the wider the longer it is, on a scale of digits."""
+    shape = placement.tensor.shape or (1,)
+    lengths = [1.0 + len(f"{size}") for size in shape]
+    scale = (WIDTH - _GAP * (len(shape) - 1)) / sum(lengths)
+    marks: list[Mark] = []
+    left = 0.0
+    names = tuple(placement.tensor.dims) if len(placement.tensor.dims) == len(shape) else ("",) * len(shape)
+    dimensions = tuple(placement.sharding.dims) if placement.tensor.shape else ()
+    for place, length in enumerate(lengths):
+        axes = (dimensions[place] or ()) if place < len(dimensions) else ()
+        title = (
+            f"{placement.tensor.path}: {names[place] or place} of {shape[place]:,}{', over ' + ' and '.join(axes) if axes else ', whole'}"
+        )
+        marks += _dimension(axes, placement.sharding.parts(mesh)[place] if axes else 1, mesh, (left, top, length * scale, height), title)
+        left += length * scale + _GAP
+    return marks
+
+
+def _dimension(axes: tuple[str, ...], parts: int, mesh: Mesh, box: tuple[float, float, float, float], title: str) -> list[Mark]:
+    left, top, width, height = box
+    if not axes:
+        return [Rectangle(left, top, width, height, fill=_WHOLE, alpha=0.18, line=_WHOLE, title=title, round=2.0)]
+    shown = min(parts, _MOST_PARTS)
+    colours = [axis_colour(axis, mesh) for axis in axes]
+    part = width / shown
+    return [
+        Rectangle(left + i * part, top, max(part - 1.0, 1.0), height, fill=colours[i % len(colours)], alpha=0.85, title=title, round=1.0)
+        for i in range(shown)
+    ]
