@@ -9,3 +9,7 @@ class InputError(WorkbenchError):
 
 class ConflictError(WorkbenchError):
     """It cannot be as things are: the name is taken, the room is closed, the project is archived."""
+
+
+class UnavailableError(WorkbenchError):
+    """A part of the server that this needs is not there, or not now."""

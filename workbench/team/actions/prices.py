@@ -21,7 +21,7 @@ def team_prices(session: DatabaseSession, project_id: str) -> dict[str, float]:
     columns = (TeamHardware.hardware, TeamHardware.dollars_per_device_hour)
     priced = select(*columns).where(TeamHardware.project_id == project_id, TeamHardware.dollars_per_device_hour.is_not(None))
     found = ((known_hardware(text), price) for text, price in session.execute(priced))
-    return {hardware.chip.name: price for hardware, price in found if hardware is not None}
+    return {hardware.chip.name: price for hardware, price in found if hardware is not None and price is not None}
 
 
 def dollars_of_steps(hardware_text: str, step_seconds: float, prices: Mapping[str, float]) -> float | None:

@@ -54,7 +54,8 @@ def record(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None
 
 def table(values: Schema, most: int = 100) -> Schema:
     """An object of any keys, whose values are alike."""
-    return {"type": "object", "additionalProperties": values, "maxProperties": most, "propertyNames": {"maxLength": NAME}}
+    names = text(NAME, 1, pattern=r"^[A-Za-z_][A-Za-z0-9_. -]*$")
+    return {"type": "object", "additionalProperties": values, "maxProperties": most, "propertyNames": names}
 
 
 def listing(item: Schema) -> Schema:

@@ -2,15 +2,11 @@
 
 from typing import TypeVar
 
-from workbench.errors import WorkbenchError
 from workbench.team.actions.action import Call
+from workbench.team.actions.input_errors import UnavailableError
 from workbench.team.web.services import JobService, Planner, Programs
 
 Part = TypeVar("Part")
-
-
-class UnavailableError(WorkbenchError):
-    """A part of the server that this needs is not there, or not now."""
 
 
 def planner_of(call: Call) -> Planner:

@@ -20,15 +20,34 @@ from workbench.team.access import ForbiddenError, MissingError, NotSignedInError
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.rate_limit import TooManyAttemptsError
 from workbench.team.accounts.tokens import principal_of_token
+from workbench.team.actions.input_errors import ConflictError, UnavailableError
 from workbench.team.store.store import new_id
 from workbench.team.web.page_templates import page_environment
 from workbench.team.web.security import page_headers, verify_origin
 from workbench.team.web.services import TeamServices
 
-BEARER = "Bearer "
+BEARER = "bearer"
 LARGEST_BODY = 4 * 2**20
 """Bytes of a request's JSON, unless a handler says otherwise: a plan document has a few thousand."""
-_STATUS = {NotSignedInError: 401, ForbiddenError: 403, MissingError: 404, TooManyAttemptsError: 429}
+_STATUS = {
+    NotSignedInError: 401,
+    ForbiddenError: 403,
+    MissingError: 404,
+    ConflictError: 409,
+    TooManyAttemptsError: 429,
+    UnavailableError: 503,
+}
+_KINDS = {
+    401: "not_signed_in",
+    403: "forbidden",
+    404: "missing",
+    405: "no_such_method",
+    409: "conflict",
+    413: "too_large",
+    429: "too_many",
+    503: "unavailable",
+}
+"""What an error of the API is called, by its status; of the others it is "invalid" or "failed"."""
 
 _log = logging.getLogger(__name__)
 
@@ -58,9 +77,9 @@ class TeamHandler(RequestHandler):
 
     async def prepare(self) -> None:
         """Refuse foreign requests, and find the person behind this one."""
-        given = self.request.headers.get("Authorization", "")
-        if given.startswith(BEARER):
-            self.principal = await asyncio.to_thread(principal_of_token, self.server.store, given.removeprefix(BEARER).strip())
+        scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == BEARER:
+            self.principal = await asyncio.to_thread(principal_of_token, self.server.store, token.strip())
             if self.principal is None:
                 raise NotSignedInError
             return
@@ -125,7 +144,8 @@ class TeamHandler(RequestHandler):
             return
         message, ways_out = self._describe(error, status)
         if self.is_api:
-            self.write_json({"error": {"message": message, "ways_out": ways_out, "request": self.request_id}}, status)
+            kind = _KINDS.get(status, "failed" if status >= 500 else "invalid")
+            self.write_json({"error": {"message": message, "ways_out": ways_out, "kind": kind, "request": self.request_id}}, status)
         else:
             self.write_page("error.html", status, message=message, ways_out=ways_out, error_status=status)
 

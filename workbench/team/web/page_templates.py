@@ -6,7 +6,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 _TEAM = Path(__file__).parents[1]
-FOLDERS = (_TEAM / "pages" / "templates", _TEAM / "web" / "templates")
+FOLDERS = (_TEAM / "pages" / "templates", _TEAM / "web" / "templates", _TEAM / "api" / "templates")
 """Where a template is looked for: `base.html` of the pages comes before that of this room."""
 
 

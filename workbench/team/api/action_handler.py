@@ -1,0 +1,60 @@
+"""All actions over HTTP: one handler class, with the actions of its address by method."""
+
+from collections.abc import Mapping
+
+from tornado.web import HTTPError
+
+from workbench.team.actions.action import Action, Inputs
+from workbench.team.actions.perform import Context, perform
+from workbench.team.actions.programs import WHEEL
+from workbench.team.web.base_handler import TeamHandler
+
+LARGEST_BODY = WHEEL + (1 << 20)
+"""Bytes of the largest request: one that brings a wheel. How long each text may be, the schemas say."""
+
+
+class ActionHandler(TeamHandler):
+    """Carries out the action of a method at one address."""
+
+    actions: Mapping[str, Action]
+
+    def initialize(self, actions: Mapping[str, Action]) -> None:  # type: ignore[override]
+        super().initialize()
+        self.actions = actions
+        self._etag: str | None = None
+
+    async def carry_out(self, method: str, path: Mapping[str, str]) -> None:
+        """Answer with what the action of this method answers."""
+        action = self.actions.get(method)
+        if action is None:
+            raise HTTPError(405)
+        query = {key: self.get_query_arguments(key, strip=False) for key in self.request.query_arguments}
+        body = self.read_json(LARGEST_BODY) if self.request.body else None
+        context = Context(self.server, self.principal, self.request.remote_ip or "")
+        answer = await perform(action, context, Inputs(path, query, body))
+        if action.etag is not None:
+            self._etag = f'"{action.etag(answer)}"'
+            self.set_header("Cache-Control", "private, no-cache")  # it may be kept, and is asked for each time
+        self.write_json(answer, action.status)
+
+    def compute_etag(self) -> str | None:
+        """Of what has a digest alone: nothing else may be kept."""
+        return self._etag
+
+    async def get(self, **path: str) -> None:
+        await self.carry_out("GET", path)
+
+    async def head(self, **path: str) -> None:
+        await self.carry_out("GET", path)
+
+    async def post(self, **path: str) -> None:
+        await self.carry_out("POST", path)
+
+    async def put(self, **path: str) -> None:
+        await self.carry_out("PUT", path)
+
+    async def patch(self, **path: str) -> None:
+        await self.carry_out("PATCH", path)
+
+    async def delete(self, **path: str) -> None:
+        await self.carry_out("DELETE", path)
