@@ -48,7 +48,7 @@ class Rooms(Protocol):
         """How many."""
 
     def people_in(self, room_id: str) -> Sequence[str]:
-        """The ids of the people who have the room open now; none for a room that is not open."""
+        """The names, as others see them, of those who have the room open now."""
 
     async def access_changed(self, room_id: str) -> None:
         """Somebody's role in a room may be another now, or the room was closed: ask the store again for everybody in it."""
