@@ -46,7 +46,7 @@ def issue_login(session: Session, user_id: str, way: str, agent: str = "") -> Is
 
 
 def principal_of_login(store: Store, secret: str) -> Principal | None:
-    """The person of a cookie that is still good; a login in use is prolonged."""
+    """The person of a cookie that is still good. A login in use is prolonged, unless a provider vouched for it, which is to be asked again."""
     if not 0 < len(secret) <= LONGEST_SECRET:
         return None
     with store.read() as session:
@@ -54,7 +54,7 @@ def principal_of_login(store: Store, secret: str) -> Principal | None:
     if found is None:
         return None
     login, user = found
-    if login.expires < now() + LASTS - RENEWED_AFTER:
+    if login.way == "local" and login.expires < now() + LASTS - RENEWED_AFTER:
         _prolong(store, login.digest)
     return Principal(user.id, user.name, user.display, user.admin, "login", login.digest)
 
