@@ -1,6 +1,6 @@
 """The server of the pages: Panel's, with only the routes that a page needs, behind access control that checks each request."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -42,12 +42,24 @@ class HealthHandler(RequestHandler):
 Pages = dict[str, Callable[[], pn.Template]]
 
 
-def guarded_server(page: Pages, listen_options: dict[str, Any], allowed: Hosts | None, **options: Any) -> Any:
-    """A server of a page that answers only requests which `judge_request` accepts; it is not started. Without `allowed` hosts it is behind
-    a proxy."""
+Judge = Callable[[str, Mapping[str, str], str, Hosts | None], DeniedRequest | None]
+"""Why a request is denied, by its method, headers and path, as `judge_request`."""
+
+
+def guarded_server(
+    page: Pages,
+    listen_options: dict[str, Any],
+    allowed: Hosts | None,
+    *,
+    routes: Sequence[tuple[Any, ...]] = ((r"/liveness", HealthHandler),),
+    judge: Judge = judge_request,
+    **options: Any,
+) -> Any:
+    """A server of a page, and of further `routes`, that answers only requests which `judge` accepts; it is not started. Without `allowed`
+    hosts it is behind a proxy."""
     patch_writes()
-    server = get_server(page, start=False, extra_patterns=[(r"/liveness", HealthHandler)], **options, **listen_options)
-    guard_server(server, allowed)
+    server = get_server(page, start=False, extra_patterns=list(routes), **options, **listen_options)
+    guard_server(server, allowed, tuple(route[1] for route in routes), judge)
     return server
 
 
@@ -69,13 +81,15 @@ def _serve(page: Pages, listen_options: dict[str, Any], allowed: Hosts | None, *
     return server
 
 
-def guard_server(server: Any, allowed: Hosts | None) -> None:
+def guard_server(
+    server: Any, allowed: Hosts | None, kept: tuple[type[RequestHandler], ...] = (HealthHandler,), judge: Judge = judge_request
+) -> None:
     """Put the access control before a server that does not listen yet. Other servers of the process are not changed."""
     application, framed = server._tornado, allowed is None  # noqa: SLF001 - Bokeh has no other way to either
     application._websocket_origins = {"*"}  # noqa: SLF001 - the gate judges them, IPv6 among them, which Bokeh cannot
-    keep_routes(application, (*HANDLERS, HealthHandler, RootHandler) if framed else (*HANDLERS, HealthHandler))
+    keep_routes(application, (*HANDLERS, *kept, RootHandler) if framed else (*HANDLERS, *kept))
     application.add_transform(partial(_SecurityHeaderTransform, framed=framed))  # it is called, once per request
-    server._http.request_callback = Gate(application, allowed)  # noqa: SLF001
+    server._http.request_callback = Gate(application, allowed, judge)  # noqa: SLF001
 
 
 def keep_routes(application: Application, handlers: tuple[type[RequestHandler], ...]) -> None:
@@ -105,20 +119,21 @@ class _SecurityHeaderTransform(OutputTransform):
 def _set_security_headers(headers: HTTPHeaders, page: str, *, framed: bool) -> None:
     headers.pop("Server", None)
     for name, value in security_headers(page, framed=framed).items():
-        headers[name] = value
+        headers.setdefault(name, value)  # a handler of one's own may have stricter ones
 
 
 class Gate(HTTPServerConnectionDelegate):
     """Checks each request, and passes the accepted ones to the application."""
 
-    def __init__(self, application: HTTPServerConnectionDelegate, allowed: Hosts | None) -> None:
-        self._application, self._allowed = application, allowed
+    def __init__(self, application: HTTPServerConnectionDelegate, allowed: Hosts | None, judge: Judge = judge_request) -> None:
+        self._application, self._allowed, self._judge = application, allowed, judge
 
     def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
         stream = getattr(request_conn, "stream", None)
         if stream is not None:
             stream.set_nodelay(True)  # an answer is several small frames: none waits until the one before it is acknowledged
-        return _JudgedRequest(self._allowed, lambda: self._application.start_request(server_conn, request_conn), request_conn)
+        begin = lambda: self._application.start_request(server_conn, request_conn)  # noqa: E731
+        return _JudgedRequest(self._allowed, self._judge, begin, request_conn)
 
     def on_close(self, server_conn: object) -> None:
         self._application.on_close(server_conn)
@@ -127,14 +142,14 @@ class Gate(HTTPServerConnectionDelegate):
 class _JudgedRequest(HTTPMessageDelegate):
     """One request. `begin` passes it to the application."""
 
-    def __init__(self, allowed: Hosts | None, begin: Callable[[], HTTPMessageDelegate], connection: HTTPConnection) -> None:
-        self._allowed, self._begin, self._connection = allowed, begin, connection
+    def __init__(self, allowed: Hosts | None, judge: Judge, begin: Callable[[], HTTPMessageDelegate], connection: HTTPConnection) -> None:
+        self._allowed, self._judge, self._begin, self._connection = allowed, judge, begin, connection
         self._passed: HTTPMessageDelegate | None = None
         self._refusal: DeniedRequest | None = None
 
     def headers_received(self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders) -> Awaitable[None] | None:
         assert isinstance(start_line, RequestStartLine)
-        self._refusal = judge_request(start_line.method, headers, start_line.path.partition("?")[0], self._allowed)
+        self._refusal = self._judge(start_line.method, headers, start_line.path.partition("?")[0], self._allowed)
         if self._refusal:
             return None
         self._passed = self._begin()

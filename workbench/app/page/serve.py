@@ -100,7 +100,7 @@ def listen(
     """Serve a page, made anew for each visitor, as `serve` describes. On shutdown the visitors' boards are `close`d."""
     page = {PROXY_PATH if unix_socket else "/": make}
     listen_options, allowed = _socket_options(unix_socket) if unix_socket else _port_options(address, port, origins)
-    options = {"show": open_browser and not unix_socket, "verbose": not (threaded or unix_socket)}
+    options: dict[str, Any] = {"show": open_browser and not unix_socket, "verbose": not (threaded or unix_socket)}
     if threaded:
         return serve_in_thread(page, listen_options, allowed, **options)
     make_server = functools.partial(guarded_server, page, listen_options, allowed, **options)

@@ -13,6 +13,7 @@
 import asyncio
 import re
 import zlib
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -61,6 +62,11 @@ def principal_of(request: HTTPServerRequest) -> Principal:
     """The person behind a request that `TeamAuthProvider` has accepted."""
     found: Principal = request.team_principal  # type: ignore[attr-defined]
     return found
+
+
+def person_of_session(payload: Mapping[str, Any]) -> str:
+    """The id of the person whose a session is, by the payload of its signed token; empty if it does not say."""
+    return str(payload.get(_PERSON, ""))
 
 
 class TeamAuthProvider(AuthProvider):  # type: ignore[misc]  # Bokeh's classes have no types here

@@ -43,10 +43,10 @@ class RoomHub:
             return len(self._rooms)
 
     def people_in(self, room_id: str) -> list[str]:
-        """The names of those in a room now."""
+        """The ids of the people who have a room open now."""
         with self._lock:
             room = self._rooms.get(room_id)
-        return [person.display for person in room.presence.people()] if room else []
+        return list(dict.fromkeys(person.user_id for person in room.presence.people())) if room else []
 
     def enter(self, room_id: str, principal: Principal, screen: Screen) -> "GuestPage":
         """Show a room on somebody's page. Raises `MissingError` for one that is not theirs to see, and `WorkbenchError` for one that cannot

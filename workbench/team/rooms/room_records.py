@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import select
 
 from workbench.errors import WorkbenchError
-from workbench.team.access import Principal, ProjectRole
+from workbench.team.access import NotSignedInError, Principal, ProjectRole
 from workbench.team.actions.held_roles import role_in_room, verify_active
 from workbench.team.store.store import Store, now
-from workbench.team.store.tables import LogEntry, Project, RegisteredProgram, StoredPlan, StoredRoom
+from workbench.team.store.tables import LogEntry, Project, RegisteredProgram, StoredPlan, StoredRoom, User
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,15 @@ def append_entry(store: Store, room_id: str, entry: Mapping[str, Any], digest: s
         room = session.get(StoredRoom, room_id)
         if room is not None:
             room.touched = now()
+
+
+def principal_of_user(store: Store, user_id: str) -> Principal:
+    """The person of an id. Raises `NotSignedInError` for one who was disabled, or for none."""
+    with store.read() as session:
+        user = session.get(User, user_id)
+    if user is None or not user.active:
+        raise NotSignedInError
+    return Principal(user.id, user.name, user.display, user.admin)
 
 
 def role_of(store: Store, principal: Principal, room_id: str) -> ProjectRole | None:

@@ -1,0 +1,97 @@
+"""How a team's server is set up: a record, read from `team.toml` in its data folder. What the command line gives comes before that.
+
+address = "https://plans.example.org"    # as people reach it, with a prefix if there is one
+listen = "127.0.0.1:5007"                # or "unix:/run/workbench.sock"
+database = "postgresql://workbench@db/workbench"
+
+[sign_in]
+local = true
+
+[[sign_in.oidc]]
+name = "example"
+issuer = "https://login.example.org"
+client_id = "workbench"
+client_secret_file = "oidc_secret"
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from workbench.errors import WorkbenchError, unknown_name
+
+FILE = "team.toml"
+PORT = 5007
+LISTEN = f"127.0.0.1:{PORT}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamConfig:
+    """`listen` is `host:port` or `unix:path`; `address` is how people reach it, by default the same. `origins` are further addresses under
+    which a proxy serves it. Limits of a planner's idle time are in seconds."""
+
+    data: Path
+    listen: str = LISTEN
+    address: str = ""
+    database: str = ""
+    origins: tuple[str, ...] = ()
+    open_metrics: bool = False
+    idle_seconds: float = 600.0
+    sign_in: Mapping[str, Any] = field(default_factory=lambda: {"local": True})
+    jobs: Mapping[str, Any] = field(default_factory=dict)
+    programs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def store_address(self) -> str:
+        """The database: a file in the data folder, unless another is given."""
+        return self.database or f"sqlite:///{self.data / 'team.db'}"
+
+    @property
+    def public_address(self) -> str:
+        """How people reach it, without a slash at its end."""
+        if self.address:
+            return self.address.rstrip("/")
+        return "http://localhost" if self.unix_socket else f"http://{self.listen.replace('127.0.0.1', 'localhost')}"
+
+    @property
+    def prefix(self) -> str:
+        """The path of the public address."""
+        return urlsplit(self.public_address).path.rstrip("/")
+
+    @property
+    def unix_socket(self) -> str | None:
+        """The path of the socket that it listens at, if that is no port."""
+        return self.listen.removeprefix("unix:") if self.listen.startswith("unix:") else None
+
+    @property
+    def port(self) -> tuple[str, int]:
+        """The host and the port that it listens at. Raises `WorkbenchError` for what is neither."""
+        host, _, port = self.listen.rpartition(":")
+        if not host or not port.isdigit() or int(port) > 65_535:
+            raise WorkbenchError(f"`{self.listen}` is no place to listen at.", [f"give `{LISTEN}`", "give `unix:/run/workbench.sock`"])
+        return host.strip("[]"), int(port)
+
+    @classmethod
+    def read(cls, data: Path, **given: Any) -> "TeamConfig":
+        """The set-up in a data folder; what is `given` and not `None` comes first. Raises `WorkbenchError` for a file that is none."""
+        file = data / FILE
+        values = _read_toml(file) if file.is_file() else {}
+        known = {each.name for each in fields(cls)} - {"data"}
+        for name in values:
+            if name not in known:
+                message, ways_out = unknown_name("setting", name, sorted(known))
+                raise WorkbenchError(f"{file}: {message}", ways_out)
+        values |= {name: value for name, value in given.items() if value is not None}
+        if "origins" in values:
+            values["origins"] = tuple(values["origins"])
+        return cls(data=data, **values)
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise WorkbenchError(f"{file} cannot be read: {error}.", ["mend it", "`workbench team init` writes one anew"]) from None

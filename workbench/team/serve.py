@@ -1,0 +1,135 @@
+"""The server of a team: its pages and its API, the rooms, and what they work with. It imports neither JAX nor anybody's code."""
+
+import functools
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+from urllib.parse import urlsplit
+
+from workbench.app.page.guarded_server import guarded_server
+from workbench.app.page.request_policy import METHODS, DeniedRequest, Hosts, allowed_hosts, judge_request
+from workbench.app.page.shutdown import serve_until_signal
+from workbench.team.accounts.provider import bind_to_person, session_options
+from workbench.team.accounts.revocations import Revocations
+from workbench.team.accounts.routes import account_routes
+from workbench.team.accounts.secret_key import load_secret_key
+from workbench.team.api.routes import api_routes
+from workbench.team.config import TeamConfig
+from workbench.team.rooms.planners import Planners
+from workbench.team.rooms.room_hub import RoomHub
+from workbench.team.rooms.room_page import PATH, room_page
+from workbench.team.sign_in_setup import sign_in_ways
+from workbench.team.store.store import Store
+from workbench.team.web.application import application_settings
+from workbench.team.web.health import health_routes
+from workbench.team.web.services import TeamServices
+
+ROOM_PREFIX = "/room/"
+
+
+class TeamServer:
+    """A server that is set up: `services`, and what `close` ends, the last begun first."""
+
+    def __init__(self, config: TeamConfig) -> None:
+        """Open the store and begin the processes. Raises `WorkbenchError` for a set-up that cannot be served."""
+        self.config = config
+        self._ending = ExitStack()
+        try:
+            self.services = self._begin()
+        except BaseException:
+            self._ending.close()
+            raise
+
+    def _begin(self) -> TeamServices:
+        config = self.config
+        config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        store = Store.open(config.store_address)
+        self._ending.callback(store.close)
+        secret_key = load_secret_key(config.data)
+        planners = Planners()
+        self._ending.callback(planners.close)
+        self.hub = RoomHub(store, planners, config.public_address, idle_for=config.idle_seconds)
+        self._ending.callback(self.hub.close)
+        return TeamServices(
+            store=store,
+            revocations=Revocations(store),
+            secret_key=secret_key,
+            address=config.public_address,
+            data=config.data,
+            config=config,
+            planner=planners,
+            rooms=self.hub,
+            sign_in=sign_in_ways(config, store, secret_key),
+            origins=config.origins,
+            open_metrics=config.open_metrics,
+        )
+
+    def bokeh_server(self) -> Any:
+        """The server of Panel, listening but not started."""
+        services, config = self.services, self.config
+        routes = [*api_routes(), *account_routes(), *health_routes()]
+        server = guarded_server(
+            {PATH: lambda: room_page(services.store, self.hub)},
+            self._listen_options(),
+            self._allowed(),
+            routes=routes,
+            judge=functools.partial(judge_team_request, prefix=config.prefix),
+            prefix=config.prefix,
+            **session_options(services),
+        )
+        for context in server._tornado._applications.values():  # noqa: SLF001 - Panel gives no other way to its applications
+            bind_to_person(context.application)
+        server._tornado.settings.update(application_settings(services))  # noqa: SLF001
+        return server
+
+    def close(self) -> None:
+        """End everything that it began. May be called again."""
+        self.services.revocations.stop()
+        self._ending.close()
+
+    def _listen_options(self) -> dict[str, Any]:
+        if self.config.unix_socket:
+            return {"unix_socket": self.config.unix_socket}
+        host, port = self.config.port
+        return {"address": host, "port": port}
+
+    def _allowed(self) -> Hosts:
+        """The hosts that it answers under: that of its address, and those that the set-up names."""
+        public = urlsplit(self.config.public_address)
+        named = (f"{public.scheme}://{public.netloc}", *self.config.origins)
+        host, port = ("localhost", 80) if self.config.unix_socket else self.config.port
+        return allowed_hosts(host, port, named)
+
+
+def judge_team_request(method: str, headers: Mapping[str, str], path: str, allowed: Hosts | None, *, prefix: str) -> DeniedRequest | None:
+    """Why a request is denied, or `None`. The handlers of the team's own pages judge by themselves what changes something; the pages of
+    rooms are held to what a served board is."""
+    if path.startswith(prefix + ROOM_PREFIX):
+        return judge_request(method, headers, path, allowed)
+    return judge_request(METHODS[0], _without_site(headers), path, allowed)
+
+
+def _without_site(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Without what says which site's page asks: `web.security.verify_origin` judges that, and has words for it."""
+    return {name: value for name, value in headers.items() if not name.lower().startswith("sec-fetch-")}
+
+
+def serve(config: TeamConfig, *, on_ready: Callable[[TeamServices], None] = lambda _: None) -> None:
+    """Serve a team until interrupted, or ended with SIGTERM. `on_ready` is called once it listens. Raises `WorkbenchError` for a set-up
+    that cannot be served."""
+    team = TeamServer(config)
+    try:
+        serve_until_signal(functools.partial(_start, team, on_ready), team.close, config.unix_socket)
+    finally:
+        team.close()
+
+
+def _start(team: TeamServer, on_ready: Callable[[TeamServices], None]) -> Any:
+    server = team.bokeh_server()
+
+    async def begin() -> None:
+        team.services.revocations.start()
+        on_ready(team.services)
+
+    server.io_loop.add_callback(begin)
+    return server
