@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 from argon2 import PasswordHasher
@@ -82,7 +82,7 @@ class ServerThread:
 
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
-    def __enter__(self) -> "ServerThread":
+    def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
         return self

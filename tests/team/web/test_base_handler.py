@@ -19,16 +19,17 @@ class Me(TeamHandler):
         self.write_json({"read": self.read_json(100)})
 
 
-class Boom(TeamHandler):
-    ERRORS = {
-        "bug": RuntimeError("the secret of a bug"),
-        "ours": WorkbenchError("6 does not divide 4096.", ["make it 8"]),
-        "forbidden": ForbiddenError("You may not.", []),
-        "missing": MissingError("plan", "abc<script>"),
-    }
+ERRORS = {
+    "bug": RuntimeError("the secret of a bug"),
+    "ours": WorkbenchError("6 does not divide 4096.", ["make it 8"]),
+    "forbidden": ForbiddenError("You may not.", []),
+    "missing": MissingError("plan", "abc<script>"),
+}
 
+
+class Boom(TeamHandler):
     def get(self, name):
-        raise self.ERRORS[name]
+        raise ERRORS[name]
 
 
 class Admin(TeamHandler):
