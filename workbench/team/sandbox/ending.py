@@ -1,0 +1,107 @@
+"""How a sandboxed process ended, as a sentence for the person who waits for it."""
+
+import signal
+from dataclasses import dataclass
+from enum import StrEnum
+
+from workbench.team.sandbox.limits import ResourceLimits
+from workbench.units import format_bytes
+
+
+class EndKind(StrEnum):
+    """Why a process ended."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    MEMORY = "memory"
+    PROCESSOR = "processor"
+    DEADLINE = "deadline"
+    OUTPUT = "output"
+    TASKS = "tasks"
+    FILE_SIZE = "file size"
+    REFUSED_CALL = "refused call"
+    STOPPED = "stopped by the server"
+    KILLED = "killed"
+    NOT_STARTED = "not started"
+
+
+@dataclass(frozen=True)
+class SandboxEnding:
+    """`status` is the exit code, negative for a signal, as of `subprocess`."""
+
+    kind: EndKind
+    status: int
+    sentence: str
+
+    @property
+    def is_good(self) -> bool:
+        return self.kind is EndKind.FINISHED
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclass(frozen=True)
+class EndingSigns:
+    """What is known when a process is gone: its status, why the server ended it (if it did), the most processor seconds that one of its
+    processes was seen to have used, and the last line it wrote to its errors."""
+
+    status: int
+    ended_by: EndKind | None = None
+    processor_seconds: float = 0.0
+    last_line: str = ""
+
+
+_MEMORY_WORDS = ("MemoryError", "std::bad_alloc", "Cannot allocate memory", "out of memory", "Out of memory", "RESOURCE_EXHAUSTED")
+_TASK_WORDS = ("Resource temporarily unavailable", "can't start new thread", "BlockingIOError")
+
+
+def describe_ending(signs: EndingSigns, limits: ResourceLimits) -> SandboxEnding:
+    kind = signs.ended_by or _kind_of(signs, limits)
+    return SandboxEnding(kind, signs.status, _sentence(kind, signs, limits))
+
+
+def _kind_of(signs: EndingSigns, limits: ResourceLimits) -> EndKind:
+    if signs.status == 0:
+        return EndKind.FINISHED
+    if signs.status > 0:
+        return _kind_of_failure(signs.last_line)
+    if signs.status == -signal.SIGKILL and limits.processor_seconds and signs.processor_seconds >= limits.processor_seconds - 0.5:
+        return EndKind.PROCESSOR
+    kinds = {signal.SIGXCPU: EndKind.PROCESSOR, signal.SIGSYS: EndKind.REFUSED_CALL, signal.SIGXFSZ: EndKind.FILE_SIZE}
+    by_words = _kind_of_failure(signs.last_line)
+    return kinds.get(signal.Signals(-signs.status), EndKind.KILLED if by_words is EndKind.FAILED else by_words)
+
+
+def _kind_of_failure(last_line: str) -> EndKind:
+    if last_line.startswith("bwrap: "):
+        return EndKind.NOT_STARTED
+    if any(each in last_line for each in _MEMORY_WORDS):
+        return EndKind.MEMORY
+    return EndKind.TASKS if any(each in last_line for each in _TASK_WORDS) else EndKind.FAILED
+
+
+def _sentence(kind: EndKind, signs: EndingSigns, limits: ResourceLimits) -> str:
+    last = f": {signs.last_line.rstrip('.')}" if signs.last_line else ""
+    sentences = {
+        EndKind.FINISHED: "It ended by itself.",
+        EndKind.FAILED: f"It ended with status {signs.status}{last}.",
+        EndKind.MEMORY: f"It ran out of memory: it may have {format_bytes(limits.memory)}.",
+        EndKind.PROCESSOR: f"It used up its processor time of {limits.processor_seconds} s.",
+        EndKind.DEADLINE: f"It did not end within {limits.deadline:g} s, and was ended." if limits.deadline else "It was ended.",
+        EndKind.OUTPUT: f"It printed more than {format_bytes(limits.output)}, and was ended.",
+        EndKind.TASKS: f"It started more than the {limits.tasks} processes and threads that it may have.",
+        EndKind.FILE_SIZE: f"It wrote a file of more than {format_bytes(limits.file_size)}, and was ended.",
+        EndKind.REFUSED_CALL: "It made a system call that programs may not make here, such as to trace or to mount, and was ended.",
+        EndKind.STOPPED: "The server ended it.",
+        EndKind.KILLED: f"It was ended by {_signal_name(signs.status)}{last}.",
+        EndKind.NOT_STARTED: f"Its sandbox could not be made{last}.",
+    }
+    return sentences[kind]
+
+
+def _signal_name(status: int) -> str:
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"

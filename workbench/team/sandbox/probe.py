@@ -1,0 +1,114 @@
+"""What sandbox this machine has: found out by making one and running a command that does nothing."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from workbench.team.sandbox.command import SandboxedCommand
+from workbench.team.sandbox.levels import SandboxAbility, SandboxError, SandboxLevel
+from workbench.team.sandbox.limits import ResourceLimits
+from workbench.team.sandbox.sandbox import Sandbox
+
+_PATIENCE = 30.0  # seconds for a trial on a busy machine
+_SWITCHES = (  # files of the kernel, the value that forbids user namespaces, and what to say then
+    (
+        "/proc/sys/kernel/unprivileged_userns_clone",
+        "0",
+        "the kernel is set to refuse user namespaces (`kernel.unprivileged_userns_clone=0`)",
+    ),
+    ("/proc/sys/user/max_user_namespaces", "0", "the kernel is set to allow no user namespaces (`user.max_user_namespaces=0`)"),
+    (
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "AppArmor refuses user namespaces to programs without a profile (`kernel.apparmor_restrict_unprivileged_userns=1`)",
+    ),
+)
+
+
+def probe(bubblewrap: str | None = None) -> SandboxAbility:
+    """Takes a tenth of a second. `bubblewrap` is the path of `bwrap` where it is not on PATH."""
+    path = bubblewrap or shutil.which("bwrap")
+    if sys.platform != "linux":
+        return _separate("bubblewrap needs Linux.")
+    if path is None or not os.access(path, os.X_OK):
+        return _separate("bubblewrap is not installed: `apt-get install bubblewrap`, or `dnf install bubblewrap`.")
+    options = _output_of([path, "--help"])
+    if "--size" not in options:
+        version = next(iter(_output_of([path, "--version"]).splitlines()), path)
+        return _separate(f"{version} is too old: it cannot limit the size of what is written.")
+    full = SandboxAbility(SandboxLevel.SANDBOXED, bubblewrap=path, disables_namespaces="--disable-userns" in options)
+    problems: list[str] = []
+    for candidate in _candidates(full):
+        if (problem := problem_of(candidate)) is None:
+            scoped = replace(candidate, scope=_scope_command())
+            return scoped if scoped.scope and problem_of(scoped) is None else candidate
+        problems.append(problem)
+    return _separate(_explain(problems))
+
+
+def _candidates(ability: SandboxAbility) -> Iterable[SandboxAbility]:
+    """Root mounts by its own right, where it has it; a user, and root in a container, in a user namespace."""
+    if os.geteuid() == 0:
+        yield replace(ability, own_user=False)
+    yield ability
+    if ability.disables_namespaces:
+        yield replace(ability, disables_namespaces=False)
+
+
+def problem_of(ability: SandboxAbility) -> str | None:
+    """What a trial said where it failed."""
+    sandbox = Sandbox(ability)
+    try:
+        run = sandbox.run(SandboxedCommand((sys.executable, "-I", "-S", "-c", ""), ResourceLimits(deadline=_PATIENCE)))
+    except SandboxError as error:
+        return error.message
+    finally:
+        sandbox.close()
+    return None if run.ending.is_good else run.errors.strip().splitlines()[-1] if run.errors.strip() else run.ending.sentence
+
+
+def _separate(reason: str) -> SandboxAbility:
+    ability = SandboxAbility(SandboxLevel.SEPARATE_PROCESS, reason)
+    if os.geteuid() == 0 and problem_of(ability) is not None:
+        ability = replace(ability, drops_root=False)
+    scope = _scope_command()
+    return replace(ability, scope=scope) if scope and problem_of(replace(ability, scope=scope)) is None else ability
+
+
+def _explain(problems: list[str]) -> str:
+    reasons = [words for path, value, words in _SWITCHES if _content(path) == value]
+    if any(Path(each).exists() for each in ("/.dockerenv", "/run/.containerenv")):
+        reasons.append(
+            "this is a container, and Docker's default profile refuses what a sandbox needs (`--security-opt seccomp=unconfined` does not)"
+        )
+    found = "; ".join(reasons) or "the system refuses it"
+    return f"bubblewrap is installed, but {found}. It said: {problems[0][:200]}"
+
+
+def _scope_command() -> tuple[str, ...]:
+    """The `systemd-run` that may make scopes; empty where systemd does not run, or not for this user."""
+    if not Path("/run/systemd/system").is_dir() or (path := shutil.which("systemd-run")) is None:
+        return ()
+    command = (path, *(() if os.geteuid() == 0 else ("--user",)), "--scope", "--quiet", "--collect")
+    with suppress(OSError, subprocess.SubprocessError):
+        if subprocess.run([*command, "true"], capture_output=True, timeout=_PATIENCE, check=False).returncode == 0:  # noqa: S603 - as above
+            return command
+    return ()
+
+
+def _output_of(command: list[str]) -> str:
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)  # noqa: S603 - the path of bwrap
+        return done.stdout + done.stderr
+    return ""
+
+
+def _content(path: str) -> str | None:
+    with suppress(OSError):
+        return Path(path).read_text(encoding="ascii").strip()
+    return None

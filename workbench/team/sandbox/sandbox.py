@@ -1,0 +1,188 @@
+"""`Sandbox(ability)` starts commands: `sandbox.start(command)`, or `sandbox.run(command)`, which waits for the end."""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbench.team.sandbox.bubblewrap import bubblewrap_arguments
+from workbench.team.sandbox.command import HOME, SandboxedCommand
+from workbench.team.sandbox.ending import SandboxEnding
+from workbench.team.sandbox.levels import SandboxAbility, SandboxError, SandboxLevel
+from workbench.team.sandbox.process_usage import tasks_of_user
+from workbench.team.sandbox.sandboxed_process import SandboxedProcess
+from workbench.team.sandbox.syscall_filter import syscall_filter
+
+FIRST_USER, USERS = 1_900_000_000, 65_536
+"""The users that a server which is root gives its sandboxes, one each: above those of systemd and of containers."""
+
+_START = Path(__file__).with_name("start.py")
+_COUNTS_BY_NAMESPACE = (5, 14)  # the Linux that counts tasks for each user namespace alone
+
+
+@dataclass(frozen=True)
+class SandboxRun:
+    """What came of a command that was waited for."""
+
+    ending: SandboxEnding
+    printed: bytes
+    errors: str
+    is_whole: bool  # whether `printed` is everything
+
+
+class Sandbox:
+    """Processes of a sandbox end with it, at the latest. It may be used from any thread."""
+
+    def __init__(self, ability: SandboxAbility) -> None:
+        self.ability = ability
+        # the kernel ends a sandbox when the thread that started it ends, so that is one which lives as long as this
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="sandbox starter")
+        self._lock = threading.Lock()
+        self._users: set[int] = set()
+        self._running: set[SandboxedProcess] = set()
+
+    def start(self, command: SandboxedCommand) -> SandboxedProcess:
+        """Raises `SandboxError` for a path that is not there, and where the system cannot start a process."""
+        _verify_paths(command)
+        uid = self._borrow_user()
+        try:
+            with _written(syscall_filter(command.network)) as filter_descriptor, _stdin(command.stdin) as stdin:
+                _give(command.writable, uid)
+                line = self._line(command, uid, filter_descriptor)
+                passed = (*command.descriptors, *([filter_descriptor] if filter_descriptor >= 0 else []))
+                process = self._starter.submit(self._popen, line, passed, stdin, uid).result()
+        except OSError as error:
+            self._return_user(uid)
+            raise SandboxError(f"A sandbox cannot be started: {error.strerror}.", ["end other processes of this machine"]) from None
+        started = SandboxedProcess(process, command.limits, not self._is_walled, lambda: self._return_user(uid))
+        with self._lock:
+            self._running = {each for each in self._running if each.poll() is None} | {started}
+        return started
+
+    def run(self, command: SandboxedCommand) -> SandboxRun:
+        """Start it and wait for its end, which its deadline brings."""
+        process = self.start(command)
+        ending = process.wait()
+        assert ending is not None, "waited without an end"
+        return SandboxRun(ending, process.printed.content, process.errors.text(), not process.printed.left_out)
+
+    def close(self) -> None:
+        """End everything that still runs here."""
+        with self._lock:
+            running = [each for each in self._running if each.poll() is None]
+        for each in running:
+            each.kill()
+        for each in running:
+            each.wait(10)
+        self._starter.shutdown()
+
+    def _popen(self, line: list[str], passed: tuple[int, ...], stdin: int, uid: int | None) -> subprocess.Popen[bytes]:
+        drops = uid is not None and self._is_walled and self.ability.own_user
+        return subprocess.Popen(  # noqa: S603 - its first word is bwrap, systemd-run or this interpreter
+            line,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=passed,
+            env=_environment_of_wrapper(bool(self.ability.scope)),
+            cwd="/",
+            start_new_session=True,
+            user=uid if drops else None,
+            group=uid if drops else None,
+            extra_groups=[] if drops else None,
+        )
+
+    def _line(self, command: SandboxedCommand, uid: int | None, filter_descriptor: int) -> list[str]:
+        inner = [sys.executable, "-I", "-S", str(_START), json.dumps(self._settings(command, uid, filter_descriptor))]
+        walls = bubblewrap_arguments(self.ability, command, filter_descriptor) if self._is_walled else []
+        scope = [*self.ability.scope, *command.limits.scope_options(), "--"] if self.ability.scope else []
+        return [*scope, *walls, *inner]
+
+    def _settings(self, command: SandboxedCommand, uid: int | None, filter_descriptor: int) -> dict[str, object]:
+        counted = 0 if uid is not None or (self._is_walled and _linux_version() >= _COUNTS_BY_NAMESPACE) else tasks_of_user(os.getuid())
+        return {
+            "limits": command.limits.rlimits(counted),
+            "uid": None if self._is_walled and self.ability.own_user else uid,
+            "alone": not self._is_walled,
+            "parent": os.getpid(),
+            "filter": filter_descriptor,
+            "descriptors": command.descriptors,
+            "command": command.arguments,
+            "environment": command.full_environment(HOME if self._is_walled else "/nonexistent"),
+        }
+
+    @property
+    def _is_walled(self) -> bool:
+        return self.ability.level is SandboxLevel.SANDBOXED
+
+    def _borrow_user(self) -> int | None:
+        if os.geteuid() != 0 or not self.ability.drops_root:
+            return None
+        with self._lock:
+            while (uid := FIRST_USER + secrets.randbelow(USERS)) in self._users:
+                pass
+            self._users.add(uid)
+        return uid
+
+    def _return_user(self, uid: int | None) -> None:
+        with self._lock:
+            self._users.discard(uid if uid is not None else -1)
+
+
+def _environment_of_wrapper(scoped: bool) -> dict[str, str]:
+    """Of bwrap itself, which the program can read in /proc: nothing, but for `systemd-run` how to reach systemd."""
+    names = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "PATH") if scoped else ()
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def _verify_paths(command: SandboxedCommand) -> None:
+    for path in (*command.readable, *command.writable):
+        if not path.is_absolute() or not path.exists():
+            raise SandboxError(f"The sandbox is to show `{path}`, which is not there.", ["fetch the program again"])
+
+
+def _give(folders: tuple[Path, ...], uid: int | None) -> None:
+    if uid is not None:
+        for folder in folders:
+            os.chown(folder, uid, uid)
+
+
+@contextmanager
+def _written(data: bytes) -> Iterator[int]:
+    """A descriptor that these few bytes can be read from; -1 for none."""
+    if not data:
+        yield -1
+        return
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, data)
+        os.close(writing)
+        yield reading
+    finally:
+        os.close(reading)
+
+
+@contextmanager
+def _stdin(data: bytes) -> Iterator[int]:
+    if not data:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        yield file.fileno()
+
+
+def _linux_version() -> tuple[int, int]:
+    with suppress(ValueError):
+        major, minor, *_ = os.uname().release.split(".")
+        return int(major), int(minor)
+    return (0, 0)

@@ -1,0 +1,166 @@
+"""The first lines that run in a sandbox: `python -I -S start.py SETTINGS` sets the limits and becomes the command.
+
+It is run by its path and imports nothing of the workbench. The settings are JSON: `limits`, `umask`, the `descriptors` that stay open, the
+user (`uid`) to become where it was started by root, and the `command`. Without bubblewrap (`alone`) it also installs the filter of system
+calls itself (`filter`, a descriptor), and stays as the parent of everything that the command starts, so that nothing outlives it.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_SECCOMP_FILTER, _NO_NEW_PRIVILEGES, _SECCOMP, _DEATH_SIGNAL, _SUBREAPER, _DROP_FROM_BOUNDS = 2, 38, 22, 1, 36, 24  # linux/prctl.h
+_PATIENCE = 5.0  # seconds to end what the command has started
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Never returns."""
+    os.umask(0o022)
+    _close_all_but({0, 1, 2, *settings["descriptors"], *([settings["filter"]] if settings["alone"] and settings["filter"] >= 0 else [])})
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # where memory ends, this ends first
+    if settings["alone"]:
+        _stay_as_parent(settings["parent"], settings["uid"])
+    for name, limit in settings["limits"].items():
+        _limit(getattr(resource, name), *limit)
+    if settings["uid"] is not None:
+        _become(settings["uid"])
+    if settings["alone"]:
+        _drop_rights()
+        _control("prctl", _DEATH_SIGNAL, signal.SIGKILL)
+        _install_filter(settings["filter"])
+    try:
+        os.execvpe(settings["command"][0], settings["command"], settings["environment"])  # noqa: S606 - it is what a sandbox is for
+    except OSError as error:
+        sys.exit(f"{settings['command'][0]} cannot be started: {error.strerror}.")
+
+
+def _close_all_but(kept: set[int]) -> None:
+    for entry in os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"):  # noqa: PTH112, PTH208 - descriptors
+        if int(entry) not in kept:
+            with suppress(OSError):  # the one that this list was read from
+                os.close(int(entry))
+
+
+def _limit(which: int, soft: int, hard: int) -> None:
+    """The limit, or a narrower one that holds already."""
+    _, ceiling = resource.getrlimit(which)
+    if ceiling != resource.RLIM_INFINITY:
+        soft, hard = min(soft, ceiling), min(hard, ceiling)
+    resource.setrlimit(which, (soft, hard))
+
+
+def _become(uid: int) -> None:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def _control(call: str, *numbers: int) -> None:
+    """`prctl`, on Linux."""
+    if sys.platform == "linux":
+        getattr(ctypes.CDLL(None, use_errno=True), call)(*(ctypes.c_ulong(each) for each in numbers))
+
+
+def _drop_rights() -> None:
+    """Of root, where it stays root: a file is then written only if it is root's own. Nothing for a user."""
+    for capability in range(64):
+        _control("prctl", _DROP_FROM_BOUNDS, capability, 0, 0, 0)
+
+
+def _install_filter(descriptor: int) -> None:
+    """Raises `OSError` where the kernel refuses the filter; a descriptor below 0 is none."""
+    _control("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    if descriptor < 0 or sys.platform != "linux":
+        return
+    with os.fdopen(descriptor, "rb") as file:
+        program = file.read()
+
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+    filled = Program(len(program) // 8, program)
+    if ctypes.CDLL(None, use_errno=True).prctl(_SECCOMP, _SECCOMP_FILTER, ctypes.byref(filled), 0, 0):
+        raise OSError(ctypes.get_errno(), "the kernel refuses the filter of system calls")
+
+
+def _stay_as_parent(parent: int, uid: int | None) -> None:
+    """Fork: the child goes on; this process waits for it, then ends whatever is left, and exits as the child did."""
+    _control("prctl", _SUBREAPER, 1, 0, 0, 0)
+    _control("prctl", _DEATH_SIGNAL, signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit(1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        return
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        _end_rest(uid)
+        os._exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
+    for descriptor in (0, 1, 2):
+        os.close(descriptor)  # what is printed ends when the command's own processes have ended
+    status = 0
+    while True:
+        ended, found = os.wait()
+        if ended == child:
+            status = os.waitstatus_to_exitcode(found)
+            break
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _end_rest(uid)
+    os._exit(status if status >= 0 else 128 - status)
+
+
+def _end_rest(uid: int | None) -> None:
+    """Kill and reap until nothing is left. A user of its own is ended as a whole, faster than it can fork."""
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        if uid is None:
+            for each in _descendants(os.getpid()):
+                with suppress(OSError):
+                    os.kill(each, signal.SIGKILL)
+        else:
+            _kill_user(uid)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.01)
+
+
+def _kill_user(uid: int) -> None:
+    if (killer := os.fork()) == 0:
+        with suppress(OSError):
+            _become(uid)
+            os.kill(-1, signal.SIGKILL)
+        os._exit(0)
+    os.waitpid(killer, 0)
+
+
+def _descendants(pid: int) -> list[int]:
+    """Processes below one, children first."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError, IndexError):
+            parents[int(entry.name)] = int((entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
+    found, new = [], [pid]
+    while new:
+        new = [child for child, parent in parents.items() if parent in new]
+        found += new
+    return found
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
