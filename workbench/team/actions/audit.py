@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session as DatabaseSession
 from workbench.team.access import ProjectRole
 from workbench.team.actions.action import ADMIN, Action, Call, member
 from workbench.team.actions.pages_of_lists import list_page
-from workbench.team.actions.people_records import people_by_id
+from workbench.team.actions.people_records import people_by_id, project_slugs
 from workbench.team.actions.schemas import ANYTHING, COUNT, NAME, PAGE, PERSON, SLUG, TEXT, TIME, listing, or_none, record, text
-from workbench.team.store.tables import AuditEntry, Project, User
+from workbench.team.store.tables import AuditEntry, User
 
 _ENTRY = record(
     {
@@ -47,8 +47,7 @@ def _page(call: Call, found: Select[Any]) -> dict[str, Any]:
 
 def _with_names(session: DatabaseSession, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     people = people_by_id(session, (each["person"] for each in items))
-    wanted = {each["project"] for each in items}
-    slugs = dict(session.execute(select(Project.id, Project.slug).where(Project.id.in_(wanted))).tuples().all())
+    slugs = project_slugs(session, (each["project"] for each in items))
     return [{**each, "person": people.get(each["person"]), "project": slugs.get(each["project"])} for each in items]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.actions.people_records import people_by_id
+from workbench.team.actions.people_records import people_by_id, project_slugs
 from workbench.team.actions.prices import dollars_of_steps, team_prices
 from workbench.team.actions.schemas import (
     ANYTHING,
@@ -72,7 +72,7 @@ def entry_records(services: Any, session: DatabaseSession, entries: Sequence[Gal
     """The records of entries; that one began as another is said where the other's project is one of the `readable` ones."""
     digests = {each.digest for each in entries}
     plans = {each.digest: each for each in session.scalars(select(StoredPlan).where(StoredPlan.digest.in_(digests)))}
-    projects = dict(session.execute(select(Project.id, Project.slug)).tuples()) if entries else {}
+    projects = project_slugs(session, (each.project_id for each in entries))
     origins = _origins(session, entries, readable)
     forks = _fork_counts(session, entries)
     people = people_by_id(session, (each.author_id for each in entries))
@@ -117,7 +117,7 @@ def _origins(session: DatabaseSession, entries: Iterable[GalleryEntry], readable
 def _fork_counts(session: DatabaseSession, entries: Iterable[GalleryEntry]) -> dict[str | None, int]:
     ids = [each.id for each in entries]
     counted = select(GalleryEntry.forked_from, func.count()).where(GalleryEntry.forked_from.in_(ids), GalleryEntry.withdrawn.is_(None))
-    return dict(session.execute(counted.group_by(GalleryEntry.forked_from)).tuples().all())
+    return {origin: count for origin, count in session.execute(counted.group_by(GalleryEntry.forked_from))}  # noqa: C416 - rows are no pairs
 
 
 def _figures(session: DatabaseSession, digests: set[str]) -> dict[str, dict[str, StoredFigures]]:

@@ -10,7 +10,7 @@ from workbench.team.actions.action import Action, Call, member
 from workbench.team.actions.input_errors import ConflictError, InputError
 from workbench.team.actions.named_programs import approved_program
 from workbench.team.actions.pages_of_lists import list_page
-from workbench.team.actions.people_records import people_by_id
+from workbench.team.actions.people_records import people_by_id, project_slugs
 from workbench.team.actions.schemas import (
     ANYTHING,
     COUNT,
@@ -36,7 +36,7 @@ from workbench.team.actions.schemas import (
 from workbench.team.actions.server_parts import jobs_of
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.actions.visible_plans import newest_entries, plan_of_project
-from workbench.team.store.tables import Project, StoredJob, User
+from workbench.team.store.tables import StoredJob, User
 from workbench.team.web.services import JobRequest
 
 STATES = ("queued", "starting", "running", "done", "failed", "cancelled")
@@ -163,8 +163,7 @@ async def _ask_to_cancel(call: Call) -> None:
 
 def _records(call: Call, jobs: list[StoredJob]) -> list[dict[str, Any]]:
     people = people_by_id(call.session, (each.author_id for each in jobs))
-    wanted = select(Project.id, Project.slug).where(Project.id.in_({each.project_id for each in jobs}))
-    slugs = dict(call.session.execute(wanted).tuples())
+    slugs = project_slugs(call.session, (each.project_id for each in jobs))
     entries = newest_entries(call.session, {(each.project_id, each.digest) for each in jobs})
     return [
         {

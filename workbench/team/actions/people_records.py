@@ -1,4 +1,4 @@
-"""How people are named in answers."""
+"""How people and projects are named in answers."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import MissingError
-from workbench.team.store.tables import User
+from workbench.team.store.tables import Project, User
 
 
 def people_by_id(session: DatabaseSession, ids: Iterable[str | None]) -> dict[str, dict[str, Any]]:
@@ -15,6 +15,13 @@ def people_by_id(session: DatabaseSession, ids: Iterable[str | None]) -> dict[st
     wanted = {each for each in ids if each}
     found = session.execute(select(User.id, User.name, User.display).where(User.id.in_(wanted))) if wanted else ()
     return {user_id: {"name": name, "display": display} for user_id, name, display in found}
+
+
+def project_slugs(session: DatabaseSession, ids: Iterable[str | None]) -> dict[str, str]:
+    """The name in addresses of each project, by id."""
+    wanted = {each for each in ids if each}
+    found = session.execute(select(Project.id, Project.slug).where(Project.id.in_(wanted))) if wanted else ()
+    return {project_id: slug for project_id, slug in found}  # noqa: C416 - rows are no pairs for the type checker
 
 
 def user_of_name(session: DatabaseSession, name: str) -> User:

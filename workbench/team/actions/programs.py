@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session as DatabaseSession
 from workbench.team.access import ProjectRole
 from workbench.team.actions.action import Action, Call, member
 from workbench.team.actions.input_errors import InputError
-from workbench.team.actions.people_records import people_by_id
+from workbench.team.actions.people_records import people_by_id, project_slugs
 from workbench.team.actions.schemas import DIGEST, ID, NAME, PERSON, SLUG, TEXT, TIME, list_of, one_of, or_none, record, text
 from workbench.team.actions.server_parts import programs_of
-from workbench.team.store.tables import Project, RegisteredProgram
+from workbench.team.store.tables import RegisteredProgram
 
 WHEEL = 12 << 20  # characters of a wheel in base64: 9 MiB
 _PROGRAM = record(
@@ -88,7 +88,7 @@ def _get(call: Call) -> dict[str, Any]:
 
 def _records(session: DatabaseSession, programs: list[RegisteredProgram]) -> list[dict[str, Any]]:
     people = people_by_id(session, (name for each in programs for name in (each.by, each.approved_by)))
-    slugs = dict(session.execute(select(Project.id, Project.slug).where(Project.id.in_({each.project_id for each in programs}))).tuples())
+    slugs = project_slugs(session, (each.project_id for each in programs))
     return [
         {
             "id": each.id,

@@ -10,7 +10,7 @@ from workbench.team.actions.action import Action, Call, member
 from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.named_programs import approved_program
 from workbench.team.actions.pages_of_lists import list_page
-from workbench.team.actions.people_records import people_by_id
+from workbench.team.actions.people_records import people_by_id, project_slugs
 from workbench.team.actions.schemas import (
     ANYTHING,
     COUNT,
@@ -35,7 +35,7 @@ from workbench.team.actions.schemas import (
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.actions.visible_plans import plan_of_project
 from workbench.team.store.store import new_id, now
-from workbench.team.store.tables import LogEntry, Project, RegisteredProgram, StoredRoom
+from workbench.team.store.tables import LogEntry, RegisteredProgram, StoredRoom
 
 _NAMED = text(NAME, 1, pattern=r"^.*\S.*$")
 _ROOM = record(
@@ -74,9 +74,9 @@ def room_records(call: Call, rooms: list[StoredRoom]) -> list[dict[str, Any]]:
     present = {each: call.services.rooms.people_in(each) if call.services.rooms is not None else () for each in ids}
     people = people_by_id(session, (each.by for each in rooms))
     last = _last_of_logs(session, ids)
-    slugs = dict(session.execute(select(Project.id, Project.slug).where(Project.id.in_({each.project_id for each in rooms}))).tuples())
+    slugs = project_slugs(session, (each.project_id for each in rooms))
     wanted = {each.program_id for each in rooms if each.program_id}
-    programs = dict(session.execute(select(RegisteredProgram.id, RegisteredProgram.name).where(RegisteredProgram.id.in_(wanted))).tuples())
+    programs = {each.id: each.name for each in session.scalars(select(RegisteredProgram).where(RegisteredProgram.id.in_(wanted)))}
     return [
         {
             "id": each.id,

@@ -1,4 +1,4 @@
-"""The description of the API: an OpenAPI document for programs, and a page for people. Both say nothing of what the server holds, and are for
+"""The description of the API: an OpenAPI document for programs, a page for people. Both say nothing of what the server holds: they are for
 anybody."""
 
 from functools import lru_cache
