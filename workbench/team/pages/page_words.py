@@ -20,6 +20,7 @@ TIER_MEANINGS = {
     "compiled": "from the compiler's own program",
     "measured": "seen on devices",
 }
+ENGINE_NAMES = {"here": "this server", "slurm": "Slurm", "ray": "Ray", "kubernetes": "Kubernetes"}
 _AGES = ((60.0, 1.0, "second"), (3600.0, 60.0, "minute"), (86400.0, 3600.0, "hour"), (86400.0 * 30, 86400.0, "day"))
 _SOON = 5.0  # seconds
 _TIME = Markup('<time datetime="{}" title="{}">{}</time>')
@@ -116,6 +117,7 @@ PAGE_FILTERS: Mapping[str, Callable[..., Any]] = {
     "initials": initials,
     "face_colour": face_colour,
     "short": short_digest,
+    "engine": lambda engine: ENGINE_NAMES.get(engine, engine),
     "tier_name": lambda tier: TIER_NAMES.get(tier, tier),
     "tier_meaning": lambda tier: TIER_MEANINGS.get(tier, ""),
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from workbench.team.pages.page_words import TIERS, write_bytes, write_dollars, write_seconds
 
@@ -39,7 +39,7 @@ class KnownFigure:
 
 @dataclass(frozen=True, slots=True)
 class PlanCard:
-    """An entry of a gallery. `figures` are what each tier says of its plan; `tried` is who ran or compiled it, and how that ended."""
+    """An entry of a gallery. `figures` are what each tier says of its plan; `tried` is who ran or compiled it last, and how that ended."""
 
     id: str
     name: str
@@ -54,18 +54,31 @@ class PlanCard:
     author: str
     created: float
     figures: Mapping[str, Mapping[str, Any]]
-    forked_from: tuple[str, str] | None = None  # id and name of the entry that it began as
+    forked_from: Mapping[str, str] | None = None  # the entry that it began as: id, name, project
     forks: int = 0
-    tried: tuple[tuple[str, str], ...] = ()
+    tried: Sequence[Mapping[str, Any]] = ()  # the last jobs of it: person, kind, state, job
     has_thumbnail: bool = False
+    withdrawn: float | None = None
+    room: str | None = None
+    author_name: str = ""
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Self:
+        """The card of an entry, as `plans.get` answers it."""
+        same = ("id", "name", "note", "digest", "target", "mesh", "devices", "hardware", "layout", "created", "figures", "forked_from")
+        more = ("forks", "tried", "has_thumbnail", "withdrawn", "room")
+        author = entry["author"]
+        own = {"dims": tuple(entry["dims"]), "author": author["display"], "author_name": author["name"]}
+        return cls(**{key: entry[key] for key in (*same, *more)}, **own)
 
     def known(self, kind: FigureKind) -> KnownFigure | None:
         """The figure as the best tier that has it says it."""
         return next((found for tier in reversed(TIERS) if (found := self.of_tier(kind, tier))), None)
 
     def of_tier(self, kind: FigureKind, tier: str) -> KnownFigure | None:
-        value = self.figures.get(tier, {}).get(kind.key)
-        return KnownFigure(kind, float(value), tier) if _is_figure(value) else None
+        value: Any = self.figures.get(tier, {}).get(kind.key)
+        is_figure = isinstance(value, int | float) and not isinstance(value, bool)
+        return KnownFigure(kind, float(value), tier) if is_figure else None
 
     @property
     def fits(self) -> tuple[bool, str] | None:
@@ -79,20 +92,6 @@ class PlanCard:
         """Those of its layout."""
         return tuple(part.strip() for part in self.layout.replace("\n", ";").split(";") if part.strip())
 
-    @property
-    def best_tier(self) -> str:
-        """The best tier that says anything of it."""
-        return next((tier for tier in reversed(TIERS) if self.figures.get(tier)), "")
-
-
-def predicted_step(card: PlanCard) -> KnownFigure | None:
-    """The step as it was foreseen: by the best tier that ran nothing."""
-    return next((found for tier in reversed(TIERS[:-1]) if (found := card.of_tier(STEP_TIME, tier))), None)
-
-
-def measured_step(card: PlanCard) -> KnownFigure | None:
-    return card.of_tier(STEP_TIME, TIERS[-1])
-
 
 def letters_of(count: int) -> Sequence[str]:
     """
@@ -100,7 +99,3 @@ def letters_of(count: int) -> Sequence[str]:
     'ABC'
     """
     return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:count]
-
-
-def _is_figure(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Plans beside each other: rows of figures, facts and statements, one column a plan.
+"""Plans beside each other as a page shows them, from what `plans.compare` answers: rows of figures, facts and statements, a column a plan.
 
 **Invariants**
 
@@ -6,17 +6,18 @@
 - A row differs if not all plans say the same in it; what a plan does not have is not the same as anything.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from workbench.team.pages.page_words import TIER_NAMES, TIERS
-from workbench.team.pages.plan_cards import FIGURE_KINDS, FigureKind, KnownFigure, PlanCard, letters_of, measured_step, predicted_step
+from workbench.team.pages.plan_cards import FIGURE_KINDS, FigureKind, letters_of
 from workbench.team.pages.plan_charts import ChartPoint
 
 LEAST, MOST = 2, 10
-_SUBJECT = re.compile(r"(?P<subject>(?:group|barrier)\s*\[[^\]]*\]|[^\s:=@\[\]]+)\s*(?P<says>.*)", re.DOTALL)
+_KINDS = {each.key: each for each in FIGURE_KINDS}
 _EQUAL = 1e-9
+Answer = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +52,23 @@ class ComparedGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ComparedPlan:
+    """A column: `entry` is the entry of a gallery that it is in, if it is in one."""
+
+    letter: str
+    name: str
+    entry: str | None
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class ComparedPlans:
-    """The whole comparison; plan number `i` is named by letter `letters[i]` in its pictures."""
+    """The whole comparison, and what its two pictures show."""
 
-    cards: tuple[PlanCard, ...]
+    plans: tuple[ComparedPlan, ...]
     groups: tuple[ComparedGroup, ...]
-
-    @property
-    def letters(self) -> Sequence[str]:
-        return letters_of(len(self.cards))
+    memory_by_time: tuple[ChartPoint, ...]
+    predicted_by_measured: tuple[ChartPoint, ...]
 
     def only_differences(self) -> tuple[ComparedGroup, ...]:
         """The groups without the rows in which all plans say the same; figures stay, for they are what plans are compared for."""
@@ -71,63 +80,73 @@ class ComparedPlans:
         """How many rows `only_differences` leaves out."""
         return sum(len(each.rows) for each in self.groups) - sum(len(each.rows) for each in self.only_differences())
 
-    def memory_by_time(self) -> list[ChartPoint]:
-        """The plans whose memory and time are both known, each by its best tier."""
-        return list(self._points(0, 1))
 
-    def predicted_by_measured(self) -> list[ChartPoint]:
-        """The plans that were predicted and measured."""
-        pairs = ((letter, card, predicted_step(card), measured_step(card)) for letter, card in zip(self.letters, self.cards, strict=True))
-        return [ChartPoint(letter, card.name, a.value, b.value) for letter, card, a, b in pairs if a and b and a.value > 0 and b.value > 0]
-
-    def _points(self, across: int, up: int) -> Iterator[ChartPoint]:
-        for letter, card in zip(self.letters, self.cards, strict=True):
-            x, y = card.known(FIGURE_KINDS[across]), card.known(FIGURE_KINDS[up])
-            if x and y and x.value > 0 and y.value > 0:
-                yield ChartPoint(letter, card.name, x.value, y.value, card.fits is None or card.fits[0])
-
-
-def compare_cards(cards: Sequence[PlanCard]) -> ComparedPlans:
+def read_comparison(answer: Answer) -> ComparedPlans:
     """All that there is to say of these plans beside each other."""
-    groups = (("Figures", _figure_rows(cards)), ("Plan", _fact_rows(cards)), ("Layout", _statement_rows(cards)))
-    return ComparedPlans(tuple(cards), tuple(ComparedGroup(title, tuple(rows)) for title, rows in groups))
+    count = len(answer["plans"])
+    letters = letters_of(count)
+    plans = tuple(
+        ComparedPlan(letter, each["name"], each["entry"], each["digest"]) for letter, each in zip(letters, answer["plans"], strict=True)
+    )
+    groups = (("Figures", _figure_rows(answer)), ("Plan", _fact_rows(answer, count)), ("Layout", _statement_rows(answer)))
+    shown = tuple(ComparedGroup(title, tuple(rows)) for title, rows in groups)
+    return ComparedPlans(plans, tuple(each for each in shown if each.rows), *_points(answer, plans))
 
 
-def split_statement(statement: str) -> tuple[str, str]:
-    """What a statement is about, and what it says of that.
+def _points(answer: Answer, plans: Sequence[ComparedPlan]) -> tuple[tuple[ChartPoint, ...], tuple[ChartPoint, ...]]:
+    named = {each.digest: each for each in reversed(plans)}
+    unfit = {plan.digest for plan, fits in zip(plans, _fits(answer, len(plans)), strict=True) if fits is False}
+    front = [(named[each["digest"]], each["step_seconds"], each["peak_bytes"]) for each in answer["front"]]
+    measured = [(named[each["digest"]], each["predicted_seconds"], each["measured_seconds"]) for each in answer["measured"]]
+    return tuple(_point(*each, unfit) for each in front if min(each[1:]) > 0), tuple(
+        _point(*each, set()) for each in measured if min(each[1:]) > 0
+    )
 
-    >>> split_statement("d_ff:model"), split_statement("params/w1=[data, None]"), split_statement("group [a, b]")
-    (('d_ff', ':model'), ('params/w1', '=[data, None]'), ('group [a, b]', ''))
-    """
-    found = _SUBJECT.fullmatch(statement)
-    return (found["subject"], found["says"]) if found else (statement, "")
+
+def _point(plan: ComparedPlan, across: float, up: float, unfit: set[str]) -> ChartPoint:
+    return ChartPoint(plan.letter, plan.name, across, up, plan.digest not in unfit)
 
 
-def _figure_rows(cards: Sequence[PlanCard]) -> Iterator[ComparedRow]:
+def _figure_rows(answer: Answer) -> Iterator[ComparedRow]:
     """A row a figure and tier that any of the plans has; then whether they fit, and how far off the predictions were."""
-    for kind in FIGURE_KINDS:
-        for tier in reversed(TIERS):
-            figures = [card.of_tier(kind, tier) for card in cards]
-            if any(figures):
-                yield ComparedRow(f"{kind.name}, {TIER_NAMES[tier]}", _values_of(figures, kind), tier)
-    yield ComparedRow("Fits", tuple(ComparedValue(_fits_text(card)) for card in cards))
-    errors = [_error_text(card) for card in cards]
-    if any(errors):
-        yield ComparedRow("Measured against predicted", tuple(map(ComparedValue, errors)))
+    rows = sorted((each for each in answer["figures"] if each["name"] in _KINDS), key=_place)
+    for each in rows:
+        kind = _KINDS[each["name"]]
+        yield ComparedRow(f"{kind.name}, {TIER_NAMES[each['tier']]}", _values_of(each["values"], kind), each["tier"])
+    fits = _fits(answer, len(answer["plans"]))
+    if any(each is not None for each in fits):
+        yield ComparedRow("Fits its devices", tuple(ComparedValue({True: "yes", False: "no", None: ""}[each]) for each in fits))
+    if answer["measured"]:
+        errors = {each["digest"]: _error_text(each["predicted_seconds"], each["measured_seconds"]) for each in answer["measured"]}
+        yield ComparedRow("Measured step", tuple(ComparedValue(errors.get(each["digest"], "")) for each in answer["plans"]))
 
 
-def _values_of(figures: Sequence[KnownFigure | None], kind: FigureKind) -> tuple[ComparedValue, ...]:
+def _place(row: Answer) -> tuple[int, int]:
+    """Figures in their order, each by the surest tier first."""
+    return list(_KINDS).index(row["name"]), -TIERS.index(row["tier"])
+
+
+def _fits(answer: Answer, count: int) -> list[bool | None]:
+    """Whether each fits, as the surest tier that says so says it."""
+    found: list[bool | None] = [None] * count
+    rows = sorted((each for each in answer["figures"] if each["name"] == "fits"), key=lambda each: TIERS.index(each["tier"]))
+    for row in rows:
+        found = [before if value is None else value for before, value in zip(found, row["values"], strict=True)]
+    return found
+
+
+def _values_of(figures: Sequence[float | None], kind: FigureKind) -> tuple[ComparedValue, ...]:
     """The best is marked where there is another figure that is worse."""
-    values = [each.value for each in figures if each]
+    values = [each for each in figures if each is not None]
     best = min(values)
     some_worse = max(values) > best * (1 + _EQUAL)
-    return tuple(_value_of(each.value, best, some_worse, kind) if each else ComparedValue("") for each in figures)
+    return tuple(ComparedValue("") if each is None else _value_of(each, best, some_worse, kind) for each in figures)
 
 
 def _value_of(value: float, best: float, some_worse: bool, kind: FigureKind) -> ComparedValue:
     is_best = value <= best * (1 + _EQUAL)
     beside = "" if is_best or not best else _more_text(value / best)
-    return ComparedValue(kind.write(value), "best" if is_best and some_worse else beside, is_best and some_worse)
+    return ComparedValue(kind.write(value), beside, is_best and some_worse)
 
 
 def _more_text(ratio: float) -> str:
@@ -138,35 +157,30 @@ def _more_text(ratio: float) -> str:
     return f"{ratio:.2g} ×" if ratio >= 2 else f"+{(ratio - 1) * 100:.{0 if ratio >= 1.1 else 1 if ratio >= 1.01 else 2}f} %"
 
 
-def _error_text(card: PlanCard) -> str:
-    predicted, measured = predicted_step(card), measured_step(card)
-    if not (predicted and measured and predicted.value > 0):
+def _error_text(predicted: float, measured: float) -> str:
+    """
+    >>> _error_text(1.0, 1.25), _error_text(1.0, 0.9), _error_text(0.0, 1.0)
+    ('25 % slower than predicted', '10 % faster than predicted', '')
+    """
+    if predicted <= 0:
         return ""
-    off = measured.value / predicted.value - 1
-    return "as predicted" if abs(off) < 0.005 else f"{abs(off) * 100:.0f} % {'slower' if off > 0 else 'faster'}"
+    off = measured / predicted - 1
+    return "as predicted" if abs(off) < 0.005 else f"{abs(off) * 100:.0f} % {'slower' if off > 0 else 'faster'} than predicted"
 
 
-def _fits_text(card: PlanCard) -> str:
-    return "" if card.fits is None else "yes" if card.fits[0] else "no"
+def _fact_rows(answer: Answer, count: int) -> Iterator[ComparedRow]:
+    for each in answer["differences"]:
+        yield ComparedRow(_fact_name(each["name"]), tuple(ComparedValue(value or "") for value in each["values"]), is_code=True)
+    for each in answer["alike"]:
+        yield ComparedRow(_fact_name(each["name"]), (ComparedValue(each["value"]),) * count, is_code=True)
 
 
-def _fact_rows(cards: Sequence[PlanCard]) -> Iterator[ComparedRow]:
-    facts = (
-        ("Model", [card.target for card in cards], True),
-        ("Mesh", [card.mesh for card in cards], True),
-        ("Devices", [f"{card.devices:,}" for card in cards], False),
-        ("Hardware", [card.hardware for card in cards], False),
-        ("Author", [card.author for card in cards], False),
-        ("Note", [card.note for card in cards], False),
-    )
-    for name, texts, is_code in facts:
-        if any(texts):
-            yield ComparedRow(name, tuple(map(ComparedValue, texts)), is_code=is_code)
+def _fact_name(name: str) -> str:
+    return (name[0].upper() + name[1:]).replace("`", "")
 
 
-def _statement_rows(cards: Sequence[PlanCard]) -> Iterator[ComparedRow]:
-    """What each plan says of each subject, in the order in which the plans name them; a subject that a plan leaves out is empty there."""
-    says = [dict(map(split_statement, card.statements)) for card in cards]
-    for subject in dict.fromkeys(subject for each in says for subject in each):
-        values = (ComparedValue(f"{subject}{each[subject]}" if subject in each else "") for each in says)
-        yield ComparedRow(subject, tuple(values), is_code=True)
+def _statement_rows(answer: Answer) -> Iterator[ComparedRow]:
+    """What each plan says of each subject; a subject that a plan leaves out is empty there."""
+    for each in answer["statements"]:
+        name = each["subject"] if each["kind"] in ("rules", "overrides") else f"{each['kind'].removesuffix('s')} {each['subject']}"
+        yield ComparedRow(name, tuple(ComparedValue(value or "") for value in each["values"]), is_code=True)

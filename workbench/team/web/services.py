@@ -128,6 +128,8 @@ class TeamServices:
     programs: Programs | None = None
     sign_in: Any = None
     """The ways to sign in: `team.accounts.ways.SignInWays`."""
+    sandbox: Any = None
+    """How far programs are walled off here: `team.sandbox.levels.SandboxAbility`; `None` where none of the team's own runs."""
     origins: tuple[str, ...] = ()
     """Further origins, `https://other.example.org`, under which people reach it."""
     open_metrics: bool = False

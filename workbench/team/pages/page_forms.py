@@ -1,0 +1,47 @@
+"""All forms of the pages: where each is posted to, which action it carries out, where it leads, and what it says then."""
+
+from workbench.team.pages.form_handler import PageForm
+
+_P = "/p/{project}"
+_PLAN = f"{_P}/plans/{{entry}}"
+_ONCE = "once.html"
+
+ALL_FORMS: tuple[PageForm, ...] = (
+    PageForm("/projects/new", "projects.create", "/p/{slug}/", "The project {name} is made."),
+    PageForm(f"{_P}/change", "projects.update", f"{_P}/people", "Saved."),
+    PageForm(f"{_P}/archive", "projects.update", f"{_P}/people", "Saved."),
+    PageForm(f"{_P}/leave", "me.leave", "/", "You left the project."),
+    PageForm(f"{_P}/plans/new", "plans.push", f"{_P}/plans/{{id}}", "{name} is in the gallery."),
+    PageForm(f"{_PLAN}/change", "plans.update", _PLAN, "Saved."),
+    PageForm(f"{_PLAN}/withdraw", "plans.withdraw", f"{_P}/", "{name} is taken out of the gallery."),
+    PageForm(
+        f"{_PLAN}/fork", "plans.fork", f"{_P}/plans/{{id}}", "This is your fork of {name}: name it, and open it in a room to change it."
+    ),
+    PageForm(f"{_PLAN}/open", "rooms.open", "/room/{id}", "The room {name} is open.", given={"plan": "{entry}"}),
+    PageForm(f"{_P}/rooms/new", "rooms.open", "/room/{id}", "The room {name} is open."),
+    PageForm(f"{_P}/rooms/{{room}}/close", "rooms.update", f"{_P}/rooms", "{name} is closed."),
+    PageForm(f"{_P}/rooms/{{room}}/open", "rooms.update", f"{_P}/rooms", "{name} is open again."),
+    PageForm(f"{_P}/jobs/new", "jobs.submit", f"{_P}/jobs/{{id}}", "The job is in the queue."),
+    PageForm(f"{_P}/jobs/{{job}}/cancel", "jobs.cancel", f"{_P}/jobs/{{job}}", "It is being cancelled."),
+    PageForm(
+        f"{_P}/programs/git", "programs.add", f"{_P}/programs", "{name} is registered; an owner has to approve it.", given={"kind": "git"}
+    ),
+    PageForm(f"{_P}/programs/{{program}}/approve", "programs.approve", f"{_P}/programs", "{name} may run."),
+    PageForm(f"{_P}/programs/{{program}}/withdraw", "programs.withdraw", f"{_P}/programs", "{name} runs no more."),
+    PageForm(f"{_P}/people/add", "members.set", f"{_P}/people", "{display} is in, as {role}."),
+    PageForm(f"{_P}/people/invite", "members.invite", f"{_P}/people", "Send this link to whom you invite", once=_ONCE),
+    PageForm(f"{_P}/people/{{person}}/role", "members.set", f"{_P}/people", "{display} is {role} now."),
+    PageForm(f"{_P}/people/{{person}}/remove", "members.remove", f"{_P}/people", "{person} is out."),
+    PageForm(f"{_P}/links/room", "shares.of_room", f"{_P}/people", "A link to the room", once=_ONCE),
+    PageForm(f"{_P}/links/plan", "shares.of_entry", f"{_P}/people", "A link to the plan", once=_ONCE),
+    PageForm(f"{_P}/links/{{share}}/end", "shares.revoke", f"{_P}/people", "The link is ended."),
+    PageForm(f"{_P}/hardware/set", "hardware.set", f"{_P}/hardware", "{name} is saved.", parts={"hardware": "{name}"}),
+    PageForm(f"{_P}/hardware/{{hardware}}/remove", "hardware.remove", f"{_P}/hardware", "{hardware} is removed."),
+    PageForm("/account/name", "me.update", "/account", "Colleagues see you as {display} now."),
+    PageForm("/account/logins/{login}/end", "me.sign_out", "/account", "That browser is signed out."),
+    PageForm("/account/tokens/new", "tokens.create", "/account", "Your new token", once=_ONCE),
+    PageForm("/account/tokens/{token}/end", "tokens.revoke", "/account", "The token is ended."),
+    PageForm("/admin/invite", "people.invite", "/admin", "Send this link to whom you invite", once=_ONCE),
+    PageForm("/admin/people/{person}/change", "people.update", "/admin", "Saved: {display}."),
+    PageForm("/admin/limits/{setting}", "settings.set", "/admin/limits", "The limit is set."),
+)

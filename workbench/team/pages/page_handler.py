@@ -1,0 +1,93 @@
+"""The handler that the pages begin with: they ask the actions, and show what those answer."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from workbench.team.actions.action import Action, Inputs
+from workbench.team.actions.all_actions import ALL_ACTIONS
+from workbench.team.actions.perform import Context, perform
+from workbench.team.pages.said_messages import LASTS, SAID_COOKIE, SaidMessage, read_said, write_said
+from workbench.team.web.base_handler import TeamHandler
+
+
+@cache
+def action_named(name: str) -> Action:
+    """The action of a name."""
+    return next(each for each in ALL_ACTIONS if each.name == name)
+
+
+class PageHandler(TeamHandler):
+    """`await self.ask("rooms.list", project=slug)` is what the person may see of it; `self.show("rooms.html", ...)` is the page."""
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        if self._finished:
+            return
+        self.require_principal()
+
+    async def ask(self, name: str, /, query: Mapping[str, Any] | None = None, body: Any = None, **path: str) -> Any:
+        """What an action answers this person; raises what it raises."""
+        return await self.perform(action_named(name), Inputs(path, query or {}, body))
+
+    async def perform(self, action: Action, inputs: Inputs) -> Any:
+        """Carry out an action for this person; raises what it raises."""
+        return await perform(action, Context(self.server, self.principal, self.request.remote_ip or ""), inputs)
+
+    async def ask_all(self, name: str, /, most: int = 1000, query: Mapping[str, Any] | None = None, **path: str) -> list[Any]:
+        """The items of a long list, from all its parts up to `most`."""
+        items: list[Any] = []
+        cursor: dict[str, str] = {}
+        while len(items) < most:
+            part = await self.ask(name, {**(query or {}), "limit": "100", **cursor}, **path)
+            items += part["items"]
+            if part["next"] is None:
+                break
+            cursor = {"cursor": part["next"]}
+        return items[:most]
+
+    def say(self, message: SaidMessage) -> None:
+        """Say something on the next page that this person opens."""
+        value = write_said(message, self.server.secret_key, self.require_principal().user_id)
+        self.set_cookie(SAID_COOKIE, value, max_age=int(LASTS), **self.server.cookie_options)
+
+    def show(self, template: str, status: int = 200, **values: object) -> None:
+        """A page, with what the last form had to say."""
+        said = self._take_said()
+        typed = {said.form: said.fields} if said else {}
+        shared: dict[str, Any] = {"said": said, "typed": lambda form: typed.get(form, {}), "foot": self._foot()}
+        self.write_page(template, status, **{**shared, **values})
+
+    @property
+    def sandbox_text(self) -> str:
+        """What everybody should know of how the team's programs run here."""
+        return "" if self.server.sandbox is None else str(self.server.sandbox)
+
+    def _foot(self) -> list[str]:
+        level = getattr(self.server.sandbox, "level", None)
+        return [f"Programs of the team: {level}"] if level else []
+
+    def _take_said(self) -> SaidMessage | None:
+        cookie = self.get_cookie(SAID_COOKIE)
+        if not cookie or self.principal is None:
+            return None
+        self.clear_cookie(SAID_COOKIE, path=self.server.cookie_options["path"])
+        return read_said(cookie, self.server.secret_key, self.principal.user_id)
+
+
+class ProjectPageHandler(PageHandler):
+    """A page within a project."""
+
+    async def show_in_project(self, template: str, slug: str, section: str, **values: object) -> None:
+        """The page with the project's head and sections."""
+        project = await self.ask("projects.get", project=slug)
+        roles = ("viewer", "editor", "runner", "owner")
+        rank = roles.index(project["role"])
+        may = {role: rank >= place for place, role in enumerate(roles)}
+        self.show(template, 200, project=project, section=section, may=may, here=f"/p/{slug}", **values)
+
+
+async def gather(*questions: Any) -> list[Any]:
+    """Several answers, asked at once."""
+    return list(await asyncio.gather(*questions))

@@ -1,0 +1,67 @@
+"""The addresses of the pages, their forms, and what they are drawn with."""
+
+from pathlib import Path
+from typing import Any
+
+from tornado.web import StaticFileHandler
+
+from workbench.team.pages.account_pages import AccountPage, PasswordForm
+from workbench.team.pages.admin_pages import AdminLimitsPage, AdminPeoplePage, AuditPage, StatusPage
+from workbench.team.pages.form_handler import FormHandler
+from workbench.team.pages.gallery_pages import ComparePage, DocumentPage, GalleryPage, PlanPage, ThumbnailPage
+from workbench.team.pages.home_page import HomePage
+from workbench.team.pages.jobs_pages import JobPage, JobsPage, LiveJob, LiveJobs
+from workbench.team.pages.page_forms import ALL_FORMS
+from workbench.team.pages.project_pages import HardwarePage, PeoplePage, ProgramsPage
+from workbench.team.pages.rooms_page import RoomsPage
+from workbench.team.pages.share_page import SharePage
+from workbench.team.pages.wheel_form import WHEEL_FORM, WheelFormHandler
+from workbench.team.web.security import page_headers
+
+STATIC = Path(__file__).parent / "static"
+_P = r"/p/(?P<project>[a-z0-9-]{1,40})"
+_PLAN = rf"{_P}/plans/(?P<entry>[a-z0-9]{{4,64}})"
+_JOB = rf"{_P}/jobs/(?P<job>[a-z0-9]{{4,40}})"
+
+
+class PageFiles(StaticFileHandler):
+    """Style sheet, scripts and pictures of the pages; they are asked for again when they have changed."""
+
+    def set_default_headers(self) -> None:
+        self.clear_header("Server")
+        for name, value in page_headers().items():
+            self.set_header(name, value)
+
+    def set_extra_headers(self, path: str) -> None:  # noqa: ARG002 - Tornado's
+        self.set_header("Cache-Control", "no-cache")
+
+
+def page_routes() -> list[tuple[Any, ...]]:
+    """For Tornado, without the server's prefix."""
+    forms = [(each.pattern, FormHandler, {"form": each}) for each in ALL_FORMS]
+    return [
+        (r"/", HomePage),
+        (rf"{_P}/", GalleryPage),
+        (rf"{_P}/compare", ComparePage),
+        (_PLAN, PlanPage),
+        (rf"{_PLAN}/thumbnail\.svg", ThumbnailPage),
+        (rf"{_PLAN}/document", DocumentPage),
+        (rf"{_P}/rooms", RoomsPage),
+        (rf"{_P}/jobs", JobsPage),
+        (rf"{_P}/jobs/live", LiveJobs),
+        (_JOB, JobPage),
+        (rf"{_JOB}/live", LiveJob),
+        (rf"{_P}/programs", ProgramsPage),
+        (rf"{_P}/people", PeoplePage),
+        (rf"{_P}/hardware", HardwarePage),
+        (r"/admin", AdminPeoplePage),
+        (r"/admin/limits", AdminLimitsPage),
+        (r"/admin/audit", AuditPage),
+        (r"/admin/status", StatusPage),
+        (r"/account", AccountPage),
+        (r"/account/password", PasswordForm),
+        (r"/share/(?P<secret>[A-Za-z0-9_-]{8,100})", SharePage),
+        (r"/team-static/(.*)", PageFiles, {"path": str(STATIC)}),
+        (WHEEL_FORM.pattern, WheelFormHandler, {"form": WHEEL_FORM}),
+        *forms,
+    ]

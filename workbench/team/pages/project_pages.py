@@ -1,0 +1,76 @@
+"""The people of a project, its links, its programs and its hardware."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.hardware.catalogue import parse_hardware
+from workbench.team.actions.jobs import ENGINES
+from workbench.team.pages.page_handler import ProjectPageHandler, gather
+from workbench.team.pages.page_words import ENGINE_NAMES
+
+ROLES = ("viewer", "editor", "runner", "owner")
+_MOST = 200
+
+
+class PeoplePage(ProjectPageHandler):
+    """Who is in a project, with which role, and the links that lead into it."""
+
+    async def get(self, project: str) -> None:
+        role = (await self.ask("projects.get", project=project))["role"]
+        members, rooms, plans = await gather(
+            self.ask("members.list", project=project),
+            self.ask_all("rooms.list", _MOST, {"closed": "true"}, project=project),
+            self.ask_all("plans.list", _MOST, project=project),
+        )
+        shares = (await self.ask("shares.list", project=project))["items"] if role != "viewer" else []
+        names = {each["id"]: f"room {each['name']}" for each in rooms} | {each["id"]: f"plan {each['name']}" for each in plans}
+        open_rooms = [(each["id"], each["name"]) for each in rooms if not each["closed"]]
+        await self.show_in_project(
+            "people.html",
+            project,
+            "people",
+            title="People",
+            members=members["items"],
+            roles=ROLES,
+            rooms=open_rooms,
+            plans=[(each["id"], each["name"]) for each in plans],
+            shares=[_shown_share(each, names) for each in shares],
+        )
+
+
+def _shown_share(share: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    leads_to = names.get(share["room"] or share["entry"], "what is not here any more")
+    return {**share, "by": share["by"]["display"], "leads_to": leads_to}
+
+
+class HardwarePage(ProjectPageHandler):
+    """What the team has, at which price."""
+
+    async def get(self, project: str) -> None:
+        rows = [_shown_hardware(each) for each in (await self.ask("hardware.list", project=project))["items"]]
+        asked = self.get_query_argument("change", "")
+        changed = next((each for each in rows if each["name"] == asked), {})
+        engines = [(each, ENGINE_NAMES[each]) for each in ENGINES]
+        await self.show_in_project("hardware.html", project, "hardware", title="Hardware", hardware=rows, changed=changed, engines=engines)
+
+
+def _shown_hardware(row: Mapping[str, Any]) -> dict[str, Any]:
+    """With the price of one device and of all: the team's own, else the list price."""
+    own, devices = row["dollars_per_device_hour"], row["devices"]
+    price = own if own is not None else _list_price(row["hardware"]) if devices else None
+    options = "\n".join(f"{key}={value}" for key, value in row["options"].items())
+    more = {"price": price, "whole": None if price is None else price * devices, "from_catalogue": own is None and price is not None}
+    return {**row, **more, "options_text": options, "engine_name": ENGINE_NAMES[row["engine"]]}
+
+
+def _list_price(hardware: str) -> float | None:
+    found = parse_hardware(hardware)
+    return None if found.hourly_price is None else found.hourly_price / found.size
+
+
+class ProgramsPage(ProjectPageHandler):
+    """The team's own programs."""
+
+    async def get(self, project: str) -> None:
+        programs = (await self.ask("programs.list", project=project))["items"]
+        await self.show_in_project("programs.html", project, "programs", title="Programs", programs=programs, sandbox=self.sandbox_text)
